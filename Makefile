@@ -1,0 +1,60 @@
+# Two commands do everything: `make up` runs Penstock on this machine, `make test` proves it.
+# Both make the environment first (in .venv, from requirements.lock), which takes seconds when it is there.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+MEMBERS := libs services/gateway services/flusher services/sequencer services/cacher
+LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-cacher
+STAMP := $(VENV)/.made
+CODE := libs services tests benches
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help env up test quick check format bench lock clean
+
+help:  ## what there is to do
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
+	@$(BIN)/penstock up $(ARGS)
+
+test: env  ## run every test
+	$(BIN)/pytest -m "not e2e" -n 2 --dist worksteal
+	$(BIN)/pytest -m e2e
+
+quick: env  ## run the tests that take no more than a few seconds each
+	$(BIN)/pytest -q -m "not slow and not e2e" -n 2
+
+check: env  ## format, lint, types, import contracts and the house rules, as CI runs them
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/test_tidy.py
+
+format: env  ## format the code and mend what the linter can
+	$(BIN)/ruff check --fix-only $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+bench: env  ## measure against the budgets; a table here, JSON in benches/results
+	$(BIN)/python -m benches
+
+lock: env  ## pin the dependencies anew
+	$(BIN)/uv pip compile --upgrade --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
+	    --no-emit-find-links --python-version 3.11 --group dev pyproject.toml \
+	    $(foreach name,$(LOCAL),--no-emit-package $(name)) -o requirements.lock >/dev/null
+
+clean:  ## remove the environment and the caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+env: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml $(foreach member,$(MEMBERS),$(member)/pyproject.toml)
+	@echo "making the environment in $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@awk '/^uv==/ {on=1} on {print} on && !/\\$$/ {exit}' requirements.lock >$(VENV)/uv.lock
+	@$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
+	@$(BIN)/uv pip sync -q --python $(BIN)/python --require-hashes requirements.lock
+	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation $(foreach member,$(MEMBERS),-e $(member))
+	@touch $@
