@@ -1,0 +1,66 @@
+"""How messages become bytes: a version byte, then msgpack; with record bytes, a head length, the head, the bytes.
+
+message without payload:  u8 version | msgpack
+message with payload:     u8 version | u32 head length, big endian | msgpack head | payload
+"""
+
+import functools
+import struct
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.contracts.errors import Corrupt
+
+VERSION = 1
+_VERSION_BYTE = bytes([VERSION])
+_HEAD = struct.Struct(">BI")
+HEAD_BYTES = _HEAD.size
+
+Message = TypeVar("Message")
+Buffer = bytes | bytearray | memoryview
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+@functools.cache
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """A message without a payload."""
+    return _VERSION_BYTE + _encoder.encode(message)
+
+
+def decode(data: Buffer, kind: type[Message]) -> Message:
+    """A message without a payload; `Corrupt` for anything that is not one of `kind` in this version."""
+    if not data or data[0] != VERSION:
+        raise Corrupt(f"message of version {data[0] if data else None}, expected {VERSION}")
+    return _decode(memoryview(data)[1:], kind)
+
+
+def encode_with_payload(head: msgspec.Struct, payload: Sequence[Buffer]) -> bytes:
+    """A message with record bytes behind its head; copies the payload once, into the message."""
+    packed = _encoder.encode(head)
+    return b"".join((_HEAD.pack(VERSION, len(packed)), packed, *payload))
+
+
+def decode_with_payload(data: Buffer, kind: type[Message]) -> tuple[Message, memoryview]:
+    """The head and a view of the payload, which keeps `data` alive."""
+    view = memoryview(data)
+    if len(view) < HEAD_BYTES:
+        raise Corrupt(f"message of {len(view)} bytes is shorter than its head")
+    version, length = _HEAD.unpack_from(view)
+    if version != VERSION or length > len(view) - HEAD_BYTES:
+        raise Corrupt(f"message of version {version} with a head of {length} bytes in {len(view)} bytes")
+    return _decode(view[HEAD_BYTES : HEAD_BYTES + length], kind), view[HEAD_BYTES + length :]
+
+
+def _decode(data: memoryview, kind: type[Message]) -> Message:
+    try:
+        message: Message = _decoder(kind).decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Corrupt(f"not a {getattr(kind, '__name__', kind)}: {error}") from error
+    return message

@@ -1,0 +1,280 @@
+"""Commands that change the virtual cluster's state, and the outcomes that the state machine answers.
+
+Every command is idempotent by its content, so one that is sent again through another replica does no harm. Time
+enters the state machine only as `now_ms` (milliseconds since 1970, the proposer's clock).
+"""
+
+import msgspec
+
+from penstock.contracts.batches import BatchResult, BatchRun
+from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.refusals import Refusal
+
+
+class Tick(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Time passes: deadlines of the machine fire."""
+
+    now_ms: int
+
+
+class CommitSegment(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """A stored level-0 segment takes its place in the order; runs are sorted by (topic id, partition)."""
+
+    now_ms: int
+    segment_id: SegmentId
+    size_bytes: int
+    writer: str
+    zone: str
+    runs: list[BatchRun]
+
+
+class CreateTopic(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """A new topic; `partitions` -1 takes the default."""
+
+    now_ms: int
+    name: str
+    topic_id: TopicId
+    partitions: int
+    configs: dict[str, str]
+
+
+class DeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """A topic goes, by name or, with an empty name, by id."""
+
+    now_ms: int
+    name: str
+    topic_id: TopicId
+
+
+class CreatePartitions(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """A topic grows to `count` partitions."""
+
+    now_ms: int
+    name: str
+    count: int
+
+
+class AllocateProducer(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """A producer id that nobody had before, with epoch 0. Sent twice it gives two ids, which does no harm."""
+
+    now_ms: int
+
+
+class GroupProtocol(msgspec.Struct, frozen=True, array_like=True):
+    """An assignment strategy that a member supports, and what it has to say for it."""
+
+    name: str
+    metadata: bytes
+
+
+class JoinGroup(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """A member (re)joins a classic group. With `member_id` empty the member gets `new_member_id`, which the gateway made:
+    so a command sent again makes no second member."""
+
+    now_ms: int
+    group_id: str
+    member_id: str
+    new_member_id: str
+    group_instance_id: str | None
+    require_known_member: bool  # KIP-394: an empty member id is answered with MEMBER_ID_REQUIRED
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: list[GroupProtocol]
+
+
+class MemberAssignment(msgspec.Struct, frozen=True, array_like=True):
+    """What the leader assigns to one member, opaque."""
+
+    member_id: str
+    assignment: bytes
+
+
+class SyncGroup(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """A member asks for its assignment; the leader brings everybody's."""
+
+    now_ms: int
+    group_id: str
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol: str | None
+    assignments: list[MemberAssignment]
+
+
+class LeavingMember(msgspec.Struct, frozen=True, array_like=True):
+    """A member that leaves, by member id, or by instance id with an empty member id."""
+
+    member_id: str
+    group_instance_id: str | None
+
+
+class LeaveGroup(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Members leave a group."""
+
+    now_ms: int
+    group_id: str
+    members: list[LeavingMember]
+
+
+class ExpireMember(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """A member was not heard from for its session time-out; void if the machine saw it after `active_sequence`."""
+
+    now_ms: int
+    group_id: str
+    member_id: str
+    active_sequence: int
+
+
+class OffsetToCommit(msgspec.Struct, frozen=True, array_like=True):
+    """One partition's offset to commit."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class CommitOffsets(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """A group's offsets; generation -1 with an empty member id is a commit from outside the group."""
+
+    now_ms: int
+    group_id: str
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+    offsets: list[OffsetToCommit]
+
+
+class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """An empty group and its offsets go."""
+
+    now_ms: int
+    group_id: str
+
+
+Command = (
+    Tick
+    | CommitSegment
+    | CreateTopic
+    | DeleteTopic
+    | CreatePartitions
+    | AllocateProducer
+    | JoinGroup
+    | SyncGroup
+    | LeaveGroup
+    | ExpireMember
+    | CommitOffsets
+    | DeleteGroup
+)
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Accepted, with nothing more to say."""
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Refused, and nothing changed."""
+
+    refusal: Refusal
+    message: str = ""
+
+
+class SegmentCommitted(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """One list per run, one result per batch, in the command's order. The same again for the same segment id."""
+
+    runs: list[list[BatchResult]]
+
+
+class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The topic as it now is."""
+
+    topic_id: TopicId
+    partitions: int
+    configs: dict[str, str]
+
+
+class ProducerAllocated(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """A fresh producer id."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class JoinedMember(msgspec.Struct, frozen=True, array_like=True):
+    """A member as its leader gets to see it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class Joined(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """The member is in this generation; `members` is filled for the leader only."""
+
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    member_id: str
+    members: list[JoinedMember]
+    skip_assignment: bool = False  # KIP-814: a static leader came back, nothing is to be assigned anew
+
+
+class Synced(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """The member's assignment."""
+
+    protocol_type: str
+    protocol: str
+    assignment: bytes
+
+
+class Waiting(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Accepted; ask `group_wait` with these two until there is an answer."""
+
+    member_id: str
+    generation: int  # the generation at which the member began to wait
+
+
+class MemberIdRequired(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Join again with this member id (KIP-394)."""
+
+    member_id: str
+
+
+class PerItem(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """One refusal (or NONE) per item of the command, in its order: offsets to commit, members that leave."""
+
+    refusals: list[Refusal]
+
+
+Outcome = (
+    Done
+    | Refused
+    | SegmentCommitted
+    | TopicCreated
+    | ProducerAllocated
+    | Joined
+    | Synced
+    | Waiting
+    | MemberIdRequired
+    | PerItem
+)
+
+
+class CommandRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Commands for one journal entry, applied in order."""
+
+    commands: list[Command]
+
+
+class CommandReply(msgspec.Struct, frozen=True, array_like=True):
+    """One outcome per command, true at journal sequence `sequence`; or a failure, and the outcome is unknown."""
+
+    sequence: int
+    outcomes: list[Outcome]
+    failure: str | None = None

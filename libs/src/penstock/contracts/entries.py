@@ -1,0 +1,62 @@
+"""Journal entries: a version, a CRC, commands in order, and their author's place in the chain (DESIGN section 5).
+
+    u8 version | u32 CRC-32C of what follows, big endian | msgpack of Entry
+
+The running hash chains every entry's bytes: hash(n) = blake2b(bytes of entry n, key = hash(n-1)), 16 bytes long,
+from 16 zero bytes on.
+"""
+
+import hashlib
+import struct
+
+import crc32c
+import msgspec
+
+from penstock.contracts.commands import Command
+from penstock.contracts.errors import Corrupt
+
+ENTRY_VERSION = 1
+HASH_BYTES = 16
+GENESIS_HASH = bytes(HASH_BYTES)
+_HEAD = struct.Struct(">BI")
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One journal entry; `author_sequence` and `author_hash` are what its author had applied when it wrote."""
+
+    entry_id: str
+    author: str
+    author_sequence: int
+    author_hash: bytes
+    requests: list[list[Command]]  # one list per request that shares the entry: group commit
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Entry)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The entry's bytes in the journal."""
+    packed = _encoder.encode(entry)
+    return _HEAD.pack(ENTRY_VERSION, crc32c.crc32c(packed)) + packed
+
+
+def decode_entry(data: bytes) -> Entry:
+    """The entry in `data`; `Corrupt` for a damaged one or a version this code does not know."""
+    if len(data) < _HEAD.size:
+        raise Corrupt(f"journal entry of {len(data)} bytes is shorter than its head")
+    version, crc = _HEAD.unpack_from(data)
+    if version != ENTRY_VERSION:
+        raise Corrupt(f"journal entry of version {version}, this release knows {ENTRY_VERSION}")
+    packed = memoryview(data)[_HEAD.size :]
+    if crc32c.crc32c(packed) != crc:
+        raise Corrupt(f"journal entry with crc {crc32c.crc32c(packed):08x}, expected {crc:08x}")
+    try:
+        return _decoder.decode(packed)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Corrupt(f"journal entry that cannot be read: {error}") from error
+
+
+def next_hash(previous: bytes, data: bytes) -> bytes:
+    """The running hash after the entry with these bytes."""
+    return hashlib.blake2b(data, digest_size=HASH_BYTES, key=previous).digest()

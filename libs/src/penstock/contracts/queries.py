@@ -1,0 +1,251 @@
+"""Reads of the virtual cluster's state: each names the lowest journal sequence it must reflect, each answer the one it does."""
+
+import msgspec
+
+from penstock.contracts.batches import Extent
+from penstock.contracts.commands import Command, Outcome
+from penstock.contracts.ids import TopicId
+from penstock.contracts.refusals import Refusal
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+
+
+class MetadataQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Topics by name and by id; `names` None is all topics."""
+
+    min_sequence: int
+    names: list[str] | None
+    topic_ids: list[TopicId] = []
+
+
+class TopicView(msgspec.Struct, frozen=True, array_like=True):
+    """A topic; `configs` holds what was set, not the defaults."""
+
+    name: str
+    topic_id: TopicId
+    partitions: int
+    configs: dict[str, str]
+    leader_epoch: int
+
+
+class MetadataView(msgspec.Struct, frozen=True, array_like=True):
+    """The topics that exist of those asked for."""
+
+    sequence: int
+    topics: list[TopicView]
+    failure: str | None = None
+
+
+class PlanPartition(msgspec.Struct, frozen=True, array_like=True):
+    """What one partition of a fetch wants."""
+
+    topic_id: TopicId
+    partition: int
+    offset: int
+    bytes_max: int
+
+
+class PlanQuery(msgspec.Struct, frozen=True, array_like=True):
+    """The extents to read, for several partitions at once, up to a byte budget."""
+
+    min_sequence: int
+    partitions: list[PlanPartition]
+    bytes_max: int
+
+
+class PartitionPlan(msgspec.Struct, frozen=True, array_like=True):
+    """Ordered extents from the one that holds the offset on; none at the high watermark or with a refusal."""
+
+    topic_id: TopicId
+    partition: int
+    refusal: Refusal
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    extents: list[Extent]
+
+
+class Plan(msgspec.Struct, frozen=True, array_like=True):
+    """One plan per partition asked for, in the query's order."""
+
+    sequence: int
+    partitions: list[PartitionPlan]
+    failure: str | None = None
+
+
+class OffsetOf(msgspec.Struct, frozen=True, array_like=True):
+    """`timestamp` in ms since 1970, or LATEST, EARLIEST, MAX_TIMESTAMP."""
+
+    topic_id: TopicId
+    partition: int
+    timestamp: int
+
+
+class OffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Where in the log a time is."""
+
+    min_sequence: int
+    partitions: list[OffsetOf]
+
+
+class OffsetFound(msgspec.Struct, frozen=True, array_like=True):
+    """`offset` for the special timestamps (-1: none); for a real one the extent to look into, or None past the last."""
+
+    refusal: Refusal
+    offset: int
+    extent: Extent | None
+    leader_epoch: int
+
+
+class OffsetsView(msgspec.Struct, frozen=True, array_like=True):
+    """One answer per partition, in the query's order."""
+
+    sequence: int
+    partitions: list[OffsetFound]
+    failure: str | None = None
+
+
+class GroupTopicPartitions(msgspec.Struct, frozen=True, array_like=True):
+    """Partitions of one topic."""
+
+    topic: str
+    partitions: list[int]
+
+
+class GroupOffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """A group's committed offsets; `topics` None is all that it has."""
+
+    min_sequence: int
+    group_id: str
+    topics: list[GroupTopicPartitions] | None
+
+
+class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
+    """`offset` -1 where nothing was committed."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class GroupOffsetsView(msgspec.Struct, frozen=True, array_like=True):
+    """Offsets in the query's order."""
+
+    sequence: int
+    offsets: list[CommittedOffset]
+    failure: str | None = None
+
+
+class GroupsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """All groups; empty `states` means every state."""
+
+    min_sequence: int
+    states: list[str]
+
+
+class GroupSummary(msgspec.Struct, frozen=True, array_like=True):
+    """A group in a listing; `state` in Kafka's words (Empty, PreparingRebalance, CompletingRebalance, Stable, Dead)."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+
+
+class GroupsView(msgspec.Struct, frozen=True, array_like=True):
+    """Every group that was asked for."""
+
+    sequence: int
+    groups: list[GroupSummary]
+    failure: str | None = None
+
+
+class DescribeGroupsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Groups by id."""
+
+    min_sequence: int
+    group_ids: list[str]
+
+
+class MemberView(msgspec.Struct, frozen=True, array_like=True):
+    """A member as an administrator sees it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class GroupView(msgspec.Struct, frozen=True, array_like=True):
+    """A group as an administrator sees it; state "Dead" where there is none of that id."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: list[MemberView]
+
+
+class DescribeGroupsView(msgspec.Struct, frozen=True, array_like=True):
+    """One view per id, in the query's order."""
+
+    sequence: int
+    groups: list[GroupView]
+    failure: str | None = None
+
+
+class HeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
+    """A member says that it lives; never journaled."""
+
+    min_sequence: int
+    group_id: str
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class HeartbeatView(msgspec.Struct, frozen=True, array_like=True):
+    """Whether the member may go on."""
+
+    sequence: int
+    refusal: Refusal
+    failure: str | None = None
+
+
+class GroupWaitQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Wait for what a `Waiting` outcome promised, `wait_ms` at most; `kind` is "join" or "sync"."""
+
+    min_sequence: int
+    kind: str
+    group_id: str
+    member_id: str
+    generation: int
+    wait_ms: int
+
+
+class GroupWaitView(msgspec.Struct, frozen=True, array_like=True):
+    """The answer: Joined, Synced or Refused; or Waiting again, when the time is over."""
+
+    sequence: int
+    outcome: Outcome
+    failure: str | None = None
+
+
+class ValidateQuery(msgspec.Struct, frozen=True, array_like=True):
+    """What commands would be answered, each on its own, without doing them (CreateTopic and CreatePartitions only)."""
+
+    min_sequence: int
+    commands: list[Command]
+
+
+class ValidateView(msgspec.Struct, frozen=True, array_like=True):
+    """One outcome per command."""
+
+    sequence: int
+    outcomes: list[Outcome]
+    failure: str | None = None

@@ -1,0 +1,37 @@
+"""Why the state machine refuses a command; the gateway turns each into the Kafka error of its name."""
+
+import enum
+
+
+class Refusal(enum.IntEnum):
+    """A refusal is a value, never an exception; the numbers are stored in the journal's outcomes and never reused."""
+
+    NONE = 0
+    UNKNOWN_TOPIC = 1
+    TOPIC_EXISTS = 2
+    INVALID_TOPIC = 3
+    INVALID_PARTITIONS = 4
+    INVALID_CONFIG = 5
+    OUT_OF_ORDER_SEQUENCE = 6
+    PRODUCER_FENCED = 7
+    UNKNOWN_PRODUCER = 8
+    SEGMENT_TOO_OLD = 9
+    OFFSET_OUT_OF_RANGE = 10
+    UNKNOWN_GROUP = 11
+    GROUP_NOT_EMPTY = 12
+    UNKNOWN_MEMBER = 13
+    MEMBER_ID_REQUIRED = 14
+    ILLEGAL_GENERATION = 15
+    REBALANCE_IN_PROGRESS = 16
+    INCONSISTENT_PROTOCOL = 17
+    INVALID_SESSION_TIMEOUT = 18
+    FENCED_INSTANCE = 19
+    GROUP_FULL = 20
+    METADATA_TOO_LARGE = 21
+    OVERLOADED = 22
+    INVALID_GROUP = 23
+    DUPLICATE_TOPIC = 24
+    OUTCOME_UNKNOWN = (
+        25  # given by services, never by the machine: a time-out, the effect may or may not be there
+    )
+    INVALID_REQUEST = 26
