@@ -6,8 +6,8 @@ message with payload:     u8 version | u32 head length, big endian | msgpack hea
 
 import functools
 import struct
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -25,8 +25,8 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 @functools.cache
-def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind)
+def _decoder(kind: Hashable) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(cast(type[Any], kind))
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -59,8 +59,9 @@ def decode_with_payload(data: Buffer, kind: type[Message]) -> tuple[Message, mem
 
 
 def _decode(data: memoryview, kind: type[Message]) -> Message:
+    key: Hashable = kind
     try:
-        message: Message = _decoder(kind).decode(data)
+        message: Message = _decoder(key).decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise Corrupt(f"not a {getattr(kind, '__name__', kind)}: {error}") from error
     return message

@@ -68,8 +68,11 @@ class GroupProtocol(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JoinGroup(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """A member (re)joins a classic group. With `member_id` empty the member gets `new_member_id`, which the gateway made:
-    so a command sent again makes no second member."""
+    """A member (re)joins a classic group.
+
+    With `member_id` empty the member gets `new_member_id`, which the gateway made: so a command sent again makes no
+    second member.
+    """
 
     now_ms: int
     group_id: str

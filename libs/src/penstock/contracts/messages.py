@@ -15,8 +15,11 @@ class FlushBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FlushProduce(msgspec.Struct, frozen=True, array_like=True):
-    """One client's Produce request, or one part of it. All parts of a request come one after the other from the same
-    gateway and join again in one buffer, so in one segment (DESIGN section 3)."""
+    """One client's Produce request, or one part of it.
+
+    All parts of a request come one after the other from the same gateway and join again in one buffer, so in one
+    segment (DESIGN section 3).
+    """
 
     request: int  # unique within the gateway's life
     part: int  # from 0

@@ -1,4 +1,4 @@
-"""Reads of the virtual cluster's state: each names the lowest journal sequence it must reflect, each answer the one it does."""
+"""Reads of the state: each names the lowest journal sequence it must reflect, each answer the one it does."""
 
 import msgspec
 

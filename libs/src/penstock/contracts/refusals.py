@@ -31,7 +31,5 @@ class Refusal(enum.IntEnum):
     OVERLOADED = 22
     INVALID_GROUP = 23
     DUPLICATE_TOPIC = 24
-    OUTCOME_UNKNOWN = (
-        25  # given by services, never by the machine: a time-out, the effect may or may not be there
-    )
+    OUTCOME_UNKNOWN = 25  # given by services, never by the machine: a time-out, the effect may or may not be there
     INVALID_REQUEST = 26

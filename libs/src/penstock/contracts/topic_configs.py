@@ -1,4 +1,4 @@
-"""Topic configurations: those that Penstock honours, their defaults, and what each accepts; every other is refused by name."""
+"""Topic configurations that Penstock honours, their defaults and what each accepts; every other is refused by name."""
 
 from collections.abc import Callable
 
@@ -39,9 +39,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     config.name: config
     for config in (
         TopicConfig("cleanup.policy", "LIST", "delete", "What happens to old records.", _only("delete")),
-        TopicConfig(
-            "compression.type", "STRING", "producer", "Batches keep the producer's codec.", _only("producer")
-        ),
+        TopicConfig("compression.type", "STRING", "producer", "Batches keep the producer's codec.", _only("producer")),
         TopicConfig(
             "max.message.bytes",
             "INT",
@@ -57,9 +55,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             _only("CreateTime"),
         ),
         TopicConfig("retention.bytes", "LONG", "-1", "Bytes kept per partition; -1 keeps all.", _only("-1")),
-        TopicConfig(
-            "retention.ms", "LONG", "-1", "Milliseconds a record is kept; -1 keeps it for ever.", _only("-1")
-        ),
+        TopicConfig("retention.ms", "LONG", "-1", "Milliseconds a record is kept; -1 keeps it for ever.", _only("-1")),
     )
 }
 

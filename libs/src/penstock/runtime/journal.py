@@ -1,0 +1,57 @@
+"""The journal as the sequencer sees it: an append-only stream of entries in one order that everybody shares."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+from penstock.contracts.errors import Corrupt, Fenced
+
+
+class JournalLost(Fenced):
+    """The stream vanished, was made again, or ends before what was already seen: halt, never create another."""
+
+
+class JournalGap(Corrupt):
+    """An entry in the middle of the stream is missing: halt."""
+
+
+class JournalEntry(msgspec.Struct, frozen=True, gc=False):
+    """One stored entry; sequences are contiguous, the first entry ever has 1."""
+
+    sequence: int
+    data: bytes
+
+
+class JournalInfo(msgspec.Struct, frozen=True):
+    """The stream's own account of itself."""
+
+    first_sequence: int  # of the oldest entry kept; last_sequence + 1 when none is
+    last_sequence: int  # 0 when nothing was ever appended
+    created: str  # when the stream was made, the server's words; another value is another stream
+    replicas: int
+
+
+class Journal(Protocol):
+    """JetStream's promises: an acknowledged entry stays, all readers see the same entries at the same sequences."""
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The largest entry that can be appended, in bytes."""
+
+    async def describe(self) -> JournalInfo:
+        """What the stream holds now. `JournalLost` if there is none or not the one seen first, `Unavailable` if no answer."""
+
+    async def append(self, entry_id: str, data: bytes) -> int:
+        """Store one entry and return its sequence.
+
+        Appended again with the same id within the server's window it is still one entry, and its first sequence is
+        returned. `Unavailable`: unknown whether it is stored; look for its id in the tail. `JournalLost`: halt.
+        """
+
+    def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
+        """All entries with a sequence above `after`, in order, each once, in bounded groups; then new ones, for ever.
+
+        Reconnects and resumes by itself. `JournalGap` if an entry is missing, `JournalLost` if the stream is not the
+        one that `describe` first saw or ends before `after`.
+        """
