@@ -59,9 +59,8 @@ def decode_with_payload(data: Buffer, kind: type[Message]) -> tuple[Message, mem
 
 
 def _decode(data: memoryview, kind: type[Message]) -> Message:
-    key: Hashable = kind
     try:
-        message: Message = _decoder(key).decode(data)
+        message: Message = _decoder(cast(Hashable, kind)).decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise Corrupt(f"not a {getattr(kind, '__name__', kind)}: {error}") from error
     return message

@@ -59,7 +59,7 @@ class Bus(Protocol):
         """
 
     async def flush(self) -> None:
-        """Return when the servers have seen everything sent and subscribed so far; `Unavailable` if they do not answer."""
+        """Return when the servers have seen all that was sent and subscribed; `Unavailable` if they do not answer."""
 
     async def run_until_closed(self) -> None:
         """Return after `close`; raise what a handler raised. A process awaits this in its task group."""

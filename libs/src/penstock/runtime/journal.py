@@ -40,7 +40,10 @@ class Journal(Protocol):
         """The largest entry that can be appended, in bytes."""
 
     async def describe(self) -> JournalInfo:
-        """What the stream holds now. `JournalLost` if there is none or not the one seen first, `Unavailable` if no answer."""
+        """What the stream holds now.
+
+        `JournalLost` if there is none or it is not the one seen first, `Unavailable` if nobody answers.
+        """
 
     async def append(self, entry_id: str, data: bytes) -> int:
         """Store one entry and return its sequence.
