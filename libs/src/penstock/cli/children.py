@@ -1,0 +1,127 @@
+"""Child processes that are kept alive: started, restarted with back-off when they die, stopped in order."""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+RESTART_DELAY_MS_MIN = 200  # a killed service is back before its clients give up
+RESTART_DELAY_MS_MAX = 10_000  # a service that cannot start does not eat the machine
+HEALTHY_AFTER_S = 10.0  # a child that lived this long starts again with the shortest delay
+LOG_TAIL_BYTES = 4096  # read from the end of a log to say why a child died
+LOG_BYTES_MAX = 32 * 1024 * 1024  # a larger log is set aside at the child's next start; one such is kept
+_PR_SET_PDEATHSIG = 1
+
+
+class ChildSpec(msgspec.Struct, frozen=True):
+    """What to run: `name` is unique and names the log file."""
+
+    name: str
+    argv: list[str]
+    env: dict[str, str]
+    log_path: Path
+
+
+def die_with_parent() -> None:
+    """In the child before exec: ask the kernel for SIGTERM when the parent dies, so that nothing is left behind."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Child:
+    """One child process and its restarts; `keep` owns it until `stop`."""
+
+    def __init__(self, spec: ChildSpec, report: Callable[[str], None]) -> None:
+        self.spec = spec
+        self.restarts = 0
+        self.pid: int | None = None
+        self._report = report
+        self._stopping = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def keep(self) -> None:
+        """Start the child and start it again whenever it dies, until `stop` is called."""
+        loop = asyncio.get_running_loop()
+        delay_ms = RESTART_DELAY_MS_MIN
+        while not self._stopping.is_set():
+            started_s = loop.time()
+            code = await self._run_once()
+            if self._stopping.is_set():
+                return
+            delay_ms = RESTART_DELAY_MS_MIN if loop.time() - started_s > HEALTHY_AFTER_S else delay_ms
+            self._report(
+                f"{self.spec.name} {_ending(code)}; starting it again in {delay_ms / 1000:g} s{self._reason()}"
+            )
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), delay_ms / 1000)
+            delay_ms = min(delay_ms * 2, RESTART_DELAY_MS_MAX)
+            self.restarts += 1
+
+    async def _run_once(self) -> int:
+        _set_aside_if_large(self.spec.log_path)
+        with self.spec.log_path.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *self.spec.argv,
+                env=self.spec.env,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C reaches us alone, and we stop the children in order
+                preexec_fn=die_with_parent,
+            )
+        self._process, self.pid = process, process.pid
+        try:
+            return await process.wait()
+        finally:
+            self._process, self.pid = None, None
+
+    async def stop(self, grace_s: float) -> None:
+        """End the child: SIGTERM, and SIGKILL if it is still there after `grace_s` seconds."""
+        self._stopping.set()
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), grace_s)
+        except TimeoutError:
+            self._report(f"{self.spec.name} did not stop within {grace_s:g} s; killing it")
+            self.kill()
+            await process.wait()
+
+    def kill(self) -> None:
+        """End the child now."""
+        self._stopping.set()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    def _reason(self) -> str:
+        line = last_line(self.spec.log_path)
+        return f"\n  its last words: {line}" if line else ""
+
+
+def last_line(path: Path) -> str:
+    """The last line that says something in a log, "" if there is none."""
+    try:
+        with path.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - LOG_TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _ending(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+
+def _set_aside_if_large(path: Path) -> None:
+    if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+        path.replace(path.with_suffix(".old.log"))

@@ -1,0 +1,143 @@
+"""The console of `penstock up`: one page, one health answer and one metrics page for all processes together."""
+
+import asyncio
+import html
+from collections.abc import Iterable, Sequence
+
+import aiohttp
+import prometheus_client
+from aiohttp import web
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.cli.children import Child
+from penstock.cli.options import Address
+from penstock.contracts.messages import Presence
+from penstock.runtime.presence import Directory
+
+ROLES = ("gateway", "flusher", "sequencer", "cacher")
+SCRAPE_TIMEOUT_S = 2.0  # a stuck process must not make the page of the others stick
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5"><title>Penstock</title>
+<style>
+ body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2.5rem auto; max-width: 60rem; padding: 0 1rem; color: #1c2733 }}
+ h1 {{ font-size: 1.4rem }} .ok {{ color: #17693a }} .bad {{ color: #a11d1d }}
+ table {{ border-collapse: collapse; width: 100% }} td, th {{ text-align: left; padding: .35rem .8rem .35rem 0 }}
+ th {{ border-bottom: 2px solid #d5dce3; font-weight: 600 }} td {{ border-bottom: 1px solid #e8ecf0 }}
+ code {{ font-size: .92em }}
+</style></head><body>
+<h1>Penstock <span class="{tone}">{state}</span></h1>
+<table><tr><th>service</th><th>instance</th><th>kafka</th><th>held</th><th>health and metrics</th></tr>
+{instances}</table>
+<h1>Processes</h1>
+<table><tr><th>process</th><th>pid</th><th>restarts</th><th>log</th></tr>
+{processes}</table>
+<p><a href="/metrics">metrics</a> &middot; <a href="/health">health</a></p>
+</body></html>
+"""
+
+
+class Console:
+    """An HTTP server over what the directory and the supervisor know."""
+
+    def __init__(self, address: Address, directory: Directory, children: Sequence[Child]) -> None:
+        self._address = address
+        self._directory = directory
+        self._children = children
+        self._runner: web.AppRunner | None = None
+        self._client: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Listen."""
+        self._client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SCRAPE_TIMEOUT_S))
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/", self._page),
+                web.get("/health", self._health),
+                web.get("/ready", self._health),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._address.host, self._address.port).start()
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._client is not None:
+            await self._client.close()
+
+    async def is_ready(self) -> bool:
+        """Whether there is one of each service and every one says that it is ready."""
+        instances = self._instances()
+        if {instance.role for instance in instances} < set(ROLES):
+            return False
+        answers = await asyncio.gather(*(self._fetch(instance, "/ready") for instance in instances))
+        return all(answer is not None for answer in answers)
+
+    def _instances(self) -> list[Presence]:
+        return [instance for role in ROLES for instance in self._directory.live(role)]
+
+    async def _fetch(self, instance: Presence, path: str) -> str | None:
+        """The text at a service's own HTTP port, None if it is not there or says no."""
+        assert self._client is not None, "the console is not open"
+        try:
+            async with self._client.get(f"http://{instance.http}{path}") as answer:
+                return await answer.text() if answer.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError):
+            return None
+
+    async def _page(self, _request: web.Request) -> web.Response:
+        ready = await self.is_ready()
+        page = _PAGE.format(
+            tone="ok" if ready else "bad",
+            state="is ready" if ready else "is not ready",
+            instances="".join(_row(*_facts(instance)) for instance in self._instances()),
+            processes="".join(
+                _row(child.spec.name, str(child.pid or "not running"), str(child.restarts), str(child.spec.log_path))
+                for child in self._children
+            ),
+        )
+        return web.Response(text=page, content_type="text/html")
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        ready = await self.is_ready()
+        counts = {role: len(self._directory.live(role)) for role in ROLES}
+        return web.json_response({"ready": ready, "instances": counts}, status=200 if ready else 503)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        instances = self._instances()
+        texts = await asyncio.gather(*(self._fetch(instance, "/metrics") for instance in instances))
+        registry = prometheus_client.CollectorRegistry()
+        registry.register(_Joined([(i, text) for i, text in zip(instances, texts, strict=True) if text is not None]))
+        return web.Response(body=prometheus_client.generate_latest(registry), content_type="text/plain")
+
+
+class _Joined(prometheus_client.registry.Collector):
+    """The metrics of several processes as one page, each sample labelled with its service and instance."""
+
+    def __init__(self, pages: Sequence[tuple[Presence, str]]) -> None:
+        self._pages = pages
+
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, Metric] = {}
+        for instance, text in self._pages:
+            for family in text_string_to_metric_families(text):
+                joined = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                for sample in family.samples:
+                    labels = {**sample.labels, "service": instance.role, "instance": instance.instance}
+                    joined.add_sample(sample.name, labels, sample.value)
+        return families.values()
+
+
+def _facts(instance: Presence) -> tuple[str, ...]:
+    kafka = f"{instance.host}:{instance.port}" if instance.port else ""
+    return (instance.role, instance.instance, kafka, f"{instance.load_bytes / 2**20:.1f} MiB", instance.http)
+
+
+def _row(*cells: str) -> str:
+    return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>\n"

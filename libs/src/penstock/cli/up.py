@@ -1,0 +1,224 @@
+"""`penstock up`: a nats-server, every service and a console on one machine, until Ctrl-C."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+import prometheus_client
+
+from penstock.cli.children import Child, ChildSpec, last_line
+from penstock.cli.console import Console
+from penstock.cli.options import (
+    UpOptions,
+    add_flags,
+    check_port_is_free,
+    parse_address,
+    read_options,
+    take_folder,
+)
+from penstock.contracts.errors import PenstockError, Unavailable
+from penstock.objectstore import open_store
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.nats_client import NatsConnection, connect_nats
+from penstock.runtime.nats_server import find_nats_server, write_config
+from penstock.runtime.presence import Directory
+
+CLUSTER = "default"
+ZONE = "local"
+SERVICES = ("sequencer", "flusher", "cacher", "gateway")  # in starting order; they stop in the reverse of it
+DRAIN_DEADLINE_MS = 10_000
+STOP_GRACE_S = DRAIN_DEADLINE_MS / 1000 + 5  # the drain and then some, before SIGKILL
+READY_DEADLINE_S = 60.0
+READY_POLL_S = 0.05
+STARTS_BEFORE_GIVING_UP = 4  # a service that dies this often before the first "ready" will not come
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `penstock up` with the command line."""
+    parser = commands.add_parser(
+        "up",
+        help="run everything on this machine",
+        description="Run NATS and every service on this machine until Ctrl-C. All data stays in --data.",
+    )
+    add_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run until stopped; 0 after a clean stop, 1 with one sentence if it cannot be."""
+    try:
+        options = read_options(arguments)
+        return asyncio.run(_run(options))
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+
+
+async def _run(options: UpOptions) -> int:
+    check_port_is_free("--kafka", options.kafka)
+    check_port_is_free("--http", options.http)
+    with take_folder(options.data):
+        store = await open_store(options.store, registry=prometheus_client.CollectorRegistry())
+        await store.close()
+        supervisor = Supervisor(options)
+        try:
+            return await supervisor.run()
+        finally:
+            supervisor.kill_all()
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+class Supervisor:
+    """Owns the children and the console: start in order, wait, stop in reverse order."""
+
+    def __init__(self, options: UpOptions, say: Callable[[str], None] = _say) -> None:
+        self._options = options
+        self._say = say
+        self._nats_address = parse_address("nats", f"127.0.0.1:{_free_port()}")
+        self._nats = Child(self._nats_spec(), say)
+        self._services = {
+            role: [Child(self._spec(role, i), say) for i in range(self._count(role))] for role in SERVICES
+        }
+        self._stop_asked = asyncio.Event()
+
+    async def run(self) -> int:
+        """Everything between the checks and the end; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal)
+        keepers = [asyncio.create_task(child.keep()) for child in self._all()]
+        serving = asyncio.create_task(self._serve())
+        stop = asyncio.create_task(self._stop_asked.wait())
+        try:
+            await asyncio.wait({serving, stop, *keepers}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            serving.cancel()
+            await self._stop_children()
+            ends = await asyncio.gather(serving, *keepers, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise _first_cause(end)
+        return 0
+
+    async def _serve(self) -> None:
+        connection = await self._connect()
+        directory = Directory(connection.bus, CLUSTER, SystemClock())
+        console = Console(self._options.http, directory, self._all())
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(connection.close)
+            await directory.open()
+            stack.push_async_callback(directory.close)
+            await console.open()
+            stack.push_async_callback(console.close)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(directory.run())
+                group.create_task(connection.bus.run_until_closed())
+                await self._until_ready(directory, console)
+                self._say(f"penstock is ready: kafka on {self._options.kafka}")
+                self._say(f"console on http://{self._options.http}, data in {self._options.data}; Ctrl-C stops it")
+
+    async def _connect(self) -> NatsConnection:
+        deadline_s = asyncio.get_running_loop().time() + READY_DEADLINE_S
+        while True:
+            try:
+                return await connect_nats(f"nats://{self._nats_address}", name="penstock-up")
+            except Unavailable:
+                self._give_up_if_hopeless(deadline_s)
+
+    async def _until_ready(self, directory: Directory, console: Console) -> None:
+        deadline_s = asyncio.get_running_loop().time() + READY_DEADLINE_S
+        while (
+            not all(len(directory.live(role)) >= self._count(role) for role in SERVICES) or not await console.is_ready()
+        ):
+            self._give_up_if_hopeless(deadline_s)
+            await asyncio.sleep(READY_POLL_S)
+
+    def _give_up_if_hopeless(self, deadline_s: float) -> None:
+        for child in self._all():
+            if child.restarts >= STARTS_BEFORE_GIVING_UP:
+                raise Unavailable(f"{child.spec.name} does not start: {last_line(child.spec.log_path)}")
+        if asyncio.get_running_loop().time() > deadline_s:
+            raise Unavailable(f"not ready after {READY_DEADLINE_S:g} s; see the logs in {self._options.data / 'logs'}")
+
+    async def _stop_children(self) -> None:
+        self._say("stopping ...")
+        for role in reversed(SERVICES):
+            await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in self._services[role]))
+        await self._nats.stop(STOP_GRACE_S)
+        self._say("stopped")
+
+    def _on_signal(self) -> None:
+        if self._stop_asked.is_set():
+            self._say("stopping now")
+            self.kill_all()
+        self._stop_asked.set()
+
+    def kill_all(self) -> None:
+        """Leave no child behind, whatever happened."""
+        for child in self._all():
+            child.kill()
+
+    def _all(self) -> list[Child]:
+        return [self._nats, *(child for role in SERVICES for child in self._services[role])]
+
+    def _count(self, role: str) -> int:
+        count: int = getattr(self._options, f"{role}s")
+        return count
+
+    def _nats_spec(self) -> ChildSpec:
+        folder = self._options.data / "nats"
+        config = folder / "nats-server.conf"
+        write_config(config, store_dir=folder / "jetstream", host=self._nats_address.host, port=self._nats_address.port)
+        return ChildSpec(
+            name="nats-server",
+            argv=[str(find_nats_server()), "--config", str(config)],
+            env=dict(os.environ),
+            log_path=self._options.data / "logs" / "nats-server.log",
+        )
+
+    def _spec(self, role: str, index: int) -> ChildSpec:
+        name = f"{role}-{index + 1}"
+        settings = {
+            "CLUSTER": CLUSTER,
+            "ZONE": ZONE,
+            "NATS_URL": f"nats://{self._nats_address}",
+            "STORE_URL": self._options.store,
+            "DRAIN_DEADLINE_MS": str(DRAIN_DEADLINE_MS),
+            "PARENT_PID": str(os.getpid()),
+            **self._settings_of(role),
+        }
+        return ChildSpec(
+            name=name,
+            argv=[sys.executable, "-m", role],
+            env=os.environ | {f"PENSTOCK_{key}": value for key, value in settings.items()},
+            log_path=self._options.data / "logs" / f"{name}.log",
+        )
+
+    def _settings_of(self, role: str) -> dict[str, str]:
+        if role == "gateway":
+            return {"KAFKA_HOST": self._options.kafka.host, "KAFKA_PORT": str(self._options.kafka.port)}
+        if role == "flusher":
+            return {"FLUSH_INTERVAL_MS": str(self._options.flush_ms)}
+        return {}
+
+
+def _first_cause(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
