@@ -57,6 +57,7 @@ class Console:
                 web.get("/", self._page),
                 web.get("/health", self._health),
                 web.get("/ready", self._health),
+                web.get("/processes", self._processes),
                 web.get("/metrics", self._metrics),
             ]
         )
@@ -108,6 +109,11 @@ class Console:
         ready = await self.is_ready()
         counts = {role: len(self._directory.live(role)) for role in ROLES}
         return web.json_response({"ready": ready, "instances": counts}, status=200 if ready else 503)
+
+    async def _processes(self, _request: web.Request) -> web.Response:
+        return web.json_response(
+            [{"name": child.spec.name, "pid": child.pid, "restarts": child.restarts} for child in self._children]
+        )
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         instances = self._instances()

@@ -1,0 +1,75 @@
+"""Things that tests take from Debian's archive without root and without leaving traces: kcat and the package catalogue.
+
+Everything is kept under `.venv/debian`, so a second run fetches nothing.
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(sys.prefix) / "debian"
+KCAT_PACKAGES = ["kcat", "librdkafka1", "libserdes1", "libavro23", "libjansson4", "libyajl2"]
+FETCH_TIMEOUT_S = 240.0
+
+
+def _options() -> list[str]:
+    for name in ("lists/partial", "cache/archives/partial"):
+        (FOLDER / name).mkdir(parents=True, exist_ok=True)
+    options = {
+        "Dir::State::lists": FOLDER / "lists",
+        "Dir::Cache": FOLDER / "cache",
+        "APT::Sandbox::User": "",
+        "Debug::NoLocking": "true",
+    }
+    return [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
+
+
+@functools.cache
+def _update() -> None:
+    if any((FOLDER / "lists").glob("*_Packages*")):
+        return
+    subprocess.run(["apt-get", *_options(), "-q", "update"], check=True, timeout=FETCH_TIMEOUT_S, capture_output=True)
+
+
+def package_catalogue() -> list[tuple[bytes, bytes]]:
+    """Every stanza of the machine's package catalogue as (package name, stanza), tens of MB in all."""
+    _options()
+    _update()
+    text = subprocess.run(
+        ["apt-cache", *_options(), "dumpavail"], check=True, timeout=FETCH_TIMEOUT_S, capture_output=True
+    ).stdout
+    stanzas = [stanza for stanza in text.split(b"\n\n") if stanza.startswith(b"Package: ")]
+    return [(stanza[len(b"Package: ") : stanza.index(b"\n")], stanza) for stanza in stanzas]
+
+
+def kcat() -> tuple[str, dict[str, str]]:
+    """The path of kcat and the environment to run it in: the machine's own, or one unpacked here."""
+    installed = shutil.which("kcat")
+    if installed:
+        return installed, dict(os.environ)
+    root = FOLDER / "kcat"
+    if not (root / "usr/bin/kcat").exists():
+        _unpack(root)
+    libraries = sorted({str(library.parent) for library in root.rglob("*.so*")})
+    return str(root / "usr/bin/kcat"), os.environ | {"LD_LIBRARY_PATH": ":".join(libraries)}
+
+
+def _unpack(root: Path) -> None:
+    _options()
+    _update()
+    known = subprocess.run(["apt-cache", *_options(), "pkgnames"], check=True, capture_output=True, text=True).stdout
+    wanted = [name for name in KCAT_PACKAGES if name in known.split()]
+    downloads = FOLDER / "packages"
+    downloads.mkdir(exist_ok=True)
+    subprocess.run(
+        ["apt-get", *_options(), "-q", "download", *wanted],
+        cwd=downloads,
+        check=True,
+        timeout=FETCH_TIMEOUT_S,
+        capture_output=True,
+    )
+    for package in downloads.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", str(package), str(root)], check=True)
