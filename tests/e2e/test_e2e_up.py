@@ -1,0 +1,127 @@
+"""`penstock up` as its user sees it: what it prints, what it refuses, what it leaves behind."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.testkit.cluster import Cluster, free_port, running, wait_until
+
+pytestmark = pytest.mark.e2e
+
+
+def up(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`penstock up` with arguments that must make it end by itself."""
+    command = [sys.executable, "-m", "penstock.cli", "up", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def sentence_of(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode not in (0, None)
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def produce_one(bootstrap: str, value: bytes) -> int:
+    offsets: list[int] = []
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce("kept", value, on_delivery=lambda error, message: offsets.append(message.offset()))
+    assert producer.flush(30) == 0
+    return offsets[0]
+
+
+def read_one(bootstrap: str, offset: int) -> bytes:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "one"})
+    try:
+        consumer.assign([TopicPartition("kept", 0, offset)])
+        message = wait_until(lambda: consumer.poll(1), 30, "a record")
+        assert message.error() is None
+        return bytes(message.value())
+    finally:
+        consumer.close()
+
+
+def test_it_says_when_it_is_ready_stops_all_it_started_and_keeps_the_data(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as cluster:
+        assert f"penstock is ready: kafka on {cluster.kafka}" in "".join(cluster.output)
+        offset = produce_one(cluster.kafka, b"before")
+        pids = [process["pid"] for process in cluster.processes().values()]
+        assert len(pids) == 5
+        assert cluster.stop() == 0
+        assert not [pid for pid in pids if is_alive(pid)]
+        cluster.start()
+        assert read_one(cluster.kafka, offset) == b"before"
+        assert produce_one(cluster.kafka, b"after") == offset + 1
+
+
+def test_when_it_is_killed_nothing_it_started_lives_on_and_the_data_is_kept(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as cluster:
+        offset = produce_one(cluster.kafka, b"before")
+        pids = [process["pid"] for process in cluster.processes().values()]
+        process = cluster._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+        wait_until(lambda: not [pid for pid in pids if is_alive(pid)], 30, "all children to be gone")
+        cluster.output = []
+        cluster.start()
+        assert read_one(cluster.kafka, offset) == b"before"
+
+
+def test_a_port_in_use_is_one_clear_sentence(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        sentence = sentence_of(up("--data", str(tmp_path / "data"), "--kafka", address))
+    assert address in sentence
+    assert "--kafka" in sentence
+
+
+def test_a_data_folder_that_cannot_be_made_is_one_clear_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    folder = tmp_path / "file" / "data"
+    addresses = ["--kafka", f"127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{free_port()}"]
+    assert str(folder) in sentence_of(up("--data", str(folder), *addresses))
+
+
+def test_a_second_one_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with running(tmp_path / "data"):
+        other = Cluster(tmp_path / "data")
+        result = subprocess.run(other.command(), capture_output=True, text=True, timeout=60)
+        assert "another penstock" in sentence_of(result)
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [("s3://bucket?endpoint=http://127.0.0.1:1", "127.0.0.1:1"), ("gopher://x", "gopher"), ("s3://", "s3://")],
+)
+def test_a_store_that_cannot_be_reached_is_one_clear_sentence(tmp_path: Path, store: str, said: str) -> None:
+    addresses = ["--kafka", f"127.0.0.1:{free_port()}", "--http", f"127.0.0.1:{free_port()}"]
+    os.environ.setdefault("AWS_ACCESS_KEY_ID", "test")
+    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "test")
+    assert said in sentence_of(up("--data", str(tmp_path / "data"), "--store", store, *addresses))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--kafka", "nonsense"), ("--kafka", "127.0.0.1:99999"), ("--flush-ms", "0"), ("--gateways", "0")],
+)
+def test_a_flag_that_makes_no_sense_is_named(tmp_path: Path, arguments: tuple[str, str]) -> None:
+    assert arguments[0] in sentence_of(up("--data", str(tmp_path / "data"), *arguments))

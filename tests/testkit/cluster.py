@@ -1,0 +1,156 @@
+"""A whole Penstock as a user starts it, `penstock up` in a process of its own, for end-to-end tests and benches."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+READY_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 60.0
+POLL_S = 0.02
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+    """Poll until `condition` gives something true and return that; fail with `what` after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
+        time.sleep(POLL_S)
+
+
+class Cluster:
+    """One `penstock up` on a data folder; `start` and `stop` may be called again and again."""
+
+    def __init__(self, data: Path, *arguments: str) -> None:
+        self.data = data
+        self.kafka = f"127.0.0.1:{free_port()}"
+        self.http = f"127.0.0.1:{free_port()}"
+        self._arguments = arguments
+        self._process: subprocess.Popen[str] | None = None
+        self.output: list[str] = []
+
+    def command(self) -> list[str]:
+        """The command line that `start` runs."""
+        where = ["--data", str(self.data), "--kafka", self.kafka, "--http", self.http]
+        return [sys.executable, "-m", "penstock.cli", "up", *where, *self._arguments]
+
+    def start(self) -> None:
+        """Return when it says that it is ready."""
+        process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._process = process
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        wait_until(self._says_ready, READY_TIMEOUT_S, "penstock to be ready")
+
+    def _says_ready(self) -> bool:
+        self._read_output()
+        assert self._process is not None
+        assert self._process.poll() is None, f"penstock up ended: {''.join(self.output)}"
+        return any("penstock is ready" in line for line in self.output)
+
+    def _read_output(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while line := self._process.stdout.readline():
+            self.output.append(line)
+
+    def stop(self) -> int:
+        """Ctrl-C, and the exit code; reports nothing left running."""
+        process = self._process
+        assert process is not None
+        process.send_signal(signal.SIGINT)
+        code = process.wait(STOP_TIMEOUT_S)
+        self._read_output()
+        assert process.stdout is not None
+        process.stdout.close()
+        self._process, self.output = None, []
+        return code
+
+    def close(self) -> None:
+        """Stop if it still runs; kill it if it does not stop."""
+        process = self._process
+        if process is None:
+            return
+        try:
+            self.stop()
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def processes(self) -> dict[str, dict[str, Any]]:
+        """By name (`gateway-1`, `nats-server`): pid (None while it is down) and restarts."""
+        with urllib.request.urlopen(f"http://{self.http}/processes", timeout=5) as answer:
+            return {process["name"]: process for process in json.load(answer)}
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to one child process; waits for it to be up first."""
+        pid = wait_until(lambda: self.processes()[name]["pid"], READY_TIMEOUT_S, f"{name} to run")
+        os.kill(pid, number)
+
+    def is_ready(self) -> bool:
+        """Whether the console says that everything is ready."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}/ready", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample of the metrics page, by its name with labels as printed, instance labels included."""
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in pairs}
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples whose labels include `labels`."""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        return sum(
+            value
+            for sample, value in self.metrics().items()
+            if sample.partition("{")[0] == name and all(part in sample for part in wanted)
+        )
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time used so far by each child process, user and system, in seconds."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        used = {}
+        for name, process in self.processes().items():
+            if process["pid"] is not None:
+                fields = Path(f"/proc/{process['pid']}/stat").read_text().rpartition(")")[2].split()
+                used[name] = (int(fields[11]) + int(fields[12])) / ticks
+        return used
+
+
+@contextlib.contextmanager
+def running(data: Path, *arguments: str) -> Iterator[Cluster]:
+    """A started cluster that is stopped at the end, with the tails of its logs on a failure."""
+    cluster = Cluster(data, *arguments)
+    try:
+        cluster.start()
+        yield cluster
+    except BaseException:
+        for log in sorted((data / "logs").glob("*.log")):
+            print(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
+        raise
+    finally:
+        cluster.close()
