@@ -1,0 +1,113 @@
+"""Nothing that a client sends takes the gateway down or troubles anybody else."""
+
+import random
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.testkit.cluster import Cluster, running
+
+pytestmark = pytest.mark.e2e
+
+RECEIVE_TIMEOUT_S = 30.0
+RANDOM_CONNECTIONS = 200
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running(tmp_path_factory.mktemp("bad") / "data", "--flush-ms", "20") as started:
+        yield started
+
+
+def connect(cluster: Cluster) -> socket.socket:
+    host, _, port = cluster.kafka.rpartition(":")
+    return socket.create_connection((host, int(port)), RECEIVE_TIMEOUT_S)
+
+
+def is_closed_by_the_other_side(connection: socket.socket) -> bool:
+    try:
+        while connection.recv(65536):
+            continue
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def request(api_key: int, version: int, body: bytes = b"") -> bytes:
+    return frame(struct.pack(">hhih", api_key, version, 7, -1) + body)
+
+
+def assert_others_are_served(cluster: Cluster) -> None:
+    failures: list[object] = []
+    producer = Producer({"bootstrap.servers": cluster.kafka, "message.timeout.ms": 30_000})
+    producer.produce("others", b"x", on_delivery=lambda error, _: error and failures.append(error))
+    assert producer.flush(40) == 0
+    assert failures == []
+    assert cluster.processes()["gateway-1"]["restarts"] == 0
+
+
+BAD_FRAMES = {
+    "a negative length": struct.pack(">i", -1),
+    "a length of 2 GiB": struct.pack(">i", 2**31 - 1) + b"x" * 100,
+    "an empty frame": frame(b""),
+    "half a header": frame(b"\x00\x03\x00"),
+    "an unknown api": request(9999, 0),
+    "a negative api": request(-5, 0),
+    "an unknown version of produce": request(0, 99),
+    "a metadata request cut short": request(3, 5, struct.pack(">i", 1000)),
+    "an array of two thousand million": request(3, 1, struct.pack(">i", 2**31 - 1)),
+    "a varint without end": request(3, 9, b"\x00" + b"\xff" * 50),
+    "words of another protocol": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", BAD_FRAMES)
+def test_a_bad_frame_closes_its_connection_and_no_other(cluster: Cluster, name: str) -> None:
+    with connect(cluster) as other, connect(cluster) as connection:
+        connection.sendall(BAD_FRAMES[name])
+        connection.shutdown(socket.SHUT_WR)
+        assert is_closed_by_the_other_side(connection)
+        other.sendall(request(18, 0))
+        assert other.recv(4), "the other connection was closed too"
+    assert_others_are_served(cluster)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_with_the_real_ranges(cluster: Cluster) -> None:
+    with connect(cluster) as connection:
+        connection.sendall(request(18, 99))
+        head = connection.recv(10, socket.MSG_WAITALL)
+        length, correlation, error = struct.unpack(">iih", head)
+        assert (correlation, error) == (7, 35)
+        rest = connection.recv(length - 6, socket.MSG_WAITALL)
+        (count,) = struct.unpack_from(">i", rest)
+        ranges = {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", rest[4 : 4 + 6 * count])}
+        assert ranges[0] == (0, 9)
+        assert ranges[18][1] >= 3
+
+
+def test_random_bytes_never_take_the_gateway_down(cluster: Cluster) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(RANDOM_CONNECTIONS):
+        with connect(cluster) as connection:
+            body = chance.randbytes(chance.randrange(200))
+            if chance.random() < 0.7:
+                body = request(chance.randrange(62), chance.randrange(14), body)
+            connection.sendall(body)
+            connection.shutdown(socket.SHUT_WR)
+            assert is_closed_by_the_other_side(connection)
+    assert_others_are_served(cluster)
+
+
+def test_a_client_that_never_finishes_its_frame_holds_up_nobody(cluster: Cluster) -> None:
+    with connect(cluster) as connection:
+        connection.sendall(struct.pack(">i", 50_000_000) + b"x" * 1000)
+        assert_others_are_served(cluster)
