@@ -1,0 +1,59 @@
+"""What a bench found: a table for people, JSON for machines."""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+RESULTS = Path(__file__).parent / "results"
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One figure; `budget` None where DESIGN names none."""
+
+    bench: str
+    name: str
+    value: float
+    unit: str
+    budget: float | None = None
+    more_is_better: bool = False
+
+    # A bench's verdict belongs to its data: it is shown in both outputs.
+    @property
+    def verdict(self) -> str:
+        """ "ok", "missed", or nothing without a budget."""
+        if self.budget is None:
+            return ""
+        kept = self.value >= self.budget if self.more_is_better else self.value <= self.budget
+        return "ok" if kept else "missed"
+
+
+def table(results: Sequence[Result]) -> str:
+    """The results as aligned columns."""
+    rows = [("bench", "what", "measured", "budget", "")]
+    for result in results:
+        sign = ">=" if result.more_is_better else "<="
+        budget = "" if result.budget is None else f"{sign} {_number(result.budget)} {result.unit}"
+        rows.append((result.bench, result.name, f"{_number(result.value)} {result.unit}", budget, result.verdict))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def save(results: Sequence[Result], name: str) -> Path:
+    """Write the results as JSON and return the file."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
+    rows = [msgspec.to_builtins(result) | {"verdict": result.verdict} for result in results]
+    path.write_text(json.dumps({"machine": machine, "results": rows}, indent=2) + "\n")
+    return path
+
+
+def _number(value: float) -> str:
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
