@@ -1,0 +1,18 @@
+"""Segments: the objects that hold record batches of many partitions, their index, and the keys they live under."""
+
+from penstock.segment.layout import FOOTER_BYTES, HEADER_BYTES, SegmentIndex
+from penstock.segment.reader import TAIL_BYTES, check_header, read_footer, read_index, read_index_of
+from penstock.segment.writer import BuiltSegment, build_segment
+
+__all__ = [
+    "BuiltSegment",
+    "build_segment",
+    "SegmentIndex",
+    "read_index",
+    "read_index_of",
+    "read_footer",
+    "check_header",
+    "HEADER_BYTES",
+    "FOOTER_BYTES",
+    "TAIL_BYTES",
+]

@@ -1,0 +1,100 @@
+"""Reads a segment's index, from the end of its bytes; all damage is `Corrupt`."""
+
+import struct
+from collections.abc import Awaitable, Callable
+
+import crc32c
+
+from penstock.contracts.batches import BatchMeta, BatchRun
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Corrupt
+from penstock.segment.layout import (
+    BATCH_COLUMNS,
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    RUN_ROW,
+    Footer,
+    SegmentIndex,
+    decode_footer,
+    decode_header,
+)
+
+# One read of this much from the end gets footer and index of nearly every segment: room for 2,000 batches.
+TAIL_BYTES = 64 * 1024
+
+
+def read_footer(tail: Buffer) -> Footer:
+    """The footer at the end of `tail`, which is any last part of a segment."""
+    return decode_footer(bytes(memoryview(tail)[-FOOTER_BYTES:]))
+
+
+def read_index(tail: Buffer) -> SegmentIndex:
+    """The index in `tail`, which is any last part of a segment that has all of it, or the whole segment."""
+    footer = read_footer(tail)
+    start = len(tail) - FOOTER_BYTES - footer.index_length
+    if start < 0 or len(tail) > footer.size_bytes:
+        raise Corrupt(f"{len(tail)} bytes do not end a segment of {footer.size_bytes} with all of its index")
+    index = memoryview(tail)[start : start + footer.index_length]
+    if crc32c.crc32c(index) != footer.index_crc:
+        raise Corrupt(f"segment index with crc {crc32c.crc32c(index):08x}, expected {footer.index_crc:08x}")
+    identity = footer.identity
+    return SegmentIndex(
+        segment_id=identity.segment_id,
+        level=identity.level,
+        writer=identity.writer,
+        created_ms=identity.created_ms,
+        size_bytes=footer.size_bytes,
+        runs=_runs(index, footer),
+    )
+
+
+async def read_index_of(get_range: Callable[[int, int], Awaitable[bytes]], size_bytes: int) -> SegmentIndex:
+    """The index of a stored segment of this size, with one call of `get_range(position, length)`, seldom two."""
+    if size_bytes < HEADER_BYTES + FOOTER_BYTES:
+        raise Corrupt(f"segment of {size_bytes} bytes is shorter than its header and footer")
+    length = min(size_bytes, TAIL_BYTES)
+    tail = await get_range(size_bytes - length, length)
+    footer = read_footer(tail)
+    if footer.size_bytes != size_bytes:
+        raise Corrupt(f"segment of {size_bytes} bytes says that it has {footer.size_bytes}")
+    needed = footer.index_length + FOOTER_BYTES
+    if needed > length:
+        tail = await get_range(size_bytes - needed, needed)
+    return read_index(tail)
+
+
+def check_header(header: Buffer, index: SegmentIndex) -> None:
+    """`Corrupt` if the first bytes of a segment do not belong to this index."""
+    identity = decode_header(bytes(memoryview(header)[:HEADER_BYTES]))
+    said = (identity.segment_id, identity.level, identity.writer, identity.created_ms)
+    if said != (index.segment_id, index.level, index.writer, index.created_ms):
+        raise Corrupt(f"segment header of {identity} before the index of {index.segment_id.hex()}")
+
+
+def _runs(index: memoryview, footer: Footer) -> list[BatchRun]:
+    metas = _metas(index[footer.run_count * RUN_ROW.size :], footer.batch_count)
+    runs: list[BatchRun] = []
+    position, taken = HEADER_BYTES, 0
+    for row in RUN_ROW.iter_unpack(index[: footer.run_count * RUN_ROW.size]):
+        topic_id, partition, run_position, length, count = row
+        batches = metas[taken : taken + count]
+        if run_position != position or not count or length != sum(meta.length for meta in batches):
+            raise Corrupt(f"segment run of {count} batches, {length} bytes at {run_position}, expected at {position}")
+        if runs and (runs[-1].topic_id, runs[-1].partition) >= (topic_id, partition):
+            raise Corrupt(f"segment run of partition {partition} of topic {topic_id.hex()} is out of order")
+        runs.append(BatchRun(topic_id, partition, position, batches))
+        position += length
+        taken += count
+    if position != footer.index_position or taken != len(metas):
+        raise Corrupt(f"segment runs of {taken} batches end at {position}, the index is at {footer.index_position}")
+    return runs
+
+
+def _metas(columns: memoryview, count: int) -> list[BatchMeta]:
+    unpacked = []
+    position = 0
+    for kind in BATCH_COLUMNS:
+        column = struct.Struct(f">{count}{kind}")
+        unpacked.append(column.unpack_from(columns, position))
+        position += column.size
+    return list(map(BatchMeta, *unpacked))
