@@ -1,0 +1,138 @@
+"""The table of the APIs that Penstock serves, and the codecs of their messages."""
+
+import functools
+
+import msgspec
+
+from penstock.kafkawire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from penstock.kafkawire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from penstock.kafkawire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from penstock.kafkawire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from penstock.kafkawire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from penstock.kafkawire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from penstock.kafkawire.api.fetch import FetchRequest, FetchResponse
+from penstock.kafkawire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from penstock.kafkawire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from penstock.kafkawire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from penstock.kafkawire.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from penstock.kafkawire.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from penstock.kafkawire.api.metadata import MetadataRequest, MetadataResponse
+from penstock.kafkawire.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from penstock.kafkawire.api.produce import ProduceRequest, ProduceResponse
+from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from penstock.kafkawire.decoder import Decode, make_decoder
+from penstock.kafkawire.encoder import Encode, make_encoder
+from penstock.kafkawire.errors import UnsupportedVersion
+from penstock.kafkawire.primitives import Buffer
+from penstock.kafkawire.source import Message
+
+
+class Api(msgspec.Struct, frozen=True):
+    """One API: the versions served, both included, and the first one with compact lengths and tagged fields."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    flexible_since: int  # KIP-482
+    request: type[msgspec.Struct]
+    response: type[msgspec.Struct]
+
+
+# Produce starts at 0 although 0 to 2 carry formats that are refused: from 3 on, older librdkafka would silently send
+# gzip, snappy and lz4 uncompressed.
+API_TABLE: dict[int, Api] = {
+    api.key: api
+    for api in (
+        Api(0, "Produce", 0, 9, 9, ProduceRequest, ProduceResponse),
+        Api(1, "Fetch", 4, 12, 12, FetchRequest, FetchResponse),
+        Api(2, "ListOffsets", 1, 7, 6, ListOffsetsRequest, ListOffsetsResponse),
+        Api(3, "Metadata", 0, 12, 9, MetadataRequest, MetadataResponse),
+        Api(8, "OffsetCommit", 2, 9, 8, OffsetCommitRequest, OffsetCommitResponse),
+        Api(9, "OffsetFetch", 1, 9, 6, OffsetFetchRequest, OffsetFetchResponse),
+        Api(10, "FindCoordinator", 0, 4, 3, FindCoordinatorRequest, FindCoordinatorResponse),
+        Api(11, "JoinGroup", 0, 9, 6, JoinGroupRequest, JoinGroupResponse),
+        Api(12, "Heartbeat", 0, 4, 4, HeartbeatRequest, HeartbeatResponse),
+        Api(13, "LeaveGroup", 0, 5, 4, LeaveGroupRequest, LeaveGroupResponse),
+        Api(14, "SyncGroup", 0, 5, 4, SyncGroupRequest, SyncGroupResponse),
+        Api(15, "DescribeGroups", 0, 5, 5, DescribeGroupsRequest, DescribeGroupsResponse),
+        Api(16, "ListGroups", 0, 4, 3, ListGroupsRequest, ListGroupsResponse),
+        Api(18, "ApiVersions", 0, 4, 3, ApiVersionsRequest, ApiVersionsResponse),
+        Api(19, "CreateTopics", 2, 7, 5, CreateTopicsRequest, CreateTopicsResponse),
+        Api(20, "DeleteTopics", 1, 6, 4, DeleteTopicsRequest, DeleteTopicsResponse),
+        Api(22, "InitProducerId", 0, 4, 2, InitProducerIdRequest, InitProducerIdResponse),
+        Api(32, "DescribeConfigs", 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse),
+        Api(37, "CreatePartitions", 0, 3, 2, CreatePartitionsRequest, CreatePartitionsResponse),
+        Api(42, "DeleteGroups", 0, 2, 2, DeleteGroupsRequest, DeleteGroupsResponse),
+        Api(60, "DescribeCluster", 0, 2, 0, DescribeClusterRequest, DescribeClusterResponse),
+    )
+}
+
+
+def decode_request(api_key: int, version: int, body: Buffer, position: int = 0) -> Message:
+    """The request in `body` from `position` on; record bytes in it are views of `body`. Raises only `DecodeError`."""
+    return _request_decoder(api_key, version)(memoryview(body), position)
+
+
+def decode_response(api_key: int, version: int, body: Buffer) -> Message:
+    """The response in `body`; record bytes in it are views of `body`. Raises only `DecodeError`."""
+    return _response_decoder(api_key, version)(memoryview(body), 0)
+
+
+def encode_request(api_key: int, version: int, request: msgspec.Struct) -> bytes:
+    """The body of a request; fields that this version lacks are left out. `EncodeError` for what has no bytes."""
+    return b"".join(_request_encoder(api_key, version)(request))
+
+
+def encode_response(api_key: int, version: int, response: msgspec.Struct) -> list[Buffer]:
+    """The body of a response as buffers to be sent one after another; record bytes are handed on, not copied."""
+    return _response_encoder(api_key, version)(response)
+
+
+def is_flexible(api: Api, version: int) -> bool:
+    """Whether this version has compact lengths and tagged fields (KIP-482)."""
+    return version >= api.flexible_since
+
+
+def serves(api_key: int, version: int) -> bool:
+    """Whether Penstock serves this API in this version."""
+    api = API_TABLE.get(api_key)
+    return api is not None and api.min_version <= version <= api.max_version
+
+
+# The codecs are made on first use, about a millisecond each, and kept: there are as many as versions served.
+
+
+@functools.cache
+def _request_decoder(api_key: int, version: int) -> Decode:
+    api = _served(api_key, version)
+    return make_decoder(api.request, version, is_flexible(api, version))
+
+
+@functools.cache
+def _response_decoder(api_key: int, version: int) -> Decode:
+    api = _served(api_key, version)
+    return make_decoder(api.response, version, is_flexible(api, version))
+
+
+@functools.cache
+def _request_encoder(api_key: int, version: int) -> Encode:
+    api = _served(api_key, version)
+    return make_encoder(api.request, version, is_flexible(api, version))
+
+
+@functools.cache
+def _response_encoder(api_key: int, version: int) -> Encode:
+    api = _served(api_key, version)
+    return make_encoder(api.response, version, is_flexible(api, version))
+
+
+def _served(api_key: int, version: int) -> Api:
+    if not serves(api_key, version):
+        raise UnsupportedVersion(f"api {api_key} version {version} is not served")
+    return API_TABLE[api_key]

@@ -1,0 +1,40 @@
+"""ApiVersions: which requests a broker understands, in which versions, and the cluster's features."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import Bool, Int16, Int32, Int64, String, since, tagged
+
+
+class ApiVersionsRequest(msgspec.Struct, frozen=True, gc=False):
+    client_software_name: Annotated[String, since(3)] = ""
+    client_software_version: Annotated[String, since(3)] = ""
+
+
+class ApiVersion(msgspec.Struct, frozen=True, gc=False):
+    api_key: Int16 = 0
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+class SupportedFeatureKey(msgspec.Struct, frozen=True, gc=False):
+    name: String = ""
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+class FinalizedFeatureKey(msgspec.Struct, frozen=True, gc=False):
+    name: String = ""
+    max_version_level: Int16 = 0
+    min_version_level: Int16 = 0
+
+
+class ApiVersionsResponse(msgspec.Struct, frozen=True, gc=False):
+    error_code: Int16 = 0
+    api_keys: list[ApiVersion] = []
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
+    supported_features: Annotated[list[SupportedFeatureKey], tagged(0), since(3)] = []
+    finalized_features_epoch: Annotated[Int64, tagged(1), since(3)] = -1
+    finalized_features: Annotated[list[FinalizedFeatureKey], tagged(2), since(3)] = []
+    zk_migration_ready: Annotated[Bool, tagged(3), since(3)] = False

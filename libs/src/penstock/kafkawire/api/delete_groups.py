@@ -1,0 +1,19 @@
+"""DeleteGroups: remove empty consumer groups and their offsets."""
+
+import msgspec
+
+from penstock.kafkawire.schema import Int16, Int32, String
+
+
+class DeleteGroupsRequest(msgspec.Struct, frozen=True, gc=False):
+    groups_names: list[String] = []
+
+
+class DeletableGroupResult(msgspec.Struct, frozen=True, gc=False):
+    group_id: String = ""
+    error_code: Int16 = 0
+
+
+class DeleteGroupsResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    results: list[DeletableGroupResult] = []

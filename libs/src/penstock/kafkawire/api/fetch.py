@@ -1,0 +1,86 @@
+"""Fetch: read record batches from partitions, waiting for them if asked to."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import Int8, Int16, Int32, Int64, Records, String, since, tagged, versions
+
+
+class FetchPartition(msgspec.Struct, frozen=True, gc=False):
+    partition: Int32 = 0
+    current_leader_epoch: Annotated[Int32, since(9)] = -1
+    fetch_offset: Int64 = 0
+    last_fetched_epoch: Annotated[Int32, since(12)] = -1
+    log_start_offset: Annotated[Int64, since(5)] = -1
+    partition_max_bytes: Int32 = 0
+
+
+class FetchTopic(msgspec.Struct, frozen=True, gc=False):
+    topic: Annotated[String, versions(0, 12)] = ""
+    partitions: list[FetchPartition] = []
+
+
+class ForgottenTopic(msgspec.Struct, frozen=True, gc=False):
+    topic: Annotated[String, versions(7, 12)] = ""
+    partitions: list[Int32] = []
+
+
+class FetchRequest(msgspec.Struct, frozen=True, gc=False):
+    cluster_id: Annotated[String | None, tagged(0), since(12)] = None
+    replica_id: Annotated[Int32, versions(0, 14)] = -1
+    max_wait_ms: Int32 = 0
+    min_bytes: Int32 = 0
+    max_bytes: Int32 = 2147483647
+    isolation_level: Int8 = 0
+    session_id: Annotated[Int32, since(7)] = 0
+    session_epoch: Annotated[Int32, since(7)] = -1
+    topics: list[FetchTopic] = []
+    forgotten_topics_data: Annotated[list[ForgottenTopic], since(7)] = []
+    rack_id: Annotated[String, since(11)] = ""
+
+
+class EpochEndOffset(msgspec.Struct, frozen=True, gc=False):
+    epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+class LeaderIdAndEpoch(msgspec.Struct, frozen=True, gc=False):
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class SnapshotId(msgspec.Struct, frozen=True, gc=False):
+    end_offset: Int64 = -1
+    epoch: Int32 = -1
+
+
+class AbortedTransaction(msgspec.Struct, frozen=True, gc=False):
+    producer_id: Int64 = 0
+    first_offset: Int64 = 0
+
+
+class PartitionData(msgspec.Struct, frozen=True, gc=False):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    high_watermark: Int64 = 0
+    last_stable_offset: Int64 = -1
+    log_start_offset: Annotated[Int64, since(5)] = -1
+    diverging_epoch: Annotated[EpochEndOffset, tagged(0), since(12)] = EpochEndOffset()
+    current_leader: Annotated[LeaderIdAndEpoch, tagged(1), since(12)] = LeaderIdAndEpoch()
+    snapshot_id: Annotated[SnapshotId, tagged(2), since(12)] = SnapshotId()
+    aborted_transactions: list[AbortedTransaction] | None = []
+    preferred_read_replica: Annotated[Int32, since(11)] = -1
+    records: Records = None
+
+
+class FetchableTopicResponse(msgspec.Struct, frozen=True, gc=False):
+    topic: Annotated[String, versions(0, 12)] = ""
+    partitions: list[PartitionData] = []
+
+
+class FetchResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, since(7)] = 0
+    session_id: Annotated[Int32, since(7)] = 0
+    responses: list[FetchableTopicResponse] = []

@@ -1,0 +1,32 @@
+"""FindCoordinator: which broker looks after a group or a transactional id."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import Int8, Int16, Int32, String, since, versions
+
+
+class FindCoordinatorRequest(msgspec.Struct, frozen=True, gc=False):
+    key: Annotated[String, versions(0, 3)] = ""
+    key_type: Annotated[Int8, since(1)] = 0
+    coordinator_keys: Annotated[list[String], since(4)] = []
+
+
+class Coordinator(msgspec.Struct, frozen=True, gc=False):
+    key: String = ""
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class FindCoordinatorResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
+    error_code: Annotated[Int16, versions(0, 3)] = 0
+    error_message: Annotated[String | None, versions(1, 3)] = ""
+    node_id: Annotated[Int32, versions(0, 3)] = 0
+    host: Annotated[String, versions(0, 3)] = ""
+    port: Annotated[Int32, versions(0, 3)] = 0
+    coordinators: Annotated[list[Coordinator], since(4)] = []

@@ -1,0 +1,23 @@
+"""ListGroups: the groups there are."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import Int16, Int32, String, since
+
+
+class ListGroupsRequest(msgspec.Struct, frozen=True, gc=False):
+    states_filter: Annotated[list[String], since(4)] = []
+
+
+class ListedGroup(msgspec.Struct, frozen=True, gc=False):
+    group_id: String = ""
+    protocol_type: String = ""
+    group_state: Annotated[String, since(4)] = ""
+
+
+class ListGroupsResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
+    error_code: Int16 = 0
+    groups: list[ListedGroup] = []

@@ -1,0 +1,42 @@
+"""ListOffsets: the earliest, latest or first-after-a-time offset of partitions."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import Int8, Int16, Int32, Int64, String, since
+
+
+class ListOffsetsPartition(msgspec.Struct, frozen=True, gc=False):
+    partition_index: Int32 = 0
+    current_leader_epoch: Annotated[Int32, since(4)] = -1
+    timestamp: Int64 = 0
+
+
+class ListOffsetsTopic(msgspec.Struct, frozen=True, gc=False):
+    name: String = ""
+    partitions: list[ListOffsetsPartition] = []
+
+
+class ListOffsetsRequest(msgspec.Struct, frozen=True, gc=False):
+    replica_id: Int32 = 0
+    isolation_level: Annotated[Int8, since(2)] = 0
+    topics: list[ListOffsetsTopic] = []
+
+
+class ListOffsetsPartitionResponse(msgspec.Struct, frozen=True, gc=False):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    timestamp: Int64 = -1
+    offset: Int64 = -1
+    leader_epoch: Annotated[Int32, since(4)] = -1
+
+
+class ListOffsetsTopicResponse(msgspec.Struct, frozen=True, gc=False):
+    name: String = ""
+    partitions: list[ListOffsetsPartitionResponse] = []
+
+
+class ListOffsetsResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Annotated[Int32, since(2)] = 0
+    topics: list[ListOffsetsTopicResponse] = []

@@ -1,0 +1,49 @@
+"""Produce: append record batches to partitions, all or nothing per partition."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import Int16, Int32, Int64, Records, String, since, versions
+
+
+class PartitionProduceData(msgspec.Struct, frozen=True, gc=False):
+    index: Int32 = 0
+    records: Records = None
+
+
+class TopicProduceData(msgspec.Struct, frozen=True, gc=False):
+    name: Annotated[String, versions(0, 12)] = ""
+    partition_data: list[PartitionProduceData] = []
+
+
+class ProduceRequest(msgspec.Struct, frozen=True, gc=False):
+    transactional_id: Annotated[String | None, since(3)] = None
+    acks: Int16 = 0
+    timeout_ms: Int32 = 0
+    topic_data: list[TopicProduceData] = []
+
+
+class BatchIndexAndErrorMessage(msgspec.Struct, frozen=True, gc=False):
+    batch_index: Int32 = 0
+    batch_index_error_message: String | None = None
+
+
+class PartitionProduceResponse(msgspec.Struct, frozen=True, gc=False):
+    index: Int32 = 0
+    error_code: Int16 = 0
+    base_offset: Int64 = 0
+    log_append_time_ms: Annotated[Int64, since(2)] = -1
+    log_start_offset: Annotated[Int64, since(5)] = -1
+    record_errors: Annotated[list[BatchIndexAndErrorMessage], since(8)] = []
+    error_message: Annotated[String | None, since(8)] = None
+
+
+class TopicProduceResponse(msgspec.Struct, frozen=True, gc=False):
+    name: Annotated[String, versions(0, 12)] = ""
+    partition_responses: list[PartitionProduceResponse] = []
+
+
+class ProduceResponse(msgspec.Struct, frozen=True, gc=False):
+    responses: list[TopicProduceResponse] = []
+    throttle_time_ms: Annotated[Int32, since(1)] = 0

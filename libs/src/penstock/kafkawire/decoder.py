@@ -1,0 +1,229 @@
+"""Makes the function that decodes one message in one version.
+
+The function walks the bytes once. Every value of variable size has a head of fixed size (its length, the first byte of
+its length, or the count of tagged fields), so a run of fixed-size fields and the next head are one `unpack_from`.
+
+Bounds are kept in three ways. `unpack_from` and indexing raise at the end of the bytes. A slice does not, so the
+position is allowed to pass the end and is compared with it once, at the very end: what was cut short is thrown away.
+An array's count is compared with the bytes that remain before a single element is made.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.kafkawire import primitives
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.schema import Array, Field, Kind, Shape, fields_of, in_version, is_nullable, size_min
+from penstock.kafkawire.source import Message, Run, Source, size_of
+
+# Kafka's largest honest messages name some 100,000 partitions. An element is 50 to 300 bytes as Python objects while
+# it can be a single byte on the wire; this keeps a frame full of empty elements from becoming gigabytes.
+ELEMENTS_MAX = 1_000_000
+
+Decode = Callable[[memoryview, int], Message]
+
+_NAMES = {
+    "DecodeError": DecodeError,
+    "struct_error": struct.error,
+    "unpack_from": struct.unpack_from,
+    "read_uvarint": primitives.read_uvarint,
+    "read_uvarint_rest": primitives.read_uvarint_rest,
+    "skip_tags": primitives.skip_tags,
+}
+
+
+def make_decoder(message: type[msgspec.Struct], version: int, flexible: bool) -> Decode:
+    """A function from (view, position) to the message; it raises `DecodeError` and nothing else."""
+    return _Decoder(version, flexible).make(message)
+
+
+class _Decoder:
+    def __init__(self, version: int, flexible: bool) -> None:
+        self.version = version
+        self.flexible = flexible
+        self.source = Source()
+        self.run = Run()
+
+    def make(self, message: type[msgspec.Struct]) -> Decode:
+        source, label = self.source, f"{message.__name__} v{self.version}"
+        source.add("size = len(view)")
+        source.open("try:")
+        source.add(f"elements_left = {ELEMENTS_MAX}")
+        result = self.struct(message)
+        self.flush()
+        source.close()
+        source.open("except (struct_error, IndexError, UnicodeDecodeError) as error:")
+        source.add(f"raise DecodeError(f'{label}: {{error}}') from error")
+        source.close()
+        source.open("if position > size:")
+        source.add(f"raise DecodeError(f'{label}: ends at byte {{position}} of {{size}}')")
+        source.close()
+        source.add(f"return {result}")
+        return source.build("view, position", _NAMES)
+
+    def flush(self) -> None:
+        if not self.run.terms:
+            return
+        layout, names = self.run.take()
+        if layout == ">B":
+            self.source.add(f"{names[0]} = view[position]", "position += 1")
+            return
+        unpack = self.source.constant(_unpacker(layout), "unpack")
+        self.source.add(f"{', '.join(names)}, = {unpack}(view, position)", f"position += {size_of(layout)}")
+
+    def struct(self, message: type[msgspec.Struct]) -> str:
+        """Write what reads a struct's fields; the expression that makes it of them, good once the run is flushed."""
+        terms: dict[str, str] = {}
+        for field in fields_of(message):
+            if field.tag is None and in_version(field, self.version):
+                terms[field.name] = self.field(field)
+            else:
+                terms[field.name] = self.default(field)
+        if self.flexible:
+            self.tags([f for f in fields_of(message) if f.tag is not None and in_version(f, self.version)], terms)
+        return f"{self.source.constant(message, message.__name__)}({', '.join(terms.values())})"
+
+    def default(self, field: Field) -> str:
+        if isinstance(field.default, msgspec.Struct):
+            return self.source.constant(field.default, "default")
+        return repr(field.default)
+
+    def field(self, field: Field) -> str:
+        return self.value(field.shape, field.name, is_nullable(field, self.version))
+
+    def value(self, shape: Shape, name: str, null_allowed: bool) -> str:
+        """Write what reads one value; the name that holds it, good once the run is flushed."""
+        if isinstance(shape, Kind):
+            target = self.source.local(name)
+            if shape.format:
+                self.run.add(shape.format, target)
+            else:
+                self.sized(shape, target, null_allowed)
+            return target
+        if isinstance(shape, Array):
+            return self.array(shape, name, null_allowed)
+        return self.nullable_struct(shape, name) if null_allowed else self.struct(shape)
+
+    def head(self, name: str, format_character: str, two_bytes_likely: bool = False) -> str:
+        """Write what reads a length or count; the name that holds it, -1 for null."""
+        count = self.source.local(f"{name}_length")
+        self.run.add("B" if self.flexible else format_character, count)
+        self.flush()
+        if self.flexible:
+            self.rest_of(count, two_bytes_likely)
+            self.source.add(f"{count} -= 1")
+        return count
+
+    def rest_of(self, count: str, two_bytes_likely: bool = False) -> None:
+        """Write what reads the further bytes of a compact number whose first byte was read."""
+        source = self.source
+        source.open(f"if {count} > 127:")
+        if two_bytes_likely:  # saves the call
+            source.open("if view[position] < 128:")
+            source.add(f"{count} += (view[position] << 7) - 128", "position += 1")
+            source.close()
+            source.open("else:")
+        source.add(f"{count}, position = read_uvarint_rest(view, position, {count})")
+        if two_bytes_likely:
+            source.close()
+        source.close()
+
+    def null(self, name: str, target: str, null_allowed: bool) -> None:
+        """Close the branch of a value that is there, and write the one of a value that is not."""
+        self.source.close()
+        self.source.open("else:")
+        if null_allowed:
+            self.source.add(f"{target} = None")
+        else:
+            self.source.add(f"raise DecodeError('{name} is null')")
+        self.source.close()
+
+    def sized(self, kind: Kind, target: str, null_allowed: bool) -> None:
+        length = self.head(target, "h" if kind.name == "string" else "i", two_bytes_likely=kind.name == "records")
+        end = self.source.local("end")
+        piece = f"view[position:{end}]"
+        self.source.open(f"if {length} >= 0:")
+        self.source.add(f"{end} = position + {length}")
+        made = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind.name]
+        self.source.add(f"{target} = {made}", f"position = {end}")
+        self.null(target, target, null_allowed)
+
+    def array(self, shape: Array, name: str, null_allowed: bool) -> str:
+        source, target, element = self.source, self.source.local(name), shape.element
+        count = self.head(name, "i")
+        bytes_min = size_min(element, self.version, self.flexible)
+        assert bytes_min > 0, f"an element of {name} may take no bytes, so nothing would bound their number"
+        source.open(f"if {count} >= 0:")
+        source.add(f"elements_left -= {count}")
+        source.open(f"if {count} * {bytes_min} > size - position or elements_left < 0:")
+        source.add(f"raise DecodeError(f'{name}: {{{count}}} elements in {{size - position}} bytes')")
+        source.close()
+        if isinstance(element, Kind) and len(element.format) == 1:
+            source.add(f"{target} = list(unpack_from(f'>{{{count}}}{element.format}', view, position))")
+            source.add(f"position += {count} * {bytes_min}")
+        else:
+            self.elements(element, name, target, count)
+        self.null(name, target, null_allowed)
+        return target
+
+    def elements(self, element: Shape, name: str, target: str, count: str) -> None:
+        append = self.source.local("append")
+        self.source.add(f"{target} = []", f"{append} = {target}.append")
+        self.source.open(f"for _ in range({count}):")
+        term = self.value(element, name, null_allowed=False)
+        self.flush()
+        self.source.add(f"{append}({term})")
+        self.source.close()
+
+    def nullable_struct(self, shape: type[msgspec.Struct], name: str) -> str:
+        target, presence = self.source.local(name), self.source.local("presence")
+        self.run.add("b", presence)
+        self.flush()
+        self.source.open(f"if {presence} >= 0:")
+        term = self.struct(shape)
+        self.flush()
+        self.source.add(f"{target} = {term}")
+        self.null(name, target, null_allowed=True)
+        return target
+
+    def tags(self, fields: list[Field], terms: dict[str, str]) -> None:
+        """Write what reads a section of tagged fields (KIP-482), of which those not in `fields` are skipped."""
+        source, count = self.source, self.source.local("tags")
+        self.run.add("B", count)
+        self.flush()
+        for field in fields:
+            target = source.local(field.name)
+            source.add(f"{target} = {terms[field.name]}")
+            terms[field.name] = target
+        source.open(f"if {count}:")
+        if fields:
+            self.known_tags(fields, terms, count)
+        else:
+            source.add(f"position = skip_tags(view, position, {count})")
+        source.close()
+
+    def known_tags(self, fields: list[Field], terms: dict[str, str], count: str) -> None:
+        source = self.source
+        number, end = source.local("tag"), source.local("tag_end")
+        self.rest_of(count)
+        source.open(f"for _ in range({count}):")
+        source.add(f"{number}, position = read_uvarint(view, position)")
+        source.add(f"{end}, position = read_uvarint(view, position)", f"{end} += position")
+        for field in fields:
+            source.open(f"if {number} == {field.tag}:")
+            term = self.field(field)
+            self.flush()
+            source.add(f"{terms[field.name]} = {term}")
+            source.open(f"if position > {end}:")
+            source.add(f"raise DecodeError(f'{field.name} ends at byte {{position}}, its tag at {{{end}}}')")
+            source.close()
+            source.close()
+        source.add(f"position = {end}")
+        source.close()
+
+
+def _unpacker(layout: str) -> Callable[..., Any]:
+    return struct.Struct(layout).unpack_from

@@ -1,0 +1,83 @@
+"""Variable-length numbers and tagged-field sections, the parts of Kafka's encoding that `struct` cannot read."""
+
+from collections.abc import Iterable
+
+from penstock.kafkawire.errors import DecodeError
+
+Buffer = bytes | bytearray | memoryview
+
+# Kafka reads at most five bytes for a 32-bit and ten for a 64-bit number; more is an attack or garbage.
+UVARINT_BYTES_MAX = 5
+VARLONG_BYTES_MAX = 10
+
+_SHORT = tuple(bytes([value]) for value in range(128))
+
+
+def read_uvarint(view: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned number and the position behind it; `IndexError` where the bytes end too early."""
+    first = view[position]
+    if first < 128:
+        return first, position + 1
+    return read_uvarint_rest(view, position + 1, first)
+
+
+def read_uvarint_rest(view: Buffer, position: int, first: int) -> tuple[int, int]:
+    """The number whose first byte, of 128 or more, was read already, and the position behind it."""
+    return _read_groups(view, position, first, UVARINT_BYTES_MAX)
+
+
+def read_varlong(view: Buffer, position: int) -> tuple[int, int]:
+    """A signed (zigzag) number of up to 64 bits and the position behind it; `IndexError` where the bytes end."""
+    value = view[position]
+    position += 1
+    if value > 127:
+        value, position = _read_groups(view, position, value, VARLONG_BYTES_MAX)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _read_groups(view: Buffer, position: int, first: int, bytes_max: int) -> tuple[int, int]:
+    value = first & 127
+    for shift in range(7, 7 * bytes_max, 7):
+        byte = view[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+    raise DecodeError(f"variable-length number of more than {bytes_max} bytes")
+
+
+def uvarint(value: int) -> bytes:
+    """An unsigned number in groups of seven bits, lowest first."""
+    if value < 128:
+        return _SHORT[value]
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def varlong(value: int) -> bytes:
+    """A signed number of up to 64 bits, zigzag: small ones of either sign take few bytes."""
+    return uvarint((value << 1) ^ (value >> 63))
+
+
+def skip_tags(view: Buffer, position: int, count: int) -> int:
+    """The position behind a section of tagged fields that nobody here knows (KIP-482); `count` is its first byte."""
+    if count > 127:
+        count, position = read_uvarint_rest(view, position, count)
+    for _ in range(count):
+        _, position = read_uvarint(view, position)
+        size_bytes, position = read_uvarint(view, position)
+        position += size_bytes
+    return position
+
+
+def tag_section(fields: Iterable[tuple[int, bytes]]) -> bytes:
+    """A section of tagged fields, given in ascending order of their tags."""
+    pieces = [b""]
+    for tag, data in fields:
+        pieces += uvarint(tag), uvarint(len(data)), data
+    pieces[0] = uvarint(len(pieces) // 3)
+    return b"".join(pieces)
