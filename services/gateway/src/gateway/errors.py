@@ -1,0 +1,56 @@
+"""How our refusals and failures become Kafka's error codes; the one table that maps them."""
+
+from penstock.contracts.refusals import Refusal
+from penstock.kafkawire.error_codes import ErrorCode
+
+REFUSALS: dict[Refusal, ErrorCode] = {
+    Refusal.NONE: ErrorCode.NONE,
+    Refusal.UNKNOWN_TOPIC: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    Refusal.TOPIC_EXISTS: ErrorCode.TOPIC_ALREADY_EXISTS,
+    Refusal.INVALID_TOPIC: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    Refusal.INVALID_PARTITIONS: ErrorCode.INVALID_PARTITIONS,
+    Refusal.INVALID_CONFIG: ErrorCode.INVALID_CONFIG,
+    Refusal.OUT_OF_ORDER_SEQUENCE: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    Refusal.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    Refusal.UNKNOWN_PRODUCER: ErrorCode.UNKNOWN_PRODUCER_ID,
+    # Surely not stored, and worth another try: clients retry NOT_ENOUGH_REPLICAS and know that nothing was appended.
+    Refusal.SEGMENT_TOO_OLD: ErrorCode.NOT_ENOUGH_REPLICAS,
+    Refusal.OVERLOADED: ErrorCode.NOT_ENOUGH_REPLICAS,
+    Refusal.OFFSET_OUT_OF_RANGE: ErrorCode.OFFSET_OUT_OF_RANGE,
+    Refusal.UNKNOWN_GROUP: ErrorCode.GROUP_ID_NOT_FOUND,
+    Refusal.GROUP_NOT_EMPTY: ErrorCode.NON_EMPTY_GROUP,
+    Refusal.UNKNOWN_MEMBER: ErrorCode.UNKNOWN_MEMBER_ID,
+    Refusal.MEMBER_ID_REQUIRED: ErrorCode.MEMBER_ID_REQUIRED,
+    Refusal.ILLEGAL_GENERATION: ErrorCode.ILLEGAL_GENERATION,
+    Refusal.REBALANCE_IN_PROGRESS: ErrorCode.REBALANCE_IN_PROGRESS,
+    Refusal.INCONSISTENT_PROTOCOL: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    Refusal.INVALID_SESSION_TIMEOUT: ErrorCode.INVALID_SESSION_TIMEOUT,
+    Refusal.FENCED_INSTANCE: ErrorCode.FENCED_INSTANCE_ID,
+    Refusal.GROUP_FULL: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    Refusal.METADATA_TOO_LARGE: ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    Refusal.INVALID_GROUP: ErrorCode.INVALID_GROUP_ID,
+    Refusal.DUPLICATE_TOPIC: ErrorCode.INVALID_REQUEST,
+    # Retriable, and possibly stored: only an idempotent producer's retry can tell.
+    Refusal.OUTCOME_UNKNOWN: ErrorCode.REQUEST_TIMED_OUT,
+    Refusal.INVALID_REQUEST: ErrorCode.INVALID_REQUEST,
+}
+
+# What an API answers while the sequencers cannot be reached; each is a code that clients of the API retry quietly.
+GROUPS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+ADMINISTRATION_UNAVAILABLE = ErrorCode.REQUEST_TIMED_OUT
+PRODUCERS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+# Transactions come with a later release; every client takes this code as final and says so, instead of retrying.
+TRANSACTIONS_REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+class CloseConnection(Exception):
+    """The client sent what Kafka answers by closing the connection; the message says what it was."""
+
+
+def error_of(refusal: int) -> ErrorCode:
+    """Kafka's code for a refusal, also for one that a newer service made up: then `UNKNOWN_SERVER_ERROR`."""
+    try:
+        return REFUSALS[Refusal(refusal)]
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

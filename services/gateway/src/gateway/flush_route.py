@@ -1,0 +1,152 @@
+"""One connection's way to its flusher: in order, to one at a time, again where an attempt surely had no effect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gateway.flush_messages import Produce
+from gateway.nodes import rendezvous_weight
+from penstock.contracts.batches import BatchResult
+from penstock.contracts.codec import Buffer
+from penstock.contracts.messages import FlushBatch
+from penstock.contracts.refusals import Refusal
+
+if TYPE_CHECKING:
+    from gateway.flush_link import FlusherLink
+    from gateway.flushes import Flushes
+
+
+class Flushed(msgspec.Struct, frozen=True):
+    """What became of a produce request: one result per batch."""
+
+    results: list[BatchResult]
+    throttle_ms: int
+
+
+class Handed(Produce):
+    """A produce with the connection it came from and the answer that it waits for."""
+
+    __slots__ = ("answer", "route", "throttle_ms")
+
+    def __init__(
+        self,
+        number: int,
+        batches: Sequence[FlushBatch],
+        payload: Sequence[Buffer],
+        deadline_s: float,
+        route: FlushRoute,
+    ) -> None:
+        super().__init__(number, batches, payload, deadline_s)
+        self.route = route
+        self.throttle_ms = 0
+        self.answer: asyncio.Future[Flushed] = asyncio.get_running_loop().create_future()
+
+    def settle(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(Flushed(self.results, self.throttle_ms))
+
+    def settle_unsent(self) -> None:
+        self.results = [BatchResult(Refusal.OVERLOADED)] * len(self.batches)
+        self.settle()
+
+
+class FlushRoute:
+    """One connection's way to its flusher; `on_change` is called when `is_full` may have changed."""
+
+    def __init__(self, flushes: Flushes, zone: str, key: str, on_change: Callable[[], None]) -> None:
+        self._flushes = flushes
+        self._zone = zone
+        self._key = key
+        self.on_change = on_change
+        self._link: FlusherLink | None = None
+        self._unanswered = 0
+        self._undelivered: list[Handed] = []  # to be sent again once nothing is unanswered
+        self._waiting: deque[Handed] = deque()
+        self._is_closed = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to stop reading from the client."""
+        return bool(self._waiting) or (self._link is not None and self._link.is_full)
+
+    def submit(
+        self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float
+    ) -> "asyncio.Future[Flushed]":
+        """Hand over the accepted batches of one request; requests reach the flusher in the order of these calls."""
+        produce = self._flushes.take(batches, payload, timeout_s, self)
+        self._waiting.append(produce)
+        self.advance()
+        return produce.answer
+
+    def advance(self) -> None:
+        """Pass on what can be passed on."""
+        while self._waiting:
+            link = self._current_link()
+            if link is None:
+                self._stall()
+                return
+            self._unanswered += 1
+            link.offer(self._waiting.popleft())
+        if self in self._flushes.stalled:
+            del self._flushes.stalled[self]
+            self.on_change()
+
+    def finished(self, produce: Handed) -> None:
+        """Nothing of the produce is on its way any more."""
+        self._unanswered -= 1
+        if produce.was_delivered or self._is_closed:
+            produce.settle()
+        else:
+            produce.begin_attempt()
+            self._undelivered.append(produce)
+        if not self._unanswered and self._undelivered:
+            self._waiting.extendleft(sorted(self._undelivered, key=lambda again: -again.number))
+            self._undelivered.clear()
+        self.advance()
+
+    def expire(self, now_s: float) -> None:
+        """Answer what waited too long; it was never sent."""
+        for produce in [waiting for waiting in self._waiting if waiting.deadline_s <= now_s]:
+            self._waiting.remove(produce)
+            produce.settle_unsent()
+
+    def close(self) -> None:
+        """The connection is gone: what was not sent is dropped."""
+        self._is_closed = True
+        self._waiting.clear()
+        self._flushes.stalled.pop(self, None)
+        self._leave()
+        self.on_change = _ignore
+
+    def _stall(self) -> None:
+        if self not in self._flushes.stalled:
+            self._flushes.stalled[self] = None
+            self.on_change()
+
+    def _current_link(self) -> "FlusherLink | None":
+        if self._undelivered:
+            return None
+        candidates = self._flushes.candidates(self._zone)
+        if self._link is not None and self._link.instance in candidates:
+            return self._link
+        if self._unanswered or not candidates:
+            return None
+        self._leave()
+        chosen = max(candidates, key=lambda instance: rendezvous_weight(self._key, instance))
+        self._link = self._flushes.link_to(candidates[chosen], self._zone)
+        self._link.routes[self] = None
+        return self._link
+
+    def _leave(self) -> None:
+        if self._link is not None:
+            self._link.routes.pop(self, None)
+            self._link = None
+
+
+def _ignore() -> None:
+    """What a closed connection does about changes."""

@@ -1,0 +1,163 @@
+"""One connection without its socket: bytes in, frames out in order, answers in any order, bytes out in order.
+
+    bytes --> FrameReader --> next_frame() --> slot per frame
+                                                 |  answer(slot, ...) in whatever order they come
+    bytes <-- take_output() <-- slots from the front, as far as they are answered
+
+A slot is made for every frame, also for one that gets no answer. Bytes count as held from their receipt until their
+frame's slot has left; the budget over all connections is `ReceiveBudget`. Raises `DecodeError` for a frame of a length
+that cannot be; the connection is then to be closed.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.kafkawire.frame import FrameReader
+from penstock.kafkawire.primitives import Buffer
+
+LENGTH_BYTES = 4
+
+
+class Reader(Protocol):
+    """Somebody who reads when the budget allows it."""
+
+    def on_room(self) -> None:
+        """The budget may allow reading again."""
+
+
+class ReceiveBudget:
+    """Bytes that all connections together may hold: received, and not answered.
+
+    When the budget is spent everybody stops reading. If then no complete frame is left to be answered, nothing would
+    ever free it; so in that case, and only then, the one that waits longest may go on until its frame is complete.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.held_bytes = 0
+        self.frames = 0  # complete and not answered
+        self._waiting: dict[Reader, None] = {}
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether everybody has to wait."""
+        return self.held_bytes >= self._bytes_max
+
+    def may_read(self, reader: Reader) -> bool:
+        """Whether to read now; if not, `on_room` is called later."""
+        if not self.is_spent:
+            self._waiting.pop(reader, None)
+            return True
+        self._waiting[reader] = None
+        return not self.frames and next(iter(self._waiting)) is reader
+
+    def forget(self, reader: Reader) -> None:
+        """The reader is gone."""
+        if self._waiting.pop(reader, self) is None:
+            self._wake()
+
+    def hold(self, size_bytes: int) -> None:
+        """Bytes were received."""
+        self.held_bytes += size_bytes
+
+    def begin_frame(self) -> None:
+        """A frame is complete."""
+        self.frames += 1
+
+    def release(self, size_bytes: int, frames: int) -> None:
+        """Frames were answered, or bytes dropped."""
+        self.held_bytes -= size_bytes
+        self.frames -= frames
+        if self._waiting:
+            self._wake()
+
+    def _wake(self) -> None:
+        if not self.is_spent:
+            for reader in list(self._waiting):
+                reader.on_room()
+        elif not self.frames and self._waiting:
+            next(iter(self._waiting)).on_room()
+
+
+class Slot:
+    """The place of one request among the answers."""
+
+    __slots__ = ("answer", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.answer: Sequence[Buffer] | None = None
+
+
+class Session:
+    """The state of one connection."""
+
+    def __init__(self, budget: ReceiveBudget, *, frame_bytes_max: int, requests_in_flight_max: int) -> None:
+        self._budget = budget
+        self._frames = FrameReader(frame_bytes_max)
+        self._requests_in_flight_max = requests_in_flight_max
+        self._slots: deque[Slot] = deque()
+        self._held_bytes = 0
+        self._partial_bytes = 0
+        self.get_buffer = self._frames.get_buffer
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests have not left yet."""
+        return len(self._slots)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another request may begin."""
+        return len(self._slots) < self._requests_in_flight_max
+
+    @property
+    def is_mid_frame(self) -> bool:
+        """Whether bytes came that no frame handed out holds."""
+        return self._partial_bytes > 0
+
+    def received(self, size_bytes: int) -> None:
+        """So many bytes were put into the buffer that `get_buffer` gave."""
+        self._frames.buffer_updated(size_bytes)
+        self._partial_bytes += size_bytes
+        self._held_bytes += size_bytes
+        self._budget.hold(size_bytes)
+
+    def next_frame(self) -> tuple[Slot, memoryview] | None:
+        """The next request's slot and its frame; None until one is complete."""
+        frame = self._frames.next()
+        if frame is None:
+            return None
+        slot = Slot(len(frame) + LENGTH_BYTES)
+        self._partial_bytes -= slot.size_bytes
+        self._slots.append(slot)
+        self._budget.begin_frame()
+        return slot, frame
+
+    def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
+        """The request's answer; no buffers if it gets none."""
+        assert slot.answer is None, "a request is answered once"
+        slot.answer = buffers
+
+    def take_output(self) -> list[Buffer]:
+        """What can be sent now: the answers from the front on, up to the first that is still missing."""
+        output: list[Buffer] = []
+        size_bytes = frames = 0
+        slots = self._slots
+        while slots and slots[0].answer is not None:
+            slot = slots.popleft()
+            assert slot.answer is not None
+            output += slot.answer
+            size_bytes += slot.size_bytes
+            frames += 1
+        if frames:
+            self._held_bytes -= size_bytes
+            self._budget.release(size_bytes, frames)
+        return output
+
+    def close(self) -> None:
+        """Give back what the budget counts; nothing is answered any more."""
+        self._budget.release(self._held_bytes, len(self._slots))
+        self._held_bytes = 0
+        self._slots.clear()
