@@ -8,14 +8,15 @@ epoch can be written without a new one.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import crc32c
 import msgspec
 
+from penstock.kafkawire.compression import LZ4, NONE, ZSTD, compress, decompress
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.errors import DecodeError
-from penstock.kafkawire.primitives import Buffer
+from penstock.kafkawire.primitives import Buffer, read_varlong, varlong
 
 BATCH_OVERHEAD = 61
 LENGTH_END = 12  # bytes that the length does not count
@@ -29,11 +30,30 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+# Twice the largest batch that a topic may allow.
+DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+# Length, attributes, timestamp, offset, key length, value length and header count are a byte each at least.
+_RECORD_BYTES_MIN = 7
+_HEADER_BYTES_MIN = 2  # of a record's header: key length and value length
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-_PLACE = struct.Struct(">q")
-_EPOCH = struct.Struct(">i")
+_FRONT = struct.Struct(">qiibI")  # what the CRC does not cover, and the CRC
+_REST = struct.Struct(">hiqqqhii")
+_BASE_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+
+
+Header = tuple[str, bytes | None]
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record of a batch."""
+
+    offset_delta: int = 0  # to the base offset of its batch
+    timestamp: int = 0  # ms since 1970
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[Header, ...] = ()
 
 
 class BatchHeader(msgspec.Struct, frozen=True, gc=False):
@@ -135,8 +155,8 @@ def _refusal(header: BatchHeader, zstd_allowed: bool, transactional_allowed: boo
 
 def place_batch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
     """Write where in its partition the batch at `position` stands: the two fields that the CRC does not cover."""
-    _PLACE.pack_into(buffer, position, base_offset)
-    _EPOCH.pack_into(buffer, position + LENGTH_END, leader_epoch)
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + LENGTH_END, leader_epoch)
 
 
 def batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
@@ -151,3 +171,114 @@ def batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterat
             raise DecodeError(f"batch of {header.length + LENGTH_END} bytes at byte {position} of {end}")
         yield position, header
         position += header.length + LENGTH_END
+
+
+def decode_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+    """The records of the batch at the start of `batch`; `DecodeError` if they are not what the header says.
+
+    For lookups, compaction and tests: the CRC is not looked at, and the hot path has no business here.
+    """
+    header = read_batch_header(batch)
+    size = size_bytes(header)
+    if header.magic != MAGIC or not BATCH_OVERHEAD <= size <= len(batch):
+        raise DecodeError(f"batch of magic {header.magic} and {size} bytes in {len(batch)}")
+    view = memoryview(decompress(memoryview(batch)[BATCH_OVERHEAD:size], codec(header), decompressed_bytes_max))
+    if not 0 <= header.record_count <= len(view) // _RECORD_BYTES_MIN:
+        raise DecodeError(f"{header.record_count} records in {len(view)} bytes")
+    records, position = [], 0
+    try:
+        for _ in range(header.record_count):
+            record, position = _decode_record(view, position, header)
+            records.append(record)
+    except (IndexError, UnicodeDecodeError) as error:
+        raise DecodeError(f"record {len(records)} of {header.record_count}: {error}") from error
+    if position != len(view):
+        raise DecodeError(f"records end at byte {position} of {len(view)}")
+    return records
+
+
+def _decode_record(view: memoryview, position: int, header: BatchHeader) -> tuple[Record, int]:
+    length, position = read_varlong(view, position)
+    end = position + length
+    timestamp_delta, position = read_varlong(view, position + 1)  # behind the attributes, of which no bit is in use
+    offset_delta, position = read_varlong(view, position)
+    key, position = _decode_bytes(view, position)
+    value, position = _decode_bytes(view, position)
+    headers, position = _decode_headers(view, position)
+    if position != end or end > len(view):
+        raise DecodeError(f"record ends at byte {position}, not {end}, of {len(view)}")
+    appended = header.attributes & LOG_APPEND_TIME
+    timestamp = header.max_timestamp if appended else header.base_timestamp + timestamp_delta
+    return Record(offset_delta, timestamp, key, value, headers), position
+
+
+def _decode_bytes(view: memoryview, position: int) -> tuple[bytes | None, int]:
+    length, position = read_varlong(view, position)
+    if length < 0:
+        return None, position
+    return bytes(view[position : position + length]), position + length
+
+
+def _decode_headers(view: memoryview, position: int) -> tuple[tuple[Header, ...], int]:
+    count, position = read_varlong(view, position)
+    if not 0 <= count * _HEADER_BYTES_MIN <= len(view) - position:
+        raise DecodeError(f"{count} record headers in {len(view) - position} bytes")
+    headers: list[Header] = []
+    for _ in range(count):
+        key, position = _decode_bytes(view, position)
+        if key is None:
+            raise DecodeError("record header without a key")
+        value, position = _decode_bytes(view, position)
+        headers.append((str(key, "utf-8"), value))
+    return tuple(headers), position
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+    codec: int = NONE,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    last_offset_delta: int | None = None,
+) -> bytes:
+    """A batch of at least one record, in order of their offsets; its first record's timestamp is the base.
+
+    `last_offset_delta` is that of the last record unless compaction removed records behind it.
+    """
+    base_timestamp = records[0].timestamp
+    plain = b"".join(_encode_record(record, base_timestamp) for record in records)
+    body = compress(plain, codec)
+    rest = _REST.pack(
+        codec | TRANSACTIONAL * transactional | CONTROL * control,
+        records[-1].offset_delta if last_offset_delta is None else last_offset_delta,
+        base_timestamp,
+        max(record.timestamp for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    crc = crc32c.crc32c(body, crc32c.crc32c(rest))
+    length = BATCH_OVERHEAD - LENGTH_END + len(body)
+    return b"".join((_FRONT.pack(base_offset, length, leader_epoch, MAGIC, crc), rest, body))
+
+
+def _encode_record(record: Record, base_timestamp: int) -> bytes:
+    pieces = [b"\0", varlong(record.timestamp - base_timestamp), varlong(record.offset_delta)]
+    pieces += _encode_bytes(record.key)
+    pieces += _encode_bytes(record.value)
+    pieces.append(varlong(len(record.headers)))
+    for key, value in record.headers:
+        pieces += _encode_bytes(key.encode())
+        pieces += _encode_bytes(value)
+    body = b"".join(pieces)
+    return varlong(len(body)) + body
+
+
+def _encode_bytes(data: bytes | None) -> tuple[bytes, bytes]:
+    return (varlong(-1), b"") if data is None else (varlong(len(data)), data)

@@ -1,0 +1,93 @@
+"""The four codecs of record batches, as Kafka's clients write them, with a bound on what comes out."""
+
+from typing import Any
+
+import cramjam
+
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.primitives import Buffer
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+_COMPRESSORS: dict[int, Any] = {
+    GZIP: cramjam.gzip.compress,
+    SNAPPY: cramjam.snappy.compress_raw,
+    ZSTD: cramjam.zstd.compress,
+}
+_DECOMPRESSORS: dict[int, Any] = {
+    GZIP: cramjam.gzip.decompress_into,
+    LZ4: cramjam.lz4.decompress_into,
+    ZSTD: cramjam.zstd.decompress_into,
+}
+
+# Java and Python clients wrap snappy in xerial's framing: this, a version and a compatible version of four bytes each,
+# then blocks of a length and raw snappy. librdkafka writes one raw block.
+_XERIAL_MAGIC = b"\x82SNAPPY\0"
+_XERIAL_HEADER_BYTES = 16
+_BLOCK_LENGTH_BYTES = 4
+
+# How large the output is, no codec's frame has to say, so room is guessed and made larger until it is enough.
+_ROOM_BYTES_FIRST = 64 * 1024
+_ROOM_GROWTH = 8
+_NO_ROOM = "failed to write whole buffer"  # what cramjam says when the room was too small
+
+
+def compress(data: Buffer, codec: int) -> bytes:
+    """Data as a batch of this codec holds it; snappy raw, lz4 with independent blocks (Java reads no others)."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == LZ4:
+        compressor = cramjam.lz4.Compressor(block_linked=False)
+        compressor.compress(data)
+        return bytes(compressor.finish())
+    return bytes(_COMPRESSORS[codec](data))
+
+
+def decompress(data: Buffer, codec: int, bytes_max: int) -> Buffer:
+    """What was compressed; `DecodeError` if that is more than `bytes_max`, or if it is damaged."""
+    if codec == NONE:
+        return data
+    if codec == SNAPPY:
+        return _decompress_snappy(memoryview(data), bytes_max)
+    if codec not in _DECOMPRESSORS:
+        raise DecodeError(f"codec {codec}")
+    return _decompress_growing(_DECOMPRESSORS[codec], data, bytes_max)
+
+
+def _decompress_growing(unpack_into: Any, data: Buffer, bytes_max: int) -> memoryview:
+    room_bytes = min(bytes_max, max(_ROOM_BYTES_FIRST, 4 * len(data)))
+    while True:
+        room = bytearray(room_bytes)
+        try:
+            return memoryview(room)[: unpack_into(data, room)]
+        except cramjam.DecompressionError as error:
+            if room_bytes >= bytes_max or _NO_ROOM not in str(error):
+                raise DecodeError(f"{len(data)} compressed bytes, at most {bytes_max} plain: {error}") from error
+        room_bytes = min(bytes_max, room_bytes * _ROOM_GROWTH)
+
+
+def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _decompress_raw_snappy(data, bytes_max)
+    plain = bytearray()
+    position = _XERIAL_HEADER_BYTES
+    while position < len(data):
+        length = int.from_bytes(data[position : position + _BLOCK_LENGTH_BYTES], "big")
+        position += _BLOCK_LENGTH_BYTES
+        if length > len(data) - position:
+            raise DecodeError(f"snappy block of {length} bytes, {len(data) - position} are there")
+        plain += _decompress_raw_snappy(data[position : position + length], bytes_max - len(plain))
+        position += length
+    return plain
+
+
+def _decompress_raw_snappy(block: memoryview, bytes_max: int) -> bytearray:
+    try:
+        size_bytes = cramjam.snappy.decompress_raw_len(block)
+        if size_bytes > bytes_max:
+            raise DecodeError(f"snappy block of {size_bytes} plain bytes, at most {bytes_max}")
+        room = bytearray(size_bytes)
+        cramjam.snappy.decompress_raw_into(block, room)
+    except cramjam.DecompressionError as error:
+        raise DecodeError(f"snappy block of {len(block)} bytes: {error}") from error
+    return room
