@@ -1,0 +1,287 @@
+"""An object store in a folder: the default on one machine, safe among processes and through power failures.
+
+An object is written under a temporary name in a hidden staging folder, synced, and then linked to its own name, which
+fails if that name is taken. An etag is the file's modification time and size; the time's digits below the millisecond
+are random, so that two versions of an object never have the same. Replacing and deleting exclude each other through a
+lock file; creating needs no lock.
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
+from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotFound
+from penstock.objectstore.folders import keys_in_order
+from penstock.objectstore.store import (
+    LIST_LIMIT_MAX,
+    Listing,
+    ObjectInfo,
+    check_key,
+    check_listing,
+    check_range,
+    range_beyond,
+)
+
+STAGING = ".staging"
+STAGING_AGE_MAX_S = 3600  # no upload takes an hour, so whoever began an older file is gone
+WRITE_THREADS = 8  # each waits for the disk most of its time
+READ_THREADS = 8  # their own, so that reads never wait behind syncs
+FOLDERS_KNOWN_MAX = 10_000  # ten times the folders that segments spread over
+IOVECS_MAX = 1024  # buffers that one system call writes (IOV_MAX)
+
+Result = TypeVar("Result")
+
+
+async def open_file_store(root: Path, *, entropy: Callable[[int], bytes] = os.urandom) -> "FileStore":
+    """The store in `root`, made if absent; `Invalid` with the path and reason if objects cannot be kept there."""
+    store = FileStore(root, entropy)
+    try:
+        await store.prepare()
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+class FileStore:
+    """One file per object, below one folder."""
+
+    def __init__(self, root: Path, entropy: Callable[[int], bytes]) -> None:
+        self._root = root.absolute()
+        self._staging = self._root / STAGING
+        self._entropy = entropy
+        self._writers = ThreadPoolExecutor(WRITE_THREADS, "store-write")
+        self._readers = ThreadPoolExecutor(READ_THREADS, "store-read")
+        self._synced_folders: set[Path] = set()
+
+    async def prepare(self) -> None:
+        await _run(self._writers, self._prepare)
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        check_key(key)
+        return await _run(self._writers, lambda: self._put(key, body, if_match))
+
+    async def get(self, key: str) -> bytes:
+        check_key(key)
+        return await _run(self._readers, lambda: self._read(key, 0, None))
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
+        check_range(key, position, length)
+        return await _run(self._readers, lambda: self._read(key, position, length))
+
+    async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
+        check_listing(prefix, after, limit)
+        return await _run(self._readers, lambda: self._list(prefix, after, limit))
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        paths = [self._root / check_key(key) for key in keys]
+        await _run(self._writers, lambda: self._delete(paths))
+
+    async def close(self) -> None:
+        for pool in (self._writers, self._readers):
+            await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
+
+    def _prepare(self) -> None:
+        """Prove that files can be made, synced and linked here, and clear what crashed writers left."""
+        probe = self._staging / self._entropy(16).hex()
+        linked = probe.with_suffix(".linked")
+        try:
+            self._staging.mkdir(parents=True, exist_ok=True)
+            probe.touch(exist_ok=False)
+            os.link(probe, linked)
+            self._sync_folders(self._staging)
+            for folder in self._root.parents:
+                with contextlib.suppress(PermissionError):
+                    _sync(folder)
+            self._clear_staging(probe.stat().st_mtime - STAGING_AGE_MAX_S)
+        except OSError as error:
+            raise Invalid(f"cannot keep objects in {self._root}: {error.strerror or error}") from error
+        finally:
+            _discard(probe)
+            _discard(linked)
+
+    def _clear_staging(self, oldest_mtime: float) -> None:
+        for leftover in self._staging.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if leftover.name != "lock" and leftover.stat().st_mtime < oldest_mtime:
+                    leftover.unlink()
+
+    def _put(self, key: str, body: Sequence[Buffer], if_match: str | None) -> str:
+        staged = self._staging / self._entropy(16).hex()
+        final = self._root / key
+        try:
+            etag = self._stage(staged, body)
+            if if_match is None:
+                self._create(staged, final)
+            else:
+                self._replace(staged, final, if_match)
+            self._sync_folders(final.parent)
+            return etag
+        finally:
+            _discard(staged)
+
+    def _stage(self, staged: Path, body: Sequence[Buffer]) -> str:
+        """Write and sync the bytes under a temporary name; returns the etag they will have."""
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(descriptor, body)
+            written_ms = os.fstat(descriptor).st_mtime_ns // 1_000_000
+            below_ms = int.from_bytes(self._entropy(8), "big") % 1_000_000
+            stamp_ns = written_ms * 1_000_000 + below_ms
+            os.utime(descriptor, ns=(stamp_ns, stamp_ns))
+            os.fsync(descriptor)
+            return _etag(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+
+    def _create(self, staged: Path, final: Path) -> None:
+        try:
+            try:
+                os.link(staged, final)
+            except FileNotFoundError:
+                final.parent.mkdir(parents=True, exist_ok=True)
+                os.link(staged, final)
+        except FileExistsError as error:
+            raise AlreadyExists(f"object exists: {self._key(final)}") from error
+
+    def _replace(self, staged: Path, final: Path, if_match: str) -> None:
+        with self._locked():
+            try:
+                found: str | None = _etag(final.stat())
+            except FileNotFoundError:
+                found = None
+            if found != if_match:
+                raise EtagMismatch(f"object with etag {found}, expected {if_match}: {self._key(final)}")
+            staged.replace(final)
+
+    def _read(self, key: str, position: int, length: int | None) -> bytes:
+        try:
+            descriptor = os.open(self._root / key, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotFound(f"no object: {key}") from error
+        try:
+            status = os.fstat(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                raise NotFound(f"no object but a folder of objects: {key}")
+            size = status.st_size
+            wanted = size if length is None else length
+            if position + wanted > size:
+                raise range_beyond(key, position, wanted)
+            return _read_all(descriptor, position, wanted)
+        finally:
+            os.close(descriptor)
+
+    def _list(self, prefix: str, after: str, limit: int) -> Listing:
+        return [
+            ObjectInfo(key, status.st_size, _etag(status), status.st_mtime_ns // 1_000_000)
+            for key, status in islice(keys_in_order(self._root, prefix, after), limit)
+        ]
+
+    def _delete(self, paths: Sequence[Path]) -> None:
+        with self._locked():
+            for path in paths:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                    path.unlink()
+        for folder in sorted({path.parent for path in paths}):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                _sync(folder)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone among all threads and processes that replace or delete; a crash lets go."""
+        descriptor = os.open(self._staging / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _sync_folders(self, folder: Path) -> None:
+        """Make a new name in `folder` durable, and once per folder its own name and those of all above it."""
+        _sync(folder)
+        if folder in self._synced_folders:
+            return
+        if len(self._synced_folders) >= FOLDERS_KNOWN_MAX:
+            self._synced_folders.clear()
+        parent = folder
+        while parent != self._root:
+            parent = parent.parent
+            _sync(parent)
+        self._synced_folders.add(folder)
+
+    def _key(self, path: Path) -> str:
+        return path.relative_to(self._root).as_posix()
+
+
+async def _run(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+    """Do blocking work in a thread; what the operating system refuses becomes one of our errors."""
+
+    def contained() -> Result:
+        try:
+            return work()
+        except PenstockError:
+            raise
+        except OSError as error:
+            raise _translated(error) from error
+
+    return await asyncio.get_running_loop().run_in_executor(pool, contained)
+
+
+def _translated(error: OSError) -> PenstockError:
+    said = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}:
+        return Invalid(f"file store refused: {said}")
+    return Unavailable(f"file store failed: {said}")
+
+
+def _etag(status: os.stat_result) -> str:
+    return f"{status.st_mtime_ns:x}-{status.st_size:x}"
+
+
+def _write_all(descriptor: int, body: Sequence[Buffer]) -> None:
+    views = [memoryview(buffer).cast("B") for buffer in body if len(buffer)]
+    first = 0
+    while first < len(views):
+        written = os.writev(descriptor, views[first : first + IOVECS_MAX])
+        while first < len(views) and written >= len(views[first]):
+            written -= len(views[first])
+            first += 1
+        if written:
+            views[first] = views[first][written:]
+
+
+def _read_all(descriptor: int, position: int, length: int) -> bytes:
+    """Exactly `length` bytes; a system call may return fewer than asked."""
+    data = os.pread(descriptor, length, position)
+    if len(data) == length:
+        return data
+    parts = [data]
+    while data and (missing := length - sum(map(len, parts))):
+        data = os.pread(descriptor, missing, position + length - missing)
+        parts.append(data)
+    if sum(map(len, parts)) != length:
+        raise Unavailable(f"object shrank while {length} bytes at {position} were read")
+    return b"".join(parts)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _discard(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

@@ -1,0 +1,81 @@
+"""An object store in this process's memory, for tests; stores of one name share their objects."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from penstock.contracts.codec import Buffer
+from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotFound
+from penstock.objectstore.store import (
+    LIST_LIMIT_MAX,
+    Listing,
+    ObjectInfo,
+    check_key,
+    check_listing,
+    check_range,
+    range_beyond,
+)
+
+
+class _Held(msgspec.Struct, frozen=True):
+    data: bytes
+    etag: str
+    modified_ms: int
+
+
+class Objects:
+    """What stores of one name share."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, _Held] = {}
+        self.versions = 0
+
+
+_SHARED: dict[str, Objects] = {}  # by name: the "memory" that memory://name speaks of is this process's
+
+
+class MemoryStore:
+    """Objects in a dict; every call is done before it returns to the loop."""
+
+    def __init__(self, name: str = "", *, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self._objects = _SHARED.setdefault(name, Objects()) if name else Objects()
+        self._now_ms = now_ms
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        check_key(key)
+        held = self._objects.held.get(key)
+        if if_match is None and held is not None:
+            raise AlreadyExists(f"object exists: {key}")
+        if if_match is not None and (held is None or held.etag != if_match):
+            raise EtagMismatch(f"object with etag {held.etag if held else None}, expected {if_match}: {key}")
+        self._objects.versions += 1
+        etag = f"v{self._objects.versions}"
+        self._objects.held[key] = _Held(b"".join(body), etag, self._now_ms())
+        return etag
+
+    async def get(self, key: str) -> bytes:
+        check_key(key)
+        held = self._objects.held.get(key)
+        if held is None:
+            raise NotFound(f"no object: {key}")
+        return held.data
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
+        check_range(key, position, length)
+        data = await self.get(key)
+        if position + length > len(data):
+            raise range_beyond(key, position, length)
+        return data[position : position + length]
+
+    async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
+        check_listing(prefix, after, limit)
+        held = self._objects.held
+        keys = sorted(key for key in held if key.startswith(prefix) and key > after)[:limit]
+        return [ObjectInfo(key, len(held[key].data), held[key].etag, held[key].modified_ms) for key in keys]
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in [check_key(key) for key in keys]:
+            self._objects.held.pop(key, None)
+
+    async def close(self) -> None:
+        """The objects stay with their name."""

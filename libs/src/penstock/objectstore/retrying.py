@@ -1,0 +1,119 @@
+"""A store that tries again: waits longer each time, keeps to a deadline, and settles what became of a put in doubt."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Conflict, Unavailable
+from penstock.objectstore.errors import NotFound
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore
+
+Result = TypeVar("Result")
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """How long and how often to try; the defaults suit S3, where one put in a hundred takes 400 ms."""
+
+    deadline_s: float = 30.0  # of one call with all its attempts
+    attempt_s: float = 15.0  # of one attempt, which is then given up with its outcome unknown
+    first_pause_s: float = 0.05
+    pause_max_s: float = 2.0
+
+
+class RetryingStore:
+    """Retries `Unavailable` until the deadline, then raises the last one; every other answer is passed on."""
+
+    def __init__(
+        self,
+        inner: ObjectStore,
+        *,
+        jitter: Callable[[], float],  # evenly from 0 to 1
+        policy: RetryPolicy | None = None,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._inner = inner
+        self._jitter = jitter
+        self._policy = policy or RetryPolicy()
+        self._monotonic_s = monotonic_s
+        self._sleep = sleep
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        """As every store; where an earlier attempt was in doubt, finding these very bytes under the key is success."""
+        in_doubt = False
+
+        async def attempt() -> str:
+            nonlocal in_doubt
+            try:
+                return await self._inner.put(key, body, if_match=if_match)
+            except Unavailable:
+                in_doubt = True
+                raise
+            except Conflict:
+                if in_doubt and (etag := await self._etag_if_equal(key, body)) is not None:
+                    return etag
+                raise
+            except asyncio.CancelledError:
+                in_doubt = True
+                raise
+
+        return await self._retried(attempt, f"put of {key}")
+
+    async def get(self, key: str) -> bytes:
+        return await self._retried(lambda: self._inner.get(key), f"get of {key}")
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
+        return await self._retried(lambda: self._inner.get_range(key, position, length), f"range of {key}")
+
+    async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
+        return await self._retried(lambda: self._inner.list(prefix, after, limit), f"listing of {prefix}")
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._retried(lambda: self._inner.delete(keys), f"delete of {len(keys)} objects")
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _retried(self, call: Callable[[], Awaitable[Result]], what: str) -> Result:
+        give_up_s = self._monotonic_s() + self._policy.deadline_s
+        pause_s = self._policy.first_pause_s
+        while True:
+            try:
+                return await self._attempt(call, what)
+            except Unavailable:
+                chosen_s = pause_s * (0.5 + self._jitter() / 2)
+                if self._monotonic_s() + chosen_s >= give_up_s:
+                    raise
+                await self._sleep(chosen_s)
+            pause_s = min(2 * pause_s, self._policy.pause_max_s)
+
+    async def _attempt(self, call: Callable[[], Awaitable[Result]], what: str) -> Result:
+        try:
+            async with asyncio.timeout(self._policy.attempt_s):
+                return await call()
+        except TimeoutError as error:
+            raise Unavailable(f"no answer to a {what} within {self._policy.attempt_s} s") from error
+
+    async def _etag_if_equal(self, key: str, body: Sequence[Buffer]) -> str | None:
+        """The object's etag if its bytes are those of `body`."""
+        listed = await self._inner.list(key, limit=1)
+        if not listed or listed[0].key != key or listed[0].size_bytes != sum(map(len, body)):
+            return None
+        try:
+            stored = await self._inner.get(key)
+        except NotFound:
+            return None
+        return listed[0].etag if _is_equal(memoryview(stored), body) else None
+
+
+def _is_equal(stored: memoryview, body: Sequence[Buffer]) -> bool:
+    position = 0
+    for buffer in body:
+        if stored[position : position + len(buffer)] != memoryview(buffer):
+            return False
+        position += len(buffer)
+    return position == len(stored)

@@ -1,0 +1,237 @@
+"""An object store in S3 or a server that speaks like it; the only module that knows aioboto3."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import aioboto3
+import aiohttp
+from aiobotocore.config import AioConfig
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConfigParseError,
+    InvalidRegionError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
+from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotFound, Throttled
+from penstock.objectstore.store import (
+    LIST_LIMIT_MAX,
+    Listing,
+    ObjectInfo,
+    check_key,
+    check_listing,
+    check_range,
+    range_beyond,
+)
+
+CONNECTIONS_MAX = 64  # in each of the two pools; S3 answers one request per connection at a time
+CONNECT_TIMEOUT_S = 3.0
+READ_TIMEOUT_S = 10.0  # of silence; S3 answers 99 in 100 puts of 8 MiB within 0.4 s
+DELETE_KEYS_MAX = 1000  # what one DeleteObjects takes
+OPTIONS = ("endpoint", "region", "access_key", "secret_key", "addressing")
+ADDRESSINGS = ("path", "virtual")
+
+# What no later attempt can mend.
+_SETTINGS_ERRORS = (
+    ConfigParseError,
+    InvalidRegionError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+_THROTTLED_CODES = frozenset(
+    {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "503", "429"}
+)
+
+
+async def open_s3_store(bucket: str, prefix: str, options: Mapping[str, str]) -> "S3Store":
+    """The store in a bucket, below a prefix; one sentence of `Invalid` or `Unavailable` if it cannot be used.
+
+    Credentials that the options do not have are looked for where boto looks: environment, profile, machine.
+    """
+    _check_options(options)
+    if prefix:
+        check_key(prefix)
+    store = S3Store(bucket, f"{prefix}/" if prefix else "")
+    try:
+        await store.connect(options)
+        await store.list("", limit=1)
+    except PenstockError as error:
+        await store.close()
+        where = f"bucket {bucket} at {options.get('endpoint', 'amazon s3')}"
+        kind = Unavailable if isinstance(error, Unavailable) else Invalid
+        raise kind(f"cannot use {where}: {error}") from error
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+class S3Store:
+    """One bucket; puts and deletes have connections of their own, so that reads never wait for uploads."""
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        self._bucket = bucket
+        self._prefix = prefix
+        self._clients = contextlib.AsyncExitStack()
+        self._writes: Any = None
+        self._reads: Any = None
+
+    async def connect(self, options: Mapping[str, str]) -> None:
+        session = aioboto3.Session()
+        try:
+            with _translated("client"):
+                self._writes = await self._clients.enter_async_context(session.client("s3", **_settings(options)))
+                self._reads = await self._clients.enter_async_context(session.client("s3", **_settings(options)))
+        except ValueError as error:  # how botocore refuses an endpoint
+            raise Invalid(_sentence(error)) from error
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        condition = {"IfNoneMatch": "*"} if if_match is None else {"IfMatch": if_match}
+        name = self._name(key)
+        data = b"".join(body)
+        try:
+            with _translated(key):
+                answer = await self._writes.put_object(Bucket=self._bucket, Key=name, Body=data, **condition)
+        except NotFound as error:
+            raise EtagMismatch(f"object absent, expected etag {if_match}: {key}") from error
+        except EtagMismatch as error:
+            if if_match is None:
+                raise AlreadyExists(f"object exists: {key}") from error
+            raise
+        return str(answer["ETag"])
+
+    async def get(self, key: str) -> bytes:
+        return await self._get(key)
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
+        check_range(key, position, length)
+        data = await self._get(key, Range=f"bytes={position}-{position + length - 1}")
+        if len(data) != length:
+            raise range_beyond(key, position, length)
+        return data
+
+    async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
+        check_listing(prefix, after, limit)
+        start = {"StartAfter": self._prefix + after} if after else {}
+        with _translated(prefix):
+            answer = await self._reads.list_objects_v2(
+                Bucket=self._bucket, Prefix=self._prefix + prefix, MaxKeys=limit, **start
+            )
+        return [
+            ObjectInfo(
+                key=listed["Key"].removeprefix(self._prefix),
+                size_bytes=listed["Size"],
+                etag=listed["ETag"],
+                modified_ms=int(listed["LastModified"].timestamp() * 1000),
+            )
+            for listed in answer.get("Contents", [])
+        ]
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        names = [self._name(key) for key in keys]
+        for first in range(0, len(names), DELETE_KEYS_MAX):
+            await self._delete(names[first : first + DELETE_KEYS_MAX])
+
+    async def close(self) -> None:
+        await self._clients.aclose()
+
+    def _name(self, key: str) -> str:
+        return self._prefix + check_key(key)
+
+    async def _get(self, key: str, **options: str) -> bytes:
+        name = self._name(key)
+        with _translated(key):
+            answer = await self._reads.get_object(Bucket=self._bucket, Key=name, **options)
+            async with answer["Body"] as stream:
+                data: bytes = await stream.read()
+        return data
+
+    async def _delete(self, names: Sequence[str]) -> None:
+        wanted = {"Objects": [{"Key": name} for name in names], "Quiet": True}
+        with _translated(f"{len(names)} objects"):
+            answer = await self._writes.delete_objects(Bucket=self._bucket, Delete=wanted)
+        failed = [error for error in answer.get("Errors", []) if error.get("Code") not in {"NoSuchKey", "404"}]
+        if failed:
+            first = failed[0]
+            raise _error_of(str(first.get("Code")), 0, f"{len(failed)} deletes, the first of {first.get('Key')}")
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise Invalid(f"no s3 option {unknown[0]!r}; there are {', '.join(OPTIONS)}")
+    if options.get("addressing", ADDRESSINGS[0]) not in ADDRESSINGS:
+        raise Invalid(f"s3 addressing is {' or '.join(ADDRESSINGS)}: {options['addressing']!r}")
+    if ("access_key" in options) != ("secret_key" in options):
+        raise Invalid("s3 options access_key and secret_key go together")
+
+
+def _settings(options: Mapping[str, str]) -> dict[str, Any]:
+    """A lean client: no checks, checksums or retries twice; those are ours."""
+    endpoint = options.get("endpoint")
+    is_plain = endpoint is not None and not endpoint.startswith("https://")
+    addressing = options.get("addressing", "path" if endpoint else "virtual")
+    config = AioConfig(
+        connector_args={"keepalive_timeout": 30},
+        max_pool_connections=CONNECTIONS_MAX,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        retries={"total_max_attempts": 1},
+        parameter_validation=False,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        # Over https nobody can change the body on the way; over plain http the signature still covers it.
+        s3={"payload_signing_enabled": is_plain, "addressing_style": addressing},
+    )
+    return {
+        "endpoint_url": endpoint,
+        "region_name": options.get("region") or ("us-east-1" if endpoint else None),
+        "aws_access_key_id": options.get("access_key"),
+        "aws_secret_access_key": options.get("secret_key"),
+        "config": config,
+    }
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """The errors of botocore and its transport as our own, named for what the caller does next."""
+    try:
+        yield
+    except ClientError as error:
+        said = error.response.get("Error", {})
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        raise _error_of(str(said.get("Code")), status, what, str(said.get("Message", ""))) from error
+    except BotoCoreError as error:
+        kind = Invalid if isinstance(error, _SETTINGS_ERRORS) else Unavailable
+        raise kind(f"{_sentence(error)}: {what}") from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unavailable(f"{_sentence(error)}: {what}") from error
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _error_of(code: str, status: int, what: str, message: str = "") -> PenstockError:
+    said = f"s3 answered {code}{f' ({message})' if message else ''}: {what}"
+    if code in _THROTTLED_CODES or status in {429, 503}:
+        return Throttled(said)
+    if code == "NoSuchKey":
+        return NotFound(f"no object: {what}")
+    if code in {"PreconditionFailed", "412"}:
+        return EtagMismatch(f"another version or none: {what}")
+    # Another conditional request was under way, and S3 asks for this one again: it decides nothing.
+    if status >= 500 or status == 409 or code in {"RequestTimeout", "InternalError", "ConditionalRequestConflict"}:
+        return Unavailable(said)
+    return Invalid(said)
