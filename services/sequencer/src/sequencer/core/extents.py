@@ -1,0 +1,98 @@
+"""A partition's extents in columns: appended at the end, dropped from the front, found by their last offset."""
+
+from array import array
+from bisect import bisect_left
+
+_DROPPED_MIN = 64  # below this many dropped rows, copying the columns costs more than it frees
+
+
+class Extents:
+    """Rows (base offset, last offset, segment's index, position, length, max timestamp), about 45 bytes each.
+
+    Rows before `head` are dropped; they are cut off when they are more than half, so dropping costs O(1) amortised.
+    `_highest` is the running maximum of the timestamps. After a drop it may be too high, never too low, so it bounds
+    a search by time from below.
+    """
+
+    __slots__ = ("_highest", "base_offsets", "head", "last_offsets", "lengths", "positions", "segments", "timestamps")
+
+    def __init__(self) -> None:
+        self.head = 0
+        self.base_offsets = array("q")
+        self.last_offsets = array("q")
+        self.segments = array("I")
+        self.positions = array("I")
+        self.lengths = array("I")
+        self.timestamps = array("q")
+        self._highest = array("q")
+
+    def __len__(self) -> int:
+        return len(self.last_offsets) - self.head
+
+    @property
+    def end(self) -> int:
+        """One more than the last row's number."""
+        return len(self.last_offsets)
+
+    def append(
+        self, base_offset: int, last_offset: int, segment: int, position: int, length: int, timestamp: int
+    ) -> None:
+        """One more row; its offsets lie above all others."""
+        highest = self._highest
+        highest.append(highest[-1] if highest and highest[-1] > timestamp else timestamp)
+        self.base_offsets.append(base_offset)
+        self.last_offsets.append(last_offset)
+        self.segments.append(segment)
+        self.positions.append(position)
+        self.lengths.append(length)
+        self.timestamps.append(timestamp)
+
+    def find_offset(self, offset: int) -> int:
+        """The number of the first row whose last offset is `offset` or above; `end` if there is none."""
+        return bisect_left(self.last_offsets, offset, self.head)
+
+    def find_timestamp(self, timestamp: int) -> int:
+        """The number of the first row whose max timestamp is `timestamp` or later; `end` if there is none."""
+        timestamps = self.timestamps
+        row = bisect_left(self._highest, timestamp, self.head)
+        while row < len(timestamps) and timestamps[row] < timestamp:
+            row += 1
+        return row
+
+    def find_latest(self) -> int:
+        """The number of the first row with the highest max timestamp; `end` if there are no rows."""
+        if not len(self):
+            return self.end
+        row = self.find_timestamp(self._highest[-1])
+        if row < self.end:
+            return row
+        return self.find_timestamp(max(self.timestamps[self.head :]))
+
+    def drop_first(self) -> tuple[int, int]:
+        """Drop the first row; its segment's index and its length."""
+        head = self.head
+        dropped = self.segments[head], self.lengths[head]
+        self.head = head + 1
+        if self.head > _DROPPED_MIN and self.head * 2 > len(self.last_offsets):
+            self._cut()
+        return dropped
+
+    def columns(self) -> list[bytes]:
+        """The columns' live rows as bytes, for comparing."""
+        return [column[self.head :].tobytes() for column in self._columns()]
+
+    def _columns(self) -> "tuple[array[int], ...]":
+        return (
+            self.base_offsets,
+            self.last_offsets,
+            self.segments,
+            self.positions,
+            self.lengths,
+            self.timestamps,
+            self._highest,
+        )
+
+    def _cut(self) -> None:
+        for column in self._columns():
+            del column[: self.head]
+        self.head = 0

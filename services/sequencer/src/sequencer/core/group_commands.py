@@ -1,0 +1,306 @@
+"""Commands of classic groups: join, sync, leave, expire, delete; answered as Kafka's GroupCoordinator does."""
+
+import msgspec
+
+from penstock.contracts.commands import (
+    DeleteGroup,
+    Done,
+    ExpireMember,
+    Joined,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    MemberIdRequired,
+    PerItem,
+    Refused,
+    Synced,
+    SyncGroup,
+    Waiting,
+)
+from penstock.contracts.refusals import Refusal
+from sequencer.core.deadlines import set_deadline
+from sequencer.core.groups import (
+    add_member,
+    check_member,
+    complete_if_all_joined,
+    count_protocols,
+    is_waiting,
+    joined,
+    new_group,
+    prepare_rebalance,
+    remove_member,
+    select_protocol,
+    settle,
+    supports,
+    synced,
+)
+from sequencer.core.limits import (
+    GROUP_FENCED_MAX,
+    GROUP_ID_LENGTH_MAX,
+    GROUP_MEMBERS_MAX,
+    GROUP_PENDING_MAX,
+    GROUPS_MAX,
+    MEMBER_BYTES_MAX,
+    PROTOCOLS_PER_MEMBER_MAX,
+    REBALANCE_TIMEOUT_MAX_MS,
+    SESSION_TIMEOUT_MAX_MS,
+    SESSION_TIMEOUT_MIN_MS,
+)
+from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Changes, Group, Member, State
+
+JoinOutcome = Joined | Waiting | MemberIdRequired | Refused
+
+
+def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcome:
+    """A member comes or comes again."""
+    objection = _join_objection(state, command)
+    if objection is not None:
+        return objection
+    group = state.groups.get(command.group_id) or new_group(state, command.group_id)
+    outcome = _join(state, group, command)
+    settle(state, group, changes)
+    return outcome
+
+
+def _join_objection(state: State, command: JoinGroup) -> Refused | None:
+    """What is wrong with the request itself, or with making a group for it."""
+    if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
+        return Refused(Refusal.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
+    if not SESSION_TIMEOUT_MIN_MS <= command.session_timeout_ms <= SESSION_TIMEOUT_MAX_MS:
+        limits = f"must be from {SESSION_TIMEOUT_MIN_MS} to {SESSION_TIMEOUT_MAX_MS} ms"
+        return Refused(Refusal.INVALID_SESSION_TIMEOUT, f"session time-out {limits}: {command.session_timeout_ms}")
+    size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
+    if len(command.protocols) > PROTOCOLS_PER_MEMBER_MAX or size_bytes > MEMBER_BYTES_MAX:
+        return Refused(Refusal.INVALID_REQUEST, f"{len(command.protocols)} protocols of {size_bytes} bytes")
+    if not command.member_id and not command.new_member_id:
+        return Refused(Refusal.INVALID_REQUEST, "no member id")
+    if command.group_id in state.groups:
+        return None
+    if command.member_id:
+        return Refused(Refusal.UNKNOWN_MEMBER)
+    if not command.protocol_type or not command.protocols:
+        return Refused(Refusal.INCONSISTENT_PROTOCOL)
+    return Refused(Refusal.OVERLOADED, "no room for another group") if len(state.groups) >= GROUPS_MAX else None
+
+
+def _join(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
+    if not supports(group, command.protocol_type, command.protocols):
+        return Refused(Refusal.INCONSISTENT_PROTOCOL)
+    if not command.member_id and command.group_instance_id is not None:
+        return _join_static(state, group, command, command.group_instance_id)
+    if not command.member_id:
+        return _join_new(state, group, command)
+    if command.member_id in group.pending and command.group_instance_id is None:
+        if len(group.members) >= GROUP_MEMBERS_MAX:
+            return Refused(Refusal.GROUP_FULL)
+        del group.pending[command.member_id]
+        return _add(state, group, command, command.member_id)
+    refusal = check_member(group, command.member_id, command.group_instance_id)
+    if refusal:
+        return Refused(refusal)
+    return _rejoin(state, group, group.members[command.member_id], command)
+
+
+def _join_new(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
+    """Somebody without a member id; the same command sent again changes nothing."""
+    member_id = command.new_member_id
+    if command.require_known_member:
+        if member_id not in group.pending and member_id not in group.members:
+            if len(group.members) >= GROUP_MEMBERS_MAX or len(group.pending) >= GROUP_PENDING_MAX:
+                return Refused(Refusal.GROUP_FULL)
+            group.pending[member_id] = state.clock_ms + command.session_timeout_ms
+        return MemberIdRequired(member_id)
+    if member_id in group.members:
+        return _answer(group, group.members[member_id])
+    if len(group.members) >= GROUP_MEMBERS_MAX:
+        return Refused(Refusal.GROUP_FULL)
+    group.pending.pop(member_id, None)
+    return _add(state, group, command, member_id)
+
+
+def _add(state: State, group: Group, command: JoinGroup, member_id: str) -> JoinOutcome:
+    member = Member(
+        member_id=member_id,
+        group_instance_id=command.group_instance_id,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        session_timeout_ms=command.session_timeout_ms,
+        rebalance_timeout_ms=_rebalance_timeout_ms(command),
+        protocols=command.protocols,
+        active_sequence=state.sequence,
+    )
+    add_member(state, group, member, command.protocol_type)
+    return _answer(group, member)
+
+
+def _rebalance_timeout_ms(command: JoinGroup) -> int:
+    return max(1, min(command.rebalance_timeout_ms, REBALANCE_TIMEOUT_MAX_MS))
+
+
+def _answer(group: Group, member: Member) -> Joined | Waiting:
+    return Waiting(member.member_id, group.generation) if member.joining else joined(group, member)
+
+
+def _rejoin(state: State, group: Group, member: Member, command: JoinGroup) -> Joined | Waiting:
+    """A member joins again: nothing changes if its metadata did not, unless a leader in Stable asks for a rebalance."""
+    unchanged = member.protocols == command.protocols
+    _update(state, group, member, command)
+    if unchanged and (group.state == COMPLETING or (group.state == STABLE and group.leader != member.member_id)):
+        return joined(group, member)
+    member.joining = True
+    prepare_rebalance(state, group)
+    return _answer(group, member)
+
+
+def _update(state: State, group: Group, member: Member, command: JoinGroup) -> None:
+    count_protocols(group, member, -1)
+    member.protocols = command.protocols
+    count_protocols(group, member, 1)
+    member.client_id = command.client_id
+    member.client_host = command.client_host
+    member.session_timeout_ms = command.session_timeout_ms
+    member.rebalance_timeout_ms = _rebalance_timeout_ms(command)
+    member.active_sequence = state.sequence
+
+
+def _join_static(state: State, group: Group, command: JoinGroup, instance_id: str) -> JoinOutcome:
+    """KIP-345: who comes with a known instance id takes the place of the member that had it."""
+    old_member_id = group.static_members.get(instance_id)
+    if old_member_id is None:
+        if len(group.members) >= GROUP_MEMBERS_MAX or command.new_member_id in group.members:
+            return Refused(Refusal.GROUP_FULL)
+        group.pending.pop(command.new_member_id, None)
+        return _add(state, group, command, command.new_member_id)
+    if command.new_member_id != old_member_id and command.new_member_id in group.members:
+        return Refused(Refusal.INVALID_REQUEST, "the member id belongs to another member")
+    member = _replace(group, old_member_id, command.new_member_id)
+    _update(state, group, member, command)
+    if group.state == STABLE and select_protocol(group) == group.protocol:
+        # KIP-814: a leader that came back is told who is there, but has nothing to assign
+        return msgspec.structs.replace(joined(group, member), skip_assignment=group.leader == member.member_id)
+    member.joining = True
+    prepare_rebalance(state, group)
+    return _answer(group, member)
+
+
+def _replace(group: Group, old_member_id: str, new_member_id: str) -> Member:
+    """The static member goes on under another member id; whoever has the old one is fenced."""
+    member = group.members[old_member_id]
+    if new_member_id == old_member_id:
+        return member
+    del group.members[old_member_id]
+    group.members[new_member_id] = member
+    member.member_id = new_member_id
+    member.joining = False
+    if member.group_instance_id is not None:
+        group.static_members[member.group_instance_id] = new_member_id
+    if group.leader == old_member_id:
+        group.leader = new_member_id
+    group.fenced.pop(new_member_id, None)
+    group.fenced[old_member_id] = None
+    if len(group.fenced) > GROUP_FENCED_MAX:
+        del group.fenced[next(iter(group.fenced))]
+    return member
+
+
+def sync_group(state: State, command: SyncGroup, changes: Changes) -> Synced | Waiting | Refused:
+    """A member asks for its assignment; the leader's command brings all of them."""
+    if not command.group_id:
+        return Refused(Refusal.INVALID_GROUP)
+    group = state.groups.get(command.group_id)
+    refusal = Refusal.UNKNOWN_MEMBER if group is None else _sync_refusal(group, command)
+    if group is None or refusal:
+        return Refused(refusal)
+    member = group.members[command.member_id]
+    member.synced = True
+    member.active_sequence = state.sequence
+    if group.state == COMPLETING and group.leader == member.member_id:
+        _assign(state, group, command)
+    if all(each.synced for each in group.members.values()):
+        group.sync_deadline_ms = 0
+    settle(state, group, changes)
+    return synced(group, member) if group.state == STABLE else Waiting(member.member_id, group.generation)
+
+
+def _sync_refusal(group: Group, command: SyncGroup) -> Refusal:
+    refusal = check_member(group, command.member_id, command.group_instance_id)
+    if refusal:
+        return refusal
+    if command.generation != group.generation:
+        return Refusal.ILLEGAL_GENERATION
+    if command.protocol_type is not None and command.protocol_type != group.protocol_type:
+        return Refusal.INCONSISTENT_PROTOCOL
+    if command.protocol is not None and command.protocol != group.protocol:
+        return Refusal.INCONSISTENT_PROTOCOL
+    return Refusal.REBALANCE_IN_PROGRESS if group.state == PREPARING else Refusal.NONE
+
+
+def _assign(state: State, group: Group, command: SyncGroup) -> None:
+    """The leader's assignments; who is not named in them gets an empty one. Those who waited are proven alive."""
+    assignments = {each.member_id: each.assignment for each in command.assignments}
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+        if member.synced:
+            member.active_sequence = state.sequence
+    group.state = STABLE
+
+
+def leave_group(state: State, command: LeaveGroup, changes: Changes) -> PerItem | Refused:
+    """Members leave; one refusal for each that is not there."""
+    if not command.group_id:
+        return Refused(Refusal.INVALID_GROUP)
+    group = state.groups.get(command.group_id)
+    if group is None:
+        return PerItem([Refusal.UNKNOWN_MEMBER] * len(command.members))
+    refusals = [_leave(state, group, leaving) for leaving in command.members]
+    settle(state, group, changes)
+    return PerItem(refusals)
+
+
+def _leave(state: State, group: Group, leaving: LeavingMember) -> Refusal:
+    """One member leaves; an administrator names it by its instance id alone."""
+    member_id = leaving.member_id
+    if not member_id and leaving.group_instance_id is not None:
+        member_id = group.static_members.get(leaving.group_instance_id, "")
+    if member_id in group.pending:
+        _remove_pending(state, group, member_id)
+        return Refusal.NONE
+    refusal = check_member(group, member_id, leaving.group_instance_id)
+    if not refusal:
+        remove_member(state, group, member_id)
+    return refusal
+
+
+def _remove_pending(state: State, group: Group, member_id: str) -> None:
+    del group.pending[member_id]
+    complete_if_all_joined(state, group)
+
+
+def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done:
+    """A silent member goes, unless the journal shows that it was not silent, or it waits for us."""
+    group = state.groups.get(command.group_id)
+    if group is None:
+        return Done()
+    member = group.members.get(command.member_id)
+    if command.member_id in group.pending:
+        _remove_pending(state, group, command.member_id)
+    elif member is None or member.active_sequence > command.active_sequence or is_waiting(group, member):
+        return Done()
+    else:
+        remove_member(state, group, command.member_id)
+    settle(state, group, changes)
+    return Done()
+
+
+def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done | Refused:
+    """An empty group and its offsets go."""
+    group = state.groups.get(command.group_id)
+    if group is None:
+        return Refused(Refusal.UNKNOWN_GROUP)
+    if group.state != EMPTY:
+        return Refused(Refusal.GROUP_NOT_EMPTY)
+    del state.groups[command.group_id]
+    state.idle_groups.pop(command.group_id, None)
+    set_deadline(state, command.group_id, 0)
+    changes.groups[command.group_id] = None
+    return Done()

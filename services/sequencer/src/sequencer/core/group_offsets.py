@@ -1,0 +1,57 @@
+"""Offsets that groups commit, with Kafka's rules on who may commit when."""
+
+from penstock.contracts.commands import CommitOffsets, OffsetToCommit, PerItem, Refused
+from penstock.contracts.refusals import Refusal
+from sequencer.core.groups import check_member, new_group, settle
+from sequencer.core.limits import GROUP_ID_LENGTH_MAX, GROUPS_MAX, OFFSET_METADATA_BYTES_MAX
+from sequencer.core.state import COMPLETING, EMPTY, Changes, Committed, Group, State
+
+
+def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> PerItem | Refused:
+    """The group's offsets in what exists; one refusal per partition that does not."""
+    group = state.groups.get(command.group_id)
+    refusal = _refusal_without_group(state, command) if group is None else _refusal(group, command)
+    if refusal:
+        return Refused(refusal)
+    if group is None:
+        group = new_group(state, command.group_id)
+    member = group.members.get(command.member_id)
+    if member is not None:
+        member.active_sequence = state.sequence
+    refusals = [_commit(state, group, item) for item in command.offsets]
+    settle(state, group, changes)
+    return PerItem(refusals)
+
+
+def _refusal_without_group(state: State, command: CommitOffsets) -> Refusal:
+    """Without members a group may still keep offsets for somebody who assigns partitions by hand."""
+    if command.generation >= 0:
+        return Refusal.ILLEGAL_GENERATION
+    if len(command.group_id) > GROUP_ID_LENGTH_MAX:
+        return Refusal.INVALID_GROUP
+    return Refusal.OVERLOADED if len(state.groups) >= GROUPS_MAX else Refusal.NONE
+
+
+def _refusal(group: Group, command: CommitOffsets) -> Refusal:
+    if command.generation < 0 and group.state == EMPTY:
+        return Refusal.NONE
+    if command.generation < 0 and not command.member_id and command.group_instance_id is None:
+        return Refusal.UNKNOWN_MEMBER
+    refusal = check_member(group, command.member_id, command.group_instance_id)
+    if refusal:
+        return refusal
+    if command.generation != group.generation:
+        return Refusal.ILLEGAL_GENERATION
+    # in PreparingRebalance a commit is welcome: the member's next heartbeat tells it to join again
+    return Refusal.REBALANCE_IN_PROGRESS if group.state == COMPLETING else Refusal.NONE
+
+
+def _commit(state: State, group: Group, item: OffsetToCommit) -> Refusal:
+    topic = state.topics.get(item.topic)
+    if topic is None or not 0 <= item.partition < len(topic.partitions):
+        return Refusal.UNKNOWN_TOPIC
+    if len(item.metadata.encode()) > OFFSET_METADATA_BYTES_MAX:
+        return Refusal.METADATA_TOO_LARGE
+    committed = Committed(item.offset, item.leader_epoch, item.metadata)
+    group.offsets.setdefault(item.topic, {})[item.partition] = committed
+    return Refusal.NONE

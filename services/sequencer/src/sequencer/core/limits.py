@@ -1,0 +1,54 @@
+"""Every limit and period of the state machine, each with its reason."""
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+
+INTEGER_MAX = 2**63 - 1  # the columns are 64 bits wide, signed, as Kafka's offsets and timestamps are
+CLOCK_MS_MAX = 2**48 - 1  # what a segment id's birth time can hold; a later `now_ms` is a broken clock and is ignored
+
+# Segments and extents
+SEGMENT_BYTES_MAX = 2**32 - 1  # positions and lengths are columns of 32 bits; the largest planned object is 1 GiB
+RECORDS_PER_BATCH_MAX = 2**31 - 1  # Kafka counts them in 32 bits, signed
+SEGMENT_COMMIT_AGE_MAX_MS = 15 * MINUTE_MS  # a quarter of the age at which the janitor sweeps what nobody committed
+REMEMBERED_COMMITS_MAX = 200_000  # 15 minutes of 220 segments a second; about 100 MB
+EXTENTS_MAX = 20_000_000  # about 1 GB of columns: beyond it the process would die, so commits are refused
+SEGMENTS_MAX = 5_000_000  # about 1 GB of table
+
+# Topics
+DEFAULT_PARTITIONS = 1  # as Kafka's num.partitions
+PARTITIONS_PER_TOPIC_MAX = 10_000  # one Metadata answer must stay far below the largest frame
+PARTITIONS_MAX = 200_000  # what Kafka's own controller is rated for; about 150 MB when idle
+DELETED_TOPICS_MAX = 10_000  # ids that a late retry of their CreateTopic must not bring back
+DELETED_TOPIC_MEMORY_MS = HOUR_MS  # far longer than any client retries
+EXTENTS_DROPPED_PER_STEP_MAX = 20_000  # about 10 ms of work; the rest of a deleted topic goes tick by tick
+
+# Idempotent producers
+FIRST_PRODUCER_ID = 1
+SEQUENCE_MAX = 2**31 - 1  # the sequence after this one is 0
+PRODUCER_EPOCH_MAX = 2**15 - 1  # 16 bits on the wire, signed
+BATCHES_REMEMBERED = 5  # Kafka's: an idempotent client has at most five requests in flight
+PRODUCER_EXPIRY_MS = 24 * HOUR_MS  # Kafka's producer.id.expiration.ms
+PRODUCER_BIRTHS_STEP_MS = 10 * MINUTE_MS  # how finely the ages of producer ids are known: 145 records a day
+PRODUCERS_PER_PARTITION_MAX = 4_096  # about 1.5 MB
+PRODUCERS_MAX = 1_000_000  # over all partitions, about 400 MB
+PRODUCER_IDLE_MIN_MS = 10 * MINUTE_MS  # in need, whoever is idle for longer makes room: five times delivery.timeout.ms
+PRODUCERS_SWEPT_PER_TICK = 1_000  # about 0.2 ms
+
+# Groups
+SESSION_TIMEOUT_MIN_MS = 6 * SECOND_MS  # Kafka's group.min.session.timeout.ms
+SESSION_TIMEOUT_MAX_MS = 30 * MINUTE_MS  # Kafka's group.max.session.timeout.ms
+REBALANCE_TIMEOUT_MAX_MS = 2**31 - 1  # 32 bits on the wire, signed
+GROUP_INITIAL_REBALANCE_DELAY_MS = 500  # Kafka's 3 s is for big fleets; most groups here have few members
+GROUP_MEMBERS_MAX = 2_000  # a leader gets every member's metadata in one answer
+GROUP_PENDING_MAX = 2_000  # member ids given out and not yet used
+GROUPS_MAX = 100_000  # about 1 KB each, and more with members and offsets
+GROUP_FENCED_MAX = 64  # replaced static members that are told so when they ask once more
+GROUP_IDLE_MS = 10 * MINUTE_MS  # an empty group without offsets is forgotten after Kafka's cleaning interval
+GROUP_ID_LENGTH_MAX = 1_024  # letters; Kafka bounds it by a 16-bit length only
+PROTOCOLS_PER_MEMBER_MAX = 32  # clients know two to four assignors
+MEMBER_BYTES_MAX = 1024 * 1024  # protocols of one member; a subscription of 10,000 topics is a quarter of it
+OFFSET_METADATA_BYTES_MAX = 4_096  # Kafka's offset.metadata.max.bytes
+
+# Answers
+PLAN_EXTENTS_MAX = 2_000  # about 200 KB of answer, far more than one fetch can read

@@ -1,0 +1,96 @@
+"""The state machine: it applies journal entries, in order, to the state, and says what came of each command.
+
+The rules that every part of it keeps:
+
+ - Total: any command that can be decoded gets an outcome. A refusal is a value and leaves the state as it was, but for
+   the clock and what its passing brings about. `apply_entry` never raises.
+ - Pure: the same entries give the same state and the same outcomes, on every replica and in every run. So no clock, no
+   chance, no I/O; dicts and lists are iterated, sets never are; integers only.
+ - Time is the highest `now_ms` seen. Deadlines that it passes fire before the command that brought it is applied.
+ - Idempotent by content: a command that is applied twice does no harm (contracts/commands.py says how for each).
+ - Bounded: no command does unbounded work for what others left behind; sweeping is done a little with every Tick.
+
+What holds of the state before and after every entry is written in `state.py`, the limits in `limits.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.contracts import commands
+from penstock.contracts.commands import Command, Done, Outcome, Tick
+from penstock.contracts.messages import PartitionAdvance
+from sequencer.core import commit, deadlines, group_commands, group_offsets, groups, producers, queries, topics
+from sequencer.core.limits import CLOCK_MS_MAX
+from sequencer.core.state import Changes, Partition, State
+
+
+class Effects(msgspec.Struct, frozen=True):
+    """What an entry changed that others wait for; `groups` may now have an answer for somebody who waits."""
+
+    partitions: list[PartitionAdvance]
+    topics: list[str]
+    groups: list[str]
+
+
+def apply_entry(state: State, sequence: int, requests: list[list[Command]]) -> tuple[list[list[Outcome]], Effects]:
+    """Apply the journal entry `sequence`; one list of outcomes per request, one outcome per command."""
+    state.sequence = sequence
+    changes = Changes()
+    outcomes = [[_apply(state, command, changes) for command in request] for request in requests]
+    return outcomes, Effects(_advances(state, changes), list(changes.topics), list(changes.groups))
+
+
+def _apply(state: State, command: Command, changes: Changes) -> Outcome:
+    if state.clock_ms < command.now_ms <= CLOCK_MS_MAX:
+        state.clock_ms = command.now_ms
+        groups.fire_deadlines(state, changes)
+    return _APPLY[type(command)](state, command, changes)
+
+
+def _tick(state: State, command: Tick, changes: Changes) -> Done:
+    commit.forget_commits(state)
+    producers.sweep_producers(state)
+    topics.drop_doomed(state)
+    topics.forget_deleted_topics(state)
+    deadlines.forget_idle_groups(state)
+    return Done()
+
+
+# The second parameter of each function is the command class that it stands beside.
+_APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
+    commands.Tick: _tick,
+    commands.CommitSegment: commit.commit_segment,
+    commands.CreateTopic: topics.create_topic,
+    commands.DeleteTopic: topics.delete_topic,
+    commands.CreatePartitions: topics.create_partitions,
+    commands.AllocateProducer: producers.allocate_producer,
+    commands.JoinGroup: group_commands.join_group,
+    commands.SyncGroup: group_commands.sync_group,
+    commands.LeaveGroup: group_commands.leave_group,
+    commands.ExpireMember: group_commands.expire_member,
+    commands.CommitOffsets: group_offsets.commit_offsets,
+    commands.DeleteGroup: group_commands.delete_group,
+}
+
+
+def _advances(state: State, changes: Changes) -> list[PartitionAdvance]:
+    return [
+        _advance(state, partition, before)
+        for partition, before in changes.advanced.values()
+        if partition.high_watermark > before and not partition.deleted
+    ]
+
+
+def _advance(state: State, partition: Partition, before: int) -> PartitionAdvance:
+    """What the partition gained from offset `before` on."""
+    rows = range(partition.extents.find_offset(before), partition.extents.end)
+    return PartitionAdvance(
+        partition.topic_id,
+        partition.number,
+        partition.log_start_offset,
+        partition.high_watermark,
+        partition.high_watermark,
+        [queries.extent(state, partition, row) for row in rows],
+    )

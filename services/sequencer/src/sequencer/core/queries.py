@@ -1,0 +1,199 @@
+"""Reads of the state: one pure function per query name; each answer tells the journal sequence that it reflects."""
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.contracts.batches import Extent
+from penstock.contracts.commands import CreatePartitions, CreateTopic, Outcome, Refused
+from penstock.contracts.ids import TopicId
+from penstock.contracts.queries import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    MetadataQuery,
+    MetadataView,
+    OffsetFound,
+    OffsetOf,
+    OffsetsQuery,
+    OffsetsView,
+    PartitionPlan,
+    Plan,
+    PlanPartition,
+    PlanQuery,
+    TopicView,
+    ValidateQuery,
+    ValidateView,
+)
+from penstock.contracts.refusals import Refusal
+from sequencer.core.deadlines import next_deadline_ms
+from sequencer.core.group_queries import (
+    describe_groups,
+    group_offsets,
+    group_wait,
+    groups,
+    heartbeat,
+    watched_members,
+)
+from sequencer.core.limits import PLAN_EXTENTS_MAX
+from sequencer.core.state import Partition, State, Topic
+from sequencer.core.topics import check_create_partitions, check_create_topic
+
+__all__ = [
+    "QUERIES",
+    "describe_groups",
+    "extent",
+    "group_offsets",
+    "group_wait",
+    "groups",
+    "heartbeat",
+    "metadata",
+    "next_deadline_ms",
+    "offsets",
+    "plan",
+    "validate",
+    "watched_members",
+]
+
+
+def metadata(state: State, query: MetadataQuery) -> MetadataView:
+    """The topics that exist of those asked for, each once."""
+    if query.names is None:
+        found = dict(state.topics)
+    else:
+        found = {name: state.topics[name] for name in query.names if name in state.topics}
+    for topic_id in query.topic_ids:
+        topic = state.topics_by_id.get(topic_id)
+        if topic is not None:
+            found[topic.name] = topic
+    return MetadataView(state.sequence, [_topic_view(state, topic) for topic in found.values()])
+
+
+def _topic_view(state: State, topic: Topic) -> TopicView:
+    return TopicView(topic.name, topic.topic_id, len(topic.partitions), topic.configs, state.leader_epoch)
+
+
+def plan(state: State, query: PlanQuery) -> Plan:
+    """The extents to read from each offset on, until their bytes fill the partition's or the whole budget.
+
+    The extent that fills a budget is still in, so a partition with any budget left gets at least one; the first one
+    with data gets one even without a budget, so that every plan leads somewhere. No more than PLAN_EXTENTS_MAX in all.
+    """
+    plans = []
+    bytes_left, extents_left = query.bytes_max, PLAN_EXTENTS_MAX
+    anything = False
+    for wanted in query.partitions:
+        partition = _partition(state, wanted.topic_id, wanted.partition)
+        if partition is None:
+            plans.append(_no_plan(wanted))
+            continue
+        budget = min(wanted.bytes_max, bytes_left)
+        extents, used = _extents_from(state, partition, wanted.offset, budget, extents_left, not anything)
+        anything = anything or bool(extents)
+        bytes_left -= min(used, max(budget, 0))
+        extents_left -= len(extents)
+        plans.append(_partition_plan(partition, wanted.offset, extents))
+    return Plan(state.sequence, plans)
+
+
+def _no_plan(wanted: PlanPartition) -> PartitionPlan:
+    return PartitionPlan(wanted.topic_id, wanted.partition, Refusal.UNKNOWN_TOPIC, -1, -1, -1, [])
+
+
+def _partition_plan(partition: Partition, offset: int, extents: list[Extent]) -> PartitionPlan:
+    in_range = partition.log_start_offset <= offset <= partition.high_watermark
+    return PartitionPlan(
+        partition.topic_id,
+        partition.number,
+        Refusal.NONE if in_range else Refusal.OFFSET_OUT_OF_RANGE,
+        partition.log_start_offset,
+        partition.high_watermark,
+        partition.high_watermark,
+        extents,
+    )
+
+
+def _extents_from(
+    state: State, partition: Partition, offset: int, budget: int, count_max: int, at_least_one: bool
+) -> tuple[list[Extent], int]:
+    """Extents and how many bytes of them are likely to be wanted: an extent counts from the offset on."""
+    found: list[Extent] = []
+    used = 0
+    if not partition.log_start_offset <= offset < partition.high_watermark:
+        return found, used
+    columns = partition.extents
+    row = columns.find_offset(offset)
+    while row < columns.end and len(found) < count_max and (used < budget or (at_least_one and not found)):
+        base, last, length = columns.base_offsets[row], columns.last_offsets[row], columns.lengths[row]
+        wanted = last - max(offset, base) + 1
+        used += max(1, length * wanted // (last - base + 1))
+        found.append(extent(state, partition, row))
+        row += 1
+    return found, used
+
+
+def extent(state: State, partition: Partition, row: int) -> Extent:
+    """One row of a partition's extents as other services name it."""
+    columns = partition.extents
+    return Extent(
+        columns.base_offsets[row],
+        columns.last_offsets[row],
+        state.segments.ref(columns.segments[row]),
+        columns.positions[row],
+        columns.lengths[row],
+        columns.timestamps[row],
+    )
+
+
+def _partition(state: State, topic_id: TopicId, number: int) -> Partition | None:
+    topic = state.topics_by_id.get(topic_id)
+    if topic is None or not 0 <= number < len(topic.partitions):
+        return None
+    return topic.partitions[number]
+
+
+def offsets(state: State, query: OffsetsQuery) -> OffsetsView:
+    """Where in each log a time is. MAX_TIMESTAMP gives the extent to look into and, as offset, its last one."""
+    return OffsetsView(state.sequence, [_offset_of(state, wanted) for wanted in query.partitions])
+
+
+def _offset_of(state: State, wanted: OffsetOf) -> OffsetFound:
+    partition = _partition(state, wanted.topic_id, wanted.partition)
+    if partition is None:
+        return OffsetFound(Refusal.UNKNOWN_TOPIC, -1, None, -1)
+    epoch = state.leader_epoch
+    if wanted.timestamp == EARLIEST:
+        return OffsetFound(Refusal.NONE, partition.log_start_offset, None, epoch)
+    if wanted.timestamp == LATEST:
+        return OffsetFound(Refusal.NONE, partition.high_watermark, None, epoch)
+    columns = partition.extents
+    latest = wanted.timestamp == MAX_TIMESTAMP
+    row = columns.find_latest() if latest else columns.find_timestamp(wanted.timestamp)
+    if row == columns.end:
+        return OffsetFound(Refusal.NONE, -1, None, epoch)
+    return OffsetFound(Refusal.NONE, columns.last_offsets[row] if latest else -1, extent(state, partition, row), epoch)
+
+
+def validate(state: State, query: ValidateQuery) -> ValidateView:
+    """What each command would be answered by itself."""
+    return ValidateView(state.sequence, [_validated(state, command) for command in query.commands])
+
+
+def _validated(state: State, command: object) -> Outcome:
+    if isinstance(command, CreateTopic):
+        return check_create_topic(state, command)
+    if isinstance(command, CreatePartitions):
+        return check_create_partitions(state, command)
+    return Refused(Refusal.INVALID_REQUEST, f"{type(command).__name__} cannot be validated")
+
+
+QUERIES: dict[str, Callable[[State, Any], Any]] = {
+    "metadata": metadata,
+    "plan": plan,
+    "offsets": offsets,
+    "group_offsets": group_offsets,
+    "groups": groups,
+    "describe_groups": describe_groups,
+    "heartbeat": heartbeat,
+    "group_wait": group_wait,
+    "validate": validate,
+}

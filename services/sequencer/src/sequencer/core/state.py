@@ -1,0 +1,164 @@
+"""The state of the virtual cluster, as plain structures; what may be said of it at any moment stands below.
+
+Invariants, which hold before and after every entry:
+
+ 1. `clock_ms` is the highest `now_ms` of the commands seen, and never goes back.
+ 2. A partition's extents are ordered and dense: the first begins at `log_start_offset`, each next one begins where the
+    one before ended, the last ends just below `high_watermark`. (Compaction, when it comes, may leave gaps inside.)
+ 3. An offset is given out once: `high_watermark` never goes back, and a deleted topic's id is not used again while
+    anybody could still be sending for it.
+ 4. A segment's `live_bytes` and `live_extents` are the sums over the extents that point to it, the ones of deleted
+    topics not yet dropped included; it is condemned if and only if it has none.
+ 5. A segment is committed once: the second commit gets the first one's results, or is too old.
+ 6. Per producer and partition the remembered batches are contiguous in sequence and ascend in offset.
+ 7. Topics have unique names, ids and names after Kafka's '.' -> '_'.
+ 8. A group's leader is a member, unless it has none; static member ids are members; pending ids are not. A group is
+    Empty or PreparingRebalance if it has no members; in Stable and CompletingRebalance nobody waits for a join.
+ 9. Everything counted here has a limit in `limits.py`.
+
+What is derived and could be computed anew (`topics_by_id`, `alarms`, counts) lies beside what it derives from.
+"""
+
+from array import array
+from collections import deque
+
+import msgspec
+
+from penstock.contracts.batches import BatchResult
+from penstock.contracts.commands import GroupProtocol
+from penstock.contracts.ids import SegmentId, TopicId
+from sequencer.core.extents import Extents
+from sequencer.core.limits import FIRST_PRODUCER_ID
+from sequencer.core.segments import Segments
+
+LEADER_EPOCH = 1  # never 0, which broke some clients; it grows once leadership can change
+
+EMPTY = "Empty"
+PREPARING = "PreparingRebalance"
+COMPLETING = "CompletingRebalance"
+STABLE = "Stable"
+DEAD = "Dead"
+
+
+class Producer(msgspec.Struct, eq=False):
+    """What a partition knows of one idempotent producer."""
+
+    epoch: int
+    last_sequence: int
+    active_ms: int  # the machine's clock at its last accepted batch
+    recent: "array[int]"  # (first sequence, last sequence, base offset) of up to five batches, oldest first
+
+
+class Partition(msgspec.Struct, eq=False):
+    """One partition's log."""
+
+    topic_id: TopicId
+    number: int
+    extents: Extents
+    producers: dict[int, Producer]
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    in_sweep: bool = False  # whether it stands in State.producer_sweep
+    deleted: bool = False
+
+
+class Topic(msgspec.Struct, eq=False):
+    """A topic; `configs` holds what was set, not the defaults."""
+
+    name: str
+    topic_id: TopicId
+    partitions: list[Partition]
+    configs: dict[str, str]
+
+
+class RememberedCommit(msgspec.Struct, eq=False):
+    """A commit's results, small: accepted batches follow one another, so only the others are kept one by one."""
+
+    forget_ms: int
+    batches: int
+    firsts: "array[int]"  # per run: the offset of its first accepted batch, the log start offset; -1 for no such topic
+    exceptions: dict[int, BatchResult]  # by the batch's number in the command: refused and duplicate ones
+
+
+class Committed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A group's committed offset of one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class Member(msgspec.Struct, eq=False):
+    """A member of a classic group."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: list[GroupProtocol]
+    active_sequence: int  # of the last journal entry that proves it was alive
+    assignment: bytes = b""
+    joining: bool = False  # waits for the answer to a JoinGroup
+    synced: bool = False  # has sent its SyncGroup in this generation
+
+
+class Group(msgspec.Struct, eq=False):
+    """A classic consumer group and its offsets."""
+
+    group_id: str
+    state: str
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str  # a member id, "" for none
+    members: dict[str, Member]  # in the order in which they came
+    static_members: dict[str, str]  # group instance id -> member id
+    protocol_counts: dict[str, int]  # protocol name -> how many members support it
+    pending: dict[str, int]  # member ids given out (KIP-394) -> when they expire
+    fenced: dict[str, None]  # ids of replaced static members, the newest last
+    offsets: dict[str, dict[int, Committed]]  # topic name -> partition
+    join_deadline_ms: int = 0  # PreparingRebalance: when it ends at the latest
+    initial_delay_ms: int = 0  # > 0: the first rebalance of an empty group, waiting for more members
+    initial_remaining_ms: int = 0  # how much longer that may be extended
+    newcomer: bool = False  # somebody new came during that delay
+    sync_deadline_ms: int = 0  # when members that joined and did not sync are dropped; 0: nobody is awaited
+
+
+class State(msgspec.Struct, eq=False):
+    """Everything that the journal says."""
+
+    segments: Segments
+    sequence: int = 0  # of the last applied entry
+    clock_ms: int = 0
+    leader_epoch: int = LEADER_EPOCH
+    topics: dict[str, Topic] = {}
+    topics_by_id: dict[TopicId, Topic] = {}
+    topics_by_metric_name: dict[str, Topic] = {}  # '.' and '_' collide there, as in Kafka
+    deleted_topics: dict[TopicId, int] = {}  # -> when the id may be forgotten
+    doomed: deque[Partition] = msgspec.field(default_factory=deque)  # of deleted topics, extents still to be dropped
+    partition_count: int = 0
+    extent_count: int = 0
+    commits: dict[SegmentId, RememberedCommit] = {}
+    next_producer_id: int = FIRST_PRODUCER_ID
+    producer_births: deque[tuple[int, int]] = msgspec.field(default_factory=deque)  # (clock, first id given out then)
+    producer_count: int = 0
+    producer_sweep: deque[Partition] = msgspec.field(default_factory=deque)  # partitions that know producers
+    groups: dict[str, Group] = {}
+    idle_groups: dict[str, int] = {}  # -> when to look whether it is still empty and without offsets
+    deadlines: dict[str, int] = {}  # group id -> the earliest of its deadlines
+    alarms: list[tuple[int, str]] = []  # heap over `deadlines`; entries that it no longer holds are stale
+
+
+class Changes(msgspec.Struct, eq=False):
+    """What one entry has changed so far."""
+
+    advanced: dict[tuple[TopicId, int], tuple[Partition, int]] = {}  # -> the high watermark before
+    topics: dict[str, None] = {}
+    groups: dict[str, None] = {}
+
+
+def new_state() -> State:
+    """The state before the first journal entry."""
+    return State(Segments())
