@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig
+    from gateway.flush_route import FlushRoute
     from gateway.flushes import Flushes
     from gateway.metrics import GatewayMetrics
+    from gateway.nodes import Node
     from gateway.reads import SegmentReads
     from gateway.tail_feed import TailFeed
     from gateway.topics import TopicCache
@@ -23,6 +27,7 @@ class Gateway:
     """The parts of one gateway process; app.py builds it, handlers use it."""
 
     config: GatewayConfig
+    node: Node  # this gateway's own place among the brokers
     clock: Clock
     entropy: Entropy
     bus: Bus
@@ -35,6 +40,10 @@ class Gateway:
     metrics: GatewayMetrics
 
 
+def _nobody() -> None:
+    """What a client without a connection does about changes."""
+
+
 @dataclass(slots=True)
 class Client:
     """Who is at the other end of one connection; `client_id` and `zone` follow its latest request."""
@@ -42,3 +51,10 @@ class Client:
     host: str  # the peer's IP address
     zone: str  # where the client runs: the listener's zone, unless its client id says otherwise
     client_id: str = ""
+    is_leaving: bool = False  # the connection is to end soon: wait for nothing long
+    # Requests of one connection run one at a time, in order; only Produce has a lane of its own, which a request leaves
+    # as soon as a flusher has been handed its batches. Both locks let tasks through in the order of their coming.
+    serial_order: asyncio.Lock = field(default_factory=asyncio.Lock)
+    produce_order: asyncio.Lock = field(default_factory=asyncio.Lock)
+    route: FlushRoute | None = None  # to the connection's flusher, once it produces
+    on_route_change: Callable[[], None] = _nobody

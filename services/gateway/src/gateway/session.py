@@ -83,11 +83,12 @@ class ReceiveBudget:
 class Slot:
     """The place of one request among the answers."""
 
-    __slots__ = ("answer", "size_bytes")
+    __slots__ = ("answer", "is_last", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.answer: Sequence[Buffer] | None = None
+        self.is_last = False  # the connection ends when this slot's turn comes
 
 
 class Session:
@@ -100,6 +101,8 @@ class Session:
         self._slots: deque[Slot] = deque()
         self._held_bytes = 0
         self._partial_bytes = 0
+        self._is_refused = False
+        self.is_finished = False  # the last answer has been taken
         self.get_buffer = self._frames.get_buffer
 
     @property
@@ -110,12 +113,12 @@ class Session:
     @property
     def has_room(self) -> bool:
         """Whether another request may begin."""
-        return len(self._slots) < self._requests_in_flight_max
+        return len(self._slots) < self._requests_in_flight_max and not self._is_refused
 
     @property
-    def is_mid_frame(self) -> bool:
-        """Whether bytes came that no frame handed out holds."""
-        return self._partial_bytes > 0
+    def partial_bytes(self) -> int:
+        """Bytes received that no frame handed out holds."""
+        return self._partial_bytes
 
     def received(self, size_bytes: int) -> None:
         """So many bytes were put into the buffer that `get_buffer` gave."""
@@ -140,15 +143,29 @@ class Session:
         assert slot.answer is None, "a request is answered once"
         slot.answer = buffers
 
+    def refuse(self, slot: Slot) -> None:
+        """The connection ends where this request's answer would be; what was asked before is still answered."""
+        self._is_refused = True
+        slot.is_last = True
+        slot.answer = ()
+
+    def refuse_rest(self) -> None:
+        """The connection ends after the answers to what was asked so far: what follows is not a frame."""
+        slot = Slot(0)
+        self._slots.append(slot)
+        self._budget.begin_frame()
+        self.refuse(slot)
+
     def take_output(self) -> list[Buffer]:
         """What can be sent now: the answers from the front on, up to the first that is still missing."""
         output: list[Buffer] = []
         size_bytes = frames = 0
         slots = self._slots
-        while slots and slots[0].answer is not None:
+        while slots and slots[0].answer is not None and not self.is_finished:
             slot = slots.popleft()
             assert slot.answer is not None
             output += slot.answer
+            self.is_finished = slot.is_last
             size_bytes += slot.size_bytes
             frames += 1
         if frames:

@@ -1,0 +1,32 @@
+"""The gateway's settings."""
+
+from typing import Annotated
+
+from msgspec import Meta
+from penstock.runtime.config import ServiceConfig
+
+MIB = 1024 * 1024
+
+
+class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
+    """Settings of one gateway process."""
+
+    kafka_host: Annotated[str, Meta(description="address to accept Kafka clients on")] = "127.0.0.1"
+    kafka_port: Annotated[int, Meta(ge=0, le=65_535, description="port to accept Kafka clients on; 0: any")] = 9092
+    advertised_host: Annotated[str, Meta(description="host that clients are told; empty: kafka_host")] = ""
+    advertised_port: Annotated[
+        int, Meta(ge=0, le=65_535, description="port that clients are told; 0: the real one")
+    ] = 0
+    auto_create_topics: Annotated[bool, Meta(description="make a topic when a client first asks for it")] = True
+    default_partitions: Annotated[int, Meta(ge=1, description="partitions of topics made without a number")] = 1
+    connections_max: Annotated[int, Meta(ge=1, description="Kafka connections at once")] = 10_000
+    idle_timeout_ms: Annotated[int, Meta(ge=1, description="a connection without requests is closed after this")] = (
+        600_000
+    )
+    frame_bytes_max: Annotated[int, Meta(ge=1024, description="the largest request")] = 100 * MIB
+    held_bytes_max: Annotated[
+        int, Meta(ge=MIB, description="bytes received and not answered, of all connections, before reading stops")
+    ] = 256 * MIB
+    requests_in_flight_max: Annotated[
+        int, Meta(ge=1, description="requests of one connection that are worked on before reading stops")
+    ] = 128

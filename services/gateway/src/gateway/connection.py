@@ -1,0 +1,186 @@
+"""One Kafka connection's socket side: moves bytes between the transport and the session, and runs its requests.
+
+Reading stops, and requests that were received wait, while: too many requests are in flight, the client does not take
+its answers, its flusher's window is full, or all connections together hold too much. Each of these calls back when it
+is over, and `_advance` decides anew.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import structlog
+
+from gateway.context import Client
+from gateway.errors import CloseConnection
+from gateway.session import ReceiveBudget, Session, Slot
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.primitives import Buffer
+
+WRITE_BUFFER_BYTES_MAX = 1024 * 1024  # answers that the kernel did not take yet; beyond it no request begins
+
+log = structlog.get_logger()
+
+
+class Owner(Protocol):
+    """What a connection needs of its listener."""
+
+    budget: ReceiveBudget
+
+    def new_session(self) -> Session: ...
+
+    def new_client(self, host: str) -> Client: ...
+
+    def start(self, connection: "Connection", slot: Slot, frame: memoryview) -> "asyncio.Task[None]": ...
+
+    async def answer(self, client: Client, frame: memoryview) -> list[Buffer]: ...
+
+    def opened(self, connection: "Connection") -> bool: ...
+
+    def closed(self, connection: "Connection", cause: str) -> None: ...
+
+    def monotonic_s(self) -> float: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._session = owner.new_session()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_reading = True
+        self._is_writing_paused = False
+        self._is_draining = False
+        self._cause = ""
+        self.active_s = owner.monotonic_s()  # when bytes last came
+        self.partial_since_s = 0.0  # when the frame that is not complete began
+        self._transport: asyncio.Transport
+        self._client: Client
+        self.get_buffer: Callable[[int], memoryview] = self._session.get_buffer  # type: ignore[assignment]  # bound once
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests have not been answered."""
+        return self._session.unanswered
+
+    @property
+    def partial_bytes(self) -> int:
+        """How many bytes wait for the rest of their frame."""
+        return self._session.partial_bytes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        peer = transport.get_extra_info("peername")
+        self._client = self._owner.new_client(peer[0] if peer else "")
+        self._client.on_route_change = self._advance
+        if not self._owner.opened(self):
+            self.end("too_many_connections")
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.active_s = self._owner.monotonic_s()
+        if not self._session.partial_bytes:
+            self.partial_since_s = self.active_s
+        self._session.received(nbytes)
+        self._advance()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+        self._advance()
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self._advance()
+
+    def on_room(self) -> None:
+        """The budget of all connections may allow reading again; not now, another connection is in the middle."""
+        asyncio.get_running_loop().call_soon(self._advance)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._session.close()
+        self._owner.budget.forget(self)
+        if self._client.route is not None:
+            self._client.route.close()
+        self._client.on_route_change = _ignore
+        self._owner.closed(self, self._cause)
+
+    def drain(self) -> None:
+        """Read nothing more; end once everything in flight is answered."""
+        self._is_draining = self._client.is_leaving = True
+        self._advance()
+        self._send()
+
+    def end(self, cause: str) -> None:
+        """Close for a reason of ours, after what has been answered was sent."""
+        if not self._transport.is_closing():
+            self._cause = cause
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    async def serve(self, slot: Slot, frame: memoryview) -> None:
+        """Answer one request."""
+        try:
+            self._session.answer(slot, await self._owner.answer(self._client, frame))
+        except CloseConnection as cause:
+            self._log_refusal(str(cause))
+            self._session.refuse(slot)
+        self._send()
+        self._advance()
+
+    def _advance(self) -> None:
+        """Begin the requests that may begin, and read on if that can bring more of them."""
+        if self._transport.is_closing():
+            return
+        try:
+            self._begin_requests()
+        except DecodeError as error:
+            self._log_refusal(str(error))
+            self._session.refuse_rest()
+            self._send()
+        wants = self._may_begin() and self._owner.budget.may_read(self)
+        if wants != self._is_reading and not self._transport.is_closing():
+            self._is_reading = wants
+            if wants:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _begin_requests(self) -> None:
+        while self._may_begin():
+            begun = self._session.next_frame()
+            if begun is None:
+                return
+            task = self._owner.start(self, *begun)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _may_begin(self) -> bool:
+        if self._is_writing_paused or self._is_draining or not self._session.has_room:
+            return False
+        route = self._client.route
+        return route is None or not route.is_full
+
+    def _send(self) -> None:
+        output = self._session.take_output()
+        if output and not self._transport.is_closing():
+            self._transport.writelines(output)
+        if self._session.is_finished:
+            self.end("refused")
+        elif self._is_draining and not self._session.unanswered:
+            self.end("draining")
+
+    def _log_refusal(self, reason: str) -> None:
+        log.warning("connection_refused", peer=self._client.host, client_id=self._client.client_id, reason=reason)
+
+
+def _ignore() -> None:
+    """What a closed connection does about changes."""

@@ -1,0 +1,127 @@
+"""From one frame to its answer: header, body, handler, in the connection's order; and where every mistake ends."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from gateway.context import Client, Gateway
+from gateway.errors import CloseConnection
+from gateway.handlers import (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    produce,
+    sync_group,
+)
+from gateway.nodes import zone_of
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api import API_TABLE, decode_request, encode_response, serves
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.frame import RequestHeader, read_request_header, response_frame
+from penstock.kafkawire.primitives import Buffer
+
+PRODUCE = 0
+API_VERSIONS = 18
+
+Handler = Callable[[Gateway, Client, int, Any], Awaitable[msgspec.Struct | None]]
+
+HANDLERS: dict[int, Handler] = {
+    PRODUCE: produce.handle,
+    1: fetch.handle,
+    2: list_offsets.handle,
+    3: metadata.handle,
+    8: offset_commit.handle,
+    9: offset_fetch.handle,
+    10: find_coordinator.handle,
+    11: join_group.handle,
+    12: heartbeat.handle,
+    13: leave_group.handle,
+    14: sync_group.handle,
+    15: describe_groups.handle,
+    16: list_groups.handle,
+    API_VERSIONS: api_versions.handle,
+    19: create_topics.handle,
+    20: delete_topics.handle,
+    22: init_producer_id.handle,
+    32: describe_configs.handle,
+    37: create_partitions.handle,
+    42: delete_groups.handle,
+    60: describe_cluster.handle,
+}
+
+log = structlog.get_logger()
+
+
+async def answer(gateway: Gateway, client: Client, frame: memoryview) -> list[Buffer]:
+    """The answer's frame as buffers to send, none if it gets none; raises only `CloseConnection`.
+
+    This is the boundary at which whatever goes wrong in a request stays that request's own trouble.
+    """
+    try:
+        return await _answer(gateway, client, frame)
+    except CloseConnection:
+        raise
+    except DecodeError as error:
+        raise CloseConnection(f"not a request: {error}") from error
+    except Unavailable as error:
+        raise CloseConnection(f"cannot answer now: {error}") from error
+    except Exception as error:  # noqa: BLE001  the one boundary of the process: a bug costs its request's connection
+        log.exception("request_failed", peer=client.host, client_id=client.client_id)
+        raise CloseConnection(f"{type(error).__name__} in a handler") from error
+
+
+async def _answer(gateway: Gateway, client: Client, frame: memoryview) -> list[Buffer]:
+    began_s = gateway.clock.monotonic_s()
+    header, position = read_request_header(frame)
+    _note_client(gateway, client, header)
+    if not serves(header.api_key, header.api_version):
+        return _refuse_version(header)
+    request = decode_request(header.api_key, header.api_version, frame, position)
+    response = await _handle(gateway, client, header, request)
+    gateway.metrics.request_seconds[header.api_key].observe(gateway.clock.monotonic_s() - began_s)
+    if response is None:
+        return []
+    body = encode_response(header.api_key, header.api_version, response)
+    return response_frame(header.api_key, header.api_version, header.correlation_id, body)
+
+
+async def _handle(gateway: Gateway, client: Client, header: RequestHeader, request: Any) -> msgspec.Struct | None:
+    handler = HANDLERS[header.api_key]
+    if header.api_key == PRODUCE:  # keeps its own order, so that requests need not wait for earlier ones' answers
+        return await handler(gateway, client, header.api_version, request)
+    async with client.serial_order:
+        return await handler(gateway, client, header.api_version, request)
+
+
+def _note_client(gateway: Gateway, client: Client, header: RequestHeader) -> None:
+    client_id = header.client_id or ""
+    if client_id != client.client_id:
+        client.client_id = client_id
+        client.zone = zone_of(client_id, gateway.config.zone)
+
+
+def _refuse_version(header: RequestHeader) -> list[Buffer]:
+    if header.api_key == API_VERSIONS:  # KIP-511: a newer client asks again with a version it finds in this answer
+        body = encode_response(API_VERSIONS, 0, api_versions.unsupported_version())
+        return response_frame(API_VERSIONS, 0, header.correlation_id, body)
+    api = API_TABLE.get(header.api_key)
+    name = api.name if api else f"api {header.api_key}"
+    raise CloseConnection(f"{name} version {header.api_version} is not served")

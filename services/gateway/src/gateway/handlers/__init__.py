@@ -1,0 +1,1 @@
+"""One module per Kafka API, each with `handle(gateway, client, version, request)`."""

@@ -1,0 +1,39 @@
+"""FindCoordinator: any gateway coordinates every group, so it is the one that was asked."""
+
+from gateway.context import Client, Gateway
+from gateway.errors import TRANSACTIONS_REFUSED
+from penstock.kafkawire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from penstock.kafkawire.error_codes import ErrorCode
+
+KEY_GROUP = 0
+KEY_TRANSACTION = 1
+FIRST_VERSION_BATCHED = 4  # KIP-699
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    if version >= FIRST_VERSION_BATCHED:
+        found = [_coordinator(gateway, key, request.key_type) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _coordinator(gateway, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _coordinator(gateway: Gateway, key: str, key_type: int) -> Coordinator:
+    if key_type == KEY_GROUP:
+        node = gateway.node
+        return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
+    if key_type == KEY_TRANSACTION:
+        return _refused(key, TRANSACTIONS_REFUSED, "transactions are not supported yet")
+    return _refused(key, ErrorCode.INVALID_REQUEST, f"no coordinators of type {key_type}")
+
+
+def _refused(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)

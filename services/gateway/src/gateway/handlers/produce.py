@@ -1,0 +1,200 @@
+"""Produce: check each batch by its header, hand the good ones to the connection's flusher, answer once committed."""
+
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+
+from gateway.context import Client, Gateway
+from gateway.errors import CloseConnection, error_of
+from gateway.flush_route import Flushed, FlushRoute
+from penstock.contracts.batches import BatchMeta, BatchResult
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.messages import FlushBatch
+from penstock.contracts.queries import TopicView
+from penstock.contracts.refusals import Refusal
+from penstock.contracts.topic_configs import message_bytes_max
+from penstock.kafkawire.api.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.records import BatchHeader, check_batch
+
+FIRST_VERSION_MAGIC_2 = 3  # before it clients send formats that Kafka 4 does not take either
+FIRST_VERSION_ZSTD = 7  # KIP-110
+ACKS_NONE = 0
+ACKS = frozenset((-1, 0, 1))
+# The client's own time-out, within what makes sense here: below a flush interval nothing could ever succeed, and
+# beyond a minute the client has given up.
+TIMEOUT_S_MIN = 1.0
+TIMEOUT_S_MAX = 60.0
+
+
+class _Checked(msgspec.Struct):
+    """A request gone through: what goes to the flusher, and per partition its place there or why not."""
+
+    batches: list[FlushBatch]
+    payload: list[Buffer]
+    verdicts: list[int | ErrorCode]  # in the request's order: index into `batches`, or an error
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
+    if request.acks not in ACKS:
+        return _answer(request, [ErrorCode.INVALID_REQUIRED_ACKS] * _partition_count(request), None)
+    async with client.produce_order:  # left before the answer comes: the next request of the connection follows
+        checked = _check(gateway, version, request, await _topics_of(gateway, request))
+        flushed_later = _hand_over(gateway, client, request, checked)
+    flushed = await flushed_later if flushed_later else None
+    response = _answer(request, checked.verdicts, flushed)
+    _note_failures(gateway, request, response, flushed)
+    if request.acks != ACKS_NONE:
+        return response
+    _close_on_error(response)
+    return None
+
+
+async def _topics_of(gateway: Gateway, request: ProduceRequest) -> dict[str, TopicView] | ErrorCode:
+    """The topics that exist; asks for those that are unknown here, or were before they grew."""
+    found: dict[str, TopicView] = {}
+    missing = []
+    for topic in request.topic_data:
+        view = gateway.topics.cached(topic.name)
+        if view is None or any(data.index >= view.partitions for data in topic.partition_data):
+            missing.append(topic.name)
+        else:
+            found[topic.name] = view
+    if missing:
+        gateway.topics.forget(missing)
+        try:
+            found |= await gateway.topics.find(missing)
+        except Unavailable:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return found
+
+
+def _check(
+    gateway: Gateway, version: int, request: ProduceRequest, topics: dict[str, TopicView] | ErrorCode
+) -> _Checked:
+    checked = _Checked([], [], [])
+    sendable_bytes_max = gateway.flushes.batch_bytes_max
+    for topic in request.topic_data:
+        view = topics if isinstance(topics, ErrorCode) else topics.get(topic.name)
+        bytes_max = sendable_bytes_max
+        if isinstance(view, TopicView):
+            bytes_max = min(bytes_max, message_bytes_max(view.configs))
+        for data in topic.partition_data:
+            verdict = _verdict(version, data, view, bytes_max)
+            if isinstance(verdict, BatchHeader):
+                assert isinstance(view, TopicView)
+                _accept(checked, view, data, verdict)
+            else:
+                checked.verdicts.append(verdict)
+                gateway.metrics.batches_refused.labels(verdict.name).inc()
+    return checked
+
+
+def _verdict(
+    version: int, data: PartitionProduceData, view: TopicView | ErrorCode | None, bytes_max: int
+) -> BatchHeader | ErrorCode:
+    if isinstance(view, ErrorCode):
+        return view
+    if view is None or not 0 <= data.index < view.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if version < FIRST_VERSION_MAGIC_2:
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    if data.records is None:
+        return ErrorCode.INVALID_RECORD
+    assert not isinstance(data.records, list), "decoded records are one buffer"
+    return check_batch(data.records, batch_bytes_max=bytes_max, zstd_allowed=version >= FIRST_VERSION_ZSTD)
+
+
+def _accept(checked: _Checked, view: TopicView, data: PartitionProduceData, header: BatchHeader) -> None:
+    assert data.records is not None and not isinstance(data.records, list), "an accepted batch has its bytes"
+    meta = BatchMeta(
+        len(data.records),
+        header.record_count,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.attributes,
+    )
+    checked.verdicts.append(len(checked.batches))
+    checked.batches.append(FlushBatch(view.topic_id, data.index, meta))
+    checked.payload.append(data.records)
+
+
+def _hand_over(
+    gateway: Gateway, client: Client, request: ProduceRequest, checked: _Checked
+) -> "asyncio.Future[Flushed] | None":
+    if not checked.batches:
+        return None
+    gateway.metrics.produced_bytes.inc(sum(map(len, checked.payload)))
+    timeout_s = min(max(request.timeout_ms / 1000, TIMEOUT_S_MIN), TIMEOUT_S_MAX)
+    return _route(gateway, client).submit(checked.batches, checked.payload, timeout_s)
+
+
+def _route(gateway: Gateway, client: Client) -> FlushRoute:
+    if client.route is None:
+        client.route = gateway.flushes.open_route(client.zone, client.on_route_change)
+    return client.route
+
+
+def _answer(request: ProduceRequest, verdicts: list[int | ErrorCode], flushed: Flushed | None) -> ProduceResponse:
+    results = flushed.results if flushed else []
+    answers = _partition_answers(request, verdicts, results)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(topic.name, [next(answers) for _ in topic.partition_data])
+            for topic in request.topic_data
+        ],
+        throttle_time_ms=flushed.throttle_ms if flushed else 0,
+    )
+
+
+def _partition_answers(
+    request: ProduceRequest, verdicts: list[int | ErrorCode], results: list[BatchResult]
+) -> Iterator[PartitionProduceResponse]:
+    indexes = (data.index for topic in request.topic_data for data in topic.partition_data)
+    for index, verdict in zip(indexes, verdicts, strict=True):
+        if isinstance(verdict, ErrorCode):
+            yield PartitionProduceResponse(index, verdict, -1)
+            continue
+        result = results[verdict]
+        yield PartitionProduceResponse(
+            index=index,
+            error_code=error_of(result.refusal),
+            base_offset=result.base_offset,
+            log_start_offset=result.log_start_offset,
+        )
+
+
+def _note_failures(
+    gateway: Gateway, request: ProduceRequest, response: ProduceResponse, flushed: Flushed | None
+) -> None:
+    """Count what was refused later; a topic that is gone is not to be remembered."""
+    if flushed is None or not any(result.refusal for result in flushed.results):
+        return
+    for result in flushed.results:
+        if result.refusal:
+            gateway.metrics.batches_refused.labels(error_of(result.refusal).name).inc()
+    if any(result.refusal == Refusal.UNKNOWN_TOPIC for result in flushed.results):
+        gateway.topics.forget(topic.name for topic in request.topic_data)
+
+
+def _close_on_error(response: ProduceResponse) -> None:
+    """With acks=0 there is no answer that could say what went wrong."""
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                error = ErrorCode(partition.error_code).name
+                raise CloseConnection(f"{error} for {topic.name}-{partition.index} produced with acks=0")
+
+
+def _partition_count(request: ProduceRequest) -> int:
+    return sum(len(topic.partition_data) for topic in request.topic_data)
