@@ -1,0 +1,99 @@
+"""What a process says of itself over HTTP: whether it lives, whether it is ready, and its metrics."""
+
+import os
+
+import prometheus_client
+from aiohttp import web
+
+from penstock.contracts.errors import Invalid
+
+
+def new_registry() -> prometheus_client.CollectorRegistry:
+    """A registry that holds the process' own figures (CPU, memory, open files) to begin with."""
+    registry = prometheus_client.CollectorRegistry()
+    prometheus_client.ProcessCollector(registry=registry)
+    return registry
+
+
+class Health:
+    """Whether the process is ready for work, and what is wrong with it although it goes on."""
+
+    def __init__(self) -> None:
+        self._ready = False
+        self._reason = "starting"
+        self._degraded: dict[str, str] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether work may be sent here."""
+        return self._ready
+
+    def set_ready(self, ready: bool, reason: str = "") -> None:
+        """Say whether work may be sent here, and if not, why."""
+        self._ready = ready
+        self._reason = reason
+
+    def set_degraded(self, name: str, reason: str) -> None:
+        """Say that something is wrong though work goes on; an empty `reason` says that it is right again."""
+        if reason:
+            self._degraded[name] = reason
+        else:
+            self._degraded.pop(name, None)
+
+    def report(self) -> dict[str, object]:
+        """All of it, as `/ready` and `/health` answer."""
+        return {"ready": self._ready, "reason": self._reason, "degraded": dict(self._degraded)}
+
+
+class HttpServer:
+    """`/health` answers while the process lives, `/ready` with 200 or 503, `/metrics` as Prometheus reads it."""
+
+    def __init__(self, health: Health, registry: prometheus_client.CollectorRegistry, host: str, port: int) -> None:
+        self._health = health
+        self._registry = registry
+        self._host = host
+        self._port = port
+        self._runner: web.AppRunner | None = None
+
+    async def open(self) -> None:
+        """Listen; `Invalid` if the address cannot be listened on."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/health", self._answer_health),
+                web.get("/ready", self._answer_ready),
+                web.get("/metrics", self._answer_metrics),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._port).start()
+        except OSError as error:
+            await runner.cleanup()
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise Invalid(f"cannot listen on {self._host}:{self._port} for health and metrics: {reason}") from error
+        self._runner = runner
+
+    @property
+    def address(self) -> str:
+        """Where it listens, `host:port`."""
+        assert self._runner is not None, "the http server is not open"
+        host, port = self._runner.addresses[0][:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def close(self) -> None:
+        """Stop listening; does nothing if it does not."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _answer_health(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._health.report())
+
+    async def _answer_ready(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._health.report(), status=200 if self._health.is_ready else 503)
+
+    async def _answer_metrics(self, _request: web.Request) -> web.Response:
+        text = prometheus_client.generate_latest(self._registry)
+        return web.Response(body=text, headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST})
