@@ -104,7 +104,7 @@ def _objection(state: State, command: CommitSegment) -> Refused | None:
     if len(command.segment_id) != ID_BYTES:
         return Refused(Refusal.INVALID_REQUEST, f"a segment id of {len(command.segment_id)} bytes")
     born_ms = segment_born_ms(command.segment_id)
-    if born_ms + SEGMENT_COMMIT_AGE_MAX_MS < state.clock_ms or command.segment_id in state.segments.rows:
+    if born_ms + SEGMENT_COMMIT_AGE_MAX_MS < state.clock_ms:
         return Refused(Refusal.SEGMENT_TOO_OLD, f"a segment born {state.clock_ms - born_ms} ms ago")
     if born_ms - SEGMENT_COMMIT_AGE_MAX_MS > state.clock_ms:
         return Refused(Refusal.INVALID_REQUEST, f"a segment born {born_ms - state.clock_ms} ms from now")

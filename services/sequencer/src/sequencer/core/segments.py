@@ -3,59 +3,58 @@
 from array import array
 
 from penstock.contracts.batches import SegmentRef
-from penstock.contracts.ids import SegmentId
+from penstock.contracts.ids import ID_BYTES, SegmentId
 
 NOT_CONDEMNED = -1
 
 
 class Segments:
-    """Rows numbered from 0; extents name their segment by its row, because a number is smaller than an id.
+    """Rows numbered from 0, in columns, about 50 bytes each; extents name their segment by its row.
 
     `live_bytes` is the sum of the lengths of the extents that point here, `live_extents` their count. A segment that
-    no extent points to is condemned: no new extent will ever point to it.
+    no extent points to is condemned: no new extent will ever point to it. Writers and zones are numbers of `names`.
+    There is no way from an id to its row: only a commit would ask, and it knows from State.commits.
     """
 
     __slots__ = (
+        "_name_numbers",
         "condemned_ms",
         "ids",
         "levels",
         "live_bytes",
         "live_extents",
         "names",
-        "rows",
         "sizes",
         "writers",
         "zones",
     )
 
     def __init__(self) -> None:
-        self.rows: dict[SegmentId, int] = {}
-        self.ids: list[SegmentId] = []
+        self.ids = bytearray()
         self.levels = array("B")
         self.sizes = array("I")
         self.live_bytes = array("q")
         self.live_extents = array("I")
         self.condemned_ms = array("q")
-        self.writers: list[str] = []
-        self.zones: list[str] = []
-        self.names: dict[str, str] = {}
+        self.writers = array("I")
+        self.zones = array("I")
+        self.names: list[str] = []
+        self._name_numbers: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.levels)
 
     def add(self, segment_id: SegmentId, level: int, size_bytes: int, writer: str, zone: str) -> int:
         """A new segment without live extents; its row."""
-        row = len(self.ids)
-        self.rows[segment_id] = row
-        self.ids.append(segment_id)
+        self.ids += segment_id
         self.levels.append(level)
         self.sizes.append(size_bytes)
         self.live_bytes.append(0)
         self.live_extents.append(0)
         self.condemned_ms.append(NOT_CONDEMNED)
-        self.writers.append(self.names.setdefault(writer, writer))
-        self.zones.append(self.names.setdefault(zone, zone))
-        return row
+        self.writers.append(self._name_number(writer))
+        self.zones.append(self._name_number(zone))
+        return len(self.levels) - 1
 
     def gain(self, row: int, extents: int, length: int) -> None:
         """Extents of `length` bytes in all now point to the segment."""
@@ -73,6 +72,17 @@ class Segments:
         if not self.live_extents[row] and self.condemned_ms[row] == NOT_CONDEMNED:
             self.condemned_ms[row] = clock_ms
 
+    def id(self, row: int) -> SegmentId:
+        """The segment's id."""
+        return bytes(self.ids[row * ID_BYTES : (row + 1) * ID_BYTES])
+
     def ref(self, row: int) -> SegmentRef:
         """The segment as other services name it."""
-        return SegmentRef(self.ids[row], self.levels[row], self.sizes[row], self.writers[row], self.zones[row])
+        writer, zone = self.names[self.writers[row]], self.names[self.zones[row]]
+        return SegmentRef(self.id(row), self.levels[row], self.sizes[row], writer, zone)
+
+    def _name_number(self, name: str) -> int:
+        number = self._name_numbers.setdefault(name, len(self.names))
+        if number == len(self.names):
+            self.names.append(name)
+        return number

@@ -37,8 +37,9 @@ def encode_state(state: State) -> bytes:
 
 
 def _segments(segments: Segments) -> list[Any]:
-    columns = (segments.levels, segments.sizes, segments.live_bytes, segments.live_extents, segments.condemned_ms)
-    return [segments.ids, segments.writers, segments.zones, *(column.tobytes() for column in columns)]
+    places = (segments.levels, segments.writers, segments.zones)
+    counts = (segments.sizes, segments.live_bytes, segments.live_extents, segments.condemned_ms)
+    return [segments.ids, segments.names, *(column.tobytes() for column in (*places, *counts))]
 
 
 def _partition(partition: Partition) -> tuple[Any, ...]:

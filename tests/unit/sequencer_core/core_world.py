@@ -1,0 +1,258 @@
+"""A small world around the state machine for its tests: short ways to give commands, and the invariants after each."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.contracts.batches import BatchMeta, BatchResult, BatchRun
+from penstock.contracts.commands import (
+    AllocateProducer,
+    Command,
+    CommitOffsets,
+    CommitSegment,
+    CreateTopic,
+    GroupProtocol,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    MemberAssignment,
+    OffsetToCommit,
+    Outcome,
+    SyncGroup,
+    Tick,
+)
+from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
+from penstock.contracts.queries import GroupWaitQuery, HeartbeatQuery
+from penstock.contracts.refusals import Refusal
+from sequencer.core import queries
+from sequencer.core.deadlines import next_deadline_ms
+from sequencer.core.machine import Effects, apply_entry
+from sequencer.core.segments import NOT_CONDEMNED
+from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Group, State, new_state
+
+START_MS = 1_700_000_000_000
+
+
+def topic_id(number: int) -> TopicId:
+    return new_topic_id(number.to_bytes(16, "big"))
+
+
+def batch(
+    records: int = 1,
+    length: int = 100,
+    timestamp: int = START_MS,
+    producer: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+) -> BatchMeta:
+    return BatchMeta(length, records, timestamp, producer, epoch, sequence, 0)
+
+
+class World:
+    """A state with a clock of its own; the invariants are checked after each entry."""
+
+    def __init__(self) -> None:
+        self.state: State = new_state()
+        self.now_ms = START_MS
+        self.segments = 0
+        self.effects: Effects | None = None
+
+    def entry(self, *requests: Sequence[Command]) -> list[list[Outcome]]:
+        outcomes, self.effects = apply_entry(self.state, self.state.sequence + 1, [list(each) for each in requests])
+        check_invariants(self.state)
+        return outcomes
+
+    def do(self, command: Command) -> Any:
+        return self.entry([command])[0][0]
+
+    def wait(self, duration_ms: int) -> None:
+        """Time passes, told by a Tick."""
+        self.now_ms += duration_ms
+        self.do(Tick(self.now_ms))
+
+    def topic(self, name: str = "t", partitions: int = 1, number: int = 1, **configs: str) -> Any:
+        return self.do(CreateTopic(self.now_ms, name, topic_id(number), partitions, configs))
+
+    def segment_command(
+        self, *runs: tuple[int, int, list[BatchMeta]], born_ms: int | None = None, zone: str = "z1"
+    ) -> CommitSegment:
+        """Runs as (topic number, partition, batches), laid out one after the other."""
+        self.segments += 1
+        position = 0
+        laid_out = []
+        for number, partition, batches in runs:
+            laid_out.append(BatchRun(topic_id(number), partition, position, batches))
+            position += sum(each.length for each in batches)
+        identifier = new_segment_id(self.now_ms if born_ms is None else born_ms, self.segments.to_bytes(10, "big"))
+        return CommitSegment(self.now_ms, identifier, position, "flusher-1", zone, laid_out)
+
+    def produce(self, *batches: BatchMeta, partition: int = 0, number: int = 1) -> list[BatchResult]:
+        """One segment with one run."""
+        results: list[BatchResult] = self.do(self.segment_command((number, partition, list(batches)))).runs[0]
+        return results
+
+    def producer(self) -> int:
+        producer_id: int = self.do(AllocateProducer(self.now_ms)).producer_id
+        return producer_id
+
+    def group(self, group_id: str = "g") -> Group:
+        return self.state.groups[group_id]
+
+    def join(
+        self,
+        new_member_id: str = "m1",
+        member_id: str = "",
+        *,
+        group_id: str = "g",
+        instance: str | None = None,
+        require_known_member: bool = False,
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        kind: str = "consumer",
+        protocols: dict[str, bytes] | None = None,
+    ) -> Any:
+        offered = {"range": b"meta"} if protocols is None else protocols
+        return self.do(
+            JoinGroup(
+                self.now_ms,
+                group_id,
+                member_id,
+                new_member_id,
+                instance,
+                require_known_member,
+                "client",
+                "/127.0.0.1",
+                session_ms,
+                rebalance_ms,
+                kind,
+                [GroupProtocol(name, said) for name, said in offered.items()],
+            )
+        )
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        instance: str | None = None,
+        kind: str | None = "consumer",
+        protocol: str | None = "range",
+    ) -> Any:
+        shares = [MemberAssignment(who, share) for who, share in (assignments or {}).items()]
+        return self.do(SyncGroup(self.now_ms, "g", generation, member_id, instance, kind, protocol, shares))
+
+    def leave(self, *members: tuple[str, str | None]) -> list[Refusal]:
+        refusals: list[Refusal] = self.do(
+            LeaveGroup(self.now_ms, "g", [LeavingMember(*each) for each in members])
+        ).refusals
+        return refusals
+
+    def commit_offset(
+        self,
+        offset: int = 5,
+        *,
+        topic: str = "t",
+        partition: int = 0,
+        generation: int = -1,
+        member_id: str = "",
+        instance: str | None = None,
+        metadata: str = "",
+    ) -> Any:
+        item = OffsetToCommit(topic, partition, offset, 1, metadata)
+        return self.do(CommitOffsets(self.now_ms, "g", generation, member_id, instance, [item]))
+
+    def wait_outcome(self, kind: str, member_id: str, generation: int) -> Any:
+        return queries.group_wait(self.state, GroupWaitQuery(0, kind, "g", member_id, generation, 0)).outcome
+
+    def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> Refusal:
+        return queries.heartbeat(self.state, HeartbeatQuery(0, "g", generation, member_id, instance)).refusal
+
+    def stable_group(self, *members: str) -> int:
+        """A stable group of dynamic members, the first of them its leader; its generation."""
+        for member in members:
+            self.join(member)
+        self.wait(60_000)
+        generation = self.group().generation
+        self.sync(members[0], generation, {member: member.encode() for member in members})
+        for member in members[1:]:
+            self.sync(member, generation)
+        assert self.group().state == STABLE
+        return generation
+
+
+def check_invariants(state: State) -> None:
+    """What state.py says of the state at any moment."""
+    live_bytes = [0] * len(state.segments)
+    live_extents = [0] * len(state.segments)
+    partitions = [each for topic in state.topics.values() for each in topic.partitions]
+    for partition in partitions:
+        next_offset = partition.log_start_offset
+        columns = partition.extents
+        for row in range(columns.head, columns.end):
+            assert columns.base_offsets[row] == next_offset <= columns.last_offsets[row]
+            next_offset = columns.last_offsets[row] + 1
+        assert next_offset == partition.high_watermark
+        for producer in partition.producers.values():
+            check_recent(list(producer.recent), producer.last_sequence)
+        assert partition.in_sweep or not partition.producers
+    for partition in [*partitions, *state.doomed]:
+        columns = partition.extents
+        for row in range(columns.head, columns.end):
+            live_bytes[columns.segments[row]] += columns.lengths[row]
+            live_extents[columns.segments[row]] += 1
+    assert live_bytes == list(state.segments.live_bytes)
+    assert live_extents == list(state.segments.live_extents)
+    for count, condemned_ms in zip(live_extents, state.segments.condemned_ms, strict=True):
+        assert (count == 0) == (condemned_ms != NOT_CONDEMNED)
+    assert len({state.segments.id(row) for row in range(len(state.segments))}) == len(state.segments)
+    assert state.extent_count == sum(live_extents)
+    assert state.partition_count == len(partitions)
+    assert state.producer_count == sum(len(each.producers) for each in partitions)
+    check_topic_tables(state)
+    for group_id, group in state.groups.items():
+        assert group.group_id == group_id
+        check_group(group)
+    check_deadlines(state)
+
+
+def check_recent(recent: list[int], last_sequence: int) -> None:
+    assert 3 <= len(recent) <= 15
+    assert recent[-2] == last_sequence
+    for place in range(3, len(recent), 3):
+        assert recent[place] == (recent[place - 2] + 1) % 2**31
+        assert recent[place + 2] > recent[place - 1]
+
+
+def check_topic_tables(state: State) -> None:
+    assert list(state.topics_by_id) == [topic.topic_id for topic in state.topics.values()]
+    assert list(state.topics_by_metric_name) == [name.replace(".", "_") for name in state.topics]
+    assert not state.deleted_topics.keys() & state.topics_by_id.keys()
+
+
+def check_group(group: Group) -> None:
+    assert group.leader in group.members if group.members else group.leader == ""
+    assert not group.pending.keys() & group.members.keys()
+    for instance, member_id in group.static_members.items():
+        assert group.members[member_id].group_instance_id == instance
+    counts: dict[str, int] = {}
+    for member in group.members.values():
+        for name in {protocol.name for protocol in member.protocols}:
+            counts[name] = counts.get(name, 0) + 1
+    assert counts == group.protocol_counts
+    assert not group.members or max(counts.values()) == len(group.members)
+    assert group.members or group.state in (EMPTY, PREPARING)
+    assert group.state != EMPTY or not group.members
+    assert (group.state == PREPARING) == (group.join_deadline_ms > 0)
+    if group.state in (STABLE, COMPLETING):
+        assert not any(member.joining for member in group.members.values())
+
+
+def check_deadlines(state: State) -> None:
+    for group_id, deadline_ms in state.deadlines.items():
+        assert deadline_ms > state.clock_ms
+        assert group_id in state.groups
+    for group_id, group in state.groups.items():
+        due = [*group.pending.values(), group.join_deadline_ms, group.sync_deadline_ms]
+        assert state.deadlines.get(group_id, 0) == min((each for each in due if each), default=0)
+    assert next_deadline_ms(state) == min(state.deadlines.values(), default=None)
+    assert state.idle_groups.keys() <= state.groups.keys()
