@@ -1,0 +1,264 @@
+"""What every object store promises, whatever keeps the objects."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import prometheus_client
+import pytest
+import pytest_asyncio
+
+from penstock.contracts.errors import Conflict, Invalid
+from penstock.objectstore import AlreadyExists, EtagMismatch, NotFound, ObjectStore, open_store
+from penstock.objectstore.file import open_file_store
+from penstock.objectstore.memory import MemoryStore
+from penstock.objectstore.s3 import open_s3_store
+from tests.testkit.moto import running_moto
+from tests.testkit.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
+from tests.testkit.seaweed import running_seaweed
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KINDS = [
+    "memory",
+    "file",
+    "file, retrying and measured",
+    "s3 of moto",
+    pytest.param("s3 of seaweedfs", marks=pytest.mark.slow),
+]
+NAMES = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with running_moto(tmp_path_factory.mktemp("moto")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def seaweed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with running_seaweed(tmp_path_factory.mktemp("seaweed")) as server:
+        yield server
+
+
+async def open_s3(server: S3Server) -> ObjectStore:
+    options = {"endpoint": server.endpoint, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+    return await open_s3_store(BUCKET, "some/prefix", options)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
+async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ObjectStore]:
+    folder: Path = tmp_path_factory.mktemp("objects")
+    opened: ObjectStore
+    match request.param:
+        case "memory":
+            opened = MemoryStore()
+        case "file":
+            opened = await open_file_store(folder / "made" / "on the way")
+        case "file, retrying and measured":
+            opened = await open_store(f"file://{folder}", registry=prometheus_client.CollectorRegistry())
+        case "s3 of moto":
+            opened = await open_s3(request.getfixturevalue("moto_server"))
+        case _:
+            opened = await open_s3(request.getfixturevalue("seaweed_server"))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def base() -> str:
+    """A folder of keys that no other test uses."""
+    return f"test-{next(NAMES)}/"
+
+
+async def keys_of(store: ObjectStore, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
+    return [listed.key for listed in await store.list(prefix, after, limit)]
+
+
+async def outcomes(count: int, put: Callable[[int], asyncio.Future[str]]) -> tuple[list[int], list[BaseException]]:
+    """Who of `count` racers won, and what the others got."""
+    raced = await asyncio.gather(*map(put, range(count)), return_exceptions=True)
+    won = [index for index, outcome in enumerate(raced) if isinstance(outcome, str)]
+    return won, [outcome for outcome in raced if isinstance(outcome, BaseException)]
+
+
+async def test_an_object_is_its_buffers_one_after_the_other(store: ObjectStore, base: str) -> None:
+    body = [b"bytes", bytearray(b" bytearray"), b"", memoryview(b"..view..")[2:6], bytes(100_000)]
+    await store.put(base + "a", body)
+    assert await store.get(base + "a") == b"bytes bytearrayview" + bytes(100_000)
+
+
+async def test_an_object_may_be_empty(store: ObjectStore, base: str) -> None:
+    await store.put(base + "a", [])
+    assert await store.get(base + "a") == b""
+
+
+async def test_an_object_may_have_thousands_of_buffers(store: ObjectStore, base: str) -> None:
+    body = [bytes([index % 251]) * (1 + index % 700) for index in range(5000)]
+    await store.put(base + "a", body)
+    assert await store.get(base + "a") == b"".join(body)
+
+
+async def test_a_put_never_overwrites(store: ObjectStore, base: str) -> None:
+    await store.put(base + "a", [b"first"])
+    with pytest.raises(AlreadyExists, match=base + "a"):
+        await store.put(base + "a", [b"second"])
+    assert await store.get(base + "a") == b"first"
+
+
+async def test_of_many_racing_puts_exactly_one_wins(store: ObjectStore, base: str) -> None:
+    won, lost = await outcomes(20, lambda racer: asyncio.ensure_future(store.put(base + "a", [b"%d" % racer])))
+    assert len(won) == 1
+    assert all(isinstance(error, AlreadyExists) for error in lost), lost
+    assert await store.get(base + "a") == b"%d" % won[0]
+
+
+async def test_a_replacing_put_needs_the_etag_of_the_version_it_replaces(store: ObjectStore, base: str) -> None:
+    first = await store.put(base + "a", [b"first"])
+    second = await store.put(base + "a", [b"second"], if_match=first)
+    assert second != first
+    with pytest.raises(EtagMismatch, match=base + "a"):
+        await store.put(base + "a", [b"third"], if_match=first)
+    assert await store.get(base + "a") == b"second"
+
+
+async def test_an_absent_object_cannot_be_replaced(store: ObjectStore, base: str) -> None:
+    etag = await store.put(base + "a", [b"first"])
+    await store.delete([base + "a"])
+    with pytest.raises(EtagMismatch):
+        await store.put(base + "a", [b"second"], if_match=etag)
+    with pytest.raises(NotFound):
+        await store.get(base + "a")
+
+
+async def test_of_many_racing_replacements_exactly_one_wins(store: ObjectStore, base: str) -> None:
+    etag = await store.put(base + "a", [b"first"])
+    won, lost = await outcomes(
+        20, lambda racer: asyncio.ensure_future(store.put(base + "a", [b"version %d" % racer], if_match=etag))
+    )
+    assert len(won) == 1
+    assert all(isinstance(error, Conflict) for error in lost), lost
+    assert await store.get(base + "a") == b"version %d" % won[0]
+
+
+async def test_what_is_absent_is_not_found(store: ObjectStore, base: str) -> None:
+    await store.put(base + "folder/a", [b"bytes"])
+    for absent in ("b", "folder", "folder/a0"):
+        with pytest.raises(NotFound):
+            await store.get(base + absent)
+        with pytest.raises(NotFound):
+            await store.get_range(base + absent, 0, 1)
+
+
+@pytest.mark.parametrize(("position", "length"), [(0, 1), (0, 1000), (999, 1), (500, 500), (1, 998)])
+async def test_a_range_is_exactly_the_bytes_asked_for(
+    store: ObjectStore, base: str, position: int, length: int
+) -> None:
+    data = bytes(index % 251 for index in range(1000))
+    await store.put(base + "a", [data])
+    assert await store.get_range(base + "a", position, length) == data[position : position + length]
+
+
+@pytest.mark.parametrize(("position", "length"), [(0, 1001), (999, 2), (1000, 1), (5000, 10), (-1, 2), (0, 0), (5, -1)])
+async def test_a_range_that_the_object_does_not_have_is_invalid(
+    store: ObjectStore, base: str, position: int, length: int
+) -> None:
+    await store.put(base + "a", [bytes(1000)])
+    with pytest.raises(Invalid) as raised:
+        await store.get_range(base + "a", position, length)
+    assert not isinstance(raised.value, NotFound)
+
+
+async def test_a_listing_tells_size_and_etag(store: ObjectStore, base: str) -> None:
+    etag = await store.put(base + "a", [b"first", b"second"])
+    [listed] = await store.list(base)
+    assert (listed.key, listed.size_bytes, listed.etag) == (base + "a", 11, etag)
+    newer = await store.put(base + "a", [b"third"], if_match=listed.etag)
+    assert [(listed.size_bytes, listed.etag) for listed in await store.list(base)] == [(5, newer)]
+
+
+async def test_a_listing_is_sorted_by_key_across_folders(store: ObjectStore, base: str) -> None:
+    keys = ["a-b/x", "a.b", "a/0", "a/b/c", "a/b-c", "a0", "a=", "b/0/0/0", "Z", "_"]
+    for key in keys:
+        await store.put(base + key, [b"bytes"])
+    assert await keys_of(store, base) == sorted(base + key for key in keys)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 1000])
+async def test_pages_of_a_listing_join_without_gap_or_repeat(store: ObjectStore, base: str, limit: int) -> None:
+    keys = [f"{base}{folder}/{name}" for folder in ("a", "a-", "b") for name in ("0", "1-0", "1")]
+    for key in keys:
+        await store.put(key, [b"bytes"])
+    listed: list[str] = []
+    while page := await keys_of(store, base, listed[-1] if listed else "", limit):
+        assert len(page) <= limit
+        listed += page
+    assert listed == sorted(keys)
+
+
+async def test_a_listing_has_only_what_begins_with_the_prefix(store: ObjectStore, base: str) -> None:
+    for key in ("a/1", "a/12", "a/2", "ab/1", "b"):
+        await store.put(base + key, [b"bytes"])
+    assert await keys_of(store, base + "a") == [base + key for key in ("a/1", "a/12", "a/2", "ab/1")]
+    assert await keys_of(store, base + "a/") == [base + key for key in ("a/1", "a/12", "a/2")]
+    assert await keys_of(store, base + "a/1") == [base + key for key in ("a/1", "a/12")]
+    assert await keys_of(store, base + "c") == []
+
+
+async def test_a_listing_starts_above_any_key_there_or_not(store: ObjectStore, base: str) -> None:
+    for key in ("a/1", "a/3", "b/1"):
+        await store.put(base + key, [b"bytes"])
+    assert await keys_of(store, base, base + "a/1") == [base + "a/3", base + "b/1"]
+    assert await keys_of(store, base, base + "a/2") == [base + "a/3", base + "b/1"]
+    assert await keys_of(store, base, base + "a") == [base + "a/1", base + "a/3", base + "b/1"]
+    assert await keys_of(store, base + "a/", base + "a/9") == []
+    assert await keys_of(store, base, base + "b/1") == []
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 1001])
+async def test_a_listing_is_of_one_to_a_thousand_objects(store: ObjectStore, base: str, limit: int) -> None:
+    with pytest.raises(Invalid):
+        await store.list(base, limit=limit)
+
+
+async def test_deleting_takes_what_is_there_and_does_not_mind_what_is_not(store: ObjectStore, base: str) -> None:
+    kept, gone = base + "kept", [f"{base}folder/{index}" for index in range(12)]
+    for key in [kept, *gone]:
+        await store.put(key, [b"bytes"])
+    absent = [f"{base}absent/{index}" for index in range(1200)]
+    await store.delete([*gone, *absent, base + "folder"])
+    await store.delete(gone)
+    await store.delete([])
+    assert await keys_of(store, base) == [kept]
+
+
+async def test_a_deleted_key_can_be_used_again(store: ObjectStore, base: str) -> None:
+    await store.put(base + "a", [b"first"])
+    await store.delete([base + "a"])
+    await store.put(base + "a", [b"second"])
+    assert await store.get(base + "a") == b"second"
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["", "/a", "a/", "a//b", "..", "../a", "a/../b", "./a", ".staging/a", "a/.b", "a b", "ä", "a\n", "a\0", "x" * 901],
+)
+async def test_a_malformed_key_is_invalid_in_every_verb(store: ObjectStore, key: str) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: store.put(key, [b"bytes"]),
+        lambda: store.get(key),
+        lambda: store.get_range(key, 0, 1),
+        lambda: store.delete([key]),
+    ]
+    for call in calls:
+        with pytest.raises(Invalid) as raised:
+            await call()  # type: ignore[misc]
+        assert not isinstance(raised.value, NotFound)
+
+
+async def test_reads_and_writes_of_megabytes_run_side_by_side(store: ObjectStore, base: str) -> None:
+    bodies = [bytes([index]) * 1_500_000 for index in range(8)]
+    await asyncio.gather(*(store.put(f"{base}{index}", [body]) for index, body in enumerate(bodies)))
+    read = await asyncio.gather(*(store.get_range(f"{base}{index}", 499_999, 1_000_001) for index in range(8)))
+    assert [data == body[499_999:] for data, body in zip(read, bodies, strict=True)] == [True] * 8
