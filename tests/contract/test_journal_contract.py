@@ -1,0 +1,339 @@
+"""What every journal promises, checked over the one in memory and over JetStream on a real nats-server."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock.contracts.subjects import journal_stream, journal_subject
+from penstock.runtime.journal import Journal, JournalEntry, JournalGap, JournalLost
+from penstock.runtime.nats_client import NatsConnection, connect_nats
+from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.nats import NatsServer
+
+CLUSTER = "contract"
+TIMEOUT_S = 20.0
+
+
+class MemoryWorld:
+    def __init__(self) -> None:
+        self._store = MemoryJournalStore()
+
+    async def open(self) -> Journal:
+        return MemoryJournal(self._store)
+
+    async def outage(self) -> None:
+        self._store.set_available(False)
+
+    async def recovery(self) -> None:
+        self._store.set_available(True)
+
+    async def purge(self, keep_from: int) -> None:
+        self._store.purge(keep_from)
+
+    async def drop(self, sequence: int) -> None:
+        self._store.drop(sequence)
+
+    async def lose(self) -> None:
+        self._store.lose()
+
+    async def make_again(self) -> None:
+        self._store.make_again()
+
+    async def close(self) -> None:
+        pass
+
+
+class NatsWorld:
+    def __init__(self, server: NatsServer) -> None:
+        self._server = server
+        self._connections: list[NatsConnection] = []
+
+    async def _connect(self) -> NatsConnection:
+        self._connections.append(await connect_nats(self._server.url, name="contract"))
+        return self._connections[-1]
+
+    async def open(self) -> Journal:
+        connection = await self._connect()
+        # Made by hand, so that single entries can be deleted: our own stream denies that.
+        await self._api("STREAM.CREATE", {"name": journal_stream(CLUSTER), "subjects": [journal_subject(CLUSTER)]})
+        return await connection.journal(CLUSTER, create=True)
+
+    async def outage(self) -> None:
+        self._server.kill()
+
+    async def recovery(self) -> None:
+        self._server.start()
+
+    async def purge(self, keep_from: int) -> None:
+        await self._api("STREAM.PURGE", {"seq": keep_from})
+
+    async def drop(self, sequence: int) -> None:
+        await self._api("STREAM.MSG.DELETE", {"seq": sequence})
+
+    async def lose(self) -> None:
+        await self._api("STREAM.DELETE", {})
+
+    async def make_again(self) -> None:
+        await self.lose()
+        await (await self._connect()).journal(CLUSTER, create=True)
+
+    async def _api(self, verb: str, question: dict[str, object]) -> None:
+        subject = f"$JS.API.{verb}.{journal_stream(CLUSTER)}"
+        answer = json.loads(await self._connections[0].bus.request(subject, json.dumps(question).encode(), 5.0))
+        assert "error" not in answer or verb == "STREAM.CREATE", answer
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            await connection.close()
+
+
+World = MemoryWorld | NatsWorld
+
+
+@pytest.fixture(params=["memory", "nats"])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    made = MemoryWorld() if request.param == "memory" else NatsWorld(request.getfixturevalue("nats_server"))
+    yield made
+    await made.close()
+
+
+class Reader:
+    """Tails a journal in a task and keeps what came."""
+
+    def __init__(self, journal: Journal, after: int = 0) -> None:
+        self.entries: list[JournalEntry] = []
+        self.largest_group = 0
+        self.task = asyncio.create_task(self._read(journal, after))
+
+    async def _read(self, journal: Journal, after: int) -> None:
+        async for group in journal.tail(after):
+            assert group, "a group is never empty"
+            self.largest_group = max(self.largest_group, len(group))
+            self.entries.extend(group)
+
+    @property
+    def sequences(self) -> list[int]:
+        return [entry.sequence for entry in self.entries]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not condition():
+                if self.task.done():
+                    self.task.result()
+                await asyncio.sleep(0.002)
+
+    async def until_sequence(self, sequence: int) -> None:
+        await self.until(lambda: bool(self.entries) and self.entries[-1].sequence >= sequence)
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+
+
+async def fill(journal: Journal, count: int, prefix: str = "e") -> None:
+    for start in range(0, count, 100):
+        numbers = range(start, min(start + 100, count))
+        await asyncio.gather(*(journal.append(f"{prefix}{n}", f"{prefix}{n}".encode()) for n in numbers))
+
+
+async def append_until_stored(journal: Journal, entry_id: str) -> int:
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            try:
+                return await journal.append(entry_id, entry_id.encode())
+            except Unavailable:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_new_journal_holds_nothing_and_starts_at_one(world: World) -> None:
+    journal = await world.open()
+    info = await journal.describe()
+    assert (info.first_sequence, info.last_sequence, info.replicas) == (1, 0, 1)
+    assert await journal.append("first", b"x") == 1
+    info = await journal.describe()
+    assert (info.first_sequence, info.last_sequence) == (1, 1)
+
+
+async def test_every_handle_describes_the_same_stream(world: World) -> None:
+    one, other = await world.open(), await world.open()
+    await one.append("a", b"x")
+    assert await one.describe() == await other.describe()
+
+
+async def test_an_entry_appended_twice_is_one_entry(world: World) -> None:
+    journal = await world.open()
+    assert await journal.append("a", b"x") == 1
+    assert await journal.append("b", b"y") == 2
+    assert await journal.append("a", b"x") == 1
+    assert (await journal.describe()).last_sequence == 2
+
+
+async def test_an_entry_appended_twice_through_two_handles_is_one_entry(world: World) -> None:
+    one, other = await world.open(), await world.open()
+    sequences = await asyncio.gather(one.append("a", b"x"), other.append("a", b"x"))
+    assert sequences == [1, 1]
+
+
+async def test_an_entry_of_the_largest_size_is_kept_and_a_larger_one_is_invalid(world: World) -> None:
+    journal = await world.open()
+    largest = bytes(journal.entry_bytes_max)
+    assert await journal.append("large", largest) == 1
+    with pytest.raises(Invalid, match="over the"):
+        await journal.append("larger", largest + b"x")
+    reader = Reader(journal)
+    await reader.until_sequence(1)
+    assert reader.entries[0].data == largest
+    await reader.stop()
+
+
+async def test_a_tail_gives_everything_in_order_and_then_what_is_new(world: World) -> None:
+    writer, other = await world.open(), await world.open()
+    await fill(writer, 1500)
+    reader = Reader(other)
+    await reader.until_sequence(1500)
+    assert await writer.append("new", b"new") == 1501
+    await reader.until_sequence(1501)
+    assert reader.sequences == list(range(1, 1502))
+    assert {entry.data for entry in reader.entries} == {f"e{n}".encode() for n in range(1500)} | {b"new"}
+    assert reader.largest_group <= 256
+    await reader.stop()
+
+
+async def test_a_tail_begins_after_the_sequence_it_is_given(world: World) -> None:
+    journal = await world.open()
+    await fill(journal, 20)
+    reader, at_end = Reader(journal, after=15), Reader(journal, after=20)
+    await reader.until_sequence(20)
+    await journal.append("new", b"new")
+    await at_end.until_sequence(21)
+    assert reader.sequences[:5] == [16, 17, 18, 19, 20]
+    assert at_end.sequences == [21]
+    await reader.stop()
+    await at_end.stop()
+
+
+async def test_a_tail_of_an_empty_journal_waits_for_the_first_entry(world: World) -> None:
+    journal = await world.open()
+    reader = Reader(journal)
+    await journal.append("a", b"x")
+    await reader.until_sequence(1)
+    assert reader.entries == [JournalEntry(1, b"x")]
+    await reader.stop()
+
+
+async def test_an_empty_entry_is_an_entry(world: World) -> None:
+    journal = await world.open()
+    await journal.append("a", b"")
+    reader = Reader(journal)
+    await reader.until_sequence(1)
+    assert reader.entries == [JournalEntry(1, b"")]
+    await reader.stop()
+
+
+async def test_two_tails_see_the_same(world: World) -> None:
+    journal = await world.open()
+    readers = [Reader(journal), Reader(await world.open())]
+    await fill(journal, 300)
+    for reader in readers:
+        await reader.until_sequence(300)
+        await reader.stop()
+    assert readers[0].entries == readers[1].entries
+
+
+async def test_a_purged_journal_keeps_its_sequences(world: World) -> None:
+    journal = await world.open()
+    await fill(journal, 10)
+    await world.purge(keep_from=8)
+    info = await journal.describe()
+    assert (info.first_sequence, info.last_sequence) == (8, 10)
+    await world.purge(keep_from=11)
+    info = await journal.describe()
+    assert (info.first_sequence, info.last_sequence) == (11, 10)
+    assert await journal.append("new", b"new") == 11
+
+
+async def test_a_tail_from_before_what_was_purged_is_a_gap(world: World) -> None:
+    journal = await world.open()
+    await fill(journal, 10)
+    await world.purge(keep_from=8)
+    with pytest.raises(JournalGap, match="journal entries 5 to 7 are gone"):
+        await asyncio.wait_for(Reader(journal, after=4).task, TIMEOUT_S)
+    reader = Reader(journal, after=7)
+    await reader.until_sequence(10)
+    assert reader.sequences == [8, 9, 10]
+    await reader.stop()
+
+
+@pytest.mark.parametrize("lost", [1, 5, 9])
+async def test_a_missing_entry_is_a_gap_and_nothing_after_it_is_given(world: World, lost: int) -> None:
+    journal = await world.open()
+    await fill(journal, 10)
+    await world.drop(lost)
+    reader = Reader(journal)
+    with pytest.raises(JournalGap):
+        await asyncio.wait_for(reader.task, TIMEOUT_S)
+    assert reader.sequences == list(range(1, lost))
+
+
+async def test_a_tail_from_after_the_end_means_that_the_journal_lost_entries(world: World) -> None:
+    journal = await world.open()
+    await fill(journal, 3)
+    with pytest.raises(JournalLost, match="ends at"):
+        await asyncio.wait_for(Reader(journal, after=4).task, TIMEOUT_S)
+
+
+async def test_a_journal_that_vanished_is_lost_for_everybody(world: World) -> None:
+    journal = await world.open()
+    await fill(journal, 3)
+    reader = Reader(journal)
+    await reader.until_sequence(3)
+    await world.lose()
+    with pytest.raises(JournalLost):
+        await journal.describe()
+    with pytest.raises(JournalLost):
+        await journal.append("new", b"new")
+    with pytest.raises(JournalLost):
+        await asyncio.wait_for(reader.task, TIMEOUT_S)
+
+
+async def test_a_journal_that_was_made_again_is_lost_for_who_saw_the_first(world: World) -> None:
+    journal = await world.open()
+    await fill(journal, 3)
+    reader = Reader(journal)
+    await reader.until_sequence(3)
+    await world.make_again()
+    with pytest.raises(JournalLost, match="made again"):
+        await journal.describe()
+    with pytest.raises(JournalLost, match="made again"):
+        await asyncio.wait_for(reader.task, TIMEOUT_S)
+
+
+async def test_an_append_that_nobody_acknowledges_has_an_unknown_outcome_and_can_be_retried(world: World) -> None:
+    journal = await world.open()
+    await journal.append("a", b"x")
+    await world.outage()
+    with pytest.raises(Unavailable):
+        await journal.append("b", b"y")
+    with pytest.raises(Unavailable):
+        await journal.describe()
+    await world.recovery()
+    assert await append_until_stored(journal, "b") == 2
+
+
+async def test_a_tail_outlives_an_outage_without_losing_or_repeating_anything(world: World) -> None:
+    journal = await world.open()
+    reader = Reader(await world.open())
+    await fill(journal, 100, "before")
+    await reader.until_sequence(50)
+    await world.outage()
+    await world.recovery()
+    for number in range(10):
+        await append_until_stored(journal, f"after{number}")
+    await reader.until_sequence(110)
+    assert reader.sequences == list(range(1, 111))
+    await reader.stop()

@@ -1,0 +1,14 @@
+"""Waiting for a condition instead of sleeping."""
+
+import asyncio
+from collections.abc import Callable
+
+TIMEOUT_S = 15.0
+POLL_S = 0.002
+
+
+async def until(condition: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
+    """Return when `condition` holds; `TimeoutError` if it does not in time."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110  the condition has no event
+            await asyncio.sleep(POLL_S)
