@@ -189,11 +189,12 @@ async def test_a_folder_counts_with_its_slash_in_a_listing(
     store: ObjectStore, base: str, request: pytest.FixtureRequest
 ) -> None:
     if "seaweedfs" in request.node.callspec.id:
-        pytest.skip("SeaweedFS sorts folders by their bare names; Penstock has no siblings that begin alike")
+        pytest.skip("SeaweedFS sorts folders by their bare names; no siblings of Penstock's begin alike")
     keys = ["a-b/x", "a.b", "a/0", "a/b/c", "a/b-c", "a0", "a=", "b/0/0/0"]
     for key in keys:
         await store.put(base + key, [b"bytes"])
     assert await keys_of(store, base) == sorted(base + key for key in keys)
+    assert (await keys_of(store, base, base + "a"))[0] == base + "a-b/x"
     assert await keys_of(store, base, base + "a.b", 3) == [base + key for key in ("a/0", "a/b-c", "a/b/c")]
 
 
@@ -223,7 +224,6 @@ async def test_a_listing_starts_above_any_key_there_or_not(store: ObjectStore, b
         await store.put(base + key, [b"bytes"])
     assert await keys_of(store, base, base + "a/1") == [base + "a/3", base + "b/1"]
     assert await keys_of(store, base, base + "a/2") == [base + "a/3", base + "b/1"]
-    assert await keys_of(store, base, base + "a") == [base + "a/1", base + "a/3", base + "b/1"]
     assert await keys_of(store, base + "a/", base + "a/9") == []
     assert await keys_of(store, base, base + "b/1") == []
 
