@@ -76,7 +76,7 @@ class FlushRoute:
 
     def submit(
         self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float
-    ) -> "asyncio.Future[Flushed]":
+    ) -> asyncio.Future[Flushed]:
         """Hand over the accepted batches of one request; requests reach the flusher in the order of these calls."""
         produce = self._flushes.take(batches, payload, timeout_s, self)
         self._waiting.append(produce)
@@ -128,7 +128,7 @@ class FlushRoute:
             self._flushes.stalled[self] = None
             self.on_change()
 
-    def _current_link(self) -> "FlusherLink | None":
+    def _current_link(self) -> FlusherLink | None:
         if self._undelivered:
             return None
         candidates = self._flushes.candidates(self._zone)

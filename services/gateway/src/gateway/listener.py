@@ -59,14 +59,23 @@ class Listener:
                 await asyncio.sleep(SWEEP_INTERVAL_S)
                 self.sweep()
 
-    async def drain(self) -> None:
-        """Accept nothing more, and return once everything in flight is answered and every connection closed."""
+    async def drain(self, deadline_s: float) -> None:
+        """Accept nothing more; return when all in flight is answered and every connection closed, or cut what is left.
+
+        Nothing of a client is lost by the cut: who has no answer asks another gateway.
+        """
         self._is_closing = True
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
             connection.drain()
-        await self._empty.wait()
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._empty.wait()
+        except TimeoutError:
+            log.warning("drain_cut_short", connections=len(self._connections))
+            for connection in list(self._connections):
+                connection.abort()
 
     async def close(self) -> None:
         """Cut every connection that is left."""

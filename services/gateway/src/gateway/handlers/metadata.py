@@ -5,7 +5,7 @@ import msgspec
 from gateway.context import Client, Gateway
 from gateway.errors import error_of
 from gateway.nodes import Node, brokers_for, leader_for
-from penstock.contracts.commands import CreateTopic, Outcome, Refused
+from penstock.contracts.commands import Command, CreateTopic, Outcome, Refused
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import ID_BYTES, is_legal_topic_name, new_topic_id
 from penstock.contracts.queries import TopicView
@@ -103,7 +103,7 @@ async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
     failed = {}
     for start in range(0, len(names), TOPICS_PER_COMMAND_MAX):
         some = names[start : start + TOPICS_PER_COMMAND_MAX]
-        commands = [_creation(gateway, name) for name in some]
+        commands: list[Command] = [_creation(gateway, name) for name in some]
         outcomes = await gateway.sequencer.command(commands, deadline_s=COMMAND_DEADLINE_S)
         for name, outcome in zip(some, outcomes, strict=True):
             error = _creation_error(outcome)

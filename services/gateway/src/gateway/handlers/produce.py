@@ -64,12 +64,14 @@ async def _topics_of(gateway: Gateway, request: ProduceRequest) -> dict[str, Top
     missing = []
     for topic in request.topic_data:
         view = gateway.topics.cached(topic.name)
-        if view is None or any(data.index >= view.partitions for data in topic.partition_data):
+        if view is not None and any(data.index >= view.partitions for data in topic.partition_data):
+            gateway.topics.forget([topic.name])
+            view = None
+        if view is None:
             missing.append(topic.name)
         else:
             found[topic.name] = view
     if missing:
-        gateway.topics.forget(missing)
         try:
             found |= await gateway.topics.find(missing)
         except Unavailable:

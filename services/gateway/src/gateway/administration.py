@@ -1,0 +1,52 @@
+"""What the APIs that change topics share: commands in bounded entries, or only validated, and what to say of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from gateway.context import Gateway
+from gateway.errors import error_of
+from penstock.contracts.commands import Command, Outcome, Refused
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries import ValidateQuery, ValidateView
+from penstock.contracts.refusals import Refusal
+from penstock.kafkawire.error_codes import ErrorCode
+
+COMMANDS_PER_ENTRY_MAX = 100  # a hundred topics with every configuration set stay far below an entry's limit
+DEADLINE_S_MIN = 1.0
+DEADLINE_S_MAX = 60.0
+MESSAGE_LENGTH_MAX = 1_000  # an error quotes what the client sent, but not megabytes of it
+
+Verdict = tuple[ErrorCode, str | None]
+
+
+def duplicates(names: Iterable[str]) -> set[str]:
+    """The names that occur more than once."""
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+async def run_commands(
+    gateway: Gateway, commands: Sequence[Command], timeout_ms: int, *, validate_only: bool = False
+) -> list[Outcome]:
+    """One outcome per command; refused as OUTCOME_UNKNOWN where no sequencer answered in time."""
+    deadline_s = min(max(timeout_ms / 1000, DEADLINE_S_MIN), DEADLINE_S_MAX)
+    outcomes: list[Outcome] = []
+    for start in range(0, len(commands), COMMANDS_PER_ENTRY_MAX):
+        some = list(commands[start : start + COMMANDS_PER_ENTRY_MAX])
+        try:
+            if validate_only:
+                view = await gateway.sequencer.query(
+                    "validate", ValidateQuery(0, some), ValidateView, deadline_s=deadline_s
+                )
+                outcomes += view.outcomes
+            else:
+                outcomes += await gateway.sequencer.command(some, deadline_s=deadline_s)
+        except Unavailable as error:
+            outcomes += [Refused(Refusal.OUTCOME_UNKNOWN, str(error))] * len(some)
+    return outcomes
+
+
+def verdict_of(outcome: Outcome) -> Verdict:
+    """Error and message of an outcome, NONE and no message for an accepted command."""
+    if isinstance(outcome, Refused):
+        return error_of(outcome.refusal), outcome.message[:MESSAGE_LENGTH_MAX] or None
+    return ErrorCode.NONE, None

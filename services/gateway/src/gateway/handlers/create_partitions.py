@@ -1,0 +1,42 @@
+"""CreatePartitions: topics grow (KIP-195)."""
+
+from gateway.administration import Verdict, duplicates, run_commands, verdict_of
+from gateway.context import Client, Gateway
+from penstock.contracts.commands import CreatePartitions
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.kafkawire.api.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    repeated = duplicates(topic.name for topic in request.topics)
+    verdicts = {topic.name: _objection(topic, topic.name in repeated) for topic in request.topics}
+    commands = [
+        CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
+        for topic in request.topics
+        if not verdicts[topic.name][0]
+    ]
+    outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
+    if not request.validate_only:
+        gateway.topics.forget(command.name for command in commands)
+    verdicts |= {command.name: verdict_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(name, *verdict) for name, verdict in verdicts.items()]
+    )
+
+
+def _objection(topic: CreatePartitionsTopic, is_repeated: bool) -> Verdict:
+    if is_repeated:
+        return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
+    if not is_legal_topic_name(topic.name):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+    if topic.assignments:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
+    return ErrorCode.NONE, None

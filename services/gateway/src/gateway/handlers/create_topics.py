@@ -1,0 +1,98 @@
+"""CreateTopics: each topic is made, or refused with its own error and reason (KIP-464, KIP-525)."""
+
+from gateway.administration import MESSAGE_LENGTH_MAX, Verdict, duplicates, run_commands, verdict_of
+from gateway.context import Client, Gateway
+from gateway.topic_settings import settings_of
+from penstock.contracts.commands import CreateTopic, Outcome, TopicCreated
+from penstock.contracts.ids import ID_BYTES, is_legal_topic_name, new_topic_id
+from penstock.contracts.topic_configs import objections
+from penstock.kafkawire.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+
+DEFAULT = -1
+REPLICATION_FACTOR = 1  # one leader names itself; the copies are the object store's business
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    repeated = duplicates(topic.name for topic in request.topics)
+    topics = {topic.name: topic for topic in request.topics}
+    results = {name: _refusal(topic, name in repeated) for name, topic in topics.items()}
+    commands = [_command(gateway, topics[name]) for name, refused in results.items() if refused is None]
+    outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
+    if not request.validate_only:
+        gateway.topics.forget(command.name for command in commands)
+    for command, outcome in zip(commands, outcomes, strict=True):
+        results[command.name] = _result(command, outcome)
+    return CreateTopicsResponse(topics=[result for result in results.values() if result is not None])
+
+
+def _refusal(topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
+    """What can be refused without asking a sequencer, so that none of it gets into the journal."""
+    error, message = _objection(topic, is_repeated)
+    if not error:
+        return None
+    return CreatableTopicResult(
+        name=topic.name, error_code=error, error_message=message and message[:MESSAGE_LENGTH_MAX]
+    )
+
+
+def _objection(topic: CreatableTopic, is_repeated: bool) -> Verdict:
+    if is_repeated:
+        return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
+    if not is_legal_topic_name(topic.name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is 1 to 249 letters, digits, '.', '_' or '-'"
+    if topic.assignments:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
+    if topic.num_partitions < 1 and topic.num_partitions != DEFAULT:
+        return ErrorCode.INVALID_PARTITIONS, "the number of partitions must be larger than 0, or -1 for the default"
+    if topic.replication_factor < 1 and topic.replication_factor != DEFAULT:
+        return ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be larger than 0, or -1"
+    return _config_objection(topic)
+
+
+def _config_objection(topic: CreatableTopic) -> Verdict:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        return ErrorCode.INVALID_CONFIG, f"null is not a value: {', '.join(nulls)}"
+    reasons = objections(_configs(topic))
+    if reasons:
+        return ErrorCode.INVALID_CONFIG, "; ".join(reasons)
+    return ErrorCode.NONE, None
+
+
+def _configs(topic: CreatableTopic) -> dict[str, str]:
+    return {config.name: config.value for config in topic.configs if config.value is not None}
+
+
+def _command(gateway: Gateway, topic: CreatableTopic) -> CreateTopic:
+    is_default = topic.num_partitions == DEFAULT
+    return CreateTopic(
+        now_ms=gateway.clock.now_ms(),
+        name=topic.name,
+        topic_id=new_topic_id(gateway.entropy.take(ID_BYTES)),
+        partitions=gateway.config.default_partitions if is_default else topic.num_partitions,
+        configs=_configs(topic),
+    )
+
+
+def _result(command: CreateTopic, outcome: Outcome) -> CreatableTopicResult:
+    if not isinstance(outcome, TopicCreated):
+        error, message = verdict_of(outcome)
+        return CreatableTopicResult(name=command.name, error_code=error, error_message=message)
+    return CreatableTopicResult(
+        name=command.name,
+        topic_id=outcome.topic_id,
+        error_message=None,
+        num_partitions=outcome.partitions,
+        replication_factor=REPLICATION_FACTOR,
+        configs=[
+            CreatableTopicConfigs(setting.config.name, setting.value, config_source=setting.source)
+            for setting in settings_of(outcome.configs)
+        ],
+    )

@@ -1,0 +1,22 @@
+"""DeleteGroups: empty groups and their offsets go (KIP-229)."""
+
+from gateway.context import Client, Gateway
+from gateway.errors import GROUPS_UNAVAILABLE, error_of
+from gateway.group_members import group_command
+from penstock.contracts.commands import DeleteGroup, Refused
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from penstock.kafkawire.error_codes import ErrorCode
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    results = {group_id: await _delete(gateway, group_id) for group_id in dict.fromkeys(request.groups_names)}
+    return DeleteGroupsResponse(results=[DeletableGroupResult(group_id, error) for group_id, error in results.items()])
+
+
+async def _delete(gateway: Gateway, group_id: str) -> ErrorCode:
+    try:
+        outcome = await group_command(gateway, DeleteGroup(gateway.clock.now_ms(), group_id))
+    except Unavailable:
+        return GROUPS_UNAVAILABLE
+    return error_of(outcome.refusal) if isinstance(outcome, Refused) else ErrorCode.NONE

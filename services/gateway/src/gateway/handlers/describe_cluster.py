@@ -1,0 +1,29 @@
+"""DescribeCluster: the brokers that this client may use (KIP-700)."""
+
+from gateway.context import Client, Gateway
+from gateway.handlers.metadata import cluster_of
+from penstock.kafkawire.api.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+
+ENDPOINT_BROKERS = 1
+ENDPOINT_CONTROLLERS = 2
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type != ENDPOINT_BROKERS:  # KIP-919
+        is_known = request.endpoint_type == ENDPOINT_CONTROLLERS
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"this is a broker endpoint, not one of type {request.endpoint_type}"
+        return DescribeClusterResponse(error_code=error, error_message=message)
+    cluster = cluster_of(gateway, client)
+    return DescribeClusterResponse(
+        cluster_id=gateway.config.cluster,
+        controller_id=cluster.leader.node_id,
+        brokers=[DescribeClusterBroker(node.node_id, node.host, node.port, node.zone) for node in cluster.brokers],
+    )

@@ -1,0 +1,129 @@
+"""DescribeConfigs: what topics have set or by default, and the few settings that a gateway can honestly tell."""
+
+import msgspec
+
+from gateway.context import Client, Gateway
+from gateway.topic_settings import CONFIG_TYPES, ConfigSource, Setting, settings_of
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.topic_configs import MESSAGE_BYTES_DEFAULT
+from penstock.kafkawire.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+
+TOPIC = 2
+BROKER = 4
+
+Results = list[DescribeConfigsResourceResult]
+
+
+class _Refused(Exception):
+    """The resource cannot be described: Kafka's error, and why."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[await _describe(gateway, resource, request) for resource in request.resources]
+    )
+
+
+async def _describe(
+    gateway: Gateway, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    error, message, configs = ErrorCode.NONE, None, Results()
+    try:
+        configs = _asked(await _configs(gateway, resource), resource, request)
+    except _Refused as refused:
+        error, message = refused.error, str(refused)
+    return DescribeConfigsResult(
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )
+
+
+async def _configs(gateway: Gateway, resource: DescribeConfigsResource) -> Results:
+    if resource.resource_type == TOPIC:
+        return await _topic_configs(gateway, resource.resource_name)
+    if resource.resource_type == BROKER:
+        return _broker_configs(gateway, resource.resource_name)
+    raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} are not supported")
+
+
+def _asked(configs: Results, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> Results:
+    """Only the names asked for, only as much about each as was asked for; null and no names mean all of them."""
+    wanted = resource.configuration_keys
+    return [
+        msgspec.structs.replace(
+            config,
+            synonyms=config.synonyms if request.include_synonyms else [],
+            documentation=config.documentation if request.include_documentation else None,
+        )
+        for config in configs
+        if not wanted or config.name in wanted
+    ]
+
+
+async def _topic_configs(gateway: Gateway, name: str) -> Results:
+    try:
+        found = await gateway.topics.find([name])
+    except Unavailable as error:
+        raise _Refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+    if name not in found:
+        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
+    return [_topic_config(setting) for setting in settings_of(found[name].configs)]
+
+
+def _topic_config(setting: Setting) -> DescribeConfigsResourceResult:
+    config = setting.config
+    synonyms = [DescribeConfigsSynonym(config.name, config.default, ConfigSource.DEFAULT)]
+    if setting.source == ConfigSource.TOPIC:
+        synonyms.insert(0, DescribeConfigsSynonym(config.name, setting.value, ConfigSource.TOPIC))
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=setting.value,
+        config_source=setting.source,
+        synonyms=synonyms,
+        config_type=CONFIG_TYPES[config.kind],
+        documentation=config.documentation,
+    )
+
+
+def _broker_configs(gateway: Gateway, name: str) -> Results:
+    if name and name != str(gateway.node.node_id):
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"this is broker {gateway.node.node_id}, not {name!r}")
+    config = gateway.config
+    auto_create = "true" if config.auto_create_topics else "false"
+    return [
+        _broker_config("auto.create.topics.enable", auto_create, "BOOLEAN", "Topics are made on first use."),
+        _broker_config("connections.max.idle.ms", config.idle_timeout_ms, "LONG", "When idle connections are closed."),
+        _broker_config("max.connections", config.connections_max, "INT", "Connections of one gateway process."),
+        _broker_config("message.max.bytes", MESSAGE_BYTES_DEFAULT, "INT", "The default of max.message.bytes."),
+        _broker_config("num.partitions", config.default_partitions, "INT", "Partitions of a new topic by default."),
+        _broker_config("socket.request.max.bytes", config.frame_bytes_max, "INT", "The largest request."),
+    ]
+
+
+def _broker_config(name: str, value: str | int, kind: str, documentation: str) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=str(value),
+        read_only=True,
+        config_source=ConfigSource.STATIC_BROKER,
+        synonyms=[DescribeConfigsSynonym(name, str(value), ConfigSource.STATIC_BROKER)],
+        config_type=CONFIG_TYPES[kind],
+        documentation=documentation,
+    )

@@ -1,0 +1,50 @@
+"""DescribeGroups: groups with their members; one that nobody knows is "Dead", as Kafka says."""
+
+from gateway.context import Client, Gateway
+from gateway.errors import GROUPS_UNAVAILABLE
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries import DescribeGroupsQuery, DescribeGroupsView, GroupView, MemberView
+from penstock.kafkawire.api.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[await _describe(gateway, group_id) for group_id in request.groups])
+
+
+async def _describe(gateway: Gateway, group_id: str) -> DescribedGroup:
+    # One question per group: several large groups together could outgrow a message.
+    query = DescribeGroupsQuery(0, [group_id])
+    try:
+        view = await gateway.sequencer.query("describe_groups", query, DescribeGroupsView)
+    except Unavailable:
+        return DescribedGroup(error_code=GROUPS_UNAVAILABLE, group_id=group_id)
+    (group,) = view.groups
+    return _group_answer(group)
+
+
+def _group_answer(group: GroupView) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol,
+        members=[_member_answer(member) for member in group.members],
+    )
+
+
+def _member_answer(member: MemberView) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
+    )

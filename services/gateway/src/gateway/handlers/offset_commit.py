@@ -1,0 +1,66 @@
+"""OffsetCommit: a group's offsets, each with its own verdict."""
+
+from gateway.context import Client, Gateway
+from gateway.errors import GROUPS_UNAVAILABLE, error_of
+from gateway.group_members import group_command
+from penstock.contracts.commands import CommitOffsets, Outcome, PerItem, Refused
+from penstock.contracts.commands import OffsetToCommit as Offset
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    offsets = [offset for topic in request.topics for offset in _offsets(topic)]
+    command = CommitOffsets(
+        now_ms=gateway.clock.now_ms(),
+        group_id=request.group_id,
+        generation=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        offsets=offsets,
+    )
+    try:
+        errors = _errors(await group_command(gateway, command), len(offsets))
+    except Unavailable:
+        errors = [GROUPS_UNAVAILABLE] * len(offsets)
+    return _response(request, errors)
+
+
+def _offsets(topic: OffsetCommitRequestTopic) -> list[Offset]:
+    return [
+        Offset(
+            topic=topic.name,
+            partition=partition.partition_index,
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=partition.committed_metadata or "",
+        )
+        for partition in topic.partitions
+    ]
+
+
+def _errors(outcome: Outcome, count: int) -> list[ErrorCode]:
+    if isinstance(outcome, Refused):
+        return [error_of(outcome.refusal)] * count
+    assert isinstance(outcome, PerItem), f"an unexpected answer to a commit: {outcome}"
+    return [error_of(refusal) for refusal in outcome.refusals]
+
+
+def _response(request: OffsetCommitRequest, errors: list[ErrorCode]) -> OffsetCommitResponse:
+    rest = iter(errors)
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                [OffsetCommitResponsePartition(each.partition_index, next(rest)) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,99 @@
+"""OffsetFetch: what groups committed; of a group that nobody knows, offset -1 and no error, as Kafka does."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gateway.context import Client, Gateway
+from gateway.errors import GROUPS_UNAVAILABLE
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries import CommittedOffset, GroupOffsetsQuery, GroupOffsetsView, GroupTopicPartitions
+from penstock.kafkawire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+
+FIRST_VERSION_GROUP_ERROR = 2
+FIRST_VERSION_BATCHED = 8  # KIP-709
+NO_OFFSET = -1
+
+Topics = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """One group's offsets by topic, in order; or the error of the whole group."""
+
+    error: ErrorCode
+    topics: dict[str, list[CommittedOffset]]
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if version >= FIRST_VERSION_BATCHED:
+        found = [(each.group_id, await _find(gateway, each.group_id, each.topics)) for each in request.groups]
+        return OffsetFetchResponse(groups=[_group_answer(group_id, offsets) for group_id, offsets in found])
+    one = await _find(gateway, request.group_id, request.topics)
+    if one.error and version < FIRST_VERSION_GROUP_ERROR:
+        return OffsetFetchResponse(topics=_failed_topics(request, one.error))
+    return OffsetFetchResponse(topics=[_topic_answer(*item) for item in one.topics.items()], error_code=one.error)
+
+
+async def _find(gateway: Gateway, group_id: str, topics: Topics) -> _Found:
+    wanted = None if topics is None else [GroupTopicPartitions(each.name, each.partition_indexes) for each in topics]
+    try:
+        query = GroupOffsetsQuery(0, group_id, wanted)
+        view = await gateway.sequencer.query("group_offsets", query, GroupOffsetsView)
+    except Unavailable:
+        return _Found(GROUPS_UNAVAILABLE, {})
+    return _Found(ErrorCode.NONE, _by_topic(view.offsets))
+
+
+def _by_topic(offsets: Iterable[CommittedOffset]) -> dict[str, list[CommittedOffset]]:
+    found: dict[str, list[CommittedOffset]] = {}
+    for offset in offsets:
+        found.setdefault(offset.topic, []).append(offset)
+    return found
+
+
+def _group_answer(group_id: str, found: _Found) -> OffsetFetchResponseGroup:
+    topics = [
+        OffsetFetchResponseTopics(
+            name,
+            [
+                OffsetFetchResponsePartitions(each.partition, each.offset, each.leader_epoch, each.metadata)
+                for each in offsets
+            ],
+        )
+        for name, offsets in found.topics.items()
+    ]
+    return OffsetFetchResponseGroup(group_id, topics, found.error)
+
+
+def _topic_answer(name: str, offsets: list[CommittedOffset]) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name,
+        [
+            OffsetFetchResponsePartition(each.partition, each.offset, each.leader_epoch, each.metadata)
+            for each in offsets
+        ],
+    )
+
+
+def _failed_topics(request: OffsetFetchRequest, error: ErrorCode) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [
+                OffsetFetchResponsePartition(index, NO_OFFSET, metadata="", error_code=error)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or []
+    ]
