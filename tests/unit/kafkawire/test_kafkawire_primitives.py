@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.kafkawire import primitives, schema
-from penstock.kafkawire.decoder import ELEMENTS_MAX, make_decoder
+from penstock.kafkawire.decoder import make_decoder
 from penstock.kafkawire.encoder import make_encoder
 from penstock.kafkawire.errors import DecodeError, EncodeError
 
@@ -108,12 +108,15 @@ class Versioned(msgspec.Struct, frozen=True):
     name: Annotated[schema.String | None, schema.nullable(2)] = ""
 
 
+ELEMENTS_MAX = 1000
+
+
 def encode(message: Any, flexible: bool = False, version: int = 0) -> bytes:
     return b"".join(make_encoder(type(message), version, flexible)(message))
 
 
 def decode(kind: Any, data: bytes, flexible: bool = False, version: int = 0) -> Any:
-    return make_decoder(kind, version, flexible)(memoryview(data), 0)
+    return make_decoder(kind, version, flexible, ELEMENTS_MAX)(memoryview(data), 0)
 
 
 PLAIN = [
@@ -369,7 +372,7 @@ def test_a_field_without_a_default_or_an_encoding_is_a_mistake_in_the_schema() -
 
     for kind in (NoDefault, NoEncoding, NoBytes):
         with pytest.raises(AssertionError):
-            make_decoder(kind, 0, False)
+            make_decoder(kind, 0, False, ELEMENTS_MAX)
 
 
 class NoFields(msgspec.Struct):

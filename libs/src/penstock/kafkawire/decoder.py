@@ -19,10 +19,6 @@ from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.schema import Array, Field, Kind, Shape, fields_of, in_version, is_nullable, size_min
 from penstock.kafkawire.source import Message, Run, Source, size_of
 
-# Kafka's largest honest messages name some 100,000 partitions. An element is 50 to 300 bytes as Python objects while
-# it can be a single byte on the wire; this keeps a frame full of empty elements from becoming gigabytes.
-ELEMENTS_MAX = 1_000_000
-
 Decode = Callable[[memoryview, int], Message]
 
 _NAMES = {
@@ -35,9 +31,13 @@ _NAMES = {
 }
 
 
-def make_decoder(message: type[msgspec.Struct], version: int, flexible: bool) -> Decode:
-    """A function from (view, position) to the message; it raises `DecodeError` and nothing else."""
-    return _Decoder(version, flexible).make(message)
+def make_decoder(message: type[msgspec.Struct], version: int, flexible: bool, elements_max: int) -> Decode:
+    """A function from (view, position) to the message; it raises `DecodeError` and nothing else.
+
+    All arrays of a message together may have `elements_max` elements: one byte on the wire can be one element, and
+    becomes 50 to 300 bytes of Python objects.
+    """
+    return _Decoder(version, flexible).make(message, elements_max)
 
 
 class _Decoder:
@@ -47,11 +47,11 @@ class _Decoder:
         self.source = Source()
         self.run = Run()
 
-    def make(self, message: type[msgspec.Struct]) -> Decode:
+    def make(self, message: type[msgspec.Struct], elements_max: int) -> Decode:
         source, label = self.source, f"{message.__name__} v{self.version}"
         source.add("size = len(view)")
         source.open("try:")
-        source.add(f"elements_left = {ELEMENTS_MAX}")
+        source.add(f"elements_left = {elements_max}")
         result = self.struct(message)
         self.flush()
         source.close()
@@ -101,7 +101,7 @@ class _Decoder:
             if shape.format:
                 self.run.add(shape.format, target)
             else:
-                self.sized(shape, target, null_allowed)
+                self.sized(shape, name, target, null_allowed)
             return target
         if isinstance(shape, Array):
             return self.array(shape, name, null_allowed)
@@ -141,15 +141,15 @@ class _Decoder:
             self.source.add(f"raise DecodeError('{name} is null')")
         self.source.close()
 
-    def sized(self, kind: Kind, target: str, null_allowed: bool) -> None:
-        length = self.head(target, "h" if kind.name == "string" else "i", two_bytes_likely=kind.name == "records")
+    def sized(self, kind: Kind, name: str, target: str, null_allowed: bool) -> None:
+        length = self.head(name, "h" if kind.name == "string" else "i", two_bytes_likely=kind.name == "records")
         end = self.source.local("end")
         piece = f"view[position:{end}]"
         self.source.open(f"if {length} >= 0:")
         self.source.add(f"{end} = position + {length}")
         made = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind.name]
         self.source.add(f"{target} = {made}", f"position = {end}")
-        self.null(target, target, null_allowed)
+        self.null(name, target, null_allowed)
 
     def array(self, shape: Array, name: str, null_allowed: bool) -> str:
         source, target, element = self.source, self.source.local(name), shape.element

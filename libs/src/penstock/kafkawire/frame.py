@@ -45,24 +45,27 @@ def read_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         raise DecodeError(f"request header: {len(view)} bytes") from error
     known = serves(api_key, version)
     client_id, position = None, _REQUEST_HEADER.size
-    if length >= 0:
-        client_id, position = _client_id(view, position, length, strict=known)
+    try:
+        client_id, position = _client_id(view, position, length)
+    except DecodeError:
+        if known:
+            raise
     if known and is_flexible(API_TABLE[api_key], version):
         position = _behind_tags(view, position)
     return RequestHeader(api_key, version, correlation_id, client_id), position
 
 
-def _client_id(view: memoryview, position: int, length: int, strict: bool) -> tuple[str | None, int]:
-    # Not compact even where the version is flexible, so that a broker can read it of any request (KIP-482).
-    end = position + length
-    try:
-        if end > len(view):
-            raise DecodeError(f"client id of {length} bytes in {len(view) - position}")
-        return str(view[position:end], "utf-8"), end
-    except (DecodeError, UnicodeDecodeError) as error:
-        if strict:
-            raise DecodeError(f"client id: {error}") from error
+def _client_id(view: memoryview, position: int, length: int) -> tuple[str | None, int]:
+    # Never compact, even where the version is flexible, so that a broker can read it of any request (KIP-482).
+    if length < 0:
         return None, position
+    end = position + length
+    if end > len(view):
+        raise DecodeError(f"client id of {length} bytes in {len(view) - position}")
+    try:
+        return str(view[position:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"client id: {error}") from error
 
 
 def _behind_tags(view: memoryview, position: int) -> int:

@@ -43,7 +43,7 @@ _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 
 
-Header = tuple[str, bytes | None]
+RecordHeader = tuple[str, bytes | None]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -53,7 +53,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     timestamp: int = 0  # ms since 1970
     key: bytes | None = None
     value: bytes | None = None
-    headers: tuple[Header, ...] = ()
+    headers: tuple[RecordHeader, ...] = ()
 
 
 class BatchHeader(msgspec.Struct, frozen=True, gc=False):
@@ -219,11 +219,11 @@ def _decode_bytes(view: memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(view[position : position + length]), position + length
 
 
-def _decode_headers(view: memoryview, position: int) -> tuple[tuple[Header, ...], int]:
+def _decode_headers(view: memoryview, position: int) -> tuple[tuple[RecordHeader, ...], int]:
     count, position = read_varlong(view, position)
     if not 0 <= count * _HEADER_BYTES_MIN <= len(view) - position:
         raise DecodeError(f"{count} record headers in {len(view) - position} bytes")
-    headers: list[Header] = []
+    headers: list[RecordHeader] = []
     for _ in range(count):
         key, position = _decode_bytes(view, position)
         if key is None:

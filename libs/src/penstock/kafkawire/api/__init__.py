@@ -31,6 +31,11 @@ from penstock.kafkawire.errors import UnsupportedVersion
 from penstock.kafkawire.primitives import Buffer
 from penstock.kafkawire.source import Message
 
+# The largest honest requests name some 100,000 partitions; what comes from anybody is held to a few times that.
+REQUEST_ELEMENTS_MAX = 250_000
+# Answers come from Penstock itself. Metadata has four elements and more for each partition.
+RESPONSE_ELEMENTS_MAX = 10_000_000
+
 
 class Api(msgspec.Struct, frozen=True):
     """One API: the versions served, both included, and the first one with compact lengths and tagged fields."""
@@ -111,13 +116,13 @@ def serves(api_key: int, version: int) -> bool:
 @functools.cache
 def _request_decoder(api_key: int, version: int) -> Decode:
     api = _served(api_key, version)
-    return make_decoder(api.request, version, is_flexible(api, version))
+    return make_decoder(api.request, version, is_flexible(api, version), REQUEST_ELEMENTS_MAX)
 
 
 @functools.cache
 def _response_decoder(api_key: int, version: int) -> Decode:
     api = _served(api_key, version)
-    return make_decoder(api.response, version, is_flexible(api, version))
+    return make_decoder(api.response, version, is_flexible(api, version), RESPONSE_ELEMENTS_MAX)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from penstock.kafkawire.schema import Bool, Int16, Int32, Int64, String, since, 
 
 
 class ApiVersionsRequest(msgspec.Struct, frozen=True, gc=False):
+    # Who asks (KIP-511): letters, digits, dots and dashes only, else INVALID_REQUEST.
     client_software_name: Annotated[String, since(3)] = ""
     client_software_version: Annotated[String, since(3)] = ""
 
@@ -34,6 +35,7 @@ class ApiVersionsResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     api_keys: list[ApiVersion] = []
     throttle_time_ms: Annotated[Int32, since(1)] = 0
+    # Features of the cluster and their levels (KIP-584); an epoch of -1 says that they are not known.
     supported_features: Annotated[list[SupportedFeatureKey], tagged(0), since(3)] = []
     finalized_features_epoch: Annotated[Int64, tagged(1), since(3)] = -1
     finalized_features: Annotated[list[FinalizedFeatureKey], tagged(2), since(3)] = []

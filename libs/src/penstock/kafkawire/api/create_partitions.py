@@ -12,6 +12,7 @@ class CreatePartitionsAssignment(msgspec.Struct, frozen=True, gc=False):
 class CreatePartitionsTopic(msgspec.Struct, frozen=True, gc=False):
     name: String = ""
     count: Int32 = 0
+    # Null leaves the choice of brokers to the cluster.
     assignments: list[CreatePartitionsAssignment] | None = []
 
 

@@ -10,6 +10,7 @@ from penstock.kafkawire.schema import Bool, Int8, Int16, Int32, String, since
 class DescribeConfigsResource(msgspec.Struct, frozen=True, gc=False):
     resource_type: Int8 = 0
     resource_name: String = ""
+    # Null asks for all.
     configuration_keys: list[String] | None = []
 
 

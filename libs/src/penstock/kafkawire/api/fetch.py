@@ -9,6 +9,7 @@ from penstock.kafkawire.schema import Int8, Int16, Int32, Int64, Records, String
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     partition: Int32 = 0
+    # The client's idea of who leads, for fencing (KIP-320).
     current_leader_epoch: Annotated[Int32, since(9)] = -1
     fetch_offset: Int64 = 0
     last_fetched_epoch: Annotated[Int32, since(12)] = -1
@@ -33,10 +34,12 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False):
     min_bytes: Int32 = 0
     max_bytes: Int32 = 2147483647
     isolation_level: Int8 = 0
+    # Incremental sessions (KIP-227): id 0 in the answer means that there is none.
     session_id: Annotated[Int32, since(7)] = 0
     session_epoch: Annotated[Int32, since(7)] = -1
     topics: list[FetchTopic] = []
     forgotten_topics_data: Annotated[list[ForgottenTopic], since(7)] = []
+    # The client's rack, for reading from a near replica (KIP-392).
     rack_id: Annotated[String, since(11)] = ""
 
 
@@ -66,6 +69,7 @@ class PartitionData(msgspec.Struct, frozen=True, gc=False):
     high_watermark: Int64 = 0
     last_stable_offset: Int64 = -1
     log_start_offset: Annotated[Int64, since(5)] = -1
+    # For replicas and clients behind a change of leader (KIP-595).
     diverging_epoch: Annotated[EpochEndOffset, tagged(0), since(12)] = EpochEndOffset()
     current_leader: Annotated[LeaderIdAndEpoch, tagged(1), since(12)] = LeaderIdAndEpoch()
     snapshot_id: Annotated[SnapshotId, tagged(2), since(12)] = SnapshotId()

@@ -8,6 +8,7 @@ from penstock.kafkawire.schema import Int16, Int32, String, since
 
 
 class ListGroupsRequest(msgspec.Struct, frozen=True, gc=False):
+    # Only groups in one of these states; empty for all (KIP-518).
     states_filter: Annotated[list[String], since(4)] = []
 
 

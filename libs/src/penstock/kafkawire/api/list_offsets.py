@@ -10,6 +10,8 @@ from penstock.kafkawire.schema import Int8, Int16, Int32, Int64, String, since
 class ListOffsetsPartition(msgspec.Struct, frozen=True, gc=False):
     partition_index: Int32 = 0
     current_leader_epoch: Annotated[Int32, since(4)] = -1
+    # Milliseconds since 1970, or -1 for the latest, -2 for the earliest offset, and from 7 on -3 for the record with
+    # the highest timestamp (KIP-734).
     timestamp: Int64 = 0
 
 

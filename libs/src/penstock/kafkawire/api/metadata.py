@@ -8,11 +8,13 @@ from penstock.kafkawire.schema import NO_UUID, Bool, Int16, Int32, String, Uuid,
 
 
 class MetadataRequestTopic(msgspec.Struct, frozen=True, gc=False):
+    # From 10 on a topic may be asked for by its id, with no name; clients do so from 12 on (KIP-516).
     topic_id: Annotated[Uuid, since(10)] = NO_UUID
     name: Annotated[String | None, nullable(10)] = ""
 
 
 class MetadataRequest(msgspec.Struct, frozen=True, gc=False):
+    # All topics: an empty list in version 0, null from 1 on, where an empty list means none (KIP-4).
     topics: Annotated[list[MetadataRequestTopic] | None, nullable(1)] = []
     allow_auto_topic_creation: Annotated[Bool, since(4)] = True
     include_cluster_authorized_operations: Annotated[Bool, versions(8, 10)] = False

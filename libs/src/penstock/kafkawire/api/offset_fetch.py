@@ -25,9 +25,11 @@ class OffsetFetchRequestGroup(msgspec.Struct, frozen=True, gc=False):
 
 
 class OffsetFetchRequest(msgspec.Struct, frozen=True, gc=False):
+    # One group up to 7, many from 8 on (KIP-709); no topics (null) asks for all that the group has committed.
     group_id: Annotated[String, versions(0, 7)] = ""
     topics: Annotated[list[OffsetFetchRequestTopic] | None, versions(0, 7), nullable(2)] = []
     groups: Annotated[list[OffsetFetchRequestGroup], since(8)] = []
+    # Wait for offsets of unfinished transactions (KIP-447).
     require_stable: Annotated[Bool, since(7)] = False
 
 

@@ -35,6 +35,7 @@ class PartitionProduceResponse(msgspec.Struct, frozen=True, gc=False):
     base_offset: Int64 = 0
     log_append_time_ms: Annotated[Int64, since(2)] = -1
     log_start_offset: Annotated[Int64, since(5)] = -1
+    # Which records of the batch are at fault, when only some are (KIP-467).
     record_errors: Annotated[list[BatchIndexAndErrorMessage], since(8)] = []
     error_message: Annotated[String | None, since(8)] = None
 
