@@ -1,0 +1,226 @@
+"""From extents and their bytes to what a consumer gets: whole batches from an offset on, with their real offsets. Pure.
+
+Batches in a level-0 segment carry whatever offsets their producer wrote; their real ones follow from the extent's and
+the record counts of the batches before. Batches above level 0 carry their real offsets already.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from penstock.contracts.batches import Extent
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Corrupt, PenstockError
+from penstock.contracts.ids import ulid_text
+from penstock.contracts.messages import SegmentRead
+from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END, place_batch
+
+SCAN_BYTES = 1024 * 1024  # read at once while looking for the batch that holds an offset or a time
+FIRST_READ_BYTES_MIN = 16 * 1024  # so that a consumer with a tiny budget gets its one batch in one read, mostly
+
+# Base offset, length; last offset delta; max timestamp; record count: all that placing a batch takes.
+_FACTS = struct.Struct(">qi11xi8xq14xi")
+
+
+class Cursor(msgspec.Struct, frozen=True, gc=False):
+    """A place in an extent: the batch at byte `position` of the segment begins with `base_offset`."""
+
+    extent: Extent
+    position: int
+    base_offset: int
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """Bytes of an extent to read: `length` of them from the cursor on."""
+
+    cursor: Cursor
+    length: int
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """A whole batch in a piece's bytes, with its real offsets."""
+
+    start: int
+    end: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+class Assembled(msgspec.Struct, frozen=True, gc=False):
+    """Batches for a consumer.
+
+    `cursor` is where the first batch that was not taken begins, None at an extent's end. `unread_bytes` is 0 when the
+    answer is final, else nothing was found yet, and that many bytes from the cursor on are needed to go on.
+    """
+
+    records: bytearray | None
+    next_offset: int
+    cursor: Cursor | None
+    unread_bytes: int
+
+
+def start_of(extent: Extent) -> Cursor:
+    """The first batch of an extent."""
+    return Cursor(extent, extent.position, extent.base_offset)
+
+
+def pieces_from(cursor: Cursor, extents: Sequence[Extent], bytes_max: int) -> list[Piece]:
+    """What to read from a cursor on, through its own extent and those behind it in `extents`."""
+    pieces: list[Piece] = []
+    for extent in extents:
+        if extent.last_offset < cursor.extent.base_offset:
+            continue
+        begin = cursor if extent.base_offset == cursor.extent.base_offset else start_of(extent)
+        length = min(extent.position + extent.length - begin.position, bytes_max)
+        if length < BATCH_OVERHEAD and pieces:
+            break
+        pieces.append(Piece(begin, length))
+        bytes_max -= length
+    return pieces
+
+
+def walk(piece: Piece, data: Buffer) -> Iterator[Placed]:
+    """The whole batches in a piece's bytes; `Corrupt` if they are not those of the extent."""
+    extent = piece.cursor.extent
+    left_bytes = extent.position + extent.length - piece.cursor.position  # of the extent
+    offset = piece.cursor.base_offset
+    position, size = 0, len(data)
+    while position + BATCH_OVERHEAD <= size:
+        base_offset, length, last_delta, max_timestamp, count = _FACTS.unpack_from(data, position)
+        length += LENGTH_END
+        if not BATCH_OVERHEAD <= length <= left_bytes - position:
+            raise _corrupt(piece, position, f"a batch of {length} bytes")
+        if extent.segment.level == 0:
+            base_offset, last_delta = offset, count - 1
+        last_offset = base_offset + last_delta
+        if not offset <= base_offset <= last_offset <= extent.last_offset:
+            raise _corrupt(piece, position, f"offsets {base_offset} to {last_offset}, expected {offset} or more")
+        end = position + length
+        if end == left_bytes and extent.segment.level == 0 and last_offset != extent.last_offset:
+            raise _corrupt(piece, position, f"the last offset {last_offset}, expected {extent.last_offset}")
+        if end > size:
+            return
+        yield Placed(position, end, base_offset, last_offset, max_timestamp)
+        offset, position = last_offset + 1, end
+    if size == left_bytes and position < size:
+        raise _corrupt(piece, position, f"{size - position} bytes that are no batch")
+
+
+def cursor_behind(piece: Piece, placed: Placed) -> Cursor | None:
+    """The place behind a batch of a piece, None at the end of the extent."""
+    extent = piece.cursor.extent
+    position = piece.cursor.position + placed.end
+    return None if position == extent.position + extent.length else Cursor(extent, position, placed.last_offset + 1)
+
+
+def batch_bytes(piece: Piece, cursor: Cursor, data: Buffer) -> int:
+    """The size of the batch at a cursor that the piece's bytes cut off; 0 if not even its header is there."""
+    start = cursor.position - piece.cursor.position
+    if start + BATCH_OVERHEAD > len(data):
+        return 0
+    length: int = _FACTS.unpack_from(data, start)[1]
+    return length + LENGTH_END
+
+
+def assemble(
+    offset: int,
+    end_offset: int,
+    pieces: Sequence[tuple[Piece, Buffer | PenstockError]],
+    *,
+    bytes_max: int,
+    whole_first: bool,
+    leader_epoch: int,
+) -> Assembled:
+    """Whole batches from the one that holds `offset` up to `end_offset`, within a byte budget.
+
+    With `whole_first` the first batch is taken whatever its size. A piece that could not be read ends the answer; what
+    kept it from being read is raised if the answer would be empty.
+    """
+    taking = _Taking(offset, end_offset, bytes_max, whole_first)
+    for piece, data in pieces:
+        if isinstance(data, PenstockError):
+            if not taking.spans:
+                raise data
+            break
+        if not taking.take(piece, data):
+            break
+    records = _copy(taking.spans, leader_epoch) if taking.spans else None
+    return Assembled(records, taking.next_offset, taking.cursor, 0 if taking.spans else taking.unread_bytes)
+
+
+class _Taking:
+    """What was taken so far of one partition."""
+
+    def __init__(self, offset: int, end_offset: int, bytes_max: int, whole_first: bool) -> None:
+        self.next_offset = offset
+        self.cursor: Cursor | None = None
+        self.unread_bytes = 0
+        self.spans: list[tuple[Buffer, list[Placed]]] = []
+        self._end_offset = end_offset
+        self._left_bytes = bytes_max
+        self._whole_first = whole_first
+
+    def take(self, piece: Piece, data: Buffer) -> bool:
+        """Take what is wanted of a piece; whether the extent behind it may come next."""
+        taken: list[Placed] = []
+        self.cursor = piece.cursor
+        is_full = False
+        for placed in walk(piece, data):
+            if placed.last_offset >= self.next_offset:
+                is_full = not self._has_room(placed, bool(taken or self.spans))
+                if is_full:
+                    break
+                taken.append(placed)
+                self.next_offset = placed.last_offset + 1
+                self._left_bytes -= placed.end - placed.start
+            self.cursor = cursor_behind(piece, placed)
+        if taken:
+            self.spans.append((data, taken))
+        if self.cursor is not None and not is_full:
+            self.unread_bytes = self._unread(piece, self.cursor, data)
+        return self.cursor is None
+
+    def _has_room(self, placed: Placed, any_taken: bool) -> bool:
+        if placed.base_offset >= self._end_offset:
+            return False
+        return placed.end - placed.start <= self._left_bytes or (self._whole_first and not any_taken)
+
+    def _unread(self, piece: Piece, cursor: Cursor, data: Buffer) -> int:
+        """How much to read to get on from a place where the bytes end in the middle of a batch or behind one."""
+        size = batch_bytes(piece, cursor, data)
+        is_wanted = size > 0 and self._holds_next(piece, cursor, data)
+        if is_wanted and not self._whole_first and size > self._left_bytes:
+            return 0
+        rest = cursor.extent.position + cursor.extent.length - cursor.position
+        return min(rest, max(size, FIRST_READ_BYTES_MIN if is_wanted else SCAN_BYTES))
+
+    def _holds_next(self, piece: Piece, cursor: Cursor, data: Buffer) -> bool:
+        base_offset, _, last_delta, _, count = _FACTS.unpack_from(data, cursor.position - piece.cursor.position)
+        last_offset = cursor.base_offset + count - 1 if cursor.extent.segment.level == 0 else base_offset + last_delta
+        return bool(last_offset >= self.next_offset)
+
+
+def read_of(piece: Piece) -> SegmentRead:
+    """The range of the segment that a piece is."""
+    return SegmentRead(piece.cursor.extent.segment, piece.cursor.position, piece.length)
+
+
+def _copy(spans: Sequence[tuple[Buffer, list[Placed]]], leader_epoch: int) -> bytearray:
+    """The batches one after the other, copied once, with their offsets and leader epoch written."""
+    out = bytearray().join(memoryview(data)[taken[0].start : taken[-1].end] for data, taken in spans)
+    position = 0
+    for _, taken in spans:
+        for placed in taken:
+            place_batch(out, position, placed.base_offset, leader_epoch)
+            position += placed.end - placed.start
+    return out
+
+
+def _corrupt(piece: Piece, position: int, found: str) -> Corrupt:
+    extent = piece.cursor.extent
+    return Corrupt(
+        f"segment {ulid_text(extent.segment.segment_id)} has {found} at byte {piece.cursor.position + position}, "
+        f"in the extent of offsets {extent.base_offset} to {extent.last_offset}"
+    )

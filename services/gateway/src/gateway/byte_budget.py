@@ -1,0 +1,51 @@
+"""A number of bytes that may be in use at once; who wants more than are free waits in line."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class ByteBudget:
+    """First come, first served. A claim beyond the whole budget is granted when nothing else is in use."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.used_bytes = 0
+
+    @asynccontextmanager
+    async def hold(self, size_bytes: int) -> AsyncIterator[None]:
+        """Use so many bytes of the budget for the length of a block."""
+        claim_bytes = min(size_bytes, self._bytes_max)
+        await self._acquire(claim_bytes)
+        try:
+            yield
+        finally:
+            self.used_bytes -= claim_bytes
+            self._grant()
+
+    async def _acquire(self, claim_bytes: int) -> None:
+        if not self._waiting and self.used_bytes + claim_bytes <= self._bytes_max:
+            self.used_bytes += claim_bytes
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (claim_bytes, turn)
+        self._waiting.append(entry)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.remove(entry)
+            else:
+                self.used_bytes -= claim_bytes
+            self._grant()
+            raise
+
+    def _grant(self) -> None:
+        while self._waiting and self.used_bytes + self._waiting[0][0] <= self._bytes_max:
+            claim_bytes, turn = self._waiting.popleft()
+            if turn.cancelled():
+                continue
+            self.used_bytes += claim_bytes
+            turn.set_result(None)

@@ -1,0 +1,60 @@
+"""Which cacher of the zone is asked for which part of a segment: consistent hashing over those that live."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from uhashring import HashRing
+
+from penstock.contracts.batches import SegmentRef
+from penstock.contracts.messages import Presence
+from penstock.runtime.clock import Clock
+
+CHUNK_BYTES = 4 * 1024 * 1024  # what cachers load and keep at once (DESIGN section 6)
+CACHER = "cacher"
+
+
+class Instances(Protocol):
+    """The part of the directory that is needed: who lives, and when that changes."""
+
+    def live(self, role: str, zone: str | None = None) -> Sequence[Presence]: ...
+
+    def subscribe(self, callback: Callable[[], None]) -> None: ...
+
+
+def part_of(segment: SegmentRef, position: int) -> str:
+    """What one cacher owns: a whole segment at level 0, a chunk of it above."""
+    name = segment.segment_id.hex()
+    return name if segment.level == 0 else f"{name}/{position // CHUNK_BYTES}"
+
+
+class CacherRing:
+    """The zone's cachers in the order in which a part's owner and its substitutes are asked."""
+
+    def __init__(self, directory: Instances, zone: str, clock: Clock) -> None:
+        self._directory = directory
+        self._zone = zone
+        self._clock = clock
+        self._ring: Any = None  # uhashring has no types; None: to be made anew
+        self._avoided_until_s: dict[str, float] = {}
+        directory.subscribe(self._change)
+
+    def owners(self, part: str, count: int) -> list[str]:
+        """Up to `count` instances for a part, without those that failed lately."""
+        if self._ring is None:
+            names = [presence.instance for presence in self._directory.live(CACHER, self._zone)]
+            self._ring = HashRing(nodes=names)
+        if not self._ring.nodes:
+            return []
+        now_s = self._clock.monotonic_s()
+        wanted = count + len(self._avoided_until_s)
+        names = [node["nodename"] for node in self._ring.range(part, size=wanted)]
+        return [name for name in names if self._avoided_until_s.get(name, now_s) <= now_s][:count]
+
+    def avoid(self, instance: str, duration_s: float) -> None:
+        """Ask others for a while: this one did not answer."""
+        self._avoided_until_s[instance] = self._clock.monotonic_s() + duration_s
+
+    def _change(self) -> None:
+        self._ring = None
+        now_s = self._clock.monotonic_s()
+        self._avoided_until_s = {name: end_s for name, end_s in self._avoided_until_s.items() if end_s > now_s}

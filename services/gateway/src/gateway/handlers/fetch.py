@@ -1,0 +1,250 @@
+"""Fetch: batches from several partitions at once, waiting for them if the consumer wishes to (KIP-74, KIP-227)."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.assemble import FIRST_READ_BYTES_MIN, SCAN_BYTES
+from gateway.context import Client, Gateway
+from gateway.errors import error_of
+from gateway.partitions import READ_UNAVAILABLE, locate
+from gateway.portions import Portion, read_portions
+from gateway.tail import PartitionKey, PartitionView
+from penstock.contracts.commands import Tick
+from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
+from penstock.contracts.queries import PartitionPlan, Plan, PlanPartition, PlanQuery
+from penstock.contracts.refusals import Refusal
+from penstock.kafkawire.api.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.records import BATCH_OVERHEAD
+from penstock.objectstore.errors import NotFound
+
+log = structlog.get_logger()
+
+FETCH_BYTES_MAX = 16 * 1024 * 1024  # of one answer, whatever the client asks for; it asks again at once
+WAIT_MS_MAX = 300_000  # nobody needs longer, and a mistaken client holds no connection for ever
+BARRIER_DEADLINE_S = 5.0
+FINAL_EPOCH, INITIAL_EPOCH = -1, 0  # of requests that name all their partitions, with and without wish for a session
+READ_COMMITTED = 1
+ROTATION_BYTES = 4
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """One partition of the request, and what is known of it."""
+
+    topic: str
+    asked: FetchPartition
+    key: PartitionKey | None = None
+    leader_epoch: int = -1
+    error: ErrorCode = ErrorCode.NONE
+    view: PartitionView | None = None
+    portion: Portion | None = None
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: FetchRequest) -> FetchResponse:
+    if request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH):  # we give no sessions, so there is none to go on with
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    wanted = [_Wanted(topic.topic, partition) for topic in request.topics for partition in topic.partitions]
+    # Whoever comes first gets its share first: by chance, so that no partition is always behind the same others.
+    first = int.from_bytes(gateway.entropy.take(ROTATION_BYTES)) % max(len(wanted), 1)
+    rotated = wanted[first:] + wanted[:first]
+    bytes_max = max(min(request.max_bytes, FETCH_BYTES_MAX), 1)
+    await _wait(gateway, client, request, rotated, bytes_max)
+    portions = _divide(gateway, rotated, bytes_max, request.isolation_level)
+    async with gateway.reads.budget.hold(sum(portion.read_bytes for portion in portions)):
+        await read_portions(gateway.reads, portions)
+    return _response(gateway, request, wanted)
+
+
+async def _wait(
+    gateway: Gateway, client: Client, request: FetchRequest, wanted: Sequence[_Wanted], bytes_max: int
+) -> None:
+    """Return when there is enough to read, something to say, or no more time."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + max(min(request.max_wait_ms, WAIT_MS_MAX), 0) / 1000
+    while True:
+        await _locate(gateway, wanted)
+        with gateway.tail.watch({each.key for each in wanted if each.key is not None}) as watch:
+            await _look(gateway, wanted, bytes_max)
+            if _is_enough(gateway, request, wanted, bytes_max) or client.is_leaving or loop.time() >= deadline_s:
+                return
+            if not await watch.until(deadline_s):
+                return
+
+
+async def _locate(gateway: Gateway, wanted: Sequence[_Wanted]) -> None:
+    located = await locate(gateway, (each.topic for each in wanted))
+    for each in wanted:
+        asked = each.asked
+        topic = located.partition(each.topic, asked.partition, asked.current_leader_epoch)
+        if isinstance(topic, ErrorCode):
+            each.key, each.error = None, topic
+        else:
+            each.key, each.error = (topic.topic_id, asked.partition), ErrorCode.NONE
+            each.leader_epoch = topic.leader_epoch
+
+
+async def _look(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int) -> None:
+    """What there is to read now, from the tail where that knows, else from the sequencers."""
+    unknown = []
+    for each in wanted:
+        if each.key is None:
+            continue
+        each.view = gateway.tail.lookup(
+            each.key, each.asked.fetch_offset, min(each.asked.partition_max_bytes, bytes_max)
+        )
+        if each.view is None:
+            unknown.append((each, each.key))
+    if not unknown:
+        return
+    try:
+        await _plan(gateway, unknown, bytes_max)
+    except Unavailable as error:
+        log.warning("fetch_not_planned", partitions=len(unknown), error=str(error))
+        for each, _ in unknown:
+            each.error = READ_UNAVAILABLE
+
+
+async def _plan(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> None:
+    plan = await _ask(gateway, unknown, bytes_max)
+    ahead = [
+        pair for pair, partition in zip(unknown, plan.partitions, strict=True) if _is_ahead(pair[0].asked, partition)
+    ]
+    if not ahead:
+        return
+    # The client is ahead of the replica that answered, perhaps because it read through another gateway. A command has
+    # its place in the journal behind all that anybody can have read: its answer makes the next plan know that, too.
+    await gateway.sequencer.command([Tick(gateway.clock.now_ms())], deadline_s=BARRIER_DEADLINE_S)
+    await _ask(gateway, ahead, bytes_max)
+
+
+def _is_ahead(asked: FetchPartition, partition: PartitionPlan) -> bool:
+    return partition.refusal is Refusal.OFFSET_OUT_OF_RANGE and asked.fetch_offset > partition.high_watermark
+
+
+async def _ask(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> Plan:
+    partitions = [
+        PlanPartition(*key, each.asked.fetch_offset, max(min(each.asked.partition_max_bytes, bytes_max), 1))
+        for each, key in unknown
+    ]
+    plan = await gateway.sequencer.query("plan", PlanQuery(0, partitions, bytes_max), Plan)
+    gateway.tail.learn(plan)
+    for (each, _), partition in zip(unknown, plan.partitions, strict=True):
+        each.error = error_of(partition.refusal)
+        each.view = PartitionView(
+            partition.log_start_offset, partition.high_watermark, partition.last_stable_offset, partition.extents
+        )
+    return plan
+
+
+def _is_enough(gateway: Gateway, request: FetchRequest, wanted: Sequence[_Wanted], bytes_max: int) -> bool:
+    """Whether the answer need not wait; an error never does."""
+    if not wanted or any(each.error for each in wanted):
+        return True
+    found = 0
+    needed = min(request.min_bytes, bytes_max)
+    for each in wanted:
+        if found >= needed:
+            break
+        found += _available_bytes(gateway, each, request.isolation_level)
+    return found >= needed
+
+
+def _end_offset(view: PartitionView, isolation_level: int) -> int:
+    return view.last_stable_offset if isolation_level == READ_COMMITTED else view.high_watermark
+
+
+def _available_bytes(gateway: Gateway, each: _Wanted, isolation_level: int) -> int:
+    """How many bytes the partition has for this fetch, by its extents' lengths; half-read ones count by offsets."""
+    view, offset, bytes_max = each.view, each.asked.fetch_offset, max(each.asked.partition_max_bytes, 1)
+    if each.key is None or view is None or not view.extents or offset >= _end_offset(view, isolation_level):
+        return 0
+    if view.extents[-1].last_offset + 1 < view.high_watermark:  # there is more than was listed
+        return bytes_max
+    first = view.extents[0]
+    unread = first.length * (first.last_offset - offset + 1) // (first.last_offset - first.base_offset + 1)
+    return min(bytes_max, max(unread, 1) + sum(extent.length for extent in view.extents[1:]))
+
+
+def _divide(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolation_level: int) -> list[Portion]:
+    """What each partition gets of the answer's bytes, in their order.
+
+    The first one with data gets a batch whatever its size, and no other does: one batch per request (KIP-74).
+    """
+    portions: list[Portion] = []
+    for each in wanted:
+        available = 0 if each.error else _available_bytes(gateway, each, isolation_level)
+        share = min(available, bytes_max)
+        if share >= BATCH_OVERHEAD or (available and not portions):
+            each.portion = _portion(gateway, each, share, isolation_level, whole_first=not portions)
+            portions.append(each.portion)
+            bytes_max -= share
+    return portions
+
+
+def _portion(gateway: Gateway, each: _Wanted, share: int, isolation_level: int, *, whole_first: bool) -> Portion:
+    assert each.key is not None and each.view is not None, "a share of nothing"
+    offset = each.asked.fetch_offset
+    cursor = gateway.reads.hints.place(each.key, offset, each.view.extents[0])
+    must_search = cursor.base_offset < offset
+    return Portion(
+        key=each.key,
+        offset=offset,
+        end_offset=_end_offset(each.view, isolation_level),
+        leader_epoch=each.leader_epoch,
+        extents=each.view.extents,
+        cursor=cursor,
+        bytes_max=share,
+        whole_first=whole_first,
+        read_bytes=max(share, SCAN_BYTES if must_search else FIRST_READ_BYTES_MIN if whole_first else 0),
+    )
+
+
+def _response(gateway: Gateway, request: FetchRequest, wanted: Sequence[_Wanted]) -> FetchResponse:
+    answers = iter([_answer(gateway, each, request.isolation_level) for each in wanted])
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(topic=topic.topic, partitions=[next(answers) for _ in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(gateway: Gateway, each: _Wanted, isolation_level: int) -> PartitionData:
+    portion, view = each.portion, each.view
+    if portion is not None and portion.error is not None:
+        each.error = _read_error(gateway, portion.key, portion.error)
+    if each.error or view is None:
+        return PartitionData(
+            partition_index=each.asked.partition,
+            error_code=each.error,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+    return PartitionData(
+        partition_index=each.asked.partition,
+        high_watermark=view.high_watermark,
+        last_stable_offset=view.last_stable_offset,
+        log_start_offset=view.log_start_offset,
+        aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
+        records=b"" if portion is None or portion.records is None else portion.records,
+    )
+
+
+def _read_error(gateway: Gateway, key: PartitionKey, error: PenstockError) -> ErrorCode:
+    """Kafka's word for bytes that cannot be had now. What was known of their place may be old, and is asked anew."""
+    gateway.tail.forget(key)
+    if isinstance(error, Corrupt | NotFound):
+        log.error("records_not_readable", topic_id=key[0].hex(), partition=key[1], error=str(error))
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return READ_UNAVAILABLE

@@ -1,0 +1,117 @@
+"""ListOffsets: the ends of partitions, and the first offset at or after a time (KIP-79, KIP-734)."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.context import Client, Gateway
+from gateway.errors import error_of
+from gateway.partitions import READ_UNAVAILABLE, locate
+from gateway.time_search import TimeSearch, search
+from penstock.contracts.errors import Corrupt, Unavailable
+from penstock.contracts.ids import TopicId
+from penstock.contracts.queries import MAX_TIMESTAMP, OffsetOf, OffsetsQuery, OffsetsView
+from penstock.kafkawire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.objectstore.errors import NotFound
+
+log = structlog.get_logger()
+
+MAX_TIMESTAMP_SINCE = 7  # the version that may ask for it (KIP-734)
+NOTHING = -1
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """One partition of the request, and its answer so far."""
+
+    topic: str
+    asked: ListOffsetsPartition
+    topic_id: TopicId | None = None
+    error: ErrorCode = ErrorCode.NONE
+    offset: int = NOTHING
+    timestamp: int = NOTHING
+    leader_epoch: int = NOTHING
+    search: TimeSearch | None = None
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    wanted = [_Wanted(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    await _locate(gateway, version, wanted)
+    await _ask(gateway, wanted)
+    await search(gateway.reads, [each.search for each in wanted if each.search is not None])
+    answers = iter([_answer(each) for each in wanted])
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name=topic.name, partitions=[next(answers) for _ in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+async def _locate(gateway: Gateway, version: int, wanted: list[_Wanted]) -> None:
+    located = await locate(gateway, (each.topic for each in wanted))
+    times = Counter((each.topic, each.asked.partition_index) for each in wanted)
+    for each in wanted:
+        asked = each.asked
+        topic = located.partition(each.topic, asked.partition_index, asked.current_leader_epoch)
+        if times[each.topic, asked.partition_index] > 1:
+            each.error = ErrorCode.INVALID_REQUEST
+        elif asked.timestamp < MAX_TIMESTAMP or (asked.timestamp == MAX_TIMESTAMP and version < MAX_TIMESTAMP_SINCE):
+            each.error = ErrorCode.UNSUPPORTED_VERSION
+        elif isinstance(topic, ErrorCode):
+            each.error = topic
+        else:
+            each.topic_id = topic.topic_id
+
+
+async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
+    """The sequencers' answers: the offset itself, or the extent to look into."""
+    known = [(each, each.topic_id) for each in wanted if each.topic_id is not None]
+    if not known:
+        return
+    partitions = [OffsetOf(topic_id, each.asked.partition_index, each.asked.timestamp) for each, topic_id in known]
+    try:
+        view = await gateway.sequencer.query("offsets", OffsetsQuery(0, partitions), OffsetsView)
+    except Unavailable as error:
+        log.warning("offsets_not_listed", partitions=len(known), error=str(error))
+        for each, _ in known:
+            each.error = READ_UNAVAILABLE
+        return
+    for (each, _), found in zip(known, view.partitions, strict=True):
+        each.error = error_of(found.refusal)
+        each.offset = found.offset
+        each.leader_epoch = found.leader_epoch
+        if found.extent is not None and not each.error:
+            latest = each.asked.timestamp == MAX_TIMESTAMP
+            each.search = TimeSearch(found.extent, found.extent.max_timestamp if latest else each.asked.timestamp)
+
+
+def _answer(each: _Wanted) -> ListOffsetsPartitionResponse:
+    if each.search is not None:
+        _take_search(each, each.search)
+    if each.error:
+        return ListOffsetsPartitionResponse(partition_index=each.asked.partition_index, error_code=each.error)
+    return ListOffsetsPartitionResponse(
+        partition_index=each.asked.partition_index,
+        timestamp=each.timestamp,
+        offset=each.offset,
+        leader_epoch=each.leader_epoch if each.offset != NOTHING else NOTHING,
+    )
+
+
+def _take_search(each: _Wanted, done: TimeSearch) -> None:
+    if done.found is not None:
+        each.offset, each.timestamp = done.found
+    elif isinstance(done.error, Corrupt | NotFound):
+        log.error("records_not_readable", topic=each.topic, partition=each.asked.partition_index, error=str(done.error))
+        each.error = ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        each.error = READ_UNAVAILABLE

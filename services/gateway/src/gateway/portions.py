@@ -1,0 +1,72 @@
+"""Reads what one fetch gets of its partitions: all of them side by side, going on where a batch was cut off."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.assemble import Assembled, Cursor, Piece, assemble, pieces_from, read_of
+from gateway.reads import Data, SegmentReads
+from gateway.tail import PartitionKey
+from penstock.contracts.batches import Extent
+from penstock.contracts.errors import PenstockError
+
+# Each round reads on in the partitions whose batch was not found yet. A segment of 8 MiB is searched in eight; a longer
+# search goes on in the client's next fetch from where this one got to.
+ROUNDS_MAX = 16
+
+
+@dataclass(slots=True)
+class Portion:
+    """One partition's part of a fetch; `records` and `error` come from reading it."""
+
+    key: PartitionKey
+    offset: int
+    end_offset: int
+    leader_epoch: int
+    extents: list[Extent]  # from the one that holds `offset` on
+    cursor: Cursor  # where to begin to look for it
+    bytes_max: int
+    whole_first: bool  # its first batch is due whatever its size
+    read_bytes: int  # to read in the next round
+    records: bytearray | None = None
+    error: PenstockError | None = None
+
+
+async def read_portions(reads: SegmentReads, portions: Sequence[Portion]) -> None:
+    """Fill in every portion's records, or its error."""
+    pending = list(portions)
+    for _ in range(ROUNDS_MAX):
+        if not pending:
+            return
+        pieces = [pieces_from(portion.cursor, portion.extents, portion.read_bytes) for portion in pending]
+        data = iter(await reads.read([read_of(piece) for each in pieces for piece in each]))
+        unfinished = []
+        for portion, its_pieces in zip(pending, pieces, strict=True):
+            if not _settle(reads, portion, [(piece, next(data)) for piece in its_pieces]):
+                unfinished.append(portion)
+        pending = unfinished
+
+
+def _settle(reads: SegmentReads, portion: Portion, pieces: list[tuple[Piece, Data]]) -> bool:
+    """Take what this round brought; whether the portion is done with."""
+    try:
+        assembled = _assemble(portion, pieces)
+    except PenstockError as error:
+        portion.error = error
+        return True
+    portion.records = assembled.records
+    if assembled.cursor is not None:
+        reads.hints.note(portion.key, assembled.next_offset, assembled.cursor)
+        portion.cursor = assembled.cursor
+    portion.read_bytes = assembled.unread_bytes
+    return not assembled.unread_bytes
+
+
+def _assemble(portion: Portion, pieces: list[tuple[Piece, Data]]) -> Assembled:
+    return assemble(
+        portion.offset,
+        portion.end_offset,
+        pieces,
+        bytes_max=portion.bytes_max,
+        whole_first=portion.whole_first,
+        leader_epoch=portion.leader_epoch,
+    )

@@ -1,0 +1,89 @@
+"""How ranges of segments are cut, grouped and joined so that few questions get them. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from gateway.cacher_ring import CHUNK_BYTES
+from penstock.contracts.batches import SegmentRef
+from penstock.contracts.ids import SegmentId
+from penstock.contracts.messages import SegmentRead
+
+READS_PER_REQUEST_MAX = 1_000
+REPLY_HEAD_BYTES = 16 * 1024  # a reply's head with that many lengths, generously
+GAP_BYTES_MAX = 64 * 1024  # reading so much for nothing costs less than another GET
+GET_BYTES_MAX = 2 * CHUNK_BYTES
+
+
+class ReadPiece(msgspec.Struct, frozen=True, gc=False):
+    """A part of the range number `range_index` that is asked for on its own."""
+
+    range_index: int
+    read: SegmentRead
+
+
+class StoreGet(msgspec.Struct, frozen=True):
+    """One range GET that covers several pieces of a segment."""
+
+    segment: SegmentRef
+    position: int
+    length: int
+    pieces: list[int]  # their numbers
+
+
+def cut(reads: Sequence[SegmentRead], piece_bytes_max: int) -> list[ReadPiece]:
+    """The ranges in pieces that have one owner each and fit into a reply."""
+    pieces = []
+    for index, read in enumerate(reads):
+        position, end = read.position, read.position + read.length
+        while position < end:
+            stop = min(end, position + piece_bytes_max)
+            if read.segment.level > 0:
+                stop = min(stop, (position // CHUNK_BYTES + 1) * CHUNK_BYTES)
+            pieces.append(ReadPiece(index, SegmentRead(read.segment, position, stop - position)))
+            position = stop
+    return pieces
+
+
+def requests_of(numbers: Sequence[int], pieces: Sequence[ReadPiece], reply_bytes_max: int) -> Iterator[list[int]]:
+    """The pieces with these numbers in groups that one reply has room for."""
+    group: list[int] = []
+    group_bytes = 0
+    for number in numbers:
+        length = pieces[number].read.length
+        if group and (group_bytes + length > reply_bytes_max or len(group) == READS_PER_REQUEST_MAX):
+            yield group
+            group, group_bytes = [], 0
+        group.append(number)
+        group_bytes += length
+    if group:
+        yield group
+
+
+def gets_of(numbers: Iterable[int], pieces: Sequence[ReadPiece]) -> list[StoreGet]:
+    """The pieces with these numbers, neighbours in a segment put together."""
+    by_segment: dict[SegmentId, list[int]] = {}
+    for number in numbers:
+        by_segment.setdefault(pieces[number].read.segment.segment_id, []).append(number)
+    gets: list[StoreGet] = []
+    for members in by_segment.values():
+        members.sort(key=lambda number: pieces[number].read.position)
+        gets += _neighbours(members, pieces)
+    return gets
+
+
+def _neighbours(numbers: Sequence[int], pieces: Sequence[ReadPiece]) -> Iterator[StoreGet]:
+    group: list[int] = []
+    start = end = 0
+    for number in numbers:
+        read = pieces[number].read
+        stop = max(end, read.position + read.length)
+        if group and (read.position > end + GAP_BYTES_MAX or stop - start > GET_BYTES_MAX):
+            yield StoreGet(pieces[group[0]].read.segment, start, end - start, group)
+            group = []
+        if not group:
+            start, stop = read.position, read.position + read.length
+        group.append(number)
+        end = stop
+    if group:
+        yield StoreGet(pieces[group[0]].read.segment, start, end - start, group)

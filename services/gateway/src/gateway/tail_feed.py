@@ -1,0 +1,171 @@
+"""Feeds the tail index from the bus, and wakes the fetches that wait for something new."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+
+from gateway.tail import PartitionKey, PartitionView, Received, Tail, TailIndex
+from penstock.contracts import subjects
+from penstock.contracts.codec import decode
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.messages import Advanced
+from penstock.contracts.queries import Plan
+from penstock.runtime.bus import Bus, Inbound, Subscription
+from penstock.runtime.clock import Clock
+
+log = structlog.get_logger()
+
+
+class Topics(Protocol):
+    """The part of the topic cache that is needed: forgetting what has changed."""
+
+    def forget(self, names: Iterable[str]) -> None: ...
+
+    def forget_all(self) -> None: ...
+
+
+class Sequences(Protocol):
+    """The part of the sequencer client that is needed: which journal sequence was seen."""
+
+    def note_sequence(self, sequence: int) -> None: ...
+
+
+class Watch:
+    """Somebody who waits for news of some partitions; set from the first such news on."""
+
+    def __init__(self) -> None:
+        self._news = asyncio.Event()
+
+    def wake(self) -> None:
+        """There is news."""
+        self._news.set()
+
+    async def until(self, deadline_s: float) -> bool:
+        """Whether news came, at once if it has already, before the loop's clock shows `deadline_s`."""
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class TailFeed:
+    """What the sequencers announce, to those who read near the end of the log."""
+
+    def __init__(
+        self,
+        *,
+        bus: Bus,
+        cluster: str,
+        clock: Clock,
+        sequencer: Sequences,
+        topics: Topics,
+        registry: CollectorRegistry,
+        index: TailIndex | None = None,
+    ) -> None:
+        self._bus = bus
+        self._cluster = cluster
+        self._clock = clock
+        self._sequencer = sequencer
+        self._topics = topics
+        self._tail = Tail(index or TailIndex())
+        self._watches: dict[PartitionKey, set[Watch]] = {}
+        self._subscription: Subscription | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._losses = Counter(
+            "penstock_gateway_tail_losses",
+            "Times that all was forgotten about the log's end: an announcement was missing, or the first one came.",
+            registry=registry,
+        )
+
+    async def open(self) -> None:
+        """Begin to listen."""
+        self._subscription = await self._bus.subscribe(subjects.advanced(self._cluster), self._receive)
+
+    async def close(self) -> None:
+        """Stop listening; who waits goes on to wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+
+    def lookup(self, key: PartitionKey, offset: int, bytes_max: int) -> PartitionView | None:
+        """What there is to read from `offset` on, as `TailIndex.lookup`; None: ask for a plan."""
+        return self._tail.index.lookup(key, offset, bytes_max)
+
+    def learn(self, plan: Plan) -> None:
+        """Remember what a plan says of the partitions' ends."""
+        for partition in plan.partitions:
+            self._tail.index.learn(plan.sequence, partition)
+
+    def forget(self, key: PartitionKey) -> None:
+        """What was known of this partition led nowhere."""
+        self._tail.index.forget(key)
+
+    def wake_all(self) -> None:
+        """Let everybody who waits look again, also at whether their client is leaving."""
+        self._wake(list(self._watches))
+
+    @property
+    def watched_partitions(self) -> int:
+        """How many partitions somebody waits for."""
+        return len(self._watches)
+
+    @contextmanager
+    def watch(self, keys: Collection[PartitionKey]) -> Iterator[Watch]:
+        """Notice all news of these partitions, and every change of topics, from now to the end of the block."""
+        watch = Watch()
+        for key in keys:
+            self._watches.setdefault(key, set()).add(watch)
+        try:
+            yield watch
+        finally:
+            for key in keys:
+                others = self._watches.get(key)
+                if others is not None:
+                    others.discard(watch)
+                    if not others:
+                        del self._watches[key]
+
+    async def _receive(self, inbound: Inbound) -> None:
+        try:
+            advanced = decode(inbound.data, Advanced)
+        except Corrupt as error:
+            log.error("announcement_unreadable", error=str(error))  # its sequence will be missed, and all forgotten
+            return
+        self._sequencer.note_sequence(advanced.sequence)
+        self._tell(self._tail.receive(advanced, self._clock.monotonic_s()))
+        self._arm()
+
+    def _arm(self) -> None:
+        """Look again when a missing announcement is overdue."""
+        overdue_s = self._tail.overdue_s(self._clock.monotonic_s())
+        if overdue_s is not None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(max(overdue_s, 0), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._tell(self._tail.expire(self._clock.monotonic_s()))
+        self._arm()
+
+    def _tell(self, received: Received) -> None:
+        if received.lost:
+            self._losses.inc()
+            log.info("tail_forgotten", sequence=self._tail.index.applied)
+            self._topics.forget_all()
+        elif received.topics:
+            self._topics.forget(received.topics)
+        if received.lost or received.topics:
+            self.wake_all()
+        else:
+            self._wake(received.partitions)
+
+    def _wake(self, keys: Iterable[PartitionKey]) -> None:
+        for key in keys:
+            for watch in self._watches.get(key, ()):
+                watch.wake()

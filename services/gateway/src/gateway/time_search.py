@@ -1,0 +1,93 @@
+"""Finds the first record at or after a time in an extent: by batch headers first, then in the one batch that has it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.assemble import SCAN_BYTES, Cursor, Piece, batch_bytes, cursor_behind, read_of, start_of, walk
+from gateway.reads import Data, SegmentReads
+from penstock.contracts.batches import Extent
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Corrupt, PenstockError
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.records import decode_records, read_batch_header
+
+SEARCHES_MAX = 16  # side by side, each with SCAN_BYTES in memory
+# Records are taken apart only up to these limits, which keep a batch made to burst from taking the process along.
+RECORDS_MAX = 100_000
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class TimeSearch:
+    """Where in an extent the first record at or after `timestamp` (ms since 1970) is; `found` or `error` in the end."""
+
+    extent: Extent
+    timestamp: int
+    found: tuple[int, int] | None = None  # offset and timestamp
+    error: PenstockError | None = None
+
+
+async def search(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
+    """Bring all searches to their end."""
+    for start in range(0, len(searches), SEARCHES_MAX):
+        some = searches[start : start + SEARCHES_MAX]
+        async with reads.budget.hold(len(some) * SCAN_BYTES):
+            await _search_some(reads, some)
+
+
+async def _search_some(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
+    pending = [(each, _piece(start_of(each.extent), SCAN_BYTES)) for each in searches]
+    while pending:
+        data = await reads.read([read_of(piece) for _, piece in pending])
+        following = []
+        for (each, piece), its_data in zip(pending, data, strict=True):
+            next_piece = await _look(each, piece, its_data)
+            if next_piece is not None:
+                following.append((each, next_piece))
+        pending = following
+
+
+def _piece(cursor: Cursor, read_bytes: int) -> Piece:
+    return Piece(cursor, min(read_bytes, cursor.extent.position + cursor.extent.length - cursor.position))
+
+
+async def _look(each: TimeSearch, piece: Piece, data: Data) -> Piece | None:
+    """Look into these bytes; what to read next if the search goes on."""
+    try:
+        if isinstance(data, PenstockError):
+            raise data
+        return await _look_into(each, piece, data)
+    except PenstockError as error:
+        each.error = error
+        return None
+
+
+async def _look_into(each: TimeSearch, piece: Piece, data: memoryview) -> Piece | None:
+    cursor: Cursor | None = piece.cursor
+    for placed in walk(piece, data):
+        if placed.max_timestamp >= each.timestamp:
+            batch = data[placed.start : placed.end]
+            delta, timestamp = await asyncio.to_thread(first_at, batch, each.timestamp, placed.max_timestamp)
+            each.found = (placed.base_offset + delta, timestamp)
+            return None
+        cursor = cursor_behind(piece, placed)
+    if cursor is None:
+        raise Corrupt(f"no batch at or after {each.timestamp} in an extent up to {each.extent.max_timestamp}")
+    return _piece(cursor, max(SCAN_BYTES, batch_bytes(piece, cursor, data)))
+
+
+def first_at(batch: Buffer, timestamp: int, max_timestamp: int) -> tuple[int, int]:
+    """The first record of a batch at or after a time: its distance from the base offset, and its timestamp.
+
+    Nobody looked into the batch before. If it cannot be taken apart or has no such record, whatever its header says,
+    the answer is its first record: a reader from there on misses nothing.
+    """
+    if read_batch_header(batch).record_count > RECORDS_MAX:
+        return 0, max_timestamp
+    try:
+        records = decode_records(batch, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    except DecodeError:
+        return 0, max_timestamp
+    found = ((record.offset_delta, record.timestamp) for record in records if record.timestamp >= timestamp)
+    return next(found, (0, max_timestamp))
