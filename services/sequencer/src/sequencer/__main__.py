@@ -1,0 +1,19 @@
+"""Starts a sequencer: `penstock-sequencer`, or `python -m sequencer`."""
+
+import os
+import sys
+
+from penstock.runtime.config import read_config
+from penstock.runtime.process import run_app
+from sequencer.app import SequencerApp
+from sequencer.config import SequencerConfig
+
+
+def main() -> int:
+    """Run one sequencer until it is told to stop; the exit code."""
+    config = read_config(SequencerConfig, sys.argv[1:], os.environ, program="sequencer")
+    return run_app("sequencer", config, lambda: SequencerApp(config))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""Answers commands and queries from the bus, each in a task of its own, bounded in number, its failure contained."""
+
+import asyncio
+import contextlib
+
+import msgspec
+import structlog
+
+from penstock.contracts import codec, subjects
+from penstock.contracts.commands import CommandReply, CommandRequest, Outcome, Refused, Waiting
+from penstock.contracts.errors import Corrupt, Invalid, Unavailable
+from penstock.contracts.queries import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
+from penstock.contracts.refusals import Refusal
+from penstock.runtime.bus import Bus, Inbound, Subscription
+from penstock.runtime.clock import Clock
+from sequencer.core.queries import group_wait
+from sequencer.members import Members
+from sequencer.metrics import SequencerMetrics
+from sequencer.proposals import Proposals
+from sequencer.questions import QUESTIONS
+from sequencer.replica import Replica
+
+COMMAND = "command"
+GROUP_WAIT = "group_wait"
+REQUESTS_MAX = 16_384  # of one name in work at the same time: 100 MB or so; beyond it they are refused at once
+GROUP_WAITS_MAX = 32_768  # members that wait for a rebalance: sixteen groups of the largest size at once
+# An asker gives up after a second, so an answer that needs longer has no reader.
+CATCH_UP_TIMEOUT_S = 1.0
+GROUP_WAIT_MS_MAX = 30_000
+ALIVE = (Refusal.NONE, Refusal.REBALANCE_IN_PROGRESS)  # answers to heartbeats of members that count
+
+log = structlog.get_logger()
+
+
+class Api:
+    """What the other services ask a sequencer."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        cluster: str,
+        replica: Replica,
+        proposals: Proposals,
+        members: Members,
+        clock: Clock,
+        metrics: SequencerMetrics,
+    ) -> None:
+        self._bus = bus
+        self._cluster = cluster
+        self._replica = replica
+        self._proposals = proposals
+        self._members = members
+        self._clock = clock
+        self._metrics = metrics
+        self._subscriptions: list[Subscription] = []
+        self._owner: asyncio.TaskGroup | None = None
+        self._in_work = dict.fromkeys((COMMAND, *QUESTIONS), 0)
+        self._serving = asyncio.Event()
+        self._draining = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(self) -> None:
+        """Take requests and own the tasks that answer them, until cancelled; the replica must have caught up."""
+        async with asyncio.TaskGroup() as self._owner:
+            await self._listen(subjects.sequencer_command(self._cluster), COMMAND)
+            for name in QUESTIONS:
+                await self._listen(subjects.sequencer_query(self._cluster, name), name)
+            await self._bus.flush()
+            self._serving.set()
+            await asyncio.Event().wait()
+
+    async def until_serving(self) -> None:
+        """Return when requests are taken."""
+        await self._serving.wait()
+
+    async def _listen(self, subject: str, name: str) -> None:
+        async def take(message: Inbound) -> None:
+            await self._take(name, message)
+
+        self._subscriptions.append(await self._bus.subscribe(subject, take, subjects.SEQUENCER_QUEUE))
+
+    async def drain(self) -> None:
+        """Take nothing new, and return when everything taken is answered; who waits for a group is sent elsewhere."""
+        for subscription in self._subscriptions:
+            await subscription.unsubscribe()
+        self._draining.set()
+        self._replica.release_groups()
+        await self._idle.wait()
+
+    async def _take(self, name: str, message: Inbound) -> None:
+        allowed = GROUP_WAITS_MAX if name == GROUP_WAIT else REQUESTS_MAX
+        if self._in_work[name] >= allowed:
+            await self._reply(name, message, self._failure(name, f"overloaded: {allowed} requests are in work already"))
+            return
+        assert self._owner is not None, "requests are taken while `run` runs"
+        self._in_work[name] += 1
+        self._idle.clear()
+        self._owner.create_task(self._handle(name, message)).add_done_callback(lambda _: self._finish(name))
+
+    def _finish(self, name: str) -> None:
+        self._in_work[name] -= 1
+        if not any(self._in_work.values()):
+            self._idle.set()
+
+    async def _handle(self, name: str, message: Inbound) -> None:
+        """The boundary: whatever one request brings about, the others and the process go on."""
+        try:
+            answer = await self._answer(name, message.data)
+        except Unavailable as error:
+            answer = self._failure(name, str(error))
+        except Corrupt as error:
+            log.warning("request_not_understood", name=name, error=str(error))
+            answer = self._failure(name, str(error))
+        except Exception as error:
+            log.error("request_failed", name=name, exc_info=error)
+            answer = self._failure(name, f"internal error: {type(error).__name__}")
+        await self._reply(name, message, answer)
+
+    def _failure(self, name: str, text: str) -> msgspec.Struct:
+        sequence = self._replica.applied_sequence
+        return CommandReply(sequence, [], text) if name == COMMAND else QUESTIONS[name].fail(sequence, text)
+
+    async def _reply(self, name: str, message: Inbound, answer: msgspec.Struct) -> None:
+        """Send an answer; one that fits no message becomes a failure that says so."""
+        data = codec.encode(answer)
+        if len(data) > self._bus.message_bytes_max:
+            text = f"the answer of {len(data)} bytes is over the {self._bus.message_bytes_max} that a message holds"
+            log.warning("answer_too_large", name=name, size_bytes=len(data))
+            answer = self._failure(name, text)
+            data = codec.encode(answer)
+        failed = getattr(answer, "failure", None) is not None
+        self._metrics.requests.labels(name, "failed" if failed else "answered").inc()
+        await message.respond(data)
+
+    async def _answer(self, name: str, data: bytes) -> msgspec.Struct:
+        if name == COMMAND:
+            return await self._command(codec.decode(data, CommandRequest))
+        question = QUESTIONS[name]
+        query = codec.decode(data, question.kind)
+        await self._replica.until_applied(query.min_sequence, CATCH_UP_TIMEOUT_S)
+        if name == GROUP_WAIT:
+            return await self._group_wait(query)
+        answer = question.answer(self._replica.state, query)
+        if isinstance(answer, HeartbeatView):
+            self._note_heartbeat(query, answer)
+        return answer
+
+    async def _command(self, request: CommandRequest) -> CommandReply:
+        if not request.commands:
+            return CommandReply(self._replica.applied_sequence, [])
+        try:
+            return CommandReply(*await self._proposals.propose(request.commands))
+        except Invalid as error:
+            # Sent again it would fare no better, so this is an outcome and no failure.
+            refused: list[Outcome] = [Refused(Refusal.INVALID_REQUEST, str(error)) for _ in request.commands]
+            return CommandReply(self._replica.applied_sequence, refused)
+
+    def _note_heartbeat(self, query: HeartbeatQuery, answer: HeartbeatView) -> None:
+        if answer.refusal in ALIVE:
+            self._members.note(query.group_id, query.member_id, self._clock.monotonic_s())
+
+    async def _group_wait(self, query: GroupWaitQuery) -> GroupWaitView:
+        """The answer to a waiting member as soon as there is one, or that it has to wait when its time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(max(query.wait_ms, 0), GROUP_WAIT_MS_MAX) / 1000):
+                while self._has_to_wait(query) and not self._draining.is_set():
+                    await self._replica.until_group_changes(query.group_id)
+        view = group_wait(self._replica.state, query)
+        if not isinstance(view.outcome, Refused):
+            self._members.note(query.group_id, query.member_id, self._clock.monotonic_s())
+        return view
+
+    def _has_to_wait(self, query: GroupWaitQuery) -> bool:
+        return isinstance(group_wait(self._replica.state, query).outcome, Waiting)

@@ -1,0 +1,45 @@
+"""The running hash over all entries, and whether other replicas' entries were written on the same past (pure)."""
+
+from collections import deque
+
+from penstock.contracts.entries import GENESIS_HASH, Entry, next_hash
+from penstock.contracts.errors import Corrupt
+
+# How far an author may be behind its own entry and still be checked: seconds of the fullest journal, in 4 MiB.
+HASHES_MAX = 65_536
+
+
+class Chain:
+    """How far a replica is: `sequence` of the entry applied last and `hash` over all entries up to it."""
+
+    def __init__(self, hashes_max: int = HASHES_MAX) -> None:
+        self.sequence = 0
+        self.hash = GENESIS_HASH
+        self._recent: deque[bytes] = deque([GENESIS_HASH], hashes_max)  # the last one is of `sequence`
+
+    def check(self, entry: Entry) -> bool:
+        """Whether the entry that comes next was written on our past; `Corrupt` if it was on another.
+
+        False if that cannot be told, because its author was too far behind.
+        """
+        behind = self.sequence - entry.author_sequence
+        if behind < 0:
+            raise Corrupt(
+                f"entry {self.sequence + 1} by {entry.author} builds on entry {entry.author_sequence}, "
+                f"which was not there yet"
+            )
+        if behind >= len(self._recent):
+            return False
+        ours = self._recent[-1 - behind]
+        if ours != entry.author_hash:
+            raise Corrupt(
+                f"entry {self.sequence + 1} by {entry.author} builds on another past: "
+                f"hash {entry.author_hash.hex()} at entry {entry.author_sequence}, here {ours.hex()}"
+            )
+        return True
+
+    def advance(self, data: bytes) -> None:
+        """The next entry, with these bytes, is part of the past."""
+        self.hash = next_hash(self.hash, data)
+        self.sequence += 1
+        self._recent.append(self.hash)

@@ -1,0 +1,88 @@
+"""Which stream is this cluster's journal: a marker in the object store, so that a lost journal is never replaced.
+
+The stream is made first and the marker after it. So there are these cases at a start:
+
+- no marker, no stream: a new cluster. Several replicas may make both at once; all find the same stream and one marker.
+- no marker, a stream: a replica died in between, or the store is new. The marker is written.
+- a marker and the stream that it names: go on.
+- a marker, and no stream or another one: the journal was lost. Halt, and make nothing.
+"""
+
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from penstock.contracts.errors import Corrupt, Unavailable
+from penstock.contracts.ids import check_token
+from penstock.contracts.subjects import journal_stream
+from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
+from penstock.runtime.journal import Journal, JournalLost
+from sequencer.halt import REMEDY, Halted
+
+MARKER = "journal-identity"
+_PUT_ATTEMPTS_MAX = 3  # the store itself retries; this is for a put whose outcome stayed unknown
+
+log = structlog.get_logger()
+
+
+class JournalIdentity(msgspec.Struct, frozen=True):
+    """The marker, as JSON: the stream's name and when it was made, in the server's words."""
+
+    stream: str
+    created: str
+
+
+class JournalOpener(Protocol):
+    """Whatever has journals; a `NatsConnection`."""
+
+    async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal: ...
+
+
+def marker_key(cluster: str) -> str:
+    """Where the marker lies in the store."""
+    return f"{check_token('cluster', cluster)}/{MARKER}"
+
+
+async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster: str, replicas: int) -> Journal:
+    """This cluster's journal, made if the cluster is new; `Halted` if it was lost, `Unavailable` if nobody answers."""
+    marker = await _read_marker(store, cluster)
+    try:
+        journal = await journals.journal(cluster, create=marker is None, replicas=replicas)
+    except JournalLost as error:
+        raise _lost(cluster, marker, str(error)) from error
+    found = JournalIdentity(journal_stream(cluster), (await journal.describe()).created)
+    if marker is None:
+        marker = await _write_marker(store, cluster, found)
+    if marker != found:
+        raise _lost(cluster, marker, f"the stream there was made at {found.created}")
+    return journal
+
+
+async def _read_marker(store: ObjectStore, cluster: str) -> JournalIdentity | None:
+    key = marker_key(cluster)
+    try:
+        return msgspec.json.decode(await store.get(key), type=JournalIdentity)
+    except NotFound:
+        return None
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Corrupt(f"the object {key} does not name a journal: {error}") from error
+
+
+async def _write_marker(store: ObjectStore, cluster: str, found: JournalIdentity) -> JournalIdentity:
+    """Write the marker unless there is one, and return the one that is there."""
+    for _ in range(_PUT_ATTEMPTS_MAX):
+        try:
+            await store.put(marker_key(cluster), [msgspec.json.encode(found)])
+            log.info("journal_adopted", stream=found.stream, created=found.created)
+            return found
+        except (AlreadyExists, Unavailable):
+            marker = await _read_marker(store, cluster)
+            if marker is not None:
+                return marker
+    raise Unavailable(f"the store does not take the object {marker_key(cluster)}")
+
+
+def _lost(cluster: str, marker: JournalIdentity | None, found: str) -> Halted:
+    made = f", made at {marker.created}" if marker is not None else ""
+    return Halted(f"the sequencer halted: the journal of cluster {cluster}{made} is not there: {found}. {REMEDY}")

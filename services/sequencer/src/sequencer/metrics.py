@@ -1,0 +1,57 @@
+"""What a sequencer counts and measures."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+SECONDS = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class SequencerMetrics:
+    """The sequencer's metrics, in one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.applied_sequence = Gauge(
+            "penstock_sequencer_applied_sequence", "Journal sequence applied last.", registry=registry
+        )
+        self.halted = Gauge(
+            "penstock_sequencer_halted",
+            "1 when the journal turned out to be broken, just before the end.",
+            registry=registry,
+        )
+        self.entries = Counter("penstock_sequencer_entries", "Journal entries applied.", registry=registry)
+        self.commands = Counter("penstock_sequencer_commands", "Commands applied.", registry=registry)
+        self.apply_seconds = Histogram(
+            "penstock_sequencer_apply_seconds", "Applying one entry.", buckets=SECONDS, registry=registry
+        )
+        self.append_seconds = Histogram(
+            "penstock_sequencer_append_seconds",
+            "From an entry's first append until the own tail has applied it.",
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.append_retries = Counter(
+            "penstock_sequencer_append_retries", "Appends sent again because no answer came.", registry=registry
+        )
+        self.proposal_seconds = Histogram(
+            "penstock_sequencer_proposal_seconds",
+            "From the arrival of a request's commands until their outcomes.",
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.entry_requests = Histogram(
+            "penstock_sequencer_entry_requests",
+            "Requests that share an entry: group commit.",
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+            registry=registry,
+        )
+        self.held_bytes = Gauge(
+            "penstock_sequencer_held_bytes", "Bytes of commands not answered yet.", registry=registry
+        )
+        self.requests = Counter(
+            "penstock_sequencer_requests",
+            "Requests answered, by name and result.",
+            ["name", "result"],
+            registry=registry,
+        )
+        self.unannounced = Counter(
+            "penstock_sequencer_unannounced_entries", "Entries whose announcement fits no message.", registry=registry
+        )

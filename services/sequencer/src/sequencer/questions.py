@@ -1,0 +1,57 @@
+"""The queries by name: what each asks, which pure function answers, and how a failure looks in its answer's shape."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.contracts import queries as shapes
+from penstock.contracts.commands import Waiting
+from penstock.contracts.refusals import Refusal
+from sequencer.core import queries
+from sequencer.core.state import State
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One kind of query; every query struct has `min_sequence`."""
+
+    kind: type[Any]
+    answer: Callable[[State, Any], msgspec.Struct]
+    fail: Callable[[int, str], msgspec.Struct]
+
+
+QUESTIONS: dict[str, Question] = {
+    "metadata": Question(
+        shapes.MetadataQuery, queries.metadata, lambda sequence, text: shapes.MetadataView(sequence, [], text)
+    ),
+    "plan": Question(shapes.PlanQuery, queries.plan, lambda sequence, text: shapes.Plan(sequence, [], text)),
+    "offsets": Question(
+        shapes.OffsetsQuery, queries.offsets, lambda sequence, text: shapes.OffsetsView(sequence, [], text)
+    ),
+    "group_offsets": Question(
+        shapes.GroupOffsetsQuery,
+        queries.group_offsets,
+        lambda sequence, text: shapes.GroupOffsetsView(sequence, [], text),
+    ),
+    "groups": Question(
+        shapes.GroupsQuery, queries.groups, lambda sequence, text: shapes.GroupsView(sequence, [], text)
+    ),
+    "describe_groups": Question(
+        shapes.DescribeGroupsQuery,
+        queries.describe_groups,
+        lambda sequence, text: shapes.DescribeGroupsView(sequence, [], text),
+    ),
+    "heartbeat": Question(
+        shapes.HeartbeatQuery,
+        queries.heartbeat,
+        lambda sequence, text: shapes.HeartbeatView(sequence, Refusal.OUTCOME_UNKNOWN, text),
+    ),
+    "group_wait": Question(
+        shapes.GroupWaitQuery,
+        queries.group_wait,
+        lambda sequence, text: shapes.GroupWaitView(sequence, Waiting("", -1), text),
+    ),
+    "validate": Question(
+        shapes.ValidateQuery, queries.validate, lambda sequence, text: shapes.ValidateView(sequence, [], text)
+    ),
+}
