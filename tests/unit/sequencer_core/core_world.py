@@ -25,6 +25,7 @@ from penstock.contracts.queries import GroupWaitQuery, HeartbeatQuery
 from penstock.contracts.refusals import Refusal
 from sequencer.core import queries
 from sequencer.core.deadlines import next_deadline_ms
+from sequencer.core.limits import GROUP_INITIAL_REBALANCE_DELAY_MS
 from sequencer.core.machine import Effects, apply_entry
 from sequencer.core.segments import NOT_CONDEMNED
 from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Group, State, new_state
@@ -167,11 +168,17 @@ class World:
     def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> Refusal:
         return queries.heartbeat(self.state, HeartbeatQuery(0, "g", generation, member_id, instance)).refusal
 
+    def finish_initial_delay(self) -> None:
+        """Let the delay pass, and its one extension for those who came meanwhile."""
+        self.wait(GROUP_INITIAL_REBALANCE_DELAY_MS)
+        self.wait(GROUP_INITIAL_REBALANCE_DELAY_MS)
+        assert self.group().state == COMPLETING
+
     def stable_group(self, *members: str) -> int:
         """A stable group of dynamic members, the first of them its leader; its generation."""
         for member in members:
             self.join(member)
-        self.wait(60_000)
+        self.finish_initial_delay()
         generation = self.group().generation
         self.sync(members[0], generation, {member: member.encode() for member in members})
         for member in members[1:]:
