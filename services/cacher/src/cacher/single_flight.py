@@ -1,0 +1,43 @@
+"""One load for a key at a time, however many ask for it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class SingleFlight(Generic[Key, Value]):
+    """Loads that are shared while they run.
+
+    All who wait for a load get its value or its error. One who goes away does not end it for the others, nor for
+    whoever comes next. Nothing is kept once a load is over.
+    """
+
+    def __init__(self, load: Callable[[Key], Coroutine[Any, Any, Value]]) -> None:
+        self._load = load
+        self._flying: dict[Key, asyncio.Task[Value]] = {}
+
+    def __len__(self) -> int:
+        return len(self._flying)
+
+    async def get(self, key: Key) -> Value:
+        """The value of the load that runs for `key`, or of a new one."""
+        task = self._flying.get(key)
+        if task is None:
+            task = self._flying[key] = asyncio.create_task(self._load(key))
+            task.add_done_callback(lambda done: self._landed(key, done))
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """End all loads."""
+        flying = list(self._flying.values())
+        for task in flying:
+            task.cancel()
+        await asyncio.gather(*flying, return_exceptions=True)
+
+    def _landed(self, key: Key, task: asyncio.Task[Value]) -> None:
+        del self._flying[key]
+        if not task.cancelled():
+            task.exception()  # it was told to whoever waited; with nobody there it is not worth a warning

@@ -1,0 +1,167 @@
+"""Builds and wires one flusher, and stops it in order."""
+
+import asyncio
+from importlib.metadata import version
+
+from flusher.budget import Budget
+from flusher.buffer import ActiveBuffer, BufferLimits, TokenBucket
+from flusher.config import FlusherConfig, quiet_puts_per_second
+from flusher.flush import Flushes
+from flusher.intake import Intake
+from flusher.joins import Joins
+from flusher.metrics import FlusherMetrics
+from flusher.pieces import Piece
+from flusher.recent import RecentSegments
+from flusher.serve import RecentServer
+from penstock.contracts import subjects
+from penstock.contracts.messages import Presence
+from penstock.objectstore import ObjectStore, open_store
+from penstock.runtime.bus import Bus, Subscription
+from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from penstock.runtime.health import Health, HttpServer, new_registry
+from penstock.runtime.nats_client import NatsConnection, connect_nats
+from penstock.runtime.presence import Announcer, Directory
+from penstock.runtime.sequencer_client import SequencerClient
+
+ROLE = "flusher"
+
+
+class Flusher:
+    """The parts of one flusher that do its work, over a bus and a store."""
+
+    def __init__(
+        self,
+        config: FlusherConfig,
+        bus: Bus,
+        store: ObjectStore,
+        clock: Clock,
+        entropy: Entropy,
+        metrics: FlusherMetrics,
+    ) -> None:
+        self._config = config
+        self._bus = bus
+        self._subscription: Subscription | None = None
+        recent = RecentSegments(config.recent_bytes_max)
+        self.budget = Budget(config.flusher_bytes_max)
+        self.flushes = Flushes(
+            cluster=config.cluster,
+            zone=config.zone,
+            instance=config.instance,
+            store=store,
+            sequencers=SequencerClient(bus, config.cluster, clock),
+            recent=recent,
+            clock=clock,
+            entropy=entropy,
+            metrics=metrics,
+            upload_parallel_max=config.upload_parallel_max,
+            segment_age_max_s=config.segment_commit_age_max_ms / 1000,
+            commit_bytes_max=bus.message_bytes_max // 2,
+        )
+        self.intake = Intake(
+            buffer=_buffer(config),
+            joins=Joins(config.part_wait_ms / 1000),
+            budget=self.budget,
+            flushes=self.flushes,
+            clock=clock,
+            metrics=metrics,
+        )
+        self._server = RecentServer(recent, bus.message_bytes_max, metrics)
+
+    async def open(self) -> None:
+        """Take messages in."""
+        address = (self._config.cluster, self._config.zone, self._config.instance)
+        await self._bus.subscribe(subjects.cache(*address), self._server.handle)
+        self._subscription = await self._bus.subscribe(subjects.flush(*address), self.intake.handle)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.flushes.run())
+            group.create_task(self.intake.run())
+
+    async def drain(self) -> None:
+        """Take in what was already sent, flush it and answer; cachers are served until the bus closes."""
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+        await self.intake.drain()
+        await self.flushes.until_idle()
+        await self._bus.flush()
+
+
+class FlusherApp:
+    """One flusher process."""
+
+    def __init__(self, config: FlusherConfig) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        self._registry = new_registry()
+        self._health = Health()
+        self._http = HttpServer(self._health, self._registry, config.http_host, config.http_port)
+        self._store: ObjectStore | None = None
+        self._connection: NatsConnection | None = None
+
+    async def open(self) -> None:
+        """Connect to everything, and take messages in."""
+        config = self._config
+        await self._http.open()
+        self._store = await open_store(config.store_url, registry=self._registry)
+        self._connection = await connect_nats(
+            config.nats_url,
+            name=config.instance,
+            user=config.nats_user,
+            password=config.nats_password,
+            registry=self._registry,
+        )
+        bus = self._connection.bus
+        metrics = FlusherMetrics(self._registry)
+        self._flusher = Flusher(config, bus, self._store, self._clock, SystemEntropy(), metrics)
+        self._directory = Directory(bus, config.cluster, self._clock)
+        self._announcer = Announcer(bus, config.cluster, self._presence, self._directory)
+        await self._directory.open()
+        await self._flusher.open()
+        self._health.set_ready(True)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        assert self._connection is not None, "run comes after open"
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._connection.bus.run_until_closed())
+            group.create_task(self._flusher.run())
+            group.create_task(self._directory.run())
+            group.create_task(self._announcer.run())
+
+    async def drain(self) -> None:
+        """Say goodbye, then finish what was begun."""
+        self._health.set_ready(False, "draining")
+        await self._announcer.leave()
+        await self._flusher.drain()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        if self._connection is not None:
+            await self._connection.close()
+        if self._store is not None:
+            await self._store.close()
+        await self._http.close()
+
+    def _presence(self) -> Presence:
+        budget = self._flusher.budget
+        return Presence(
+            role=ROLE,
+            zone=self._config.zone,
+            instance=self._config.instance,
+            version=version("penstock"),
+            http=self._http.address,
+            load_bytes=budget.held_bytes,
+            budget_bytes=budget.bytes_max,
+        )
+
+
+def _buffer(config: FlusherConfig) -> ActiveBuffer[Piece]:
+    limits = BufferLimits(
+        bytes_max=config.flush_bytes_max,
+        batches_max=config.flush_batches_max,
+        interval_s=config.flush_interval_ms / 1000,
+        quiet_s=config.flush_quiet_ms / 1000,
+    )
+    return ActiveBuffer(limits, TokenBucket(quiet_puts_per_second(config)))

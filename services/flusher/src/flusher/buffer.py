@@ -1,0 +1,116 @@
+"""The active buffer: decides what becomes a segment together and when; it knows no clock and does no I/O."""
+
+import enum
+import math
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+
+class Weighed(Protocol):
+    """What the buffer must know of a piece: its record bytes and its batches."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def batch_count(self) -> int: ...
+
+
+Piece = TypeVar("Piece", bound=Weighed)
+
+
+class Reason(enum.StrEnum):
+    """Why a buffer closes."""
+
+    SIZE = "size"
+    TIMER = "timer"
+    QUIET = "quiet"
+    DRAIN = "drain"
+
+
+class BufferLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """When a buffer closes, at the latest."""
+
+    bytes_max: int
+    batches_max: int  # keeps the commit of a segment of tiny batches far below the largest message
+    interval_s: float  # since the first byte
+    quiet_s: float  # since the latest byte
+
+
+class TokenBucket:
+    """`rate_per_second` tokens come in every second, and at most one second's worth is kept."""
+
+    def __init__(self, rate_per_second: float) -> None:
+        assert rate_per_second > 0, f"a bucket filled at {rate_per_second} per second never fills"
+        self._period_s = 1 / rate_per_second
+        self._kept_s = max(0.0, 1 - self._period_s)
+        self._ready_s = -math.inf
+
+    @property
+    def ready_s(self) -> float:
+        """From when on a token is there."""
+        return self._ready_s
+
+    def take(self, now_s: float) -> None:
+        """Take the token that is there."""
+        assert now_s >= self._ready_s, f"no token before {self._ready_s}, it is {now_s}"
+        self._ready_s = max(self._ready_s, now_s - self._kept_s) + self._period_s
+
+
+class ActiveBuffer(Generic[Piece]):
+    """Whole requests in the order in which they came.
+
+    It is due at the first of: full; `interval_s` after its first byte; or *quiet*, when no byte came for `quiet_s`
+    and a token is there to pay for the PUT: then every producer waits for us, and waiting longer gains nothing.
+    """
+
+    def __init__(self, limits: BufferLimits, quiet_tokens: TokenBucket) -> None:
+        self._limits = limits
+        self._quiet_tokens = quiet_tokens
+        self._empty()
+
+    def _empty(self) -> None:
+        self._pieces: list[Piece] = []
+        self._bytes = 0
+        self._batches = 0
+        self._first_s = math.inf
+        self._latest_s = math.inf
+
+    def add(self, pieces: Sequence[Piece], now_s: float) -> None:
+        """Take in all the pieces of one request; they will be in one segment."""
+        if not self._pieces:
+            self._first_s = now_s
+        self._latest_s = now_s
+        self._pieces += pieces
+        self._bytes += sum(piece.size_bytes for piece in pieces)
+        self._batches += sum(piece.batch_count for piece in pieces)
+
+    def reason_to_close(self, now_s: float) -> Reason | None:
+        """Why the buffer is due now, or None."""
+        if self._bytes >= self._limits.bytes_max or self._batches >= self._limits.batches_max:
+            return Reason.SIZE
+        if now_s >= self._timer_s():
+            return Reason.TIMER
+        if now_s >= self._quiet_s():
+            return Reason.QUIET
+        return None
+
+    def due_s(self) -> float:
+        """When a buffer that is not full is due if nothing more comes; infinity while it is empty."""
+        return min(self._timer_s(), self._quiet_s())
+
+    def close(self, reason: Reason, now_s: float) -> list[Piece]:
+        """Hand over all that is in, and begin anew."""
+        if reason is Reason.QUIET:
+            self._quiet_tokens.take(now_s)
+        pieces = self._pieces
+        self._empty()
+        return pieces
+
+    def _timer_s(self) -> float:
+        return self._first_s + self._limits.interval_s
+
+    def _quiet_s(self) -> float:
+        return max(self._latest_s + self._limits.quiet_s, self._quiet_tokens.ready_s)

@@ -1,0 +1,41 @@
+"""The flusher's settings."""
+
+from typing import Annotated
+
+from msgspec import Meta
+from penstock.runtime.config import ServiceConfig
+
+MIB = 1024 * 1024
+PUTS_PER_SECOND_PAID = 8.0  # a bounded bill: at most $105 a month for quiet flushes at $5 per million PUTs
+PUTS_PER_SECOND_FREE = 1_000.0  # where a PUT costs nothing but its fsync
+
+
+class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
+    """Settings of one flusher process."""
+
+    flush_bytes_max: Annotated[int, Meta(ge=MIB, description="a segment closes at this many record bytes")] = 8 * MIB
+    flush_batches_max: Annotated[int, Meta(ge=1, le=65_536, description="a segment closes at this many batches")] = (
+        8_192
+    )
+    flush_interval_ms: Annotated[int, Meta(ge=5, description="a segment closes this long after its first byte")] = 250
+    flush_quiet_ms: Annotated[int, Meta(ge=1, description="a segment closes when no byte came for this long")] = 3
+    quiet_puts_per_second: Annotated[
+        float, Meta(ge=0, description="quiet closes allowed per second; 0 chooses by what a PUT costs in the store")
+    ] = 0.0
+    part_wait_ms: Annotated[int, Meta(ge=100, description="how long a request waits for its next part")] = 5_000
+    flusher_bytes_max: Annotated[int, Meta(ge=128 * MIB, description="bytes held unanswered before refusing more")] = (
+        256 * MIB
+    )
+    recent_bytes_max: Annotated[int, Meta(ge=0, description="bytes of newest segments kept in memory")] = 256 * MIB
+    upload_parallel_max: Annotated[int, Meta(ge=1, le=256, description="segments uploaded at the same time")] = 8
+    segment_commit_age_max_ms: Annotated[
+        int, Meta(ge=1_000, description="a segment older than this is never committed; as in the sequencer")
+    ] = 15 * 60 * 1000
+
+
+def quiet_puts_per_second(config: FlusherConfig) -> float:
+    """The rate of quiet closes that was set, or what suits the store."""
+    if config.quiet_puts_per_second > 0:
+        return config.quiet_puts_per_second
+    is_free = config.store_url.startswith(("file:", "memory:"))
+    return PUTS_PER_SECOND_FREE if is_free else PUTS_PER_SECOND_PAID

@@ -1,0 +1,244 @@
+"""What surrounds a flusher, for tests: time to turn, a store to hold up, a sequencer that writes down what it sees."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from flusher.budget import Budget
+from flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
+from flusher.flush import Flushes
+from flusher.intake import Intake
+from flusher.joins import Joins
+from flusher.metrics import FlusherMetrics
+from flusher.pieces import Piece
+from flusher.recent import RecentSegments
+from penstock.contracts.batches import BatchMeta, BatchResult
+from penstock.contracts.codec import Buffer, decode, encode_with_payload
+from penstock.contracts.commands import Command, Outcome, SegmentCommitted
+from penstock.contracts.errors import PenstockError
+from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
+
+MIB = 1024 * 1024
+TOPIC = bytes(range(16))
+OTHER_TOPIC = bytes(range(1, 17))
+
+
+class ManualClock:
+    """Time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.seconds * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.seconds
+
+
+class LoopClock:
+    """The event loop's own time."""
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.monotonic_s() * 1000)
+
+    def monotonic_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+class CountingEntropy:
+    """Bytes that are never the same twice."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def take(self, count: int) -> bytes:
+        self._count += 1
+        return self._count.to_bytes(count, "big")
+
+
+class HeldStore:
+    """A store whose puts end when the test says so: `ends[n]` is the n-th put's."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.ends: list[asyncio.Future[None]] = []
+        self.running = 0
+        self.running_most = 0
+        self._held = held
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        assert key not in self.objects
+        end = asyncio.get_running_loop().create_future()
+        self.ends.append(end)
+        if not self._held:
+            end.set_result(None)
+        self.running += 1
+        self.running_most = max(self.running_most, self.running)
+        try:
+            await end
+        finally:
+            self.running -= 1
+        self.objects[key] = b"".join(body)
+        return "etag"
+
+
+class LoggingSequencers:
+    """Gives out offsets per partition, and remembers every request for commits in the order in which they came."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.seen_sequence = 0
+        self.requests: list[list[Command]] = []
+        self.replies: asyncio.Queue[list[Outcome] | PenstockError | None] = asyncio.Queue()  # None: the usual outcome
+        self.running = 0
+        self.running_most = 0
+        self._held = held
+        self._ends: dict[tuple[bytes, int], int] = {}
+        self._outcomes: dict[bytes, SegmentCommitted] = {}
+
+    async def command(self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0) -> list[Outcome]:
+        assert deadline_s > 0
+        self.requests.append(commands)
+        self.running += 1
+        self.running_most = max(self.running_most, self.running)
+        reply = await self.replies.get() if self._held or not self.replies.empty() else await asyncio.sleep(0)
+        self.running -= 1
+        if isinstance(reply, PenstockError):
+            raise reply
+        self.seen_sequence += 1
+        return reply or [self.outcome(command) for command in commands]
+
+    def outcome(self, command: Command) -> SegmentCommitted:
+        if command.segment_id not in self._outcomes:
+            runs = [[self._result(run, meta) for meta in run.batches] for run in command.runs]
+            self._outcomes[command.segment_id] = SegmentCommitted(runs)
+        return self._outcomes[command.segment_id]
+
+    def _result(self, run: object, meta: BatchMeta) -> BatchResult:
+        place = (run.topic_id, run.partition)
+        base_offset = self._ends.get(place, 0)
+        self._ends[place] = base_offset + meta.record_count
+        return BatchResult(0, base_offset, 0)
+
+    def segment_ids(self) -> list[list[bytes]]:
+        return [[command.segment_id for command in request] for request in self.requests]
+
+
+class FakeInbound:
+    """A message with its reply, once there is one."""
+
+    def __init__(self, data: bytes) -> None:
+        self.subject = "a.subject"
+        self.data = data
+        self.replied: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def respond(self, data: bytes) -> None:
+        self.replied.set_result(bytes(data))
+
+    async def reply(self) -> FlushReply:
+        async with asyncio.timeout(10):
+            return decode(await self.replied, FlushReply)
+
+
+def meta(length: int = 100, **changes: int) -> BatchMeta:
+    plain = BatchMeta(length, 1, 1_700_000_000_000, -1, -1, -1, 0)
+    return msgspec.structs.replace(plain, **changes)
+
+
+def produce(
+    request: int, *lengths: int, part: int = 0, parts: int = 1, partition: int = 0, topic: bytes = TOPIC
+) -> FlushProduce:
+    batches = [FlushBatch(topic, partition, meta(length)) for length in lengths or (100,)]
+    return FlushProduce(request, part, parts, batches)
+
+
+def flush_message(*produces: FlushProduce, gateway: str = "g1") -> FakeInbound:
+    """A flush message; each batch is filled with the lowest byte of its request's number."""
+    payload = [bytes([produce.request % 256]) * batch.meta.length for produce in produces for batch in produce.batches]
+    return FakeInbound(encode_with_payload(FlushRequest(gateway, list(produces)), payload))
+
+
+class Rig:
+    """A whole flusher but for the bus and the timers: what is sent in is closed when the test says so."""
+
+    def __init__(
+        self,
+        *,
+        store: HeldStore | None = None,
+        sequencers: LoggingSequencers | None = None,
+        clock: ManualClock | LoopClock | None = None,
+        bytes_max: int = 8 * MIB,
+        interval_s: float = 1_000.0,
+        quiet_s: float = 1_000.0,
+        budget_bytes: int = 128 * MIB,
+        upload_parallel_max: int = 8,
+        commit_bytes_max: int = 4 * MIB,
+    ) -> None:
+        self.store = store or HeldStore()
+        self.sequencers = sequencers or LoggingSequencers()
+        self.clock = clock or ManualClock()
+        self.recent = RecentSegments(64 * MIB)
+        self.budget = Budget(budget_bytes)
+        self.metrics = FlusherMetrics(CollectorRegistry())
+        self.flushes = Flushes(
+            cluster="c",
+            zone="z",
+            instance="flusher-1",
+            store=self.store,
+            sequencers=self.sequencers,
+            recent=self.recent,
+            clock=self.clock,
+            entropy=CountingEntropy(),
+            metrics=self.metrics,
+            upload_parallel_max=upload_parallel_max,
+            segment_age_max_s=900.0,
+            commit_bytes_max=commit_bytes_max,
+        )
+        limits = BufferLimits(bytes_max=bytes_max, batches_max=1_000, interval_s=interval_s, quiet_s=quiet_s)
+        self.buffer: ActiveBuffer[Piece] = ActiveBuffer(limits, TokenBucket(1_000.0))
+        self.intake = Intake(
+            buffer=self.buffer,
+            joins=Joins(5.0),
+            budget=self.budget,
+            flushes=self.flushes,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
+
+    async def __aenter__(self) -> "Rig":
+        self.flushes_task = asyncio.create_task(self.flushes.run())
+        self._tasks = [self.flushes_task, asyncio.create_task(self.intake.run())]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        ends = await asyncio.gather(*self._tasks, return_exceptions=True)
+        errors = [end for end in ends if isinstance(end, Exception)]
+        if errors:
+            raise errors[0]
+
+    async def send(self, *produces: FlushProduce, gateway: str = "g1") -> FakeInbound:
+        message = flush_message(*produces, gateway=gateway)
+        await self.intake.handle(message)
+        return message
+
+    def close_buffer(self) -> None:
+        pieces = self.buffer.close(Reason.TIMER, self.clock.monotonic_s())
+        self.flushes.submit(pieces, Reason.TIMER)
+
+    async def send_and_close(self, *produces: FlushProduce) -> FakeInbound:
+        message = await self.send(*produces)
+        self.close_buffer()
+        return message
+
+
+async def until(condition: object, turns: int = 10_000) -> None:
+    """Let other tasks run until the condition holds."""
+    for _ in range(turns):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the condition never came true")

@@ -1,0 +1,218 @@
+"""Segments are uploaded in parallel, committed in the order their buffers closed, and answered only then."""
+
+import asyncio
+
+import pytest
+from flusher_fakes import OTHER_TOPIC, TOPIC, HeldStore, LoggingSequencers, Rig, produce, until
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.contracts.batches import BatchResult
+from penstock.contracts.commands import Refused, SegmentCommitted
+from penstock.contracts.errors import Corrupt, Invalid, Unavailable
+from penstock.contracts.ids import ulid_text
+from penstock.contracts.refusals import Refusal
+from penstock.objectstore import AlreadyExists
+from penstock.segment import read_index
+
+
+async def test_the_answer_comes_after_the_store_and_after_the_commit() -> None:
+    async with Rig(store=HeldStore(held=True), sequencers=LoggingSequencers(held=True)) as rig:
+        message = await rig.send_and_close(produce(1))
+        await until(lambda: rig.store.ends)
+        assert not rig.sequencers.requests
+        rig.store.ends[0].set_result(None)
+        await until(lambda: rig.sequencers.requests)
+        assert len(rig.store.objects) == 1
+        assert not message.replied.done()
+        rig.sequencers.replies.put_nowait(None)
+        reply = await message.reply()
+    assert [[result.refusal for result in results] for results in reply.results] == [[0]]
+    assert reply.sequence == 1
+
+
+async def test_the_object_is_a_segment_with_exactly_what_the_commit_says() -> None:
+    async with Rig() as rig:
+        message = await rig.send_and_close(produce(1, 100, 70, partition=3), produce(2, 80, topic=OTHER_TOPIC))
+        await message.reply()
+    ((key, data),) = rig.store.objects.items()
+    ((commit,),) = rig.sequencers.requests
+    index = read_index(data)
+    assert key.endswith(f"0-{ulid_text(commit.segment_id)}")
+    assert (index.segment_id, index.writer, index.runs) == (commit.segment_id, "flusher-1", commit.runs)
+    assert (commit.writer, commit.zone, commit.size_bytes) == ("flusher-1", "z", len(data))
+    first, second = commit.runs
+    assert data[first.position : first.position + 170] == bytes([1]) * 170
+    assert data[second.position : second.position + 80] == bytes([2]) * 80
+
+
+async def test_each_request_gets_the_results_of_its_own_batches_though_the_file_is_sorted() -> None:
+    async with Rig() as rig:
+        late = await rig.send(produce(1, topic=OTHER_TOPIC), produce(2, 100, 100))
+        early = await rig.send(produce(3, topic=TOPIC, partition=7), produce(4))
+        rig.close_buffer()
+        offsets = [
+            [[result.base_offset for result in results] for results in (await message.reply()).results]
+            for message in (late, early)
+        ]
+    assert offsets == [[[0], [0, 1]], [[0], [2]]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.permutations(range(6)), st.data())
+def test_commits_keep_the_closing_order_whatever_the_uploads_take(ends: list[int], data: st.DataObject) -> None:
+    async def scenario() -> None:
+        async with Rig(store=HeldStore(held=True), commit_bytes_max=data.draw(st.sampled_from([1, 900, 10**6]))) as rig:
+            messages = [await rig.send_and_close(produce(number)) for number in range(6)]
+            await until(lambda: len(rig.store.ends) == 6)
+            for number in ends:
+                rig.store.ends[number].set_result(None)
+                for _ in range(data.draw(st.integers(0, 20))):
+                    await asyncio.sleep(0)
+            offsets = [(await message.reply()).results[0][0].base_offset for message in messages]
+            assert offsets == list(range(6))
+            assert rig.sequencers.running_most == 1
+
+    asyncio.run(scenario())
+
+
+async def test_all_that_became_ready_meanwhile_goes_in_one_commit() -> None:
+    async with Rig(sequencers=LoggingSequencers(held=True)) as rig:
+        messages = [await rig.send_and_close(produce(0))]
+        await until(lambda: rig.sequencers.requests)
+        messages += [await rig.send_and_close(produce(number)) for number in range(1, 5)]
+        await until(lambda: len(rig.store.objects) == 5)
+        rig.sequencers.replies.put_nowait(None)
+        rig.sequencers.replies.put_nowait(None)
+        for message in messages:
+            await message.reply()
+    assert [len(request) for request in rig.sequencers.requests] == [1, 4]
+
+
+async def test_a_commit_is_kept_within_its_bytes() -> None:
+    async with Rig(sequencers=LoggingSequencers(held=True), commit_bytes_max=700) as rig:
+        messages = [await rig.send_and_close(produce(number)) for number in range(5)]
+        await until(lambda: len(rig.store.objects) == 5)
+        for _ in range(3):
+            rig.sequencers.replies.put_nowait(None)
+        for message in messages:
+            await message.reply()
+    assert [len(request) for request in rig.sequencers.requests] == [2, 2, 1]
+
+
+async def test_no_more_uploads_run_at_once_than_allowed() -> None:
+    async with Rig(store=HeldStore(held=True), upload_parallel_max=3) as rig:
+        messages = [await rig.send_and_close(produce(number)) for number in range(8)]
+        for number in range(8):
+            await until(lambda number=number: len(rig.store.ends) > number)
+            rig.store.ends[number].set_result(None)
+        for message in messages:
+            await message.reply()
+    assert rig.store.running_most == 3
+
+
+async def test_a_commit_in_doubt_is_sent_again_with_the_same_segments() -> None:
+    async with Rig() as rig:
+        rig.sequencers.replies.put_nowait(Unavailable("no answer"))
+        message = await rig.send_and_close(produce(1))
+        assert (await message.reply()).results[0][0].refusal == 0
+    first, second = rig.sequencers.segment_ids()
+    assert first == second
+    assert len(rig.store.objects) == 1
+
+
+async def test_a_commit_in_doubt_until_too_old_is_answered_as_unknown_and_the_next_go_on() -> None:
+    async with Rig(sequencers=LoggingSequencers(held=True)) as rig:
+        old = await rig.send_and_close(produce(1))
+        await until(lambda: rig.sequencers.requests)
+        rig.clock.seconds += 900
+        young = await rig.send_and_close(produce(2))
+        await until(lambda: len(rig.store.objects) == 2)
+        rig.sequencers.replies.put_nowait(Unavailable("no answer"))
+        assert (await old.reply()).results[0][0].refusal == Refusal.OUTCOME_UNKNOWN
+        rig.sequencers.replies.put_nowait(None)
+        assert (await young.reply()).results[0][0].refusal == 0
+    assert len(rig.store.objects) == 2  # in doubt nothing is deleted
+
+
+async def test_an_upload_given_up_is_refused_without_a_commit_and_the_next_go_on() -> None:
+    async with Rig(store=HeldStore(held=True)) as rig:
+        messages = [await rig.send_and_close(produce(number)) for number in range(3)]
+        await until(lambda: len(rig.store.ends) == 3)
+        rig.store.ends[2].set_result(None)
+        rig.store.ends[1].set_exception(Unavailable("the store does not answer"))
+        rig.store.ends[0].set_result(None)
+        refusals = [(await message.reply()).results[0][0].refusal for message in messages]
+    assert refusals == [0, Refusal.OVERLOADED, 0]
+    committed = [segment_id for request in rig.sequencers.segment_ids() for segment_id in request]
+    assert [key[-26:] for key in rig.store.objects] == [ulid_text(each) for each in reversed(committed)]
+
+
+async def test_an_object_that_is_there_already_is_never_committed() -> None:
+    async with Rig(store=HeldStore(held=True)) as rig:
+        message = await rig.send_and_close(produce(1))
+        await until(lambda: rig.store.ends)
+        rig.store.ends[0].set_exception(AlreadyExists("another's object"))
+        assert (await message.reply()).results[0][0].refusal == Refusal.OVERLOADED
+    assert not rig.sequencers.requests
+
+
+@pytest.mark.parametrize(
+    ("said", "answered"),
+    [
+        (Refusal.SEGMENT_TOO_OLD, Refusal.OUTCOME_UNKNOWN),
+        (Refusal.INVALID_REQUEST, Refusal.INVALID_REQUEST),
+    ],
+)
+async def test_a_refused_segment_refuses_all_of_its_batches(said: Refusal, answered: Refusal) -> None:
+    async with Rig() as rig:
+        rig.sequencers.replies.put_nowait([Refused(said)])
+        message = await rig.send_and_close(produce(1, 100, 100), produce(2))
+        results = (await message.reply()).results
+    assert [[result.refusal for result in each] for each in results] == [[answered, answered], [answered]]
+
+
+async def test_a_commit_that_fits_no_message_is_refused_and_the_next_go_on() -> None:
+    async with Rig(sequencers=LoggingSequencers(held=True)) as rig:
+        large = await rig.send_and_close(produce(1))
+        await until(lambda: rig.sequencers.requests)
+        rig.sequencers.replies.put_nowait(Invalid("over the maximum"))
+        assert (await large.reply()).results[0][0].refusal == Refusal.INVALID_REQUEST
+        rig.sequencers.replies.put_nowait(None)
+        assert (await (await rig.send_and_close(produce(2))).reply()).results[0][0].refusal == 0
+
+
+async def test_an_answer_of_the_wrong_shape_ends_the_process_and_not_the_data() -> None:
+    with pytest.raises(ExceptionGroup) as raised:
+        async with Rig() as rig:
+            rig.sequencers.replies.put_nowait([SegmentCommitted([[BatchResult(0, 0, 0)]])])
+            message = await rig.send_and_close(produce(1, 100, 100))
+            await until(lambda: rig.flushes_task.done())
+    assert raised.group_contains(Corrupt)
+    assert not message.replied.done()
+
+
+async def test_the_budget_is_given_back_with_the_answer() -> None:
+    async with Rig() as rig:
+        message = await rig.send(produce(1, 1_000, 500))
+        assert rig.budget.held_bytes == 1_500 + 2 * 1_024
+        rig.close_buffer()
+        await message.reply()
+        await rig.flushes.until_idle()
+        assert rig.budget.held_bytes == 0
+
+
+async def test_new_segments_are_kept_in_memory_and_those_given_up_are_not() -> None:
+    async with Rig(store=HeldStore(held=True)) as rig:
+        kept, given_up = [await rig.send_and_close(produce(number)) for number in (1, 2)]
+        await until(lambda: len(rig.store.ends) == 2)
+        rig.store.ends[0].set_result(None)
+        rig.store.ends[1].set_exception(Unavailable("the store does not answer"))
+        await kept.reply()
+        await given_up.reply()
+        assert len(rig.recent) == 1
+        ((commit,),) = rig.sequencers.requests
+        (data,) = rig.store.objects.values()
+        views = rig.recent.read(commit.segment_id, 0, len(data))
+        assert views is not None
+        assert b"".join(views) == data
