@@ -1,0 +1,82 @@
+"""Child processes are kept alive, and gone when they should be."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from penstock.cli.children import Child, ChildSpec, last_line
+
+WAITS = "import time\nprint('up', flush=True)\nwhile True: time.sleep(60)"
+IGNORES_SIGTERM = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAITS
+FAILS = "import sys\nsys.exit('cannot go on')"
+
+
+@asynccontextmanager
+async def kept(tmp_path: Path, program: str) -> AsyncIterator[tuple[Child, list[str]]]:
+    said: list[str] = []
+    spec = ChildSpec("child", [sys.executable, "-c", program], dict(os.environ), tmp_path / "child.log")
+    child = Child(spec, said.append)
+    keeper = asyncio.create_task(child.keep())
+    try:
+        yield child, said
+    finally:
+        child.kill()
+        await asyncio.wait_for(keeper, 30)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def is_up(child: Child) -> bool:
+    return child.pid is not None and last_line(child.spec.log_path) == "up"
+
+
+async def test_a_child_that_is_killed_comes_back(tmp_path: Path) -> None:
+    async with kept(tmp_path, WAITS) as (child, said):
+        await until(lambda: is_up(child))
+        first = child.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: child.restarts == 1 and child.pid is not None)
+        assert child.pid != first
+        assert "was killed by SIGKILL" in said[0]
+
+
+async def test_a_child_that_cannot_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    async with kept(tmp_path, FAILS) as (child, said):
+        await until(lambda: child.restarts >= 2)
+        assert "ended with code 1" in said[0]
+        assert "cannot go on" in said[0]
+        assert "0.2 s" in said[0]
+        assert "0.4 s" in said[1]
+
+
+async def test_a_child_that_is_stopped_stays_away(tmp_path: Path) -> None:
+    async with kept(tmp_path, WAITS) as (child, said):
+        await until(lambda: is_up(child))
+        await child.stop(30)
+        assert child.pid is None
+        assert child.restarts == 0
+        assert said == []
+
+
+async def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:
+    async with kept(tmp_path, IGNORES_SIGTERM) as (child, said):
+        await until(lambda: is_up(child))
+        await child.stop(0.05)
+        assert child.pid is None
+        assert "did not stop" in said[0]
+
+
+def test_the_last_line_of_a_log_is_the_last_that_says_something(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert last_line(log) == ""
+    log.write_text("first\n" * 5000 + "the end\n\n  \n")
+    assert last_line(log) == "the end"
