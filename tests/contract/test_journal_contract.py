@@ -176,7 +176,7 @@ async def test_an_entry_appended_twice_is_one_entry(world: World) -> None:
 async def test_an_entry_appended_twice_through_two_handles_is_one_entry(world: World) -> None:
     one, other = await world.open(), await world.open()
     sequences = await asyncio.gather(one.append("a", b"x"), other.append("a", b"x"))
-    assert sequences == [1, 1]
+    assert list(sequences) == [1, 1]
 
 
 async def test_an_entry_of_the_largest_size_is_kept_and_a_larger_one_is_invalid(world: World) -> None:

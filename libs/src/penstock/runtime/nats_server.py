@@ -34,17 +34,17 @@ def server_config(
 ) -> str:
     """The text of the server's configuration; the monitoring port listens on loopback only."""
     lines = [
-        f"listen: {json.dumps(f'{host}:{port}')}",
+        f"listen: {_quoted(f'{host}:{port}')}",
         f"max_payload: {MESSAGE_BYTES_MAX}",
         f"max_pending: {PENDING_BYTES_MAX}",
-        f"write_deadline: {json.dumps(WRITE_DEADLINE)}",
+        f"write_deadline: {_quoted(WRITE_DEADLINE)}",
         # `always`: an entry is on the disk before its acknowledgement; the default may lose two minutes of them.
-        f"jetstream {{ store_dir: {json.dumps(str(store_dir))}, sync_interval: always }}",
+        f"jetstream {{ store_dir: {_quoted(str(store_dir))}, sync_interval: always }}",
     ]
     if monitor_port is not None:
-        lines.append(f"http: {json.dumps(f'127.0.0.1:{monitor_port}')}")
+        lines.append(f"http: {_quoted(f'127.0.0.1:{monitor_port}')}")
     if user:
-        lines.append(f"authorization {{ user: {json.dumps(user)}, password: {json.dumps(password)} }}")
+        lines.append(f"authorization {{ user: {_quoted(user)}, password: {_quoted(password)} }}")
     return "\n".join(lines) + "\n"
 
 
@@ -64,6 +64,10 @@ def write_config(
     )
     try:
         path.touch(mode=0o600)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Invalid(f"cannot write the nats-server's settings to {path}: {error.strerror}") from error
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # the server's strings are JSON's, but without \u

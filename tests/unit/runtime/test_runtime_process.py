@@ -1,0 +1,190 @@
+"""The life of a service process, watched from outside."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+SERVICE = Path(__file__).with_name("example_service.py")
+TIMEOUT_S = 20.0
+
+
+class Process:
+    """The example service as a child, its steps read as they come."""
+
+    def __init__(self, manner: str, **environ: str) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, str(SERVICE), manner],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | environ,
+        )
+        self.steps: list[str] = []
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def until(self, step: str) -> str:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            self.steps.append(line.strip())
+            if line.startswith(step):
+                return line.strip()
+        raise AssertionError(f"it ended without {step}: {self.steps}")
+
+    def signal(self, number: int) -> None:
+        self._child.send_signal(number)
+
+    def end(self) -> tuple[int, list[str]]:
+        """Exit code and the lines on stderr."""
+        output, errors = self._child.communicate(timeout=TIMEOUT_S)
+        self.steps += output.split("\n")[:-1]
+        return self._child.returncode, errors.splitlines()
+
+    def kill(self) -> None:
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.communicate()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
+
+    def begin(manner: str, **environ: str) -> Process:
+        started.append(Process(manner, **environ))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+
+
+Start = Callable[..., Process]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_closes_while_the_service_still_runs(start: Start, number: int) -> None:
+    process = start("well")
+    process.until("run")
+    process.signal(number)
+    code, errors = process.end()
+    assert code == 0
+    assert process.steps == ["open", "run", "drain", "drained", "run ended", "close"]
+    assert [json.loads(line)["event"] for line in errors] == ["service_started", "service_drains", "service_stopped"]
+
+
+def test_a_second_signal_kills_at_once(start: Start) -> None:
+    process = start("drain-hangs")
+    process.until("run")
+    process.signal(signal.SIGTERM)
+    process.until("drain")
+    process.signal(signal.SIGTERM)
+    code, _errors = process.end()
+    assert code == -signal.SIGTERM
+    assert "close" not in process.steps
+
+
+def test_a_drain_that_takes_too_long_is_cut_short_and_the_rest_still_happens(start: Start) -> None:
+    process = start("drain-hangs")
+    process.until("run")
+    process.signal(signal.SIGTERM)
+    code, errors = process.end()
+    assert code == 1
+    assert process.steps == ["open", "run", "drain", "run ended", "close"]
+    assert json.loads(errors[-1])["error"] == "drain did not end in time"
+
+
+def test_what_hinders_a_start_is_told_in_one_sentence(start: Start) -> None:
+    process = start("open-fails")
+    code, errors = process.end()
+    assert (code, errors) == (1, ["example: the store cannot be reached"])
+    assert process.steps == ["open", "close"]
+
+
+def test_what_hinders_the_making_is_told_in_one_sentence(start: Start) -> None:
+    assert start("make-fails").end() == (1, ["example: it cannot be made"])
+
+
+def test_a_bug_at_the_start_is_one_log_line_with_its_trace(start: Start) -> None:
+    code, errors = start("open-crashes").end()
+    assert (code, len(errors)) == (1, 1)
+    line = json.loads(errors[0])
+    assert (line["event"], line["step"], line["error"]) == ("service_failed", "open", "a bug in open")
+    assert "example_service.py" in line["exception"]
+
+
+def test_a_signal_during_the_start_ends_it(start: Start) -> None:
+    process = start("open-hangs")
+    process.until("open")
+    process.signal(signal.SIGTERM)
+    code, _errors = process.end()
+    assert (code, process.steps) == (0, ["open", "close"])
+
+
+@pytest.mark.parametrize(
+    ("manner", "error"),
+    [
+        ("run-fails", "the journal is gone"),
+        ("run-crashes", "a bug in run"),
+        ("run-returns", "the service ended by itself"),
+    ],
+)
+def test_a_loop_that_dies_takes_the_process_down_with_one_log_line(start: Start, manner: str, error: str) -> None:
+    process = start(manner)
+    code, errors = process.end()
+    assert (code, process.steps) == (1, ["open", "run", "close"])
+    events = [json.loads(line) for line in errors]
+    assert [(line["event"], line.get("error")) for line in events] == [
+        ("service_started", None),
+        ("service_failed", error),
+    ]
+
+
+def test_a_loop_that_dies_while_draining_ends_the_drain(start: Start) -> None:
+    process = start("run-fails-in-drain")
+    process.until("run")
+    process.signal(signal.SIGTERM)
+    code, errors = process.end()
+    assert code == 1
+    assert [json.loads(line).get("error") for line in errors][2:] == ["it broke while draining"]
+
+
+def test_a_bug_while_closing_is_a_failure(start: Start) -> None:
+    process = start("close-crashes")
+    process.until("run")
+    process.signal(signal.SIGTERM)
+    code, errors = process.end()
+    assert code == 1
+    assert json.loads(errors[-1])["step"] == "close"
+
+
+def test_a_dead_parent_leaves_no_service_behind(start: Start) -> None:
+    process = start("orphan")
+    child = int(process.until("child").split()[1])
+    process.until("run")
+    process.kill()
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while _lives(child):
+        assert time.monotonic() < deadline_s, "the child outlived its parent"
+        time.sleep(0.01)
+
+
+def test_a_service_whose_parent_is_gone_already_does_not_start(start: Start) -> None:
+    code, _errors = start("well", PENSTOCK_PARENT_PID="999999999").end()
+    assert code == 1
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
