@@ -1,0 +1,40 @@
+"""`python -m benches [--only NAME] [--mib N]`: measure, print a table, write JSON to benches/results."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+
+from benches import failover, micro, whole
+from benches.report import Result, save, table
+
+
+def main() -> int:
+    """Run the chosen benches and show their results; a missed budget is shown, not an error."""
+    parser = argparse.ArgumentParser(prog="benches")
+    parser.add_argument("--mib", type=int, default=2048, help="MiB for the largest load (%(default)s)")
+    parser.add_argument("--records", type=int, default=200, help="records in the latency benches (%(default)s)")
+    parser.add_argument("--only", action="append", help="run only these benches")
+    arguments = parser.parse_args()
+    benches: dict[str, Callable[[], Iterator[Result]]] = {
+        "codec": micro.codec,
+        "segment": micro.segment,
+        "machine": micro.machine,
+        "throughput": lambda: whole.throughput(arguments.mib),
+        "timer-alone": whole.timer_alone,
+        "latency": lambda: whole.latency(arguments.records),
+        "failover": failover.pauses,
+    }
+    unknown = set(arguments.only or ()) - set(benches)
+    if unknown:
+        parser.error(f"no bench {', '.join(sorted(unknown))}; there are {', '.join(benches)}")
+    results: list[Result] = []
+    for name in arguments.only or benches:
+        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        results += benches[name]()
+    print(table(results))
+    print(f"\nas JSON in {save(results, 'latest')}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
