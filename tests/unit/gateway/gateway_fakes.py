@@ -1,0 +1,258 @@
+"""Stand-ins for what surrounds a gateway: time, directory, sequencers and flushers that tests hold in their hands."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from gateway.config import GatewayConfig
+from gateway.context import Client, Gateway
+from gateway.flushes import Flushes
+from gateway.metrics import GatewayMetrics
+from gateway.nodes import node_of
+from gateway.topics import TopicCache
+from penstock.contracts import subjects
+from penstock.contracts.batches import BatchResult
+from penstock.contracts.codec import decode_with_payload, encode
+from penstock.contracts.commands import Command, Outcome
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, Presence
+from penstock.contracts.queries import MetadataQuery, MetadataView, TopicView
+from penstock.runtime.bus import Inbound
+from tests.testkit.memory_bus import MemoryHub
+
+CLUSTER = "test"
+ZONE = "z1"
+
+
+class ManualClock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
+class CountingEntropy:
+    """Bytes that are never twice the same, and the same in every run."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def take(self, count: int) -> bytes:
+        self._taken += 1
+        return self._taken.to_bytes(count, "big")
+
+
+class FakeDirectory:
+    """A directory that knows what the test put in."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Presence] = {}
+        self._callbacks: list[Callable[[], None]] = []
+
+    def live(self, role: str, zone: str | None = None) -> list[Presence]:
+        found = [each for each in self._known.values() if each.role == role and zone in (None, each.zone)]
+        return sorted((each for each in found if not each.leaving), key=lambda each: each.instance)
+
+    def get(self, instance: str) -> Presence | None:
+        return self._known.get(instance)
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    def put(self, presence: Presence) -> None:
+        self._known[presence.instance] = presence
+        self._tell()
+
+    def leave(self, instance: str) -> None:
+        self.put(msgspec.structs.replace(self._known[instance], leaving=True))
+
+    def drop(self, instance: str) -> None:
+        del self._known[instance]
+        self._tell()
+
+    def _tell(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+
+class FakeSequencer:
+    """Sequencers that answer from a table of topics, and whatever else the test scripts."""
+
+    def __init__(self) -> None:
+        self.seen_sequence = 0
+        self.topics: dict[str, TopicView] = {}
+        self.commands: list[list[Command]] = []
+        self.queries: list[tuple[str, msgspec.Struct]] = []
+        self.on_command: Callable[[Command], Outcome] | None = None
+        self.views: dict[str, Callable[[Any], Any]] = {}
+        self.is_down = False
+        self.hold: asyncio.Event | None = None
+
+    def note_sequence(self, sequence: int) -> None:
+        self.seen_sequence = max(self.seen_sequence, sequence)
+
+    async def command(self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0) -> list[Outcome]:
+        self.commands.append(commands)
+        await self._be_there()
+        assert self.on_command is not None, "no command was expected"
+        return [self.on_command(command) for command in commands]
+
+    async def query(self, name: str, query: Any, view: Any, *, deadline_s: float = 10.0, attempt_s: float = 1.0) -> Any:
+        self.queries.append((name, query))
+        await self._be_there()
+        return self._metadata(query) if name == "metadata" else self.views[name](query)
+
+    def add_topic(self, name: str, partitions: int = 1, **configs: str) -> TopicView:
+        topic_id = name.encode().ljust(16, b"\1")[:16]
+        view = self.topics[name] = TopicView(name, topic_id, partitions, configs, leader_epoch=1)
+        return view
+
+    def _metadata(self, query: MetadataQuery) -> MetadataView:
+        wanted = self.topics if query.names is None else query.names
+        ids = set(query.topic_ids)
+        found = [view for view in self.topics.values() if view.name in wanted or view.topic_id in ids]
+        return MetadataView(self.seen_sequence, found)
+
+    async def _be_there(self) -> None:
+        await asyncio.sleep(0)
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.is_down:
+            raise Unavailable("no sequencer answered")
+
+
+class FakeFlusher:
+    """A flusher on the memory bus that keeps what it gets, and answers when told."""
+
+    def __init__(self, hub: MemoryHub, instance: str, zone: str = ZONE, budget_bytes: int = 64 * 1024 * 1024) -> None:
+        self.presence = Presence("flusher", zone, instance, "1", budget_bytes=budget_bytes)
+        self._bus = hub.connect(instance)
+        self.requests: list[tuple[FlushRequest, bytes]] = []
+        self._unanswered: list[tuple[Inbound, FlushRequest]] = []
+        self.answers_at_once = True
+        self.refusal = 0
+        self.next_offset = 0
+        self.throttle_ms = 0
+        self.on_produce: Callable[[int], None] = lambda number: None
+        self._subscription: Any = None
+
+    async def open(self) -> None:
+        subject = subjects.flush(CLUSTER, self.presence.zone, self.presence.instance)
+        self._subscription = await self._bus.subscribe(subject, self._take)
+
+    async def go_away(self) -> None:
+        """Nobody listens any more."""
+        await self._subscription.unsubscribe()
+
+    @property
+    def produces(self) -> list[FlushProduce]:
+        """All that came, in order."""
+        return [produce for request, _ in self.requests for produce in request.produces]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the produces that came, in order."""
+        return [produce.request for produce in self.produces]
+
+    async def answer_all(self) -> None:
+        waiting, self._unanswered = self._unanswered, []
+        for inbound, request in waiting:
+            await inbound.respond(encode(self._reply(request)))
+
+    async def answer_with(self, data: bytes) -> None:
+        inbound, _ = self._unanswered.pop(0)
+        await inbound.respond(data)
+
+    async def _take(self, inbound: Inbound) -> None:
+        request, payload = decode_with_payload(inbound.data, FlushRequest)
+        total = sum(batch.meta.length for produce in request.produces for batch in produce.batches)
+        assert len(payload) == total, "the payload is exactly the batches that the head names"
+        self.requests.append((request, bytes(payload)))
+        for produce in request.produces:
+            self.on_produce(produce.request)
+        self._unanswered.append((inbound, request))
+        if self.answers_at_once:
+            await self.answer_all()
+
+    def _reply(self, request: FlushRequest) -> FlushReply:
+        return FlushReply(7, [self._results(produce) for produce in request.produces], self.throttle_ms)
+
+    def _results(self, produce: FlushProduce) -> list[BatchResult]:
+        if self.refusal:
+            return [BatchResult(self.refusal)] * len(produce.batches)
+        results = []
+        for batch in produce.batches:
+            results.append(BatchResult(0, self.next_offset, 0))
+            self.next_offset += batch.meta.record_count
+        return results
+
+
+@dataclasses.dataclass
+class World:
+    """A gateway among fakes."""
+
+    gateway: Gateway
+    hub: MemoryHub
+    clock: ManualClock
+    directory: FakeDirectory
+    sequencer: FakeSequencer
+
+    @property
+    def flushes(self) -> Flushes:
+        return self.gateway.flushes
+
+    async def add_flusher(self, instance: str, **options: Any) -> FakeFlusher:
+        flusher = FakeFlusher(self.hub, instance, **options)
+        await flusher.open()
+        self.directory.put(flusher.presence)
+        return flusher
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.gateway.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def new_world(message_bytes_max: int = 8 * 1024 * 1024, **settings: Any) -> World:
+    """A gateway that knows nobody; its flushes are not running."""
+    hub = MemoryHub(message_bytes_max)
+    clock, directory, sequencer = ManualClock(), FakeDirectory(), FakeSequencer()
+    bus = hub.connect("gateway")
+    metrics = GatewayMetrics(CollectorRegistry())
+    config = GatewayConfig(cluster=CLUSTER, zone=ZONE, instance="g1", **settings)
+    parts: dict[str, Any] = {"bus": bus, "directory": directory, "sequencer": sequencer, "clock": clock}
+    flushes = Flushes(**parts, metrics=metrics, cluster=CLUSTER, instance="g1")
+    gateway = Gateway(
+        config=config,
+        node=node_of("127.0.0.1", 9092, ZONE),
+        entropy=CountingEntropy(),
+        topics=TopicCache(sequencer),  # type: ignore[arg-type]
+        flushes=flushes,
+        tail=None,  # type: ignore[arg-type]
+        reads=None,  # type: ignore[arg-type]
+        metrics=metrics,
+        **parts,
+    )
+    return World(gateway, hub, clock, directory, sequencer)
+
+
+def new_client(client_id: str = "test-client") -> Client:
+    return Client(host="127.0.0.1", zone=ZONE, client_id=client_id)
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything that is ready go on."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def joined(buffers: Sequence[bytes | bytearray | memoryview]) -> bytes:
+    return b"".join(bytes(buffer) for buffer in buffers)
