@@ -112,6 +112,11 @@ class TailFeed:
         self._wake(list(self._watches))
 
     @property
+    def applied_sequence(self) -> int | None:
+        """The journal sequence of the last announcement that was taken in, None before the first."""
+        return self._tail.index.applied
+
+    @property
     def watched_partitions(self) -> int:
         """How many partitions somebody waits for."""
         return len(self._watches)
