@@ -1,0 +1,46 @@
+"""A Kafka client's half of a request for tests: header and body in, the decoded answer out."""
+
+import struct
+from typing import Any
+
+import msgspec
+
+from gateway.context import Client
+from gateway.dispatch import answer
+from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible, serves
+from penstock.kafkawire.records import Record, build_batch
+from tests.unit.gateway.gateway_fakes import World, joined, new_client
+
+CORRELATION_ID = 77
+
+
+def request_frame(api_key: int, version: int, body: bytes, client_id: str | None = "test-client") -> bytes:
+    """A frame without its length."""
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    tags = b"\0" if serves(api_key, version) and is_flexible(API_TABLE[api_key], version) else b""
+    return struct.pack(">hhih", api_key, version, CORRELATION_ID, length) + name + tags + body
+
+
+async def ask_raw(world: World, frame: bytes, client: Client | None = None) -> bytes:
+    """The whole answer with length and header, empty if there is none."""
+    return joined(await answer(world.gateway, client or new_client(), memoryview(frame)))
+
+
+async def ask(world: World, api_key: int, version: int, request: msgspec.Struct, client: Client | None = None) -> Any:
+    """The answer to one request, None if there is none."""
+    frame = request_frame(
+        api_key, version, encode_request(api_key, version, request), (client or new_client()).client_id
+    )
+    data = await ask_raw(world, frame, client)
+    if not data:
+        return None
+    length, correlation_id = struct.unpack_from(">ii", data)
+    assert (length, correlation_id) == (len(data) - 4, CORRELATION_ID)
+    is_tagged = api_key != 18 and is_flexible(API_TABLE[api_key], version)
+    return decode_response(api_key, version, data[9 if is_tagged else 8 :])
+
+
+def batch(count: int = 1, **options: Any) -> bytes:
+    """A good record batch."""
+    return build_batch([Record(value=b"value", offset_delta=number) for number in range(count)], **options)
