@@ -1,0 +1,184 @@
+"""Hypothesis strategies for commands: a few names, ids and numbers that meet often, and now and then the extremes."""
+
+from collections.abc import Callable
+
+from core_world import START_MS, topic_id
+from hypothesis import strategies as st
+
+from penstock.contracts.batches import BatchMeta, BatchRun
+from penstock.contracts.commands import (
+    AllocateProducer,
+    Command,
+    CommitOffsets,
+    CommitSegment,
+    CreatePartitions,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    ExpireMember,
+    GroupProtocol,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    MemberAssignment,
+    OffsetToCommit,
+    SyncGroup,
+    Tick,
+)
+from penstock.contracts.ids import new_segment_id
+
+Integers = st.SearchStrategy[int]
+# what msgpack can hold
+EXTREMES = [-(2**63), -(2**31), -2, -1, 0, 1, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**48, 2**63 - 1, 2**64 - 1]
+ANY_INTEGER: Integers = st.integers(-(2**63), 2**64 - 1) | st.sampled_from(EXTREMES)
+
+
+def usual(numbers: Integers) -> Integers:
+    return numbers
+
+
+def wild(numbers: Integers) -> Integers:
+    return numbers | ANY_INTEGER
+
+
+NAMES = st.sampled_from(["t", "t", "u", "a.b", "a_b", "", "bad name"])
+TOPIC_IDS = st.sampled_from([*map(topic_id, (1, 1, 1, 2, 2, 3)), bytes(16), b"short"])
+GROUPS = st.sampled_from(["g", "g", "g", "g", "h", ""])
+MEMBERS = st.sampled_from(["m1", "m2", "m3", "m4", ""])
+COMING = st.sampled_from(["", "", "m1", "m2", "m3"])
+INSTANCES = st.sampled_from([None, None, None, None, "i", "j"])
+SMALL: Integers = st.integers(-1, 4)
+GENERATIONS: Integers = st.sampled_from([-1, 0, 1, 1, 1, 2, 2, 3])
+# seconds go by, back and forth; now and then minutes or a day
+NOW_MS: Integers = st.builds(
+    lambda base, step: START_MS + base + step,
+    st.sampled_from([0] * 12 + [60_000, 900_000, 90_000_000]),
+    st.integers(0, 3_000),
+)
+
+
+def batches(number: Callable[[Integers], Integers]) -> st.SearchStrategy[BatchMeta]:
+    return st.builds(
+        BatchMeta,
+        number(st.integers(1, 50)),
+        number(st.integers(1, 2)),
+        number(st.integers(-1, 100)),
+        number(st.sampled_from([-1, 1, 1, 2, 3, 4])),
+        number(st.sampled_from([0, 0, 0, 1])),
+        number(st.integers(0, 3)),
+        st.just(0),
+    )
+
+
+def segments(number: Callable[[Integers], Integers]) -> st.SearchStrategy[CommitSegment]:
+    runs = st.builds(
+        BatchRun,
+        TOPIC_IDS,
+        number(st.integers(0, 2)),
+        number(st.integers(0, 100)),
+        st.lists(batches(number), max_size=5),
+    )
+    identifiers = st.builds(
+        lambda age, which: new_segment_id(START_MS + age, bytes([which]) * 10),
+        st.sampled_from([0, 1, 60_000, 800_000]),
+        st.integers(0, 9),
+    )
+    return st.builds(
+        CommitSegment,
+        number(NOW_MS),
+        identifiers if number is usual else st.binary(max_size=17),
+        number(st.integers(300, 2_000)),
+        st.sampled_from(["f1", "f2"]),
+        st.sampled_from(["z1", "z2"]),
+        st.lists(runs, min_size=1, max_size=3),
+    )
+
+
+def topics(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Command]]:
+    configs = st.dictionaries(
+        st.sampled_from(["max.message.bytes", "colour"]), st.sampled_from(["1000", "-", "-1"]), max_size=1
+    )
+    return [
+        st.builds(CreateTopic, number(NOW_MS), NAMES, TOPIC_IDS, number(SMALL), configs),
+        st.builds(DeleteTopic, number(NOW_MS), NAMES, TOPIC_IDS),
+        st.builds(CreatePartitions, number(NOW_MS), NAMES, number(SMALL)),
+        st.builds(AllocateProducer, number(NOW_MS)),
+    ]
+
+
+def joins(number: Callable[[Integers], Integers]) -> st.SearchStrategy[JoinGroup]:
+    protocols = st.lists(
+        st.builds(GroupProtocol, st.sampled_from(["range", "range", "sticky"]), st.sampled_from([b"1", b"1", b"2"])),
+        max_size=3,
+    )
+    return st.builds(
+        JoinGroup,
+        number(NOW_MS),
+        GROUPS,
+        COMING,
+        MEMBERS,
+        INSTANCES,
+        st.booleans(),
+        st.just("client"),
+        st.just("host"),
+        number(st.sampled_from([6_000, 10_000])),
+        number(st.sampled_from([0, 300, 700, 5_000])),
+        st.sampled_from(["consumer"] * 9 + ["connect", ""]),
+        protocols,
+    )
+
+
+def groups(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Command]]:
+    generations = number(GENERATIONS)
+    item = st.builds(OffsetToCommit, NAMES, number(SMALL), ANY_INTEGER, ANY_INTEGER, st.sampled_from(["", "ä"]))
+    items = st.lists(item, max_size=2)
+    assignments = st.lists(st.builds(MemberAssignment, MEMBERS, st.sampled_from([b"", b"1"])), max_size=2)
+    leaving = st.lists(st.builds(LeavingMember, MEMBERS, INSTANCES), max_size=2)
+    kinds, protocols = st.sampled_from([None, None, "consumer", "connect"]), st.sampled_from([None, None, "range", "x"])
+    return [
+        st.builds(SyncGroup, number(NOW_MS), GROUPS, generations, MEMBERS, INSTANCES, kinds, protocols, assignments),
+        st.builds(LeaveGroup, number(NOW_MS), GROUPS, leaving),
+        st.builds(ExpireMember, number(NOW_MS), GROUPS, MEMBERS, number(st.integers(0, 50))),
+        st.builds(CommitOffsets, number(NOW_MS), GROUPS, generations, MEMBERS, INSTANCES, items),
+        st.builds(DeleteGroup, number(NOW_MS), GROUPS),
+    ]
+
+
+def data_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    ticks = st.builds(Tick, number(NOW_MS))
+    return st.one_of(ticks, segments(number), segments(number), segments(number), *topics(number))
+
+
+def group_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    ticks = st.builds(Tick, number(NOW_MS))
+    join = joins(number)
+    return st.one_of(ticks, ticks, join, join, join, *groups(number))
+
+
+commands: st.SearchStrategy[Command] = st.one_of(
+    data_commands(usual), group_commands(usual), data_commands(wild), group_commands(wild)
+)
+
+Log = list[list[list[Command]]]
+# most logs begin in a world where there is something to write to
+OPENING: Log = [
+    [
+        [
+            CreateTopic(START_MS, "t", topic_id(1), 2, {}),
+            CreateTopic(START_MS, "u", topic_id(2), 1, {}),
+            *[AllocateProducer(START_MS)] * 3,
+        ]
+    ]
+]
+
+
+def cut(opening: Log, flat: list[Command], size: int) -> Log:
+    """Entries of one or two requests with `size` commands in all, the opening before them."""
+    pieces = [flat[place : place + size] for place in range(0, len(flat), size)]
+    return [*opening, *([[piece[:1], piece[1:]] if size > 1 else [piece] for piece in pieces])]
+
+
+flat_logs = st.one_of(
+    *[st.lists(kind, min_size=1, max_size=20) for kind in (data_commands(usual), group_commands(usual), commands)]
+)
+logs: st.SearchStrategy[Log] = st.builds(cut, st.sampled_from([OPENING, OPENING, []]), flat_logs, st.integers(1, 3))

@@ -1,0 +1,203 @@
+"""Long walks of one seed each: a few producers, topics and groups that live on, so that deep states are reached."""
+
+from random import Random
+
+from core_strategies import Log
+from core_world import START_MS, topic_id
+
+from penstock.contracts.batches import BatchMeta, BatchRun
+from penstock.contracts.commands import (
+    AllocateProducer,
+    Command,
+    CommitOffsets,
+    CommitSegment,
+    CreatePartitions,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    ExpireMember,
+    GroupProtocol,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    MemberAssignment,
+    OffsetToCommit,
+    SyncGroup,
+    Tick,
+)
+from penstock.contracts.ids import new_segment_id
+from sequencer.core.machine import apply_entry
+from sequencer.core.state import State, new_state
+
+MEMBERS = ["m1", "m2", "m3", "m4"]
+INSTANCES = ["i", "j"]
+STEPS_MS = [0, 0, 1, 10, 100, 600, 6_000]
+LEAPS_MS = [20 * 60_000, 25 * 3_600_000]
+
+
+def walk(seed: int, length: int) -> Log:
+    """A journal of `length` entries; the walker looks at the state that they lead to, so as to go on from there."""
+    walker = Walker(seed)
+    log = []
+    for sequence in range(1, length + 1):
+        entry = [[walker.command() for _ in range(walker.random.randint(1, 2))]]
+        apply_entry(walker.state, sequence, entry)
+        log.append(entry)
+    return log
+
+
+class Walker:
+    """Chooses the next command by chance, most of the time one that makes sense."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.state: State = new_state()
+        self.now_ms = START_MS
+        self.topics = 0
+        self.segments: list[CommitSegment] = []
+
+    def command(self) -> Command:
+        random = self.random
+        self.now_ms += random.choice(
+            [0, 0, 1, 10, 100, 600, 6_000] + [20 * 60_000, 25 * 3_600_000] * (random.random() < 0.05)
+        )
+        weights = {
+            self.tick: 10,
+            self.segment: 40,
+            self.segment_again: 8,
+            self.create_topic: 4,
+            self.delete_topic: 2,
+            self.grow_topic: 3,
+            self.allocate_producer: 3,
+            self.join: 40,
+            self.sync: 30,
+            self.leave: 6,
+            self.expire: 6,
+            self.commit_offsets: 15,
+            self.delete_group: 3,
+        }
+        (make,) = random.choices(list(weights), list(weights.values()))
+        return make()
+
+    def tick(self) -> Command:
+        return Tick(self.now_ms)
+
+    def segment(self) -> Command:
+        random = self.random
+        runs, position = [], 0
+        for _ in range(random.randint(1, 3)):
+            identifier = topic_id(random.randint(max(1, self.topics - 2), self.topics + 1))
+            batches = [self.batch(identifier) for _ in range(random.randint(1, 3))]
+            runs.append(BatchRun(identifier, random.randint(0, 2), position, batches))
+            position += sum(each.length for each in batches)
+        identifier = new_segment_id(self.now_ms - random.choice([0, 0, 0, 1_000, 950_000]), random.randbytes(10))
+        self.segments.append(CommitSegment(self.now_ms, identifier, position, "f1", random.choice(["a", "b"]), runs))
+        return self.segments[-1]
+
+    def segment_again(self) -> Command:
+        return self.random.choice(self.segments[-5:]) if self.segments else self.segment()
+
+    def batch(self, identifier: bytes) -> BatchMeta:
+        """Most batches of a producer go on where it stands, on partition 0; some repeat, skip or bump its epoch."""
+        random = self.random
+        records, length, timestamp = random.randint(1, 3), random.randint(1, 50), random.randint(-1, 100)
+        if random.random() < 0.3:
+            return BatchMeta(length, records, timestamp, -1, -1, -1, 0)
+        producer_id = random.randint(1, 4)
+        topic = self.state.topics_by_id.get(identifier)
+        known = topic.partitions[0].producers.get(producer_id) if topic else None
+        if known is None:
+            return BatchMeta(
+                length, records, timestamp, producer_id, random.choice([0, 0, 1]), random.choice([0, 0, 0, 5]), 0
+            )
+        place = 3 * random.randrange(len(known.recent) // 3)
+        first, last = known.recent[place], known.recent[place + 1]
+        epoch, sequence, records = random.choice(
+            [(known.epoch, known.last_sequence + 1, records)] * 6
+            + [(known.epoch, first, last - first + 1)] * 2
+            + [(known.epoch, known.last_sequence + 3, records), (known.epoch + 1, 0, records), (known.epoch - 1, 0, 1)]
+        )
+        return BatchMeta(length, records, timestamp, producer_id, epoch, sequence, 0)
+
+    def create_topic(self) -> Command:
+        self.topics += 1
+        name = self.random.choice([f"topic-{self.topics}", "t.a", "t_a", "t"])
+        return CreateTopic(self.now_ms, name, topic_id(self.topics), self.random.randint(1, 3), {})
+
+    def some_topic(self) -> str:
+        return self.random.choice([*self.state.topics, "none"])
+
+    def delete_topic(self) -> Command:
+        return DeleteTopic(self.now_ms, self.some_topic(), bytes(16))
+
+    def grow_topic(self) -> Command:
+        return CreatePartitions(self.now_ms, self.some_topic(), self.random.randint(1, 4))
+
+    def allocate_producer(self) -> Command:
+        return AllocateProducer(self.now_ms)
+
+    def some_member(self) -> tuple[str, str | None]:
+        """A member, mostly with the instance id that it has."""
+        group = self.state.groups.get("g")
+        if group is None or not group.members or self.random.random() < 0.1:
+            return self.random.choice(MEMBERS), self.random.choice([None, *INSTANCES])
+        member = self.random.choice(list(group.members.values()))
+        return member.member_id, member.group_instance_id
+
+    def some_generation(self) -> int:
+        group = self.state.groups.get("g")
+        generation = group.generation if group else 0
+        return self.random.choice([generation] * 10 + [generation - 1, -1])
+
+    def join(self) -> Command:
+        random = self.random
+        group = self.state.groups.get("g")
+        offered = random.choice([["range"], ["range", "sticky"], ["sticky", "range"], ["sticky"]])
+        new, instance = random.choice(MEMBERS), random.choice([None, None, *INSTANCES])
+        member_id = ""
+        if group and random.random() < 0.6:
+            member_id, instance = random.choice([*((each, None) for each in group.pending), self.some_member()])
+            known = group.members.get(member_id)
+            if known and random.random() < 0.5:
+                offered = [protocol.name for protocol in known.protocols]
+        return JoinGroup(
+            self.now_ms,
+            "g",
+            member_id,
+            new if instance is None else f"{new}-{random.randint(1, 9)}",
+            instance,
+            random.random() < 0.3,
+            "client",
+            "host",
+            random.choice([6_000, 10_000]),
+            random.choice([300, 1_500, 20_000]),
+            "consumer",
+            [GroupProtocol(name, b"said") for name in offered],
+        )
+
+    def sync(self) -> Command:
+        group = self.state.groups.get("g")
+        member_id, instance = self.some_member()
+        if group and group.leader and self.random.random() < 0.4:
+            member_id, instance = group.leader, group.members[group.leader].group_instance_id
+        shares = [MemberAssignment(each, each.encode()) for each in MEMBERS]
+        return SyncGroup(self.now_ms, "g", self.some_generation(), member_id, instance, None, None, shares)
+
+    def leave(self) -> Command:
+        member_id, instance = self.some_member()
+        leaving = self.random.choice(
+            [LeavingMember(member_id, instance), LeavingMember("", self.random.choice(INSTANCES))]
+        )
+        return LeaveGroup(self.now_ms, "g", [leaving])
+
+    def expire(self) -> Command:
+        return ExpireMember(self.now_ms, "g", self.some_member()[0], self.state.sequence - self.random.randint(0, 8))
+
+    def commit_offsets(self) -> Command:
+        member_id, instance = self.random.choice([self.some_member(), ("", None)])
+        item = OffsetToCommit(self.some_topic(), self.random.randint(0, 3), self.random.randint(0, 99), 1, "")
+        generation = self.some_generation() if member_id else -1
+        return CommitOffsets(self.now_ms, "g", generation, member_id, instance, [item])
+
+    def delete_group(self) -> Command:
+        return DeleteGroup(self.now_ms, "g")

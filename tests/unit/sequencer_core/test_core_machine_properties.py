@@ -1,0 +1,231 @@
+"""Promises that hold for any journal whatever: no exception, the invariants, the same state from the same entries."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from core_strategies import (
+    ANY_INTEGER,
+    GROUPS,
+    INSTANCES,
+    MEMBERS,
+    NAMES,
+    SMALL,
+    TOPIC_IDS,
+    Log,
+    commands,
+    logs,
+    wild,
+)
+from core_walks import walk
+from core_world import START_MS, World, batch, check_invariants, topic_id
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.contracts import queries as contracts
+from penstock.contracts.commands import CommandReply, CreateTopic, SegmentCommitted, Tick
+from penstock.contracts.messages import Advanced
+from sequencer.core import queries
+from sequencer.core.machine import apply_entry
+from sequencer.core.snapshot import encode_state
+from sequencer.core.state import State, new_state
+
+any_log = settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+any_walk = pytest.mark.parametrize("seed", range(30))
+WALK_ENTRIES = 300
+
+
+def replay(log: Log) -> tuple[State, list[Any]]:
+    state = new_state()
+    said = [apply_entry(state, sequence, entry) for sequence, entry in enumerate(log, 1)]
+    return state, said
+
+
+def apply_and_check(log: Log) -> None:
+    state = new_state()
+    for sequence, entry in enumerate(log, 1):
+        clock_ms = state.clock_ms
+        ends = {(each.topic_id, each.number): each.high_watermark for each in partitions(state)}
+        outcomes, effects = apply_entry(state, sequence, entry)
+        check_invariants(state)
+        assert [len(each) for each in outcomes] == [len(each) for each in entry]
+        assert state.sequence == sequence
+        assert state.clock_ms >= clock_ms
+        for request in outcomes:
+            msgspec.msgpack.decode(msgspec.msgpack.encode(CommandReply(sequence, request)), type=CommandReply)
+        msgspec.msgpack.encode(Advanced(sequence, effects.partitions, effects.topics))
+        for advance in effects.partitions:
+            check_advance(advance, ends.get((advance.topic_id, advance.partition), 0))
+
+
+def partitions(state: State) -> list[Any]:
+    return [partition for topic in state.topics.values() for partition in topic.partitions]
+
+
+def check_advance(advance: Any, start: int) -> None:
+    """Announced extents begin where the last announced ones ended."""
+    assert advance.extents[0].base_offset == start
+    for before, after in pairwise(advance.extents):
+        assert after.base_offset == before.last_offset + 1
+    assert advance.extents[-1].last_offset + 1 == advance.high_watermark
+
+
+@any_log
+@given(logs)
+def test_any_log_is_applied_without_exception_and_keeps_the_invariants(log: Log) -> None:
+    apply_and_check(log)
+
+
+@any_walk
+def test_any_walk_is_applied_without_exception_and_keeps_the_invariants(seed: int) -> None:
+    apply_and_check(walk(seed, WALK_ENTRIES))
+
+
+@any_walk
+def test_the_same_log_gives_the_same_state_and_the_same_answers(seed: int) -> None:
+    log = walk(seed, WALK_ENTRIES)
+    (one, said), (other, again) = replay(log), replay(log)
+    assert encode_state(one) == encode_state(other)
+    assert said == again
+
+
+@any_walk
+def test_a_segment_that_was_committed_is_answered_alike_when_sent_again(seed: int) -> None:
+    world = World()
+    answered = 0
+    for command in (command for entry in walk(seed, WALK_ENTRIES) for request in entry for command in request):
+        first = world.do(command)
+        if isinstance(first, SegmentCommitted):
+            before = encode_state(world.state)
+            world.state.sequence -= 1
+            assert world.do(command) == first
+            assert encode_state(world.state) == before
+            answered += 1
+    assert answered > 20
+
+
+wanted_queries = st.one_of(
+    st.builds(contracts.MetadataQuery, st.just(0), st.none() | st.lists(NAMES), st.lists(TOPIC_IDS, max_size=2)),
+    st.builds(
+        contracts.PlanQuery,
+        st.just(0),
+        st.lists(st.builds(contracts.PlanPartition, TOPIC_IDS, wild(SMALL), wild(SMALL), ANY_INTEGER), max_size=4),
+        ANY_INTEGER,
+    ),
+    st.builds(
+        contracts.OffsetsQuery,
+        st.just(0),
+        st.lists(st.builds(contracts.OffsetOf, TOPIC_IDS, wild(SMALL), wild(st.integers(-4, 100))), max_size=4),
+    ),
+    st.builds(
+        contracts.GroupOffsetsQuery,
+        st.just(0),
+        GROUPS,
+        st.none() | st.lists(st.builds(contracts.GroupTopicPartitions, NAMES, st.lists(wild(SMALL))), max_size=2),
+    ),
+    st.builds(contracts.GroupsQuery, st.just(0), st.lists(st.sampled_from(["Stable", "Empty", "x"]))),
+    st.builds(contracts.DescribeGroupsQuery, st.just(0), st.lists(GROUPS)),
+    st.builds(contracts.HeartbeatQuery, st.just(0), GROUPS, wild(SMALL), MEMBERS, INSTANCES),
+    st.builds(
+        contracts.GroupWaitQuery,
+        st.just(0),
+        st.sampled_from(["join", "sync", "x"]),
+        GROUPS,
+        MEMBERS,
+        wild(SMALL),
+        ANY_INTEGER,
+    ),
+    st.builds(contracts.ValidateQuery, st.just(0), st.lists(commands, max_size=2)),
+)
+FUNCTIONS = {
+    contracts.MetadataQuery: queries.metadata,
+    contracts.PlanQuery: queries.plan,
+    contracts.OffsetsQuery: queries.offsets,
+    contracts.GroupOffsetsQuery: queries.group_offsets,
+    contracts.GroupsQuery: queries.groups,
+    contracts.DescribeGroupsQuery: queries.describe_groups,
+    contracts.HeartbeatQuery: queries.heartbeat,
+    contracts.GroupWaitQuery: queries.group_wait,
+    contracts.ValidateQuery: queries.validate,
+}
+
+
+@any_log
+@given(logs, st.lists(wanted_queries, max_size=6))
+def test_any_read_is_answered_and_changes_nothing(log: Log, wanted: list[Any]) -> None:
+    state, _ = replay(log)
+    read_and_check(state, wanted)
+
+
+@any_log
+@given(st.integers(0, 10), st.integers(0, 300), st.lists(wanted_queries, max_size=6))
+def test_any_read_is_answered_wherever_a_walk_has_come(seed: int, length: int, wanted: list[Any]) -> None:
+    state, _ = replay(walk(seed, length))
+    read_and_check(state, wanted)
+
+
+def read_and_check(state: State, wanted: list[Any]) -> None:
+    before = encode_state(state)
+    for query in wanted:
+        function: Any = FUNCTIONS[type(query)]
+        view = function(state, query)
+        assert view.sequence == state.sequence
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(view), type=type(view)) == view
+    assert encode_state(state) == before
+
+
+def test_a_broken_clock_beyond_any_segments_time_is_ignored() -> None:
+    world = World()
+    world.do(Tick(2**48))
+    assert world.state.clock_ms == 0
+    world.do(Tick(2**48 - 1))
+    assert world.state.clock_ms == 2**48 - 1
+
+
+def test_the_clock_never_goes_back() -> None:
+    world = World()
+    world.do(Tick(START_MS))
+    world.do(Tick(START_MS - 1))
+    assert world.state.clock_ms == START_MS
+
+
+REPLAY = """
+import hashlib
+from core_walks import walk
+from sequencer.core.machine import apply_entry
+from sequencer.core.snapshot import encode_state
+from sequencer.core.state import new_state
+state = new_state()
+for sequence, entry in enumerate(walk(7, 500), 1):
+    apply_entry(state, sequence, entry)
+print(hashlib.sha256(encode_state(state)).hexdigest())
+"""
+
+
+def test_replicas_with_other_hash_seeds_have_the_same_bytes() -> None:
+    here = Path(__file__).parent
+    digests = {hashlib.sha256(encode_state(replay(walk(7, 500))[0])).hexdigest()}
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(here)}
+        run = subprocess.run(
+            [sys.executable, "-c", REPLAY], env=environment, capture_output=True, text=True, check=True
+        )
+        digests.add(run.stdout.strip())
+    assert len(digests) == 1
+
+
+def test_other_states_have_other_bytes() -> None:
+    states = [new_state() for _ in range(4)]
+    topic = CreateTopic(START_MS, "t", topic_id(1), 1, {})
+    commit = World().segment_command((1, 0, [batch()]))
+    for state, log in zip(states, ([], [topic], [topic, commit], [topic, commit, Tick(START_MS + 1)]), strict=True):
+        apply_entry(state, 1, [list(log)])
+    assert len({encode_state(state) for state in states}) == 4
