@@ -16,4 +16,6 @@ class CacherConfig(ServiceConfig, frozen=True, kw_only=True):
     loads_bytes_max: Annotated[int, Meta(ge=4 * MIB, description="bytes of chunks being loaded at the same time")] = (
         128 * MIB
     )
-    requests_bytes_max: Annotated[int, Meta(ge=8 * MIB, description="bytes asked for and not yet answered")] = 256 * MIB
+    requests_bytes_max: Annotated[int, Meta(ge=8 * MIB, description="bytes of chunks that requests may wait for")] = (
+        256 * MIB
+    )

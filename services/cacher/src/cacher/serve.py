@@ -1,7 +1,8 @@
 """Answers cache requests: ranges of segments, put together from chunks."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import structlog
@@ -39,7 +40,8 @@ class CacheServer:
         self._metrics = metrics
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting_bytes = 0
+        self._waited_for: Counter[Chunk] = Counter()
+        self.waiting_bytes = 0  # of the chunks that requests hold or wait for, each counted once
 
     async def handle(self, inbound: Inbound) -> None:
         """Take one request in."""
@@ -53,14 +55,13 @@ class CacheServer:
         found = {chunk: self._reads.cached(chunk) for chunk in needed}
         missing = {chunk: needed[chunk] for chunk, data in found.items() if data is None}
         held = {chunk: data for chunk, data in found.items() if data is not None}
-        weight_bytes = sum(chunk.size_bytes for chunk in needed)
         if not missing:
             await self._answer(inbound, wanted, held)
-        elif len(self._tasks) >= REQUESTS_MAX or self.waiting_bytes + weight_bytes > self._requests_bytes_max:
+        elif len(self._tasks) >= REQUESTS_MAX or self._bytes_with(needed) > self._requests_bytes_max:
             self._metrics.refused_reads.labels("overload").inc(len(missing))
             await self._answer(inbound, wanted, held)
         else:
-            self._begin(self._load_and_answer(inbound, wanted, held, missing), weight_bytes)
+            self._begin(self._load_and_answer(inbound, wanted, held, missing), list(needed))
 
     async def run(self) -> None:
         """Until cancelled; raises what no task should have raised."""
@@ -90,15 +91,23 @@ class CacheServer:
                 reads.append(None)
         return reads
 
-    def _begin(self, work: Coroutine[Any, Any, None], weight_bytes: int) -> None:
-        self.waiting_bytes += weight_bytes
+    def _bytes_with(self, chunks: Iterable[Chunk]) -> int:
+        return self.waiting_bytes + sum(chunk.size_bytes for chunk in chunks if chunk not in self._waited_for)
+
+    def _begin(self, work: Coroutine[Any, Any, None], chunks: list[Chunk]) -> None:
+        self.waiting_bytes = self._bytes_with(chunks)
+        self._waited_for.update(chunks)
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._ended(done, weight_bytes))
+        task.add_done_callback(lambda done: self._ended(done, chunks))
 
-    def _ended(self, task: asyncio.Task[None], weight_bytes: int) -> None:
-        self.waiting_bytes -= weight_bytes
+    def _ended(self, task: asyncio.Task[None], chunks: list[Chunk]) -> None:
         self._tasks.discard(task)
+        for chunk in chunks:
+            self._waited_for[chunk] -= 1
+            if not self._waited_for[chunk]:
+                del self._waited_for[chunk]
+                self.waiting_bytes -= chunk.size_bytes
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._failed.done():
             self._failed.set_exception(error)
