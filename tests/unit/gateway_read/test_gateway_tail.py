@@ -267,7 +267,9 @@ class Run:
         self.answers += 1
         assert self.end(partition, self.tail.index.applied) <= view.high_watermark <= end
         assert offset <= view.high_watermark
-        assert view.extents == [each for each in self.log[partition] if offset <= each.last_offset < view.high_watermark]
+        assert view.extents == [
+            each for each in self.log[partition] if offset <= each.last_offset < view.high_watermark
+        ]
 
     def plan(self, partition: int, offset: int) -> None:
         sequence = self.chance.randint(self.tail.index.applied or 0, self.sequence)

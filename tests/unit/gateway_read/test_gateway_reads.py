@@ -1,0 +1,314 @@
+"""Ranges of segments come from the cachers, and from the store when those cannot help; never wrong, never too many."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from gateway_read_world import CLUSTER, ZONE, FixedDirectory
+from prometheus_client import CollectorRegistry
+
+from gateway import reads as reads_module
+from gateway.cacher_ring import CHUNK_BYTES, CacherRing, part_of
+from gateway.reads import SegmentReads
+from penstock.contracts import subjects
+from penstock.contracts.batches import SegmentRef
+from penstock.contracts.codec import decode, encode_with_payload
+from penstock.contracts.errors import Corrupt, Unavailable
+from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
+from penstock.objectstore.errors import NotFound
+from penstock.objectstore.memory import MemoryStore
+from penstock.runtime.bus import Inbound
+from penstock.segment.keys import segment_key
+from tests.testkit.memory_bus import MemoryHub
+from tests.testkit.waiting import until
+
+SIZE = 300_000
+REPLY_BYTES_MAX = 200_000
+
+
+def content(segment: SegmentRef) -> bytes:
+    return bytes(segment.segment_id[15:]) * 7 + bytes(number % 251 for number in range(segment.size_bytes - 7))
+
+
+def segment(number: int, level: int = 0, size_bytes: int = SIZE) -> SegmentRef:
+    return SegmentRef(number.to_bytes(16), level, size_bytes, "f", ZONE)
+
+
+class Clock:
+    """Time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic_s(self) -> float:
+        return self.seconds
+
+
+class Cacher:
+    """A cacher that answers as it is told to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.requests: list[CacheRequest] = []
+        self.lacks: Callable[[SegmentRead], bool] = lambda read: False
+        self.mangle: Callable[[CacheReply, bytes], bytes] = lambda reply, data: encode_with_payload(reply, [data])
+        self.is_silent = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def handle(self, inbound: Inbound) -> None:
+        request = decode(inbound.data, CacheRequest)
+        self.requests.append(request)
+        if self.is_silent:
+            return
+        await self.gate.wait()
+        found = [None if self.lacks(read) else expected(read) for read in request.reads]
+        reply = CacheReply([-1 if data is None else len(data) for data in found])
+        await inbound.respond(self.mangle(reply, b"".join(data for data in found if data is not None)))
+
+
+def expected(read: SegmentRead) -> bytes:
+    return content(read.segment)[read.position : read.position + read.length]
+
+
+class Zone:
+    """A gateway's reads, the cachers of its zone, and a store that counts."""
+
+    def __init__(self) -> None:
+        self.hub = MemoryHub(message_bytes_max=REPLY_BYTES_MAX + reads_module.REPLY_HEAD_BYTES)
+        self.bus = self.hub.connect("gateway")
+        self.store = CountingStore()
+        self.directory = FixedDirectory()
+        self.clock = Clock()
+        self.registry = CollectorRegistry()
+        self.cachers: dict[str, Cacher] = {}
+        self.reads = self.make()
+
+    def make(self, window_bytes: int = reads_module.WINDOW_BYTES) -> SegmentReads:
+        self.registry = CollectorRegistry()
+        return SegmentReads(
+            bus=self.bus,
+            cluster=CLUSTER,
+            zone=ZONE,
+            directory=self.directory,
+            store=self.store,
+            clock=self.clock,
+            registry=self.registry,
+            window_bytes=window_bytes,
+        )
+
+    async def add_cacher(self, name: str) -> Cacher:
+        cacher = self.cachers[name] = Cacher(name)
+        await self.hub.connect(name).subscribe(subjects.cache(CLUSTER, ZONE, name), cacher.handle)
+        self.directory.change(list(self.cachers))
+        return cacher
+
+    async def put(self, ref: SegmentRef) -> SegmentRef:
+        await self.store.put(segment_key("", CLUSTER, ref.level, ref.segment_id), [content(ref)])
+        return ref
+
+    def sample(self, name: str, labels: dict[str, str] | None = None) -> float:
+        return self.registry.get_sample_value(f"penstock_gateway_{name}_total", labels or {}) or 0
+
+
+class CountingStore(MemoryStore):
+    """The store in memory, with its range reads written down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gets: list[tuple[str, int, int]] = []
+        self.answer: Callable[[bytes], bytes] = lambda data: data
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
+        self.gets.append((key, position, length))
+        return self.answer(await super().get_range(key, position, length))
+
+
+@pytest.fixture
+async def zone() -> AsyncIterator[Zone]:
+    made = Zone()
+    yield made
+    for name in ["gateway", *made.cachers]:
+        made.hub.kill(name)
+
+
+async def check(zone: Zone, *reads: SegmentRead) -> None:
+    data = await zone.reads.read(reads)
+    assert [bytes(each) if isinstance(each, memoryview) else each for each in data] == [
+        expected(each) for each in reads
+    ]
+
+
+async def test_without_cachers_the_store_is_read(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    await check(zone, SegmentRead(ref, 5, 100), SegmentRead(ref, 299_990, 10))
+    assert len(zone.store.gets) == 2
+    assert zone.sample("store_gets") == 2
+    assert zone.sample("read_bytes", {"source": "store"}) == 110
+
+
+async def test_neighbouring_ranges_are_one_get(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    await check(zone, SegmentRead(ref, 200, 50), SegmentRead(ref, 0, 100), SegmentRead(ref, 100, 100))
+    assert [get[1:] for get in zone.store.gets] == [(0, 250)]
+
+
+async def test_nothing_to_read_asks_nobody(zone: Zone) -> None:
+    assert await zone.reads.read([]) == []
+
+
+async def test_a_cacher_answers_many_ranges_at_once_and_the_store_is_left_alone(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    await check(zone, *(SegmentRead(segment(number), number, 100) for number in range(1, 20)))
+    assert len(cacher.requests) == 1
+    assert zone.store.gets == []
+    assert zone.sample("read_bytes", {"source": "cache"}) == 1900
+
+
+async def test_answers_larger_than_a_message_are_asked_for_in_parts(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    await check(zone, SegmentRead(segment(1), 0, SIZE), SegmentRead(segment(2), 7, 150_000))
+    assert len(cacher.requests) == 3
+    assert all(sum(read.length for read in request.reads) <= REPLY_BYTES_MAX for request in cacher.requests)
+
+
+async def test_every_segment_has_one_owner_and_all_owners_share_the_work(zone: Zone) -> None:
+    for name in ("c1", "c2", "c3"):
+        await zone.add_cacher(name)
+    for _ in range(2):
+        await check(zone, *(SegmentRead(segment(number), 0, 10) for number in range(60)))
+    owned = [
+        {read.segment.segment_id for request in cacher.requests for read in request.reads}
+        for cacher in zone.cachers.values()
+    ]
+    assert all(owned)
+    assert sum(map(len, owned)) == 60
+
+
+async def test_above_level_0_each_chunk_has_its_own_owner(zone: Zone) -> None:
+    ref = segment(1, level=1, size_bytes=20 * CHUNK_BYTES)
+    zone.directory.change([f"c{number}" for number in range(8)])
+    ring = CacherRing(zone.directory, ZONE, zone.clock)
+    owners = {ring.owners(part_of(ref, chunk * CHUNK_BYTES), 1)[0] for chunk in range(20)}
+    assert len(owners) > 1
+    assert part_of(ref, 0) == part_of(ref, CHUNK_BYTES - 1) != part_of(ref, CHUNK_BYTES)
+    assert part_of(segment(1), 0) == part_of(segment(1), 5 * CHUNK_BYTES)
+
+
+async def test_a_range_that_the_owner_lacks_is_asked_of_the_next_in_the_ring(zone: Zone) -> None:
+    cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
+    owner_name = CacherRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
+    owner, other = sorted(cachers, key=lambda cacher: cacher.name != owner_name)
+    owner.lacks = lambda read: read.position == 50
+    await check(zone, SegmentRead(segment(1), 0, 10), SegmentRead(segment(1), 50, 10))
+    assert [read.position for request in other.requests for read in request.reads] == [50]
+    assert zone.store.gets == []
+
+
+async def test_what_no_cacher_has_comes_from_the_store(zone: Zone) -> None:
+    for name in ("c1", "c2", "c3"):
+        (await zone.add_cacher(name)).lacks = lambda read: True
+    ref = await zone.put(segment(1))
+    await check(zone, SegmentRead(ref, 0, 10))
+    assert sum(len(cacher.requests) for cacher in zone.cachers.values()) == reads_module.OWNERS_ASKED_MAX
+    assert len(zone.store.gets) == 1
+
+
+async def test_a_cacher_that_is_gone_is_replaced_and_left_alone_for_a_while(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    zone.directory.change(["gone"])
+    await check(zone, SegmentRead(ref, 0, 10))
+    await check(zone, SegmentRead(ref, 0, 10))
+    assert zone.sample("cacher_failures", {"cause": "gone"}) == 1
+    zone.clock.seconds += reads_module.GONE_AVOIDED_S
+    await check(zone, SegmentRead(ref, 0, 10))
+    assert zone.sample("cacher_failures", {"cause": "gone"}) == 2
+
+
+async def test_a_silent_cacher_costs_one_time_out(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads_module, "CACHER_TIMEOUT_S", 0.01)
+    cacher = await zone.add_cacher("c1")
+    cacher.is_silent = True
+    ref = await zone.put(segment(1))
+    for _ in range(3):
+        await check(zone, SegmentRead(ref, 0, 10))
+    assert len(cacher.requests) == 1
+    assert zone.sample("cacher_failures", {"cause": "silent"}) == 1
+
+
+@pytest.mark.parametrize(
+    "mangle",
+    [
+        lambda reply, data: b"",
+        lambda reply, data: b"\x01\x00\x00\x00\x01\xc1",
+        lambda reply, data: encode_with_payload(CacheReply([]), [data]),
+        lambda reply, data: encode_with_payload(CacheReply([10, 10]), [data]),
+        lambda reply, data: encode_with_payload(CacheReply([9]), [data[:9]]),
+        lambda reply, data: encode_with_payload(CacheReply([-2]), [b""]),
+        lambda reply, data: encode_with_payload(reply, [data[:9]]),
+        lambda reply, data: encode_with_payload(reply, [data, b"x"]),
+    ],
+)
+async def test_an_answer_that_does_not_fit_the_question_is_not_used(
+    zone: Zone, mangle: Callable[[CacheReply, bytes], bytes]
+) -> None:
+    cacher = await zone.add_cacher("c1")
+    cacher.mangle = mangle
+    ref = await zone.put(segment(1))
+    await check(zone, SegmentRead(ref, 0, 10))
+    assert len(zone.store.gets) == 1
+    assert zone.sample("cacher_failures", {"cause": "corrupt"}) == 1
+
+
+async def test_one_segment_that_cannot_be_had_does_not_spoil_the_others(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    missing, found = await zone.reads.read([SegmentRead(segment(2), 0, 10), SegmentRead(ref, 0, 10)])
+    assert isinstance(missing, NotFound)
+    assert found == expected(SegmentRead(ref, 0, 10))
+
+
+async def test_a_range_with_a_part_that_cannot_be_had_fails_whole(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    cacher.lacks = lambda read: read.position > 0
+    (data,) = await zone.reads.read([SegmentRead(segment(1), 0, SIZE)])
+    assert isinstance(data, NotFound)
+
+
+async def test_a_store_that_answers_short_is_corrupt(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    zone.store.answer = lambda data: data[:-1]
+    (data,) = await zone.reads.read([SegmentRead(ref, 0, 10)])
+    assert isinstance(data, Corrupt)
+
+
+async def test_a_store_that_is_away_is_unavailable(zone: Zone) -> None:
+    def fail(data: bytes) -> bytes:
+        raise Unavailable("the store is away")
+
+    ref = await zone.put(segment(1))
+    zone.store.answer = fail
+    (data,) = await zone.reads.read([SegmentRead(ref, 0, 10)])
+    assert isinstance(data, Unavailable)
+
+
+async def test_a_new_cacher_is_asked_as_soon_as_it_is_known(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    await check(zone, SegmentRead(ref, 0, 10))
+    cacher = await zone.add_cacher("c1")
+    await check(zone, SegmentRead(ref, 0, 10))
+    assert len(cacher.requests) == 1
+
+
+async def test_no_more_bytes_are_on_their_way_than_the_window_has_room_for(zone: Zone) -> None:
+    zone.reads = zone.make(window_bytes=250_000)
+    cacher = await zone.add_cacher("c1")
+    cacher.gate.clear()
+    both = [asyncio.create_task(check(zone, SegmentRead(segment(number), 0, 150_000))) for number in (1, 2)]
+    await until(lambda: cacher.requests)
+    assert len(cacher.requests) == 1
+    cacher.gate.set()
+    await asyncio.gather(*both)
+    assert len(cacher.requests) == 2
