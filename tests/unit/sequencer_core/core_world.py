@@ -220,6 +220,11 @@ def check_invariants(state: State) -> None:
         assert group.group_id == group_id
         check_group(group)
     check_deadlines(state)
+    members = [member for group in state.groups.values() for member in group.members.values()]
+    offsets = [each for group in state.groups.values() for topic in group.offsets.values() for each in topic.values()]
+    said = [len(each.name) + len(each.metadata) for member in members for each in member.protocols]
+    sizes = [1_024 + len(member.assignment) for member in members] + [256 + len(each.metadata) for each in offsets]
+    assert state.group_bytes == sum(said) + sum(sizes)
 
 
 def check_recent(recent: list[int], last_sequence: int) -> None:

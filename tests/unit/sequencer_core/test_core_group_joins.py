@@ -12,6 +12,8 @@ from sequencer.core.limits import (
     GROUP_IDLE_MS,
     GROUP_INITIAL_REBALANCE_DELAY_MS,
     MEMBER_BYTES_MAX,
+    MEMBER_NAMES_LENGTH_MAX,
+    MEMBER_OVERHEAD_BYTES,
     PROTOCOLS_PER_MEMBER_MAX,
     SESSION_TIMEOUT_MAX_MS,
     SESSION_TIMEOUT_MIN_MS,
@@ -142,6 +144,21 @@ def test_a_member_needs_an_id_and_protocols_of_sane_size(world: World) -> None:
     many = {str(number): b"" for number in range(PROTOCOLS_PER_MEMBER_MAX + 1)}
     assert world.join(protocols=many).refusal == Refusal.INVALID_REQUEST
     assert world.join(protocols={"range": bytes(MEMBER_BYTES_MAX)}).refusal == Refusal.INVALID_REQUEST
+
+
+def test_a_members_names_have_a_sane_length(world: World) -> None:
+    assert world.join("x" * MEMBER_NAMES_LENGTH_MAX).refusal == Refusal.INVALID_REQUEST
+
+
+def test_all_members_together_have_a_limit_of_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    generation = world.stable_group("m1")
+    monkeypatch.setattr(group_commands, "GROUP_BYTES_MAX", world.state.group_bytes)
+    assert world.join("m2").refusal == Refusal.OVERLOADED
+    assert world.sync("m1", generation, {"m1": b"x"}).refusal == Refusal.OVERLOADED
+    monkeypatch.setattr(group_commands, "GROUP_BYTES_MAX", 2 * world.state.group_bytes + MEMBER_OVERHEAD_BYTES)
+    assert world.join("m2") == Waiting("m2", generation)
+    world.leave(("m1", None), ("m2", None))
+    assert world.state.group_bytes == 0
 
 
 def test_a_group_needs_a_protocol_type_and_protocols(world: World) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from core_world import World
 
-from penstock.contracts.commands import CommitOffsets, OffsetToCommit, PerItem
+from penstock.contracts.commands import CommitOffsets, DeleteGroup, OffsetToCommit, PerItem
 from penstock.contracts.queries import CommittedOffset, GroupOffsetsQuery, GroupTopicPartitions
 from penstock.contracts.refusals import Refusal
 from sequencer.core import group_offsets, queries
@@ -99,3 +99,13 @@ def test_groups_made_by_commits_are_bounded_too(world: World, monkeypatch: pytes
     assert world.commit_offset().refusal == Refusal.OVERLOADED
     long = CommitOffsets(world.now_ms, "x" * (GROUP_ID_LENGTH_MAX + 1), -1, "", None, [])
     assert world.do(long).refusal == Refusal.INVALID_GROUP
+
+
+def test_all_offsets_together_have_a_limit_of_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.commit_offset(1, metadata="note")
+    monkeypatch.setattr(group_offsets, "GROUP_BYTES_MAX", world.state.group_bytes)
+    assert world.commit_offset(2, metadata="notes") == PerItem([Refusal.OVERLOADED])
+    assert world.commit_offset(2, partition=1) == PerItem([Refusal.OVERLOADED])
+    assert world.commit_offset(3, metadata="none") == ACCEPTED
+    world.do(DeleteGroup(world.now_ms, "g"))
+    assert world.state.group_bytes == 0

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -29,9 +29,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.contracts import queries as contracts
-from penstock.contracts.commands import CommandReply, CreateTopic, SegmentCommitted, Tick
+from penstock.contracts.commands import Command, CommandReply, CreateTopic, SegmentCommitted, Tick
 from penstock.contracts.messages import Advanced
-from sequencer.core import queries
+from sequencer.core import machine, queries
 from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import encode_state
 from sequencer.core.state import State, new_state
@@ -105,7 +105,7 @@ def test_a_segment_that_was_committed_is_answered_alike_when_sent_again(seed: in
         first = world.do(command)
         if isinstance(first, SegmentCommitted):
             before = encode_state(world.state)
-            world.state.sequence -= 1
+            world.state.sequence -= 1  # the entry with the second commit is the only thing that is new
             assert world.do(command) == first
             assert encode_state(world.state) == before
             answered += 1
@@ -180,6 +180,10 @@ def read_and_check(state: State, wanted: list[Any]) -> None:
         assert view.sequence == state.sequence
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(view), type=type(view)) == view
     assert encode_state(state) == before
+
+
+def test_every_command_has_its_function() -> None:
+    assert set(machine._APPLY) == set(get_args(Command))
 
 
 def test_a_broken_clock_beyond_any_segments_time_is_ignored() -> None:

@@ -19,6 +19,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.refusals import Refusal
 from sequencer.core.deadlines import set_deadline
+from sequencer.core.group_offsets import forget_offsets
 from sequencer.core.groups import (
     add_member,
     check_member,
@@ -33,14 +34,18 @@ from sequencer.core.groups import (
     settle,
     supports,
     synced,
+    weigh,
 )
 from sequencer.core.limits import (
+    GROUP_BYTES_MAX,
     GROUP_FENCED_MAX,
     GROUP_ID_LENGTH_MAX,
     GROUP_MEMBERS_MAX,
     GROUP_PENDING_MAX,
     GROUPS_MAX,
     MEMBER_BYTES_MAX,
+    MEMBER_NAMES_LENGTH_MAX,
+    MEMBER_OVERHEAD_BYTES,
     PROTOCOLS_PER_MEMBER_MAX,
     REBALANCE_TIMEOUT_MAX_MS,
     SESSION_TIMEOUT_MAX_MS,
@@ -69,18 +74,26 @@ def _join_objection(state: State, command: JoinGroup) -> Refused | None:
     if not SESSION_TIMEOUT_MIN_MS <= command.session_timeout_ms <= SESSION_TIMEOUT_MAX_MS:
         limits = f"must be from {SESSION_TIMEOUT_MIN_MS} to {SESSION_TIMEOUT_MAX_MS} ms"
         return Refused(Refusal.INVALID_SESSION_TIMEOUT, f"session time-out {limits}: {command.session_timeout_ms}")
-    size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
-    if len(command.protocols) > PROTOCOLS_PER_MEMBER_MAX or size_bytes > MEMBER_BYTES_MAX:
-        return Refused(Refusal.INVALID_REQUEST, f"{len(command.protocols)} protocols of {size_bytes} bytes")
-    if not command.member_id and not command.new_member_id:
-        return Refused(Refusal.INVALID_REQUEST, "no member id")
-    if command.group_id in state.groups:
-        return None
+    objection = _size_objection(state, command)
+    if objection is not None or command.group_id in state.groups:
+        return objection
     if command.member_id:
         return Refused(Refusal.UNKNOWN_MEMBER)
     if not command.protocol_type or not command.protocols:
         return Refused(Refusal.INCONSISTENT_PROTOCOL)
     return Refused(Refusal.OVERLOADED, "no room for another group") if len(state.groups) >= GROUPS_MAX else None
+
+
+def _size_objection(state: State, command: JoinGroup) -> Refused | None:
+    size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
+    if len(command.protocols) > PROTOCOLS_PER_MEMBER_MAX or size_bytes > MEMBER_BYTES_MAX:
+        return Refused(Refusal.INVALID_REQUEST, f"{len(command.protocols)} protocols of {size_bytes} bytes")
+    names = (command.new_member_id, command.group_instance_id or "", command.client_id, command.client_host)
+    length = sum(len(name) for name in (*names, command.protocol_type))
+    if length > MEMBER_NAMES_LENGTH_MAX or not (command.member_id or command.new_member_id):
+        return Refused(Refusal.INVALID_REQUEST, f"a member with names of {length} letters")
+    full = state.group_bytes + size_bytes + MEMBER_OVERHEAD_BYTES > GROUP_BYTES_MAX
+    return Refused(Refusal.OVERLOADED, "no room for another member") if full else None
 
 
 def _join(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
@@ -156,6 +169,7 @@ def _update(state: State, group: Group, member: Member, command: JoinGroup) -> N
     count_protocols(group, member, -1)
     member.protocols = command.protocols
     count_protocols(group, member, 1)
+    weigh(state, member)
     member.client_id = command.client_id
     member.client_host = command.client_host
     member.session_timeout_ms = command.session_timeout_ms
@@ -208,7 +222,7 @@ def sync_group(state: State, command: SyncGroup, changes: Changes) -> Synced | W
     if not command.group_id:
         return Refused(Refusal.INVALID_GROUP)
     group = state.groups.get(command.group_id)
-    refusal = Refusal.UNKNOWN_MEMBER if group is None else _sync_refusal(group, command)
+    refusal = Refusal.UNKNOWN_MEMBER if group is None else _sync_refusal(state, group, command)
     if group is None or refusal:
         return Refused(refusal)
     member = group.members[command.member_id]
@@ -222,7 +236,7 @@ def sync_group(state: State, command: SyncGroup, changes: Changes) -> Synced | W
     return synced(group, member) if group.state == STABLE else Waiting(member.member_id, group.generation)
 
 
-def _sync_refusal(group: Group, command: SyncGroup) -> Refusal:
+def _sync_refusal(state: State, group: Group, command: SyncGroup) -> Refusal:
     refusal = check_member(group, command.member_id, command.group_instance_id)
     if refusal:
         return refusal
@@ -232,7 +246,10 @@ def _sync_refusal(group: Group, command: SyncGroup) -> Refusal:
         return Refusal.INCONSISTENT_PROTOCOL
     if command.protocol is not None and command.protocol != group.protocol:
         return Refusal.INCONSISTENT_PROTOCOL
-    return Refusal.REBALANCE_IN_PROGRESS if group.state == PREPARING else Refusal.NONE
+    if group.state == PREPARING:
+        return Refusal.REBALANCE_IN_PROGRESS
+    full = state.group_bytes + sum(len(each.assignment) for each in command.assignments) > GROUP_BYTES_MAX
+    return Refusal.OVERLOADED if full else Refusal.NONE
 
 
 def _assign(state: State, group: Group, command: SyncGroup) -> None:
@@ -240,6 +257,7 @@ def _assign(state: State, group: Group, command: SyncGroup) -> None:
     assignments = {each.member_id: each.assignment for each in command.assignments}
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
+        weigh(state, member)
         if member.synced:
             member.active_sequence = state.sequence
     group.state = STABLE
@@ -300,6 +318,8 @@ def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done |
     if group.state != EMPTY:
         return Refused(Refusal.GROUP_NOT_EMPTY)
     del state.groups[command.group_id]
+    for topic in list(group.offsets):
+        forget_offsets(state, group, topic)
     state.idle_groups.pop(command.group_id, None)
     set_deadline(state, command.group_id, 0)
     changes.groups[command.group_id] = None

@@ -2,8 +2,15 @@
 
 from penstock.contracts.commands import CommitOffsets, OffsetToCommit, PerItem, Refused
 from penstock.contracts.refusals import Refusal
+from sequencer.core.deadlines import note_idle
 from sequencer.core.groups import check_member, new_group, settle
-from sequencer.core.limits import GROUP_ID_LENGTH_MAX, GROUPS_MAX, OFFSET_METADATA_BYTES_MAX
+from sequencer.core.limits import (
+    GROUP_BYTES_MAX,
+    GROUP_ID_LENGTH_MAX,
+    GROUPS_MAX,
+    OFFSET_METADATA_BYTES_MAX,
+    OFFSET_OVERHEAD_BYTES,
+)
 from sequencer.core.state import COMPLETING, EMPTY, Changes, Committed, Group, State
 
 
@@ -53,5 +60,21 @@ def _commit(state: State, group: Group, item: OffsetToCommit) -> Refusal:
     if len(item.metadata.encode()) > OFFSET_METADATA_BYTES_MAX:
         return Refusal.METADATA_TOO_LARGE
     committed = Committed(item.offset, item.leader_epoch, item.metadata)
+    before = group.offsets.get(item.topic, {}).get(item.partition)
+    growth_bytes = _size_bytes(committed) - (0 if before is None else _size_bytes(before))
+    if growth_bytes > 0 and state.group_bytes + growth_bytes > GROUP_BYTES_MAX:
+        return Refusal.OVERLOADED
+    state.group_bytes += growth_bytes
     group.offsets.setdefault(item.topic, {})[item.partition] = committed
     return Refusal.NONE
+
+
+def _size_bytes(committed: Committed) -> int:
+    return OFFSET_OVERHEAD_BYTES + len(committed.metadata)
+
+
+def forget_offsets(state: State, group: Group, topic: str) -> None:
+    """The group's offsets in the topic go."""
+    forgotten = group.offsets.pop(topic, {})
+    state.group_bytes -= sum(_size_bytes(committed) for committed in forgotten.values())
+    note_idle(state, group)

@@ -15,7 +15,7 @@ functions here leave the group's deadline to `settle`, which every command that 
 from penstock.contracts.commands import GroupProtocol, Joined, JoinedMember, Synced
 from penstock.contracts.refusals import Refusal
 from sequencer.core.deadlines import next_deadline_ms, note_idle, set_deadline
-from sequencer.core.limits import GROUP_INITIAL_REBALANCE_DELAY_MS
+from sequencer.core.limits import GROUP_INITIAL_REBALANCE_DELAY_MS, MEMBER_OVERHEAD_BYTES
 from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Changes, Group, Member, State
 
 
@@ -74,8 +74,17 @@ def add_member(state: State, group: Group, member: Member, protocol_type: str) -
     if member.group_instance_id is not None:
         group.static_members[member.group_instance_id] = member.member_id
     count_protocols(group, member, 1)
+    weigh(state, member)
     member.joining = True
     prepare_rebalance(state, group)
+
+
+def weigh(state: State, member: Member) -> None:
+    """Bring the member's size up to date."""
+    said_bytes = sum(len(each.name) + len(each.metadata) for each in member.protocols)
+    size_bytes = MEMBER_OVERHEAD_BYTES + said_bytes + len(member.assignment)
+    state.group_bytes += size_bytes - member.size_bytes
+    member.size_bytes = size_bytes
 
 
 def count_protocols(group: Group, member: Member, step: int) -> None:
@@ -89,16 +98,17 @@ def count_protocols(group: Group, member: Member, step: int) -> None:
 
 def remove_member(state: State, group: Group, member_id: str) -> None:
     """A member goes; the others rebalance."""
-    _drop_member(group, member_id)
+    _drop_member(state, group, member_id)
     if group.state in (STABLE, COMPLETING):
         prepare_rebalance(state, group)
     else:
         complete_if_all_joined(state, group)
 
 
-def _drop_member(group: Group, member_id: str) -> None:
+def _drop_member(state: State, group: Group, member_id: str) -> None:
     member = group.members.pop(member_id)
     count_protocols(group, member, -1)
+    state.group_bytes -= member.size_bytes
     if member.group_instance_id is not None:
         del group.static_members[member.group_instance_id]
     if group.leader == member_id:
@@ -111,6 +121,7 @@ def prepare_rebalance(state: State, group: Group) -> None:
         if group.state == COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
+                weigh(state, member)
         group.sync_deadline_ms = 0
         group.newcomer = False
         timeout_ms = _rebalance_timeout_ms(group)
@@ -141,7 +152,7 @@ def _complete_join(state: State, group: Group) -> None:
     """The time to join is over: dynamic members that did not are dropped, static ones stay (KIP-345)."""
     late = [m.member_id for m in group.members.values() if not m.joining and m.group_instance_id is None]
     for member_id in late:
-        _drop_member(group, member_id)
+        _drop_member(state, group, member_id)
     if group.members and not _elect_joined_leader(group):
         group.join_deadline_ms = state.clock_ms + _rebalance_timeout_ms(group)
         return
@@ -240,6 +251,6 @@ def _end_join_wait(state: State, group: Group) -> None:
 def _drop_unsynced(state: State, group: Group) -> None:
     """Members that joined and then never synced would hold up the group for ever, heartbeats or not."""
     for member_id in [member.member_id for member in group.members.values() if not member.synced]:
-        _drop_member(group, member_id)
+        _drop_member(state, group, member_id)
     group.sync_deadline_ms = 0
     prepare_rebalance(state, group)

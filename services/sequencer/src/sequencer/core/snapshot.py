@@ -24,7 +24,7 @@ def encode_state(state: State) -> bytes:
             ],
             "deleted_topics": list(state.deleted_topics.items()),
             "doomed": [_partition(each) for each in state.doomed],
-            "counts": (state.partition_count, state.extent_count, state.producer_count),
+            "counts": (state.partition_count, state.extent_count, state.producer_count, state.group_bytes),
             "commits": [(key, _commit(value)) for key, value in state.commits.items()],
             "next_producer_id": state.next_producer_id,
             "producer_births": list(state.producer_births),

@@ -102,6 +102,7 @@ class Member(msgspec.Struct, eq=False):
     assignment: bytes = b""
     joining: bool = False  # waits for the answer to a JoinGroup
     synced: bool = False  # has sent its SyncGroup in this generation
+    size_bytes: int = 0  # its part of State.group_bytes
 
 
 class Group(msgspec.Struct, eq=False):
@@ -146,6 +147,7 @@ class State(msgspec.Struct, eq=False):
     producer_count: int = 0
     producer_sweep: deque[Partition] = msgspec.field(default_factory=deque)  # partitions that know producers
     groups: dict[str, Group] = {}
+    group_bytes: int = 0  # about the size of all members and committed offsets
     idle_groups: dict[str, int] = {}  # -> when to look whether it is still empty and without offsets
     deadlines: dict[str, int] = {}  # group id -> the earliest of its deadlines
     alarms: list[tuple[int, str]] = []  # heap over `deadlines`; entries that it no longer holds are stale

@@ -4,8 +4,8 @@ from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTop
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, TopicId, is_legal_topic_name
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import objections
-from sequencer.core.deadlines import note_idle
 from sequencer.core.extents import Extents
+from sequencer.core.group_offsets import forget_offsets
 from sequencer.core.limits import (
     DEFAULT_PARTITIONS,
     DELETED_TOPIC_MEMORY_MS,
@@ -93,8 +93,8 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
         if partition.extents:
             state.doomed.append(partition)
     for group in state.groups.values():
-        if group.offsets.pop(topic.name, None) is not None:
-            note_idle(state, group)
+        if topic.name in group.offsets:
+            forget_offsets(state, group, topic.name)
     drop_doomed(state)
     changes.topics[topic.name] = None
     return Done()
