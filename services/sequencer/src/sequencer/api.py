@@ -27,6 +27,7 @@ GROUP_WAITS_MAX = 32_768  # members that wait for a rebalance: sixteen groups of
 # An asker gives up after a second, so an answer that needs longer has no reader.
 CATCH_UP_TIMEOUT_S = 1.0
 GROUP_WAIT_MS_MAX = 30_000
+FLUSH_RETRY_S = 0.2
 ALIVE = (Refusal.NONE, Refusal.REBALANCE_IN_PROGRESS)  # answers to heartbeats of members that count
 
 log = structlog.get_logger()
@@ -66,9 +67,17 @@ class Api:
             await self._listen(subjects.sequencer_command(self._cluster), COMMAND)
             for name in QUESTIONS:
                 await self._listen(subjects.sequencer_query(self._cluster, name), name)
-            await self._bus.flush()
+            await self._until_listening()
             self._serving.set()
             await asyncio.Event().wait()
+
+    async def _until_listening(self) -> None:
+        while True:
+            try:
+                return await self._bus.flush()
+            except Unavailable as error:
+                log.warning("bus_not_flushed", error=str(error))
+                await asyncio.sleep(FLUSH_RETRY_S)
 
     async def until_serving(self) -> None:
         """Return when requests are taken."""

@@ -12,6 +12,7 @@ from penstock.runtime.health import Health, HttpServer, new_registry
 from penstock.runtime.nats_client import NatsConnection, connect_nats
 from penstock.runtime.presence import Announcer
 from sequencer.config import SequencerConfig
+from sequencer.garbage import collect_new_for_ever, stop_full_collections
 from sequencer.identity import open_own_journal
 from sequencer.metrics import SequencerMetrics
 from sequencer.service import Sequencer
@@ -40,6 +41,7 @@ class SequencerApp:
     async def open(self) -> None:
         """Listen for health checks, connect, and find this cluster's journal."""
         config = self._config
+        stop_full_collections()
         await self._http.open()
         self._connection = await connect_nats(
             config.nats_url,
@@ -68,6 +70,7 @@ class SequencerApp:
             await self._sequencer.until_serving()
             self._health.set_ready(True)
             await self._announcer.announce()
+            group.create_task(collect_new_for_ever())
 
     async def drain(self) -> None:
         """Take nothing new and finish what was taken."""

@@ -33,7 +33,8 @@ ENTRY_REQUESTS_MAX = 1_024  # the same bound for many tiny requests
 ENTRY_HEAD_BYTES_MAX = 1_024  # what an entry takes beside its commands, and the journal's headers
 PROPOSALS_MAX = 16_384  # requests not answered yet; a gateway asks again rather than wait behind more
 PROPOSAL_BYTES_MAX = 64 * 1024 * 1024  # eight of the largest requests
-PROPOSAL_DEADLINE_S = 10.0  # senders give up and ask another replica long before; well inside the duplicate window
+WAIT_DEADLINE_S = 2.0  # for a place in an entry; senders give up and ask another replica after one second
+APPEND_DEADLINE_S = 10.0  # for an entry to come back; well inside the server's window of duplicates
 RETRY_MS = 50
 
 log = structlog.get_logger()
@@ -108,7 +109,7 @@ class Proposals:
             raise Invalid(f"commands of {size_bytes} bytes are over the {allowed} that fit into a journal entry")
         if self._held >= PROPOSALS_MAX or self._held_bytes + size_bytes > PROPOSAL_BYTES_MAX:
             raise Undelivered(f"overloaded: {self._held} requests of {self._held_bytes} bytes wait already")
-        proposal = _Proposal(commands, size_bytes, now_s + PROPOSAL_DEADLINE_S)
+        proposal = _Proposal(commands, size_bytes, now_s + WAIT_DEADLINE_S)
         self._waiting.append(proposal)
         self._changed.set()
         return proposal
@@ -151,7 +152,7 @@ class Proposals:
                 break
             proposal = self._waiting.popleft()
             if proposal.expires_s <= now_s:
-                proposal.fail(Undelivered(f"the journal did not take it within {PROPOSAL_DEADLINE_S:g} s"))
+                proposal.fail(Undelivered(f"the journal had no room for it within {WAIT_DEADLINE_S:g} s"))
             elif not proposal.answer.done():
                 taken.append(proposal)
                 size_bytes += proposal.size_bytes
@@ -168,7 +169,7 @@ class Proposals:
 
     async def _append(self, flight: _Flight) -> None:
         try:
-            async with asyncio.timeout(PROPOSAL_DEADLINE_S):
+            async with asyncio.timeout(APPEND_DEADLINE_S):
                 await self._append_until_stored(flight)
                 await flight.seen.wait()
         except TimeoutError:
@@ -190,7 +191,7 @@ class Proposals:
         if self._flights.pop(flight.entry_id, None) is None:
             return
         for proposal in flight.proposals:
-            proposal.fail(Unavailable(f"entry {flight.entry_id} was not seen within {PROPOSAL_DEADLINE_S:g} s"))
+            proposal.fail(Unavailable(f"entry {flight.entry_id} was not seen within {APPEND_DEADLINE_S:g} s"))
         self._changed.set()
 
 

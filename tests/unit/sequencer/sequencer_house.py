@@ -1,0 +1,152 @@
+"""Several sequencers over one bus and one journal in memory, for tests: started, killed, asked."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+from prometheus_client import CollectorRegistry
+
+from penstock.contracts import codec, subjects
+from penstock.contracts.batches import BatchMeta, BatchRun
+from penstock.contracts.commands import CommitSegment, CreateTopic, GroupProtocol, JoinGroup
+from penstock.contracts.entries import Entry, decode_entry
+from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
+from penstock.contracts.messages import Advanced
+from penstock.runtime.sequencer_client import SequencerClient
+from sequencer.metrics import SequencerMetrics
+from sequencer.service import Sequencer
+from tests.testkit.memory_bus import MemoryBus, MemoryHub
+from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.virtual_time import CountingEntropy, VirtualClock
+
+CLUSTER = "test"
+ADVANCED = subjects.advanced(CLUSTER)
+
+
+class HeldJournal(MemoryJournal):
+    """Takes appends only while its gate is open."""
+
+    def __init__(self, store: MemoryJournalStore) -> None:
+        super().__init__(store)
+        self.gate = asyncio.Event()
+
+    async def append(self, entry_id: str, data: bytes) -> int:
+        await self.gate.wait()
+        return await super().append(entry_id, data)
+
+
+class Running:
+    """One sequencer and the task that runs it."""
+
+    def __init__(self, name: str, house: "House") -> None:
+        self.name = name
+        self.bus: MemoryBus = house.hub.connect(name)
+        self.registry = CollectorRegistry()
+        self.sequencer = Sequencer(
+            house.make_journal(house.store),
+            self.bus,
+            CLUSTER,
+            f"{name}.life",
+            house.clock,
+            house.entropy,
+            SequencerMetrics(self.registry),
+        )
+        self.task = asyncio.create_task(self.sequencer.run())
+
+    @property
+    def applied(self) -> int:
+        return self.sequencer.replica.applied_sequence
+
+    def metric(self, name: str) -> float:
+        value = self.registry.get_sample_value(f"penstock_sequencer_{name}")
+        assert value is not None, f"there is no metric {name}"
+        return value
+
+    async def end(self) -> None:
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+
+
+class House:
+    """The bus, the journal and whoever lives on them."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.entropy = CountingEntropy()
+        self.hub = MemoryHub()
+        self.store = MemoryJournalStore()
+        self.make_journal: Callable[[MemoryJournalStore], MemoryJournal] = MemoryJournal
+        self.running: dict[str, Running] = {}
+        self.client_bus = self.hub.connect("client")
+        self.client = SequencerClient(self.client_bus, CLUSTER, self.clock)
+
+    async def start(self, name: str) -> Running:
+        """A sequencer that serves."""
+        running = self.running[name] = Running(name, self)
+        serving = asyncio.create_task(running.sequencer.until_serving())
+        await asyncio.wait({serving, running.task}, return_when=asyncio.FIRST_COMPLETED)
+        serving.cancel()
+        if running.task.done():
+            del self.running[name]
+            running.task.result()
+        return running
+
+    async def kill(self, name: str) -> None:
+        """The process is gone, in the middle of whatever it did."""
+        self.hub.kill(name)
+        await self.running.pop(name).end()
+
+    def advanced(self) -> list[Advanced]:
+        """Everything that was announced, in order."""
+        return [codec.decode(data, Advanced) for subject, data in self.hub.published if subject == ADVANCED]
+
+    def entries(self) -> list[Entry]:
+        """The journal."""
+        stored = [self.store.entry(sequence) for sequence in range(1, self.store.last_sequence + 1)]
+        return [decode_entry(data) for data in stored if data is not None]
+
+    def create_topic(self, name: str, partitions: int = 1) -> CreateTopic:
+        return CreateTopic(self.clock.now_ms(), name, self.topic_id(name), partitions, {})
+
+    def topic_id(self, name: str) -> TopicId:
+        return new_topic_id(name.encode().ljust(16, b".")[:16])
+
+    def commit(self, name: str, batches: int = 1) -> CommitSegment:
+        """A new segment with batches of one record each."""
+        now_ms = self.clock.now_ms()
+        metas = [BatchMeta(100, 1, now_ms, -1, -1, -1, 0)] * batches
+        runs = [BatchRun(self.topic_id(name), 0, 16, metas)]
+        segment_id = new_segment_id(now_ms, self.entropy.take(10))
+        return CommitSegment(now_ms, segment_id, 100 * batches + 64, "flusher-1", "z1", runs)
+
+    def join(self, group_id: str, member_id: str, session_timeout_ms: int = 10_000) -> JoinGroup:
+        return JoinGroup(
+            self.clock.now_ms(),
+            group_id,
+            "",
+            member_id,
+            None,
+            False,
+            "client",
+            "host",
+            session_timeout_ms,
+            60_000,
+            "consumer",
+            [GroupProtocol("range", b"")],
+        )
+
+
+@contextlib.asynccontextmanager
+async def house(*names: str) -> AsyncIterator[House]:
+    """A house with these sequencers serving, and all of it gone afterwards."""
+    built = House()
+    try:
+        for name in names:
+            await built.start(name)
+        yield built
+    finally:
+        for running in built.running.values():
+            await running.end()
+            await running.bus.close()
+        await built.client_bus.close()
