@@ -109,6 +109,7 @@ class CacherApp:
         self._cacher = Cacher(config, bus, self._store, self._directory, self._clock, metrics)
         await self._directory.open()
         await self._cacher.open()
+        await bus.flush()
         self._health.set_ready(True)
 
     async def run(self) -> None:

@@ -119,6 +119,7 @@ class FlusherApp:
         self._announcer = Announcer(bus, config.cluster, self._presence, self._directory)
         await self._directory.open()
         await self._flusher.open()
+        await bus.flush()
         self._health.set_ready(True)
 
     async def run(self) -> None:

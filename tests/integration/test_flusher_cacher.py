@@ -1,0 +1,225 @@
+"""A flusher, a cacher and a sequencer on a real bus: batches go in, offsets come back, and bytes can be had again."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cacher.app import CacherApp
+from cacher.config import CacherConfig
+from flusher.app import FlusherApp
+from flusher.config import FlusherConfig
+from penstock.contracts import subjects
+from penstock.contracts.batches import BatchMeta, SegmentRef
+from penstock.contracts.codec import decode, decode_with_payload, encode, encode_with_payload
+from penstock.contracts.commands import CreateTopic, TopicCreated
+from penstock.contracts.errors import Unavailable, Undelivered
+from penstock.contracts.messages import (
+    CacheReply,
+    CacheRequest,
+    FlushBatch,
+    FlushProduce,
+    FlushReply,
+    FlushRequest,
+    SegmentRead,
+)
+from penstock.contracts.queries import Plan, PlanPartition, PlanQuery
+from penstock.runtime.bus import Bus
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.nats_client import connect_nats
+from penstock.runtime.process import App
+from penstock.runtime.sequencer_client import SequencerClient
+from penstock.segment import read_index
+from sequencer.app import SequencerApp
+from sequencer.config import SequencerConfig
+from tests.testkit.nats import NatsServer
+
+TOPIC = bytes([7]) * 16
+ANSWER_S = 30.0
+BATCH_BYTES = 10_000
+
+
+class World:
+    """What all services of a test share, and a client's view of them."""
+
+    def __init__(self, server: NatsServer, folder: Path, bus: Bus) -> None:
+        self.folder = folder
+        self.bus = bus
+        self.client = SequencerClient(bus, "default", SystemClock())
+        self._settings = {"nats_url": server.url, "store_url": f"file://{folder}"}
+
+    def settings(self, instance: str) -> dict[str, str]:
+        return self._settings | {"instance": instance, "zone": "z"}
+
+    @contextlib.asynccontextmanager
+    async def running(self, app: App) -> AsyncIterator[None]:
+        """The app, open and at work, until the end of the block."""
+        await app.open()
+        work = asyncio.create_task(app.run())
+        try:
+            yield
+            assert not work.done(), work.exception()
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            await app.close()
+
+    def sequencer(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return self.running(SequencerApp(SequencerConfig(**self.settings("s1"))))
+
+    async def make_topic(self, partitions: int = 4) -> None:
+        create = CreateTopic(SystemClock().now_ms(), "events", TOPIC, partitions, {})
+        (outcome,) = await self.client.command([create], deadline_s=ANSWER_S)
+        assert isinstance(outcome, TopicCreated)
+
+    async def produce(self, request: int, partition: int = 0, size: int = BATCH_BYTES) -> FlushReply:
+        batch = FlushBatch(TOPIC, partition, BatchMeta(size, 1, 0, -1, -1, -1, 0))
+        message = FlushRequest("g1", [FlushProduce(request, 0, 1, [batch])])
+        data = encode_with_payload(message, [bytes([request % 256]) * size])
+        return decode(await self.bus.request(subjects.flush("default", "z", "f1"), data, ANSWER_S), FlushReply)
+
+    async def extents(self, partition: int = 0) -> list[tuple[int, SegmentRead]]:
+        """The base offset and the range of everything in a partition."""
+        query = PlanQuery(0, [PlanPartition(TOPIC, partition, 0, 10**9)], 10**9)
+        plan = await self.client.query("plan", query, Plan)
+        return [
+            (extent.base_offset, SegmentRead(extent.segment, extent.position, extent.length))
+            for extent in plan.partitions[0].extents
+        ]
+
+    async def read(self, instance: str, read: SegmentRead) -> bytes:
+        data = await self.bus.request(subjects.cache("default", "z", instance), encode(CacheRequest([read])), ANSWER_S)
+        reply, payload = decode_with_payload(data, CacheReply)
+        assert reply.lengths == [read.length]
+        return bytes(payload)
+
+    def stored(self, segment: SegmentRef) -> bytes:
+        (path,) = [
+            path for path in self.folder.rglob("0-*") if read_index(path.read_bytes()).segment_id == segment.segment_id
+        ]
+        return path.read_bytes()
+
+
+@pytest.fixture
+async def world(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[World]:
+    connection = await connect_nats(nats_server.url, name="test")
+    yield World(nats_server, tmp_path / "objects", connection.bus)
+    await connection.close()
+
+
+def flusher(world: World, **changes: object) -> FlusherApp:
+    return FlusherApp(FlusherConfig(**world.settings("f1") | {"recent_bytes_max": 64 * 1024 * 1024} | changes))
+
+
+def cacher(world: World) -> CacherApp:
+    return CacherApp(CacherConfig(**world.settings("c1")))
+
+
+async def test_every_answer_names_an_offset_at_which_the_bytes_are_stored(world: World) -> None:
+    async with world.sequencer(), world.running(flusher(world)):
+        await world.make_topic()
+        replies = await asyncio.gather(*(world.produce(number, number % 4) for number in range(40)))
+        offsets: dict[int, dict[int, int]] = {partition: {} for partition in range(4)}
+        for number, reply in enumerate(replies):
+            (result,) = reply.results[0]
+            assert result.refusal == 0
+            offsets[number % 4][result.base_offset] = number
+        for partition, numbers in offsets.items():
+            assert sorted(numbers) == list(range(10))
+            for base_offset, read in await world.extents(partition):
+                data = world.stored(read.segment)[read.position : read.position + read.length]
+                expected = [numbers[base_offset + index] for index in range(len(data) // BATCH_BYTES)]
+                assert data == b"".join(bytes([number]) * BATCH_BYTES for number in expected)
+
+
+async def test_a_cacher_reads_new_segments_from_their_writer_and_old_ones_from_the_store(world: World) -> None:
+    async with world.sequencer():
+        async with world.running(flusher(world)), world.running(first := cacher(world)):
+            await world.make_topic()
+            await world.produce(1)
+            ((_, read),) = await world.extents()
+            directory = first._directory
+            while directory.get("f1") is None:
+                await asyncio.sleep(0.01)
+            assert await world.read("f1", read) == bytes([1]) * BATCH_BYTES
+            assert await world.read("c1", read) == bytes([1]) * BATCH_BYTES
+            assert _loads(first, "writer") == 1
+            assert _loads(first, "store") == 0
+        async with world.running(second := cacher(world)):
+            assert await world.read("c1", read) == bytes([1]) * BATCH_BYTES
+            assert _loads(second, "store") == 1
+
+
+def _loads(app: CacherApp, source: str) -> float:
+    return app._registry.get_sample_value("penstock_cacher_loads_total", {"source": source}) or 0.0
+
+
+async def test_draining_answers_all_that_was_sent_and_takes_nothing_new(world: World) -> None:
+    app = flusher(world, flush_quiet_ms=60_000, flush_interval_ms=60_000)
+    async with world.sequencer(), world.running(app):
+        await world.make_topic()
+        waiting = [asyncio.create_task(world.produce(number)) for number in range(20)]
+        await asyncio.sleep(0)
+        await world.bus.flush()
+        await app.drain()
+        replies = await asyncio.gather(*waiting)
+        assert [reply.results[0][0].base_offset for reply in replies] == list(range(20))
+        with pytest.raises(Undelivered):
+            await world.produce(99)
+
+
+async def test_nothing_is_answered_without_a_sequencer_and_everything_once_there_is_one(world: World) -> None:
+    async with world.sequencer():
+        await world.make_topic()
+    async with world.running(app := flusher(world)):
+        waiting = [asyncio.create_task(world.produce(number)) for number in range(5)]
+        while not list(world.folder.rglob("0-*")):
+            await asyncio.sleep(0.01)
+        assert not any(task.done() for task in waiting)
+        async with world.sequencer():
+            replies = await asyncio.gather(*waiting)
+    assert [reply.results[0][0].base_offset for reply in replies] == list(range(5))
+    assert app._flusher.budget.held_bytes == 0
+
+
+async def test_a_flusher_goes_on_after_its_connection_broke(world: World, nats_server: NatsServer) -> None:
+    async with world.sequencer(), world.running(flusher(world)):
+        await world.make_topic()
+        await world.produce(1)
+        nats_server.kill()
+        nats_server.start()
+        while True:
+            try:
+                reply = await world.produce(2)
+                break
+            except Unavailable:
+                await asyncio.sleep(0.01)
+        last_base_offset, last = (await world.extents())[-1]
+        assert last_base_offset == reply.results[0][0].base_offset >= 1
+        assert await world.read("f1", last) == bytes([2]) * BATCH_BYTES
+
+
+@pytest.mark.parametrize("service", ["flusher", "cacher"])
+async def test_a_process_stops_cleanly_when_it_is_told_to(world: World, service: str) -> None:
+    settings = {f"PENSTOCK_{key.upper()}": value for key, value in world.settings(f"{service}-1").items()}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", service, env=os.environ | settings, stderr=asyncio.subprocess.PIPE
+    )
+    subject = subjects.cache("default", "z", f"{service}-1")
+    missing = SegmentRead(SegmentRef(bytes(16), 0, 0, "", "z"), 0, 1)
+    while True:
+        try:
+            data = await world.bus.request(subject, encode(CacheRequest([missing])), ANSWER_S)
+            break
+        except Undelivered:
+            assert process.returncode is None, await process.stderr.read()
+            await asyncio.sleep(0.02)
+    assert decode_with_payload(data, CacheReply)[0].lengths == [-1]
+    process.send_signal(signal.SIGTERM)
+    _, errors = await asyncio.wait_for(process.communicate(), ANSWER_S)
+    assert process.returncode == 0, errors
