@@ -12,7 +12,7 @@ from gateway.config import GatewayConfig
 from gateway.context import Client, Gateway
 from gateway.flushes import Flushes
 from gateway.metrics import GatewayMetrics
-from gateway.nodes import node_of
+from gateway.nodes import node_of, zone_of
 from gateway.topics import TopicCache
 from penstock.contracts import subjects
 from penstock.contracts.batches import BatchResult
@@ -245,7 +245,7 @@ def new_world(message_bytes_max: int = 8 * 1024 * 1024, **settings: Any) -> Worl
 
 
 def new_client(client_id: str = "test-client") -> Client:
-    return Client(host="127.0.0.1", zone=ZONE, client_id=client_id)
+    return Client(host="127.0.0.1", zone=zone_of(client_id, ZONE), client_id=client_id)
 
 
 async def turns(count: int = 20) -> None:

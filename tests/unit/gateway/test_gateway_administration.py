@@ -1,0 +1,263 @@
+"""Topics and configurations: every topic has its own verdict, and nothing asked for is silently ignored."""
+
+from typing import Any
+
+import pytest
+
+from penstock.contracts.commands import CreateTopic, DeleteTopic, Done, Outcome, Refused, TopicCreated
+from penstock.contracts.queries import ValidateView
+from penstock.contracts.refusals import Refusal
+from penstock.contracts.topic_configs import TOPIC_CONFIGS
+from penstock.kafkawire.api.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from penstock.kafkawire.api.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from penstock.kafkawire.error_codes import ErrorCode
+from tests.unit.gateway.gateway_fakes import World, new_world
+from tests.unit.gateway.gateway_wire import ask
+
+CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 19, 20, 32, 37
+TOPIC, BROKER = 2, 4
+
+
+def accepting_world(**settings: Any) -> World:
+    world = new_world(**settings)
+
+    def accept(command: Any) -> Outcome:
+        if isinstance(command, CreateTopic):
+            return TopicCreated(command.topic_id, command.partitions, command.configs)
+        return Done()
+
+    world.sequencer.on_command = accept
+    return world
+
+
+def topic(name: str = "t", partitions: int = 3, factor: int = 1, **configs: str | None) -> CreatableTopic:
+    given = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
+    return CreatableTopic(name, partitions, factor, configs=given)
+
+
+async def created(world: World, *topics: CreatableTopic, version: int = 7, **options: Any) -> dict[str, Any]:
+    response = await ask(world, CREATE_TOPICS, version, CreateTopicsRequest(list(topics), 30_000, **options))
+    assert len({each.name for each in response.topics}) == len(response.topics)
+    return {each.name: each for each in response.topics}
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_a_topic_is_created_and_described_with_all_its_configurations(version: int) -> None:
+    world = accepting_world()
+    result = (await created(world, topic(max_message_bytes="5000"), version=version))["t"]
+    assert (result.error_code, result.error_message) == (0, None)
+    if version >= 5:
+        configs = {config.name: (config.value, config.config_source) for config in result.configs}
+        assert configs.keys() == TOPIC_CONFIGS.keys()
+        assert configs["max.message.bytes"] == ("5000", 1)
+        assert configs["cleanup.policy"] == ("delete", 5)
+        assert (result.num_partitions, result.replication_factor) == (3, 1)
+    if version >= 7:
+        assert result.topic_id == world.sequencer.commands[0][0].topic_id  # type: ignore[union-attr]
+
+
+async def test_partitions_and_replication_may_be_left_to_the_defaults() -> None:
+    world = accepting_world(default_partitions=6)
+    assert (await created(world, topic(partitions=-1, factor=-1)))["t"].num_partitions == 6
+
+
+@pytest.mark.parametrize("factor", [1, 3, 100])
+async def test_any_replication_factor_is_taken_for_the_store_decides(factor: int) -> None:
+    assert (await created(accepting_world(), topic(factor=factor)))["t"].error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        (topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic(partitions=0), ErrorCode.INVALID_PARTITIONS),
+        (topic(partitions=-2), ErrorCode.INVALID_PARTITIONS),
+        (topic(factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic(max_message_bytes="many"), ErrorCode.INVALID_CONFIG),
+        (topic(segment_bytes="1000"), ErrorCode.INVALID_CONFIG),
+        (topic(cleanup_policy=None), ErrorCode.INVALID_CONFIG),
+        (
+            CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(0, [1])]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+    ],
+)
+async def test_what_cannot_be_is_refused_with_a_reason_while_the_rest_goes_on(bad: CreatableTopic, error: int) -> None:
+    world = accepting_world()
+    results = await created(world, bad, topic("good"))
+    assert results[bad.name].error_code == error
+    assert results[bad.name].error_message
+    assert results["good"].error_code == 0
+    assert [command.name for command in world.sequencer.commands[0]] == ["good"]  # type: ignore[union-attr]
+
+
+async def test_an_error_does_not_echo_megabytes() -> None:
+    result = (await created(accepting_world(), topic(max_message_bytes="9" * 1_000_000)))["t"]
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert len(result.error_message) <= 1_000
+
+
+async def test_a_topic_named_twice_in_a_request_is_refused_once() -> None:
+    results = await created(accepting_world(), topic(), topic(partitions=5), topic("good"))
+    assert {name: result.error_code for name, result in results.items()} == {"t": ErrorCode.INVALID_REQUEST, "good": 0}
+
+
+async def test_a_topic_that_exists_is_refused() -> None:
+    world = new_world()
+    world.sequencer.on_command = lambda command: Refused(Refusal.TOPIC_EXISTS, "topic 't' exists")
+    result = (await created(world, topic()))["t"]
+    assert (result.error_code, result.error_message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "topic 't' exists")
+
+
+async def test_validation_only_asks_and_creates_nothing() -> None:
+    world = accepting_world()
+    world.sequencer.views["validate"] = lambda query: ValidateView(
+        1, [TopicCreated(each.topic_id, each.partitions, {}) for each in query.commands]
+    )
+    assert (await created(world, topic(), validate_only=True))["t"].error_code == 0
+    assert world.sequencer.commands == []
+
+
+async def test_an_outcome_that_nobody_knows_is_a_time_out() -> None:
+    world = accepting_world()
+    world.sequencer.is_down = True
+    assert (await created(world, topic()))["t"].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+async def test_topics_are_deleted_by_name(version: int) -> None:
+    world = new_world()
+    world.sequencer.on_command = lambda command: (
+        Done() if isinstance(command, DeleteTopic) and command.name == "a" else Refused(Refusal.UNKNOWN_TOPIC)
+    )
+    response = await ask(world, DELETE_TOPICS, version, DeleteTopicsRequest(topic_names=["a", "b", "bad/name"]))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert {each.name: each.error_code for each in response.responses} == {"a": 0, "b": unknown, "bad/name": unknown}
+
+
+async def test_topics_are_deleted_by_id() -> None:
+    world = accepting_world()
+    view = world.sequencer.add_topic("a")
+    response = await ask(world, DELETE_TOPICS, 6, DeleteTopicsRequest([DeleteTopicState(None, view.topic_id)]))
+    (result,) = response.responses
+    assert (result.name, result.topic_id, result.error_code) == ("a", view.topic_id, 0)
+    (command,) = world.sequencer.commands[0]
+    assert isinstance(command, DeleteTopic) and (command.name, command.topic_id) == ("", view.topic_id)
+
+
+async def test_an_unknown_id_is_refused_as_an_id() -> None:
+    world = new_world()
+    world.sequencer.on_command = lambda command: Refused(Refusal.UNKNOWN_TOPIC)
+    response = await ask(world, DELETE_TOPICS, 6, DeleteTopicsRequest([DeleteTopicState(None, b"?" * 16)]))
+    assert [(each.name, each.error_code) for each in response.responses] == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [DeleteTopicState("a"), DeleteTopicState("a")],
+        [DeleteTopicState("a", b"1" * 16)],
+        [DeleteTopicState(None)],
+    ],
+)
+async def test_a_deletion_that_contradicts_itself_is_refused(topics: list[DeleteTopicState]) -> None:
+    response = await ask(accepting_world(), DELETE_TOPICS, 6, DeleteTopicsRequest(topics))
+    assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST]
+
+
+async def test_topics_that_change_are_forgotten_at_once() -> None:
+    world = accepting_world()
+    world.sequencer.add_topic("a")
+    await world.gateway.topics.find(["a"])
+    await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest([CreatePartitionsTopic("a", 9)]))
+    assert world.gateway.topics.cached("a") is None
+    await world.gateway.topics.find(["a"])
+    await ask(world, DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["a"]))
+    assert world.gateway.topics.cached("a") is None
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_topics_grow_each_with_its_own_verdict(version: int) -> None:
+    world = new_world()
+    world.sequencer.on_command = lambda command: (
+        Done() if command.count == 9 else Refused(Refusal.INVALID_PARTITIONS, "has 8 already")  # type: ignore[union-attr]
+    )
+    topics = [
+        CreatePartitionsTopic("a", 9, None),
+        CreatePartitionsTopic("b", 8, []),
+        CreatePartitionsTopic("c", 9, [CreatePartitionsAssignment([1])]),
+        CreatePartitionsTopic("bad/name", 9),
+        CreatePartitionsTopic("d", 9),
+        CreatePartitionsTopic("d", 9),
+    ]
+    response = await ask(world, CREATE_PARTITIONS, version, CreatePartitionsRequest(topics))
+    assert {each.name: (each.error_code, each.error_message) for each in response.results if each.name in "ab"} == {
+        "a": (0, None),
+        "b": (ErrorCode.INVALID_PARTITIONS, "has 8 already"),
+    }
+    rest = {each.name: each.error_code for each in response.results if each.name not in "ab"}
+    assert rest == {
+        "c": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "bad/name": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "d": ErrorCode.INVALID_REQUEST,
+    }
+
+
+async def described(world: World, *resources: DescribeConfigsResource, version: int = 4, **options: bool) -> list[Any]:
+    response = await ask(world, DESCRIBE_CONFIGS, version, DescribeConfigsRequest(list(resources), **options))
+    return list(response.results)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_a_topics_configurations_are_described_with_where_they_come_from(version: int) -> None:
+    world = new_world()
+    world.sequencer.add_topic("t", 1, **{"max.message.bytes": "5000"})
+    (result,) = await described(world, DescribeConfigsResource(TOPIC, "t", None), version=version)
+    configs = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert configs.keys() == TOPIC_CONFIGS.keys()
+    assert configs["max.message.bytes"] == ("5000", 1)
+    assert configs["retention.ms"] == ("-1", 5)
+    assert all(config.synonyms == [] for config in result.configs)
+
+
+async def test_synonyms_documentation_and_names_are_given_where_asked_for() -> None:
+    world = new_world()
+    world.sequencer.add_topic("t", 1, **{"max.message.bytes": "5000"})
+    resource = DescribeConfigsResource(TOPIC, "t", ["max.message.bytes"])
+    (result,) = await described(world, resource, include_synonyms=True, include_documentation=True)
+    (config,) = result.configs
+    default = TOPIC_CONFIGS["max.message.bytes"].default
+    assert [(each.value, each.source) for each in config.synonyms] == [("5000", 1), (default, 5)]
+    assert config.documentation and config.config_type == 3
+
+
+@pytest.mark.parametrize(
+    ("resource", "error"),
+    [
+        (DescribeConfigsResource(TOPIC, "absent"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (DescribeConfigsResource(BROKER, "12345"), ErrorCode.INVALID_REQUEST),
+        (DescribeConfigsResource(8, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_resource_that_is_not_there_is_refused(resource: DescribeConfigsResource, error: int) -> None:
+    (result,) = await described(new_world(), resource)
+    assert (result.error_code, result.resource_name, result.configs) == (error, resource.resource_name, [])
+
+
+async def test_a_broker_tells_its_settings_as_they_are() -> None:
+    world = new_world(default_partitions=7, auto_create_topics=False)
+    (result,) = await described(world, DescribeConfigsResource(BROKER, str(world.gateway.node.node_id), None))
+    configs = {config.name: config.value for config in result.configs}
+    assert (configs["num.partitions"], configs["auto.create.topics.enable"]) == ("7", "false")
+    assert all(config.read_only for config in result.configs)
