@@ -61,6 +61,10 @@ class NatsServer:
         """SIGSTOP: connections stay open and nothing answers."""
         assert self._process is not None, "the nats-server does not run"
         os.kill(self._process.pid, signal.SIGSTOP)
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        while not _is_stopped(self._process.pid):
+            assert time.monotonic() < deadline_s, "the nats-server does not stop"
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """SIGCONT after `pause`."""
@@ -96,3 +100,9 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether every thread of the process is stopped."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)

@@ -27,6 +27,7 @@ OFFLINE_WAIT_S = 1.0  # a request waits this long for the connection to come bac
 PING_INTERVAL_S = 3  # a server that hangs without closing is found out after three of these
 PINGS_UNANSWERED_MAX = 2
 FLUSH_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 3.0  # to send what is buffered
 # Bytes that wait in this process for the socket: beyond them a sender waits, and offline nothing more is kept.
 SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024
 # What one subscription holds that its handler has not taken. The senders' windows are far smaller: reaching this
@@ -219,8 +220,13 @@ class NatsBus:
 
     async def close(self) -> None:
         self._closing = True
-        if not self._client.is_closed:
-            await self._client.close()
+        if not self._client.is_connected:
+            self._client._pending_data_size = 0  # kept for a connection that will not come; sending it would raise
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._client.close()
+        except (OSError, TimeoutError) as error:
+            log.warning("nats_connection_cut_off", error=str(error) or "the server takes nothing more")
         self._break_off_requests()
         self._reconnected.set()
         self._ended.set()

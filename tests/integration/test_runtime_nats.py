@@ -1,0 +1,353 @@
+"""The bus and the journal over a real nats-server: what goes wrong with servers, connections and settings."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import prometheus_client
+import pytest
+
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock.contracts.subjects import journal_stream, journal_subject
+from penstock.runtime import nats_client
+from penstock.runtime.bus import Inbound
+from penstock.runtime.journal import Journal, JournalLost
+from penstock.runtime.nats_client import NatsConnection, connect_nats
+from tests.testkit.nats import NatsServer, running_nats_server
+from tests.testkit.waiting import until
+
+CLUSTER = "integration"
+
+
+@pytest.fixture
+async def connection(nats_server: NatsServer) -> AsyncIterator[NatsConnection]:
+    made = await connect_nats(nats_server.url, name="test")
+    yield made
+    await made.close()
+
+
+async def api(connection: NatsConnection, verb: str, question: dict[str, object]) -> dict[str, object]:
+    answer = await connection.bus.request(f"$JS.API.{verb}", json.dumps(question).encode(), 5.0)
+    decoded: dict[str, object] = json.loads(answer)
+    return decoded
+
+
+class Tail:
+    """Sequences as one tail of a journal delivers them, each with its time."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.sequences: list[int] = []
+        self.times_s: list[float] = []
+        self.task = asyncio.create_task(self._read(journal))
+
+    async def _read(self, journal: Journal) -> None:
+        async for group in journal.tail(0):
+            self.sequences.extend(entry.sequence for entry in group)
+            self.times_s.extend([time.monotonic()] * len(group))
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+
+
+async def append_until_stored(journal: Journal, entry_id: str) -> int:
+    while True:
+        try:
+            return await journal.append(entry_id, entry_id.encode())
+        except Unavailable:
+            await asyncio.sleep(0.005)
+
+
+async def test_without_a_server_the_connection_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_client, "CONNECT_DEADLINE_S", 0.3)
+    with pytest.raises(Unavailable, match=r"^no nats server at nats://127\.0\.0\.1:1: .*"):
+        await connect_nats("nats://127.0.0.1:1", name="test")
+
+
+async def test_a_server_that_comes_a_moment_later_is_waited_for(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path)
+    connecting = asyncio.create_task(connect_nats(server.url, name="test"))
+    await asyncio.sleep(0.05)
+    assert not connecting.done()
+    await asyncio.to_thread(server.start)
+    try:
+        connection = await connecting
+        assert connection.bus.is_connected
+        await connection.close()
+    finally:
+        server.kill()
+
+
+async def test_a_user_needs_the_right_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = 'with "quotes", \\ and ü'
+    with running_nats_server(tmp_path, user="penstock", password=secret) as server:
+        connection = await connect_nats(server.url, name="test", user="penstock", password=secret)
+        await connection.bus.flush()
+        await connection.close()
+        monkeypatch.setattr(nats_client, "CONNECT_DEADLINE_S", 0.3)
+        with pytest.raises(Unavailable, match="Authorization Violation"):
+            await connect_nats(server.url, name="test", user="penstock", password="wrong")
+
+
+async def test_messages_lost_to_a_slow_handler_are_counted(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_client, "PENDING_BYTES_MAX", 4096)
+    registry = prometheus_client.CollectorRegistry()
+    connection = await connect_nats(nats_server.url, name="test", registry=registry)
+    proceed = asyncio.Event()
+
+    async def slow(_message: Inbound) -> None:
+        await proceed.wait()
+
+    await connection.bus.subscribe("news", slow)
+    for _ in range(10):
+        await connection.bus.publish("news", bytes(1024))
+    await connection.bus.flush()
+    lost = registry.get_sample_value("penstock_bus_dropped_messages_total", {"cause": "slow"})
+    assert lost is not None
+    assert 5 <= lost <= 7
+    proceed.set()
+    await connection.close()
+
+
+async def test_a_paused_server_costs_requests_their_answer_but_not_the_connection(
+    connection: NatsConnection, nats_server: NatsServer
+) -> None:
+    async def echo(message: Inbound) -> None:
+        await message.respond(message.data)
+
+    await connection.bus.subscribe("question", echo)
+    await connection.bus.flush()
+    nats_server.pause()
+    try:
+        with pytest.raises(Unavailable, match="no answer"):
+            await connection.bus.request("question", b"early", 0.2)
+        flushing = asyncio.create_task(connection.bus.flush())
+        await asyncio.sleep(0)
+        flushing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await flushing
+    finally:
+        nats_server.resume()
+    assert await connection.bus.request("question", b"late", 5.0) == b"late"
+
+
+async def until_socket_is_full(connection: NatsConnection) -> None:
+    writer = connection.bus._client._transport._io_writer  # type: ignore[attr-defined]
+    await until(lambda: writer.transport.get_write_buffer_size() > 64 * 1024)
+
+
+async def test_a_sender_that_is_cancelled_while_the_socket_is_full_ends(
+    connection: NatsConnection, nats_server: NatsServer
+) -> None:
+    await connection.bus.flush()
+    nats_server.pause()
+    try:
+        sending = asyncio.create_task(_publish_for_ever(connection))
+        await until_socket_is_full(connection)
+        sending.cancel()
+        ended, _ = await asyncio.wait({sending}, timeout=2)
+        assert ended == {sending}
+        assert sending.cancelled()
+    finally:
+        nats_server.resume()
+
+
+async def test_closing_offline_drops_what_could_not_be_sent(
+    connection: NatsConnection, nats_server: NatsServer
+) -> None:
+    nats_server.kill()
+    await until(lambda: not connection.bus.is_connected)
+    await connection.bus.publish("news", bytes(1024))
+    await connection.close()
+    assert not connection.bus.is_connected
+
+
+async def test_closing_towards_a_server_that_takes_nothing_ends(
+    connection: NatsConnection, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_client, "CLOSE_TIMEOUT_S", 0.1)
+    nats_server.pause()
+    try:
+        sending = [asyncio.create_task(_publish_for_ever(connection)) for _ in range(3)]
+        await until_socket_is_full(connection)
+        await asyncio.wait_for(connection.close(), 5.0)
+    finally:
+        nats_server.resume()
+        for each in sending:
+            each.cancel()
+        await asyncio.gather(*sending, return_exceptions=True)
+
+
+async def _publish_for_ever(connection: NatsConnection) -> None:
+    while True:
+        await connection.bus.publish("news", bytes(1024 * 1024))
+
+
+async def test_a_journal_is_made_only_when_asked_for(connection: NatsConnection) -> None:
+    with pytest.raises(JournalLost, match=f"nats has no stream {journal_stream(CLUSTER)}"):
+        await connection.journal(CLUSTER, create=False)
+    made = await connection.journal(CLUSTER, create=True)
+    found = await connection.journal(CLUSTER, create=False)
+    assert await made.describe() == await found.describe()
+
+
+async def test_a_journal_made_by_two_at_once_is_one(connection: NatsConnection, nats_server: NatsServer) -> None:
+    other = await connect_nats(nats_server.url, name="other")
+    one, two = await asyncio.gather(connection.journal(CLUSTER, create=True), other.journal(CLUSTER, create=True))
+    assert await one.describe() == await two.describe()
+    await other.close()
+
+
+async def test_our_stream_keeps_everything_and_denies_deletion(connection: NatsConnection) -> None:
+    journal = await connection.journal(CLUSTER, create=True)
+    await journal.append("a", b"x")
+    info = await api(connection, f"STREAM.INFO.{journal_stream(CLUSTER)}", {})
+    config = info["config"]
+    assert isinstance(config, dict)
+    unlimited = {name: config[name] for name in ("max_msgs", "max_bytes", "max_age", "max_msgs_per_subject")}
+    assert unlimited == {"max_msgs": -1, "max_bytes": -1, "max_age": 0, "max_msgs_per_subject": -1}
+    assert (config["retention"], config["storage"], config["deny_delete"]) == ("limits", "file", True)
+    assert config["duplicate_window"] == 120_000_000_000
+    answer = await api(connection, f"STREAM.MSG.DELETE.{journal_stream(CLUSTER)}", {"seq": 1})
+    assert "error" in answer
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("max_age", 60_000_000_000), ("max_msgs", 10), ("storage", "memory"), ("max_bytes", 10_000)]
+)
+async def test_a_stream_that_forgets_is_no_journal(connection: NatsConnection, setting: str, value: object) -> None:
+    stream, subject = journal_stream(CLUSTER), journal_subject(CLUSTER)
+    await api(connection, f"STREAM.CREATE.{stream}", {"name": stream, "subjects": [subject], setting: value})
+    with pytest.raises(Invalid, match=f"is no journal: its {setting} is"):
+        await connection.journal(CLUSTER, create=True)
+
+
+async def test_without_jetstream_there_is_no_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.runtime.nats_journal.OPEN_DEADLINE_S", 0.2)
+    server = NatsServer(tmp_path)
+    config = tmp_path / "nats-server.conf"
+    config.write_text("\n".join(line for line in config.read_text().splitlines() if "jetstream" not in line))
+    server.start()
+    connection = await connect_nats(server.url, name="test")
+    try:
+        with pytest.raises(Unavailable, match="jetstream does not answer; is it enabled"):
+            await connection.journal(CLUSTER, create=True)
+    finally:
+        await connection.close()
+        server.kill()
+
+
+async def test_a_tail_is_at_work_within_half_a_second_of_a_killed_server_being_back(
+    connection: NatsConnection, nats_server: NatsServer
+) -> None:
+    journal = await connection.journal(CLUSTER, create=True)
+    tail = Tail(journal)
+    for round_number in range(3):
+        await append_until_stored(journal, f"before-{round_number}")
+        await until(lambda count=2 * round_number + 1: len(tail.sequences) == count)
+        nats_server.kill()
+        await asyncio.to_thread(nats_server.start)
+        back_s = time.monotonic()
+        await append_until_stored(journal, f"after-{round_number}")
+        await until(lambda count=2 * round_number + 2: len(tail.sequences) == count)
+        assert tail.times_s[-1] - back_s < 0.5
+    assert tail.sequences == [1, 2, 3, 4, 5, 6]
+    await tail.stop()
+
+
+async def test_a_server_killed_again_and_again_under_load_loses_and_repeats_nothing(
+    connection: NatsConnection, nats_server: NatsServer
+) -> None:
+    journal = await connection.journal(CLUSTER, create=True)
+    reader_connection = await connect_nats(nats_server.url, name="reader")
+    tails = [Tail(journal), Tail(await reader_connection.journal(CLUSTER, create=False))]
+    acknowledged: dict[str, int] = {}
+    stop = asyncio.Event()
+
+    async def write(writer: int) -> None:
+        number = 0
+        while not stop.is_set():
+            entry_id = f"{writer}-{number}"
+            acknowledged[entry_id] = await append_until_stored(journal, entry_id)
+            number += 1
+
+    async with asyncio.TaskGroup() as group:
+        for writer in range(8):
+            group.create_task(write(writer))
+        for _ in range(4):
+            reached = len(acknowledged)
+            await until(lambda reached=reached: len(acknowledged) > reached + 200)
+            nats_server.kill()
+            await asyncio.to_thread(nats_server.start)
+        stop.set()
+
+    last = (await journal.describe()).last_sequence
+    assert sorted(acknowledged.values()) == sorted(set(acknowledged.values())), "no two entries share a sequence"
+    for tail in tails:
+        await until(lambda tail=tail: len(tail.sequences) >= last)
+        assert tail.sequences == list(range(1, last + 1))
+        await tail.stop()
+    assert last == len(acknowledged), "every retried entry is stored once"
+    await reader_connection.close()
+
+
+async def test_a_tail_outlives_a_server_that_pauses(connection: NatsConnection, nats_server: NatsServer) -> None:
+    journal = await connection.journal(CLUSTER, create=True)
+    tail = Tail(journal)
+    await append_until_stored(journal, "before")
+    await until(lambda: tail.sequences == [1])
+    nats_server.pause()
+    await asyncio.sleep(1.8)  # longer than the heartbeats that a tail misses before it asks again
+    nats_server.resume()
+    await append_until_stored(journal, "after")
+    await until(lambda: tail.sequences == [1, 2])
+    await tail.stop()
+
+
+async def test_a_tail_whose_consumer_is_deleted_makes_another(connection: NatsConnection) -> None:
+    journal = await connection.journal(CLUSTER, create=True)
+    tail = Tail(journal)
+    await journal.append("a", b"x")
+    await until(lambda: tail.sequences == [1])
+    names = (await api(connection, f"CONSUMER.NAMES.{journal_stream(CLUSTER)}", {}))["consumers"]
+    assert isinstance(names, list)
+    assert len(names) == 1
+    await api(connection, f"CONSUMER.DELETE.{journal_stream(CLUSTER)}.{names[0]}", {})
+    await journal.append("b", b"y")
+    await until(lambda: tail.sequences == [1, 2])
+    await tail.stop()
+
+
+async def test_a_tail_that_ends_leaves_no_consumer_behind(connection: NatsConnection) -> None:
+    journal = await connection.journal(CLUSTER, create=True)
+    await journal.append("a", b"x")
+    entries = journal.tail(0)
+    assert [entry.sequence for entry in await anext(entries)] == [1]
+    await entries.aclose()  # type: ignore[attr-defined]  # the tail is a generator
+    await connection.bus.flush()
+    assert (await api(connection, f"CONSUMER.NAMES.{journal_stream(CLUSTER)}", {}))["consumers"] in (None, [])
+
+
+async def test_a_slow_reader_holds_little_of_a_long_journal(connection: NatsConnection) -> None:
+    """Flow control: the server sends on only when what came before was taken."""
+    journal = await connection.journal(CLUSTER, create=True)
+    entry = bytes(256 * 1024)
+    count = 600  # 150 MiB; the server's window is at most 32 MiB
+    for start in range(0, count, 20):
+        await asyncio.gather(*(journal.append(str(n), entry) for n in range(start, start + 20)))
+    entries = journal.tail(0)
+    seen = [each.sequence for each in await anext(entries)]
+    await asyncio.sleep(0.5)  # whatever the server sends unasked comes in this time
+    received = connection.bus._client.stats["in_bytes"]  # type: ignore[attr-defined]
+    assert received < 64 * 1024 * 1024
+    async for group in entries:
+        seen.extend(each.sequence for each in group)
+        if seen[-1] == count:
+            break
+    assert seen == list(range(1, count + 1))
