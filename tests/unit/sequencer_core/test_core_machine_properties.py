@@ -98,6 +98,19 @@ def test_the_same_log_gives_the_same_state_and_the_same_answers(seed: int) -> No
 
 
 @any_walk
+def test_a_replay_that_announces_nothing_comes_to_the_same_state(seed: int) -> None:
+    log = walk(seed, WALK_ENTRIES)
+    quiet = new_state()
+    loud, said = replay(log)
+    for sequence, entry in enumerate(log, 1):
+        outcomes, effects = apply_entry(quiet, sequence, entry, announce=False)
+        assert outcomes == said[sequence - 1][0]
+        assert effects.partitions == []
+        assert (effects.topics, effects.groups) == (said[sequence - 1][1].topics, said[sequence - 1][1].groups)
+    assert encode_state(quiet) == encode_state(loud)
+
+
+@any_walk
 def test_a_segment_that_was_committed_is_answered_alike_when_sent_again(seed: int) -> None:
     world = World()
     answered = 0

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from penstock.contracts import commands
+from penstock.contracts.batches import SegmentRef
 from penstock.contracts.commands import Command, Done, Outcome, Tick
 from penstock.contracts.messages import PartitionAdvance
 from sequencer.core import commit, deadlines, group_commands, group_offsets, groups, producers, queries, topics
@@ -34,12 +35,19 @@ class Effects(msgspec.Struct, frozen=True):
     groups: list[str]
 
 
-def apply_entry(state: State, sequence: int, requests: list[list[Command]]) -> tuple[list[list[Outcome]], Effects]:
-    """Apply the journal entry `sequence`; one list of outcomes per request, one outcome per command."""
+def apply_entry(
+    state: State, sequence: int, requests: list[list[Command]], *, announce: bool = True
+) -> tuple[list[list[Outcome]], Effects]:
+    """Apply the journal entry `sequence`; one list of outcomes per request, one outcome per command.
+
+    Who has nothing to announce, as in a replay, saves a third of the time with `announce` false: the state is the same,
+    the effects name no partitions.
+    """
     state.sequence = sequence
     changes = Changes()
     outcomes = [[_apply(state, command, changes) for command in request] for request in requests]
-    return outcomes, Effects(_advances(state, changes), list(changes.topics), list(changes.groups))
+    partitions = _advances(state, changes) if announce else []
+    return outcomes, Effects(partitions, list(changes.topics), list(changes.groups))
 
 
 def _apply(state: State, command: Command, changes: Changes) -> Outcome:
@@ -76,14 +84,15 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
 
 
 def _advances(state: State, changes: Changes) -> list[PartitionAdvance]:
+    refs: dict[int, SegmentRef] = {}
     return [
-        _advance(state, partition, before)
+        _advance(state, partition, before, refs)
         for partition, before in changes.advanced.values()
         if partition.high_watermark > before and not partition.deleted
     ]
 
 
-def _advance(state: State, partition: Partition, before: int) -> PartitionAdvance:
+def _advance(state: State, partition: Partition, before: int, refs: dict[int, SegmentRef]) -> PartitionAdvance:
     """What the partition gained from offset `before` on."""
     rows = range(partition.extents.find_offset(before), partition.extents.end)
     return PartitionAdvance(
@@ -92,5 +101,5 @@ def _advance(state: State, partition: Partition, before: int) -> PartitionAdvanc
         partition.log_start_offset,
         partition.high_watermark,
         partition.high_watermark,
-        [queries.extent(state, partition, row) for row in rows],
+        [queries.extent(state, partition, row, refs) for row in rows],
     )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from penstock.contracts.batches import Extent
+from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.commands import CreatePartitions, CreateTopic, Outcome, Refused
 from penstock.contracts.ids import TopicId
 from penstock.contracts.queries import (
@@ -81,13 +81,14 @@ def plan(state: State, query: PlanQuery) -> Plan:
     plans = []
     bytes_left, extents_left = query.bytes_max, PLAN_EXTENTS_MAX
     anything = False
+    refs: dict[int, SegmentRef] = {}
     for wanted in query.partitions:
         partition = _partition(state, wanted.topic_id, wanted.partition)
         if partition is None:
             plans.append(_no_plan(wanted))
             continue
         budget = min(wanted.bytes_max, bytes_left)
-        extents, used = _extents_from(state, partition, wanted.offset, budget, extents_left, not anything)
+        extents, used = _extents_from(state, partition, wanted.offset, budget, extents_left, not anything, refs)
         anything = anything or bool(extents)
         bytes_left -= min(used, max(budget, 0))
         extents_left -= len(extents)
@@ -113,7 +114,13 @@ def _partition_plan(partition: Partition, offset: int, extents: list[Extent]) ->
 
 
 def _extents_from(
-    state: State, partition: Partition, offset: int, budget: int, count_max: int, at_least_one: bool
+    state: State,
+    partition: Partition,
+    offset: int,
+    budget: int,
+    count_max: int,
+    at_least_one: bool,
+    refs: dict[int, SegmentRef],
 ) -> tuple[list[Extent], int]:
     """Extents and how many bytes of them are likely to be wanted: an extent counts from the offset on."""
     found: list[Extent] = []
@@ -126,18 +133,22 @@ def _extents_from(
         base, last, length = columns.base_offsets[row], columns.last_offsets[row], columns.lengths[row]
         wanted = last - max(offset, base) + 1
         used += max(1, length * wanted // (last - base + 1))
-        found.append(extent(state, partition, row))
+        found.append(extent(state, partition, row, refs))
         row += 1
     return found, used
 
 
-def extent(state: State, partition: Partition, row: int) -> Extent:
-    """One row of a partition's extents as other services name it."""
+def extent(state: State, partition: Partition, row: int, refs: dict[int, SegmentRef]) -> Extent:
+    """One row of a partition's extents as other services name it; `refs` keeps what one answer names many times."""
     columns = partition.extents
+    segment = columns.segments[row]
+    ref = refs.get(segment)
+    if ref is None:
+        ref = refs[segment] = state.segments.ref(segment)
     return Extent(
         columns.base_offsets[row],
         columns.last_offsets[row],
-        state.segments.ref(columns.segments[row]),
+        ref,
         columns.positions[row],
         columns.lengths[row],
         columns.timestamps[row],
@@ -170,7 +181,9 @@ def _offset_of(state: State, wanted: OffsetOf) -> OffsetFound:
     row = columns.find_latest() if latest else columns.find_timestamp(wanted.timestamp)
     if row == columns.end:
         return OffsetFound(Refusal.NONE, -1, None, epoch)
-    return OffsetFound(Refusal.NONE, columns.last_offsets[row] if latest else -1, extent(state, partition, row), epoch)
+    return OffsetFound(
+        Refusal.NONE, columns.last_offsets[row] if latest else -1, extent(state, partition, row, {}), epoch
+    )
 
 
 def validate(state: State, query: ValidateQuery) -> ValidateView:
