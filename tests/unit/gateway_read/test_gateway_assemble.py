@@ -102,7 +102,7 @@ logs = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(log=logs, data=st.data())
 async def test_batches_come_whole_in_order_with_their_offsets_within_the_budget(log: Log, data: st.DataObject) -> None:
     offset = data.draw(st.integers(0, log.end - 1))

@@ -27,7 +27,8 @@ REPLY_BYTES_MAX = 200_000
 
 
 def content(segment: SegmentRef) -> bytes:
-    return bytes(segment.segment_id[15:]) * 7 + bytes(number % 251 for number in range(segment.size_bytes - 7))
+    pattern = bytes(segment.segment_id[15:]) * 7 + bytes(range(251))  # repeats at no round number
+    return (pattern * (segment.size_bytes // len(pattern) + 1))[: segment.size_bytes]
 
 
 def segment(number: int, level: int = 0, size_bytes: int = SIZE) -> SegmentRef:

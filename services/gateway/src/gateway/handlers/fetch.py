@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.assemble import FIRST_READ_BYTES_MIN, SCAN_BYTES
+from gateway.assemble import FIRST_READ_BYTES_MIN, SCAN_BYTES, Cursor
 from gateway.context import Client, Gateway
 from gateway.errors import error_of
 from gateway.partitions import READ_UNAVAILABLE, locate
 from gateway.portions import Portion, read_portions
 from gateway.tail import PartitionKey, PartitionView
+from penstock.contracts.batches import Extent
 from penstock.contracts.commands import Tick
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
 from penstock.contracts.queries import PartitionPlan, Plan, PlanPartition, PlanQuery
@@ -75,7 +76,7 @@ async def _wait(
         await _locate(gateway, wanted)
         with gateway.tail.watch({each.key for each in wanted if each.key is not None}) as watch:
             await _look(gateway, wanted, bytes_max)
-            if _is_enough(gateway, request, wanted, bytes_max) or client.is_leaving or loop.time() >= deadline_s:
+            if _is_enough(request, wanted, bytes_max) or client.is_leaving or loop.time() >= deadline_s:
                 return
             if not await watch.until(deadline_s):
                 return
@@ -133,7 +134,7 @@ def _is_ahead(asked: FetchPartition, partition: PartitionPlan) -> bool:
 
 async def _ask(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> Plan:
     partitions = [
-        PlanPartition(*key, each.asked.fetch_offset, max(min(each.asked.partition_max_bytes, bytes_max), 1))
+        PlanPartition(*key, each.asked.fetch_offset, min(_partition_max_bytes(each), bytes_max))
         for each, key in unknown
     ]
     plan = await gateway.sequencer.query("plan", PlanQuery(0, partitions, bytes_max), Plan)
@@ -146,7 +147,7 @@ async def _ask(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], by
     return plan
 
 
-def _is_enough(gateway: Gateway, request: FetchRequest, wanted: Sequence[_Wanted], bytes_max: int) -> bool:
+def _is_enough(request: FetchRequest, wanted: Sequence[_Wanted], bytes_max: int) -> bool:
     """Whether the answer need not wait; an error never does."""
     if not wanted or any(each.error for each in wanted):
         return True
@@ -155,7 +156,7 @@ def _is_enough(gateway: Gateway, request: FetchRequest, wanted: Sequence[_Wanted
     for each in wanted:
         if found >= needed:
             break
-        found += _available_bytes(gateway, each, request.isolation_level)
+        found += _available_bytes(each, request.isolation_level)
     return found >= needed
 
 
@@ -163,16 +164,28 @@ def _end_offset(view: PartitionView, isolation_level: int) -> int:
     return view.last_stable_offset if isolation_level == READ_COMMITTED else view.high_watermark
 
 
-def _available_bytes(gateway: Gateway, each: _Wanted, isolation_level: int) -> int:
+def _readable(each: _Wanted, isolation_level: int) -> list[Extent]:
+    """The extents from the fetch's offset on, none if there is nothing to read."""
+    view = each.view
+    if each.error or view is None or each.asked.fetch_offset >= _end_offset(view, isolation_level):
+        return []
+    return view.extents
+
+
+def _available_bytes(each: _Wanted, isolation_level: int) -> int:
     """How many bytes the partition has for this fetch, by its extents' lengths; half-read ones count by offsets."""
-    view, offset, bytes_max = each.view, each.asked.fetch_offset, max(each.asked.partition_max_bytes, 1)
-    if each.key is None or view is None or not view.extents or offset >= _end_offset(view, isolation_level):
+    extents, offset, bytes_max = _readable(each, isolation_level), each.asked.fetch_offset, _partition_max_bytes(each)
+    if not extents or each.view is None:
         return 0
-    if view.extents[-1].last_offset + 1 < view.high_watermark:  # there is more than was listed
+    if extents[-1].last_offset + 1 < each.view.high_watermark:  # there is more than was listed
         return bytes_max
-    first = view.extents[0]
+    first = extents[0]
     unread = first.length * (first.last_offset - offset + 1) // (first.last_offset - first.base_offset + 1)
-    return min(bytes_max, max(unread, 1) + sum(extent.length for extent in view.extents[1:]))
+    return min(bytes_max, max(unread, 1) + sum(extent.length for extent in extents[1:]))
+
+
+def _partition_max_bytes(each: _Wanted) -> int:
+    return max(each.asked.partition_max_bytes, 1)
 
 
 def _divide(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolation_level: int) -> list[Portion]:
@@ -182,30 +195,32 @@ def _divide(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolati
     """
     portions: list[Portion] = []
     for each in wanted:
-        available = 0 if each.error else _available_bytes(gateway, each, isolation_level)
-        share = min(available, bytes_max)
-        if share >= BATCH_OVERHEAD or (available and not portions):
-            each.portion = _portion(gateway, each, share, isolation_level, whole_first=not portions)
-            portions.append(each.portion)
-            bytes_max -= share
+        extents = _readable(each, isolation_level)
+        if not extents or (portions and bytes_max < BATCH_OVERHEAD):
+            continue
+        assert each.key is not None, "nothing is readable of a partition that was not found"
+        cursor = gateway.reads.hints.place(each.key, each.asked.fetch_offset, extents[0])
+        rest_bytes = sum(extent.length for extent in extents) - (cursor.position - extents[0].position)
+        share = min(rest_bytes, _partition_max_bytes(each), bytes_max)
+        each.portion = _portion(each, cursor, share, isolation_level, whole_first=not portions)
+        portions.append(each.portion)
+        bytes_max -= share
     return portions
 
 
-def _portion(gateway: Gateway, each: _Wanted, share: int, isolation_level: int, *, whole_first: bool) -> Portion:
+def _portion(each: _Wanted, cursor: Cursor, share: int, isolation_level: int, *, whole_first: bool) -> Portion:
     assert each.key is not None and each.view is not None, "a share of nothing"
-    offset = each.asked.fetch_offset
-    cursor = gateway.reads.hints.place(each.key, offset, each.view.extents[0])
-    must_search = cursor.base_offset < offset
+    must_search = cursor.base_offset < each.asked.fetch_offset
     return Portion(
         key=each.key,
-        offset=offset,
+        offset=each.asked.fetch_offset,
         end_offset=_end_offset(each.view, isolation_level),
         leader_epoch=each.leader_epoch,
         extents=each.view.extents,
         cursor=cursor,
         bytes_max=share,
         whole_first=whole_first,
-        read_bytes=max(share, SCAN_BYTES if must_search else FIRST_READ_BYTES_MIN if whole_first else 0),
+        read_bytes=max(share, SCAN_BYTES if must_search else FIRST_READ_BYTES_MIN if whole_first else BATCH_OVERHEAD),
     )
 
 
