@@ -5,7 +5,7 @@ from core_world import World
 
 from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Joined, PerItem, Refused, Synced, Waiting
 from penstock.contracts.refusals import Refusal
-from sequencer.core import group_commands, queries
+from sequencer.core import deadlines, group_commands, queries
 from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE
 
 
@@ -322,3 +322,11 @@ def test_leaving_an_unknown_group_refuses_each_member(world: World) -> None:
     leaving = [group_commands.LeavingMember("a", None), group_commands.LeavingMember("", "i")]
     outcome = world.do(group_commands.LeaveGroup(world.now_ms, "none", leaving))
     assert outcome == PerItem([Refusal.UNKNOWN_MEMBER] * 2)
+
+
+def test_alarms_of_deadlines_that_moved_do_not_pile_up(world: World) -> None:
+    world.join("m1")
+    for duration_ms in range(1_000):
+        deadlines.set_deadline(world.state, "g", world.now_ms + 1_000 - duration_ms)
+        assert len(world.state.alarms) <= 67
+    assert queries.next_deadline_ms(world.state) == world.now_ms + 1
