@@ -15,7 +15,8 @@ FRAME_BYTES_MAX = 1_000
 class Waiter:
     """A reader that notes when the budget calls it."""
 
-    def __init__(self) -> None:
+    def __init__(self, partial_bytes: int = 5) -> None:
+        self.partial_bytes = partial_bytes
         self.calls = 0
 
     def on_room(self) -> None:
@@ -192,6 +193,13 @@ def test_a_budget_spent_on_unfinished_frames_lets_one_reader_finish_its_own() ->
     assert not budget.may_read(first), "its frame is complete; the answer gives bytes back"
     budget.release(5, 1)
     assert (first.calls, second.calls) == (1, 1)
+
+
+def test_a_reader_that_holds_no_part_of_a_frame_does_not_hold_up_those_that_do() -> None:
+    budget, quiet, busy = ReceiveBudget(10), Waiter(partial_bytes=0), Waiter()
+    budget.hold(10)
+    assert not budget.may_read(quiet)
+    assert budget.may_read(busy)
 
 
 def test_a_reader_that_goes_away_makes_room_for_the_next() -> None:

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from msgspec import Meta
+
 from penstock.runtime.config import ServiceConfig
 
 MIB = 1024 * 1024

@@ -83,7 +83,7 @@ async def answer(gateway: Gateway, client: Client, frame: memoryview) -> list[Bu
         raise CloseConnection(f"not a request: {error}") from error
     except Unavailable as error:
         raise CloseConnection(f"cannot answer now: {error}") from error
-    except Exception as error:  # noqa: BLE001  the one boundary of the process: a bug costs its request's connection
+    except Exception as error:
         log.exception("request_failed", peer=client.host, client_id=client.client_id)
         raise CloseConnection(f"{type(error).__name__} in a handler") from error
 

@@ -22,6 +22,10 @@ LENGTH_BYTES = 4
 class Reader(Protocol):
     """Somebody who reads when the budget allows it."""
 
+    @property
+    def partial_bytes(self) -> int:
+        """How many bytes it holds of a frame that is not complete."""
+
     def on_room(self) -> None:
         """The budget may allow reading again."""
 
@@ -30,7 +34,7 @@ class ReceiveBudget:
     """Bytes that all connections together may hold: received, and not answered.
 
     When the budget is spent everybody stops reading. If then no complete frame is left to be answered, nothing would
-    ever free it; so in that case, and only then, the one that waits longest may go on until its frame is complete.
+    ever free it; so in that case, and only then, one that is in the middle of a frame may go on until it is complete.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -50,12 +54,12 @@ class ReceiveBudget:
             self._waiting.pop(reader, None)
             return True
         self._waiting[reader] = None
-        return not self.frames and next(iter(self._waiting)) is reader
+        return self._favoured() is reader
 
     def forget(self, reader: Reader) -> None:
         """The reader is gone."""
-        if self._waiting.pop(reader, self) is None:
-            self._wake()
+        self._waiting.pop(reader, None)
+        self._wake()
 
     def hold(self, size_bytes: int) -> None:
         """Bytes were received."""
@@ -76,8 +80,13 @@ class ReceiveBudget:
         if not self.is_spent:
             for reader in list(self._waiting):
                 reader.on_room()
-        elif not self.frames and self._waiting:
-            next(iter(self._waiting)).on_room()
+        elif (favoured := self._favoured()) is not None:
+            favoured.on_room()
+
+    def _favoured(self) -> Reader | None:
+        if self.frames:
+            return None
+        return next((reader for reader in self._waiting if reader.partial_bytes), None)
 
 
 class Slot:

@@ -1,0 +1,350 @@
+"""Connections over real sockets: order, back-pressure, limits, bad input, and a drain that loses no answer."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from gateway.listener import PARTIAL_FRAME_S_MAX, Listener, open_socket
+from penstock.contracts.errors import Invalid
+from penstock.kafkawire.api import API_TABLE, encode_request
+from penstock.kafkawire.api.metadata import MetadataRequest
+from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.kafkawire.records import Record, build_batch
+from tests.testkit.waiting import until
+from tests.unit.gateway.gateway_fakes import World, new_world
+from tests.unit.gateway.gateway_wire import batch
+
+HOST = "127.0.0.1"
+MIB = 1024 * 1024
+
+
+class Kafka:
+    """A gateway's listener among fakes, and clients of it."""
+
+    def __init__(self, **options: Any) -> None:
+        self.world: World = new_world(**options)
+        listening = open_socket(HOST, 0)
+        self.port = listening.getsockname()[1]
+        self.listener = Listener(self.world.gateway, listening)
+        self.world.sequencer.add_topic("t", 4)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._clients: list[RawClient] = []
+
+    async def __aenter__(self) -> "Kafka":
+        self._tasks = [asyncio.create_task(self.world.flushes.run()), asyncio.create_task(self.listener.run())]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for client in self._clients:
+            await client.close()
+        await self.listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    async def connect(self) -> "RawClient":
+        reader, writer = await asyncio.open_connection(HOST, self.port)
+        client = RawClient(reader, writer)
+        self._clients.append(client)
+        return client
+
+
+class RawClient:
+    """A client that sends what it is told and reads whole answers."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, api_key: int, version: int, body: bytes, correlation_id: int) -> None:
+        head = struct.pack(">hhih", api_key, version, correlation_id, 4) + b"test"
+        head += b"\0" if version >= API_TABLE[api_key].flexible_since else b""
+        self.writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
+
+    def ask_versions(self, correlation_id: int) -> None:
+        self.send(18, 0, b"", correlation_id)
+
+    def produce(self, correlation_id: int, records: bytes, acks: int = -1) -> None:
+        data = [TopicProduceData("t", [PartitionProduceData(0, records)])]
+        self.send(0, 7, encode_request(0, 7, ProduceRequest(None, acks, 30_000, data)), correlation_id)
+
+    async def next_correlation_id(self) -> int:
+        async with asyncio.timeout(10):
+            (length,) = struct.unpack(">i", await self.reader.readexactly(4))
+            frame = await self.reader.readexactly(length)
+        (correlation_id,) = struct.unpack_from(">i", frame)
+        return int(correlation_id)
+
+    async def until_closed(self) -> bytes:
+        async with asyncio.timeout(10):
+            try:
+                return await self.reader.read()
+            except ConnectionResetError:
+                return b""
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except ConnectionError:
+            return
+
+
+@pytest.fixture
+async def kafka() -> AsyncIterator[Kafka]:
+    async with Kafka() as kafka:
+        yield kafka
+
+
+async def test_pipelined_requests_are_answered_in_order(kafka: Kafka) -> None:
+    client = await kafka.connect()
+    for number in range(300):
+        client.ask_versions(number)
+    assert [await client.next_correlation_id() for _ in range(300)] == list(range(300))
+
+
+async def test_answers_wait_for_a_produce_before_them_but_the_work_does_not(kafka: Kafka) -> None:
+    flusher = await kafka.world.add_flusher("f1")
+    flusher.answers_at_once = False
+    client = await kafka.connect()
+    client.produce(1, batch())
+    client.ask_versions(2)
+    client.produce(3, batch())
+    await until(lambda: len(flusher.produces) == 2)
+    client.ask_versions(4)
+    await flusher.answer_all()
+    assert [await client.next_correlation_id() for _ in range(4)] == [1, 2, 3, 4]
+
+
+async def test_a_frame_may_come_byte_by_byte(kafka: Kafka) -> None:
+    client = await kafka.connect()
+    for value in struct.pack(">ihhihi", 14, 18, 0, 9, 4, 0x74657374):
+        client.writer.write(bytes([value]))
+        await client.writer.drain()
+    assert await client.next_correlation_id() == 9
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 2**31 - 1),
+        struct.pack(">ihhih", 10, 999, 0, 1, -1),
+        struct.pack(">ihhih", 10, 3, 99, 1, -1),
+        struct.pack(">i", 0),
+        struct.pack(">ihhih", 10, 3, 9, 1, -1),
+        b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n",
+    ],
+)
+async def test_bad_input_closes_its_connection_with_one_log_line_after_earlier_answers(
+    kafka: Kafka, garbage: bytes
+) -> None:
+    bystander, client = await kafka.connect(), await kafka.connect()
+    with capture_logs() as logs:
+        client.ask_versions(1)
+        client.writer.write(garbage)
+        client.ask_versions(2)
+        assert await client.next_correlation_id() == 1
+        assert await client.until_closed() == b""
+    refusals = [line for line in logs if line["event"] == "connection_refused"]
+    assert len(refusals) == 1 and refusals[0]["reason"]
+    bystander.ask_versions(3)
+    assert await bystander.next_correlation_id() == 3
+
+
+async def test_a_frame_that_is_cut_off_leaves_nothing_behind(kafka: Kafka) -> None:
+    client = await kafka.connect()
+    client.writer.write(struct.pack(">i", 1_000) + b"x" * 500)
+    await until(lambda: kafka.listener.budget.held_bytes == 504)
+    await client.close()
+    await until(lambda: kafka.listener.budget.held_bytes == 0)
+
+
+async def test_acks_0_gets_no_answer_and_the_next_request_gets_its_own(kafka: Kafka) -> None:
+    await kafka.world.add_flusher("f1")
+    client = await kafka.connect()
+    client.produce(1, batch(), acks=0)
+    client.ask_versions(2)
+    assert await client.next_correlation_id() == 2
+
+
+async def test_acks_0_with_a_bad_batch_closes_the_connection(kafka: Kafka) -> None:
+    client = await kafka.connect()
+    client.produce(1, b"not a batch", acks=0)
+    assert await client.until_closed() == b""
+
+
+async def test_one_connection_too_many_is_closed() -> None:
+    async with Kafka(connections_max=2) as kafka:
+        first, second = await kafka.connect(), await kafka.connect()
+        second.ask_versions(1)
+        assert await second.next_correlation_id() == 1
+        with capture_logs() as logs:
+            third = await kafka.connect()
+            assert await third.until_closed() == b""
+        assert [line["reason"] for line in logs] == ["more than 2 connections"]
+        await first.close()
+        await until(lambda: kafka.world.metric("penstock_gateway_connections") == 1)
+        fourth = await kafka.connect()
+        fourth.ask_versions(4)
+        assert await fourth.next_correlation_id() == 4
+
+
+async def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not(kafka: Kafka) -> None:
+    flusher = await kafka.world.add_flusher("f1")
+    flusher.answers_at_once = False
+    idle, waiting = await kafka.connect(), await kafka.connect()
+    waiting.produce(1, batch())
+    await until(lambda: flusher.produces)
+    kafka.world.clock.now_s += 601
+    kafka.listener.sweep()
+    assert await idle.until_closed() == b""
+    await flusher.answer_all()
+    assert await waiting.next_correlation_id() == 1
+
+
+async def test_a_full_window_stops_reading_and_everything_is_answered_later(kafka: Kafka) -> None:
+    """A client that sends and sends is held back by its socket, not kept in memory."""
+    flusher = await kafka.world.add_flusher("f1", budget_bytes=MIB)
+    flusher.answers_at_once = False
+    client = await kafka.connect()
+    records = build_batch([Record(value=b"x" * 300_000)])
+    count = 100
+    for number in range(count):
+        client.produce(number, records)
+    await until(lambda: flusher.produces)
+    sending = asyncio.create_task(client.writer.drain())
+    await stands_still(lambda: kafka.listener.budget.held_bytes)
+    assert kafka.listener.budget.held_bytes < 8 * MIB < count * len(records)
+    assert len(flusher.produces) <= 4
+    flusher.answers_at_once = True
+    await flusher.answer_all()
+    assert [await client.next_correlation_id() for _ in range(count)] == list(range(count))
+    await sending
+    assert kafka.listener.budget.held_bytes == 0
+
+
+async def stands_still(figure: Any) -> None:
+    """Return when a figure has not changed for many turns of the loop."""
+    last, same = figure(), 0
+    async with asyncio.timeout(20):
+        while same < 200:
+            await asyncio.sleep(0.001)
+            now = figure()
+            last, same = now, same + 1 if now == last else 0
+
+
+async def test_a_client_that_does_not_take_its_answers_is_not_worked_for() -> None:
+    async with Kafka() as kafka:
+        for number in range(1_000):
+            kafka.world.sequencer.add_topic(f"a-topic-with-quite-a-long-name-{number}", 8)
+        client = await kafka.connect()
+        body = encode_request(3, 8, MetadataRequest(topics=None))
+        count = 80
+        for number in range(count):
+            client.send(3, 8, body, number)
+        asked = kafka.world.sequencer.queries
+        await until(lambda: asked)
+        await stands_still(lambda: len(asked))
+        assert len(asked) < count
+        assert [await client.next_correlation_id() for _ in range(count)] == list(range(count))
+
+
+async def test_when_all_together_hold_too_much_nobody_is_read_until_answers_leave() -> None:
+    async with Kafka(held_bytes_max=MIB) as kafka:
+        flusher = await kafka.world.add_flusher("f1")
+        flusher.answers_at_once = False
+        clients = [await kafka.connect() for _ in range(8)]
+        records = build_batch([Record(value=b"x" * 400_000)])
+        for client in clients:
+            for number in range(4):
+                client.produce(number, records)
+        await until(lambda: kafka.listener.budget.is_spent)
+        await stands_still(lambda: kafka.listener.budget.held_bytes)
+        assert kafka.listener.budget.held_bytes < 5 * MIB, "each connection may overshoot by one receive"
+        flusher.answers_at_once = True
+        await flusher.answer_all()
+        for client in clients:
+            assert [await client.next_correlation_id() for _ in range(4)] == [0, 1, 2, 3]
+
+
+async def test_a_budget_full_of_frames_that_do_not_end_costs_the_largest_of_them() -> None:
+    async with Kafka(held_bytes_max=MIB) as kafka:
+        hog, other = await kafka.connect(), await kafka.connect()
+        hog.writer.write(struct.pack(">i", 50 * MIB) + b"x" * MIB)
+        await until(lambda: kafka.listener.budget.is_spent)
+        other.ask_versions(1)
+        kafka.world.clock.now_s += PARTIAL_FRAME_S_MAX + 1
+        kafka.listener.sweep()
+        assert await other.next_correlation_id() == 1
+        assert await hog.until_closed() == b""
+
+
+async def test_a_drain_answers_what_is_in_flight_and_closes_every_connection(kafka: Kafka) -> None:
+    flusher = await kafka.world.add_flusher("f1")
+    flusher.answers_at_once = False
+    idle, busy = await kafka.connect(), await kafka.connect()
+    busy.produce(1, batch())
+    await until(lambda: flusher.produces)
+    draining = asyncio.create_task(kafka.listener.drain(10))
+    assert await idle.until_closed() == b""
+    assert not draining.done()
+    await flusher.answer_all()
+    assert await busy.next_correlation_id() == 1
+    assert await busy.until_closed() == b""
+    await draining
+    with pytest.raises(ConnectionRefusedError):
+        await kafka.connect()
+
+
+async def test_a_drain_ends_in_time_whoever_is_left(kafka: Kafka) -> None:
+    flusher = await kafka.world.add_flusher("f1")
+    flusher.answers_at_once = False
+    client = await kafka.connect()
+    client.produce(1, batch())
+    await until(lambda: flusher.produces)
+    await kafka.listener.drain(0.05)
+    assert await client.until_closed() == b""
+
+
+async def test_requests_of_a_connection_that_goes_away_are_given_up(kafka: Kafka) -> None:
+    kafka.world.sequencer.hold = asyncio.Event()
+    client = await kafka.connect()
+    client.send(3, 8, encode_request(3, 8, MetadataRequest(topics=None)), 1)
+    await until(lambda: kafka.world.sequencer.queries)
+    await client.close()
+    await until(lambda: kafka.world.metric("penstock_gateway_connections") == 0)
+    assert kafka.listener.budget.frames == 0
+
+
+def test_an_address_that_cannot_be_had_is_one_sentence() -> None:
+    with socket.socket() as other:
+        other.bind((HOST, 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(Invalid, match=f"cannot listen on {HOST}:{port}: .*in use"):
+            open_socket(HOST, port)
+    with pytest.raises(Invalid, match="cannot listen on"):
+        open_socket("host.invalid.", 1)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=5))
+def test_whatever_some_send_everyone_else_is_served(streams: list[bytes]) -> None:
+    async def attempt() -> None:
+        async with Kafka() as kafka:
+            for stream in streams:
+                attacker = await kafka.connect()
+                attacker.writer.write(stream)
+            client = await kafka.connect()
+            client.ask_versions(5)
+            assert await client.next_correlation_id() == 5
+
+    asyncio.run(attempt())
