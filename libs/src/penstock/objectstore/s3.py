@@ -60,6 +60,8 @@ async def open_s3_store(bucket: str, prefix: str, options: Mapping[str, str]) ->
     Credentials that the options do not have are looked for where boto looks: environment, profile, machine.
     """
     _check_options(options)
+    if not bucket:
+        raise Invalid("an s3 address needs a bucket: s3://bucket/prefix")
     if prefix:
         check_key(prefix)
     store = S3Store(bucket, f"{prefix}/" if prefix else "")

@@ -1,0 +1,243 @@
+"""The folder of objects is durable, leaves nothing behind, and is shared among processes without harm."""
+
+import asyncio
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contracts.errors import Conflict, Invalid, Unavailable
+from penstock.objectstore.errors import AlreadyExists, NotFound
+from penstock.objectstore.file import STAGING, STAGING_AGE_MAX_S, FileStore, open_file_store
+from penstock.objectstore.folders import keys_in_order
+
+COUNTER = """
+import asyncio, sys
+from pathlib import Path
+from penstock.contracts.errors import Conflict
+from penstock.objectstore.file import open_file_store
+
+async def main():
+    store = await open_file_store(Path(sys.argv[1]))
+    done = 0
+    while done < int(sys.argv[2]):
+        [listed] = await store.list("counter")
+        data = await store.get("counter")
+        try:
+            await store.put("counter", [b"%d" % (int(data) + 1)], if_match=listed.etag)
+            done += 1
+        except Conflict:
+            pass
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FileStore]:
+    opened = await open_file_store(tmp_path / "objects")
+    yield opened
+    await opened.close()
+
+
+def staged(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "objects" / STAGING).iterdir() if path.name != "lock")
+
+
+async def test_nothing_stays_in_staging_whatever_becomes_of_a_put(store: FileStore, tmp_path: Path) -> None:
+    await store.put("a/b", [b"bytes"])
+    with pytest.raises(AlreadyExists):
+        await store.put("a/b", [b"other"])
+    with pytest.raises(Conflict):
+        await store.put("a/b", [b"other"], if_match="another")
+    with pytest.raises(Invalid, match="Not a directory"):
+        await store.put("a/b/c", [b"below an object"])
+    assert staged(tmp_path) == []
+
+
+async def test_opening_clears_old_leftovers_and_spares_uploads_under_way(tmp_path: Path) -> None:
+    folder = tmp_path / "objects" / STAGING
+    folder.mkdir(parents=True)
+    for name, age_s in (("old", STAGING_AGE_MAX_S + 60), ("young", STAGING_AGE_MAX_S - 60), ("lock", 10**6)):
+        (folder / name).touch()
+        now_s = (folder / name).stat().st_mtime
+        os.utime(folder / name, (now_s - age_s, now_s - age_s))
+    store = await open_file_store(tmp_path / "objects")
+    await store.close()
+    assert sorted(path.name for path in folder.iterdir()) == ["lock", "young"]
+
+
+async def test_a_folder_that_cannot_hold_objects_is_refused_with_path_and_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Invalid, match=f"cannot keep objects in {tmp_path}/file/objects: Not a directory"):
+        await open_file_store(tmp_path / "file" / "objects")
+
+
+async def test_a_file_system_without_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    with pytest.raises(Invalid, match="Operation not permitted"):
+        await open_file_store(tmp_path / "objects")
+
+
+async def test_bytes_are_synced_before_they_get_a_name_and_names_before_success(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+    real_sync, real_link = os.fsync, os.link
+
+    def sync(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        happened.append("bytes" if path.parent.name == STAGING else str(path.relative_to(tmp_path)))
+        real_sync(descriptor)
+
+    def link(source: Path, target: Path) -> None:
+        real_link(source, target)
+        happened.append("named")
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "link", link)
+    await store.put("a/b/first", [b"bytes"])
+    assert happened == ["bytes", "named", "objects/a/b", "objects/a", "objects"]
+    happened.clear()
+    await store.put("a/b/second", [b"bytes"])
+    assert happened == ["bytes", "named", "objects/a/b"]
+    happened.clear()
+    await store.delete(["a/b/first", "a/b/second"])
+    assert happened == ["objects/a/b"]
+
+
+async def test_short_writes_and_reads_are_continued(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_writev, real_pread = os.writev, os.pread
+
+    def writev(descriptor: int, buffers: Sequence[memoryview]) -> int:
+        return real_writev(descriptor, [b"".join(buffers)[:7]])
+
+    monkeypatch.setattr(os, "writev", writev)
+    monkeypatch.setattr(
+        os, "pread", lambda descriptor, length, position: real_pread(descriptor, min(length, 5), position)
+    )
+    body = [bytes([index] * index) for index in range(20)]
+    await store.put("a", body)
+    assert await store.get("a") == b"".join(body)
+    assert await store.get_range("a", 3, 100) == b"".join(body)[3:103]
+
+
+async def test_a_full_disk_is_unavailable_and_leaves_nothing(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, buffers: Sequence[memoryview]) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", full)
+        with pytest.raises(Unavailable, match="No space left on device"):
+            await store.put("a", [b"bytes"])
+    assert staged(tmp_path) == []
+    with pytest.raises(NotFound):
+        await store.get("a")
+
+
+async def test_every_version_of_an_object_has_an_etag_of_its_own(store: FileStore) -> None:
+    etags = [await store.put("a", [b"same"])]
+    for _ in range(50):
+        etags.append(await store.put("a", [b"same"], if_match=etags[-1]))
+    assert len(set(etags)) == 51
+
+
+async def test_an_etag_survives_a_restart(tmp_path: Path) -> None:
+    first = await open_file_store(tmp_path)
+    etag = await first.put("a", [b"first"])
+    await first.close()
+    second = await open_file_store(tmp_path)
+    await second.put("a", [b"second"], if_match=etag)
+    await second.close()
+
+
+async def test_a_vanished_folder_is_made_again(store: FileStore, tmp_path: Path) -> None:
+    await store.put("a/b/first", [b"bytes"])
+    await store.delete(["a/b/first"])
+    (tmp_path / "objects/a/b").rmdir()
+    await store.put("a/b/second", [b"bytes"])
+    assert await store.get("a/b/second") == b"bytes"
+
+
+async def test_processes_replace_one_object_without_losing_an_update(tmp_path: Path) -> None:
+    store = await open_file_store(tmp_path)
+    await store.put("counter", [b"0"])
+    children = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", COUNTER, str(tmp_path), "40") for _ in range(3)
+    ]
+    assert [await child.wait() for child in children] == [0, 0, 0]
+    assert await store.get("counter") == b"120"
+    await store.close()
+
+
+async def test_closing_lets_what_is_under_way_finish(tmp_path: Path) -> None:
+    store = await open_file_store(tmp_path)
+    puts = [asyncio.ensure_future(store.put(f"a/{index}", [bytes(100_000)])) for index in range(20)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert all(await asyncio.gather(*puts))
+
+
+PARTS = st.text(alphabet="a-.0b", min_size=1, max_size=3).filter(lambda part: part[0] not in ".")
+KEYS = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
+
+
+def without_objects_as_folders(keys: set[str]) -> list[str]:
+    """Keys that a folder can hold at once: none goes on where another ends."""
+    return sorted(key for key in keys if not any(other.startswith(key + "/") for other in keys))
+
+
+@given(
+    keys=st.sets(KEYS, max_size=12),
+    prefix=st.just("") | KEYS | KEYS.map(lambda key: key + "/"),
+    after=st.just("") | KEYS,
+)
+def test_a_walk_finds_what_sorting_all_keys_would(keys: set[str], prefix: str, after: str) -> None:
+    held = without_objects_as_folders(keys)
+    with tempfile.TemporaryDirectory() as folder:
+        for key in held:
+            (Path(folder) / key).parent.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / key).touch()
+        (Path(folder) / STAGING).mkdir()
+        (Path(folder) / STAGING / "hidden").touch()
+        walked = [key for key, _ in keys_in_order(Path(folder), prefix, after)]
+    assert walked == [key for key in held if key.startswith(prefix) and key > after]
+
+
+async def test_a_page_of_a_listing_opens_only_the_folders_it_needs(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for shard in range(50):
+        await store.put(f"c/segments/{shard:03}/a", [b"bytes"])
+    opened: list[str] = []
+    real_scandir = os.scandir
+
+    def scandir(path: Path) -> "os._ScandirIterator[str]":
+        opened.append(str(path))
+        return real_scandir(str(path))
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [listed.key for listed in await store.list("c/segments/", "c/segments/029/a", 2)] == [
+        "c/segments/030/a",
+        "c/segments/031/a",
+    ]
+    assert [path.removeprefix(f"{tmp_path}/objects") for path in opened] == [
+        "",
+        "/c",
+        "/c/segments",
+        "/c/segments/029",
+        "/c/segments/030",
+        "/c/segments/031",
+    ]

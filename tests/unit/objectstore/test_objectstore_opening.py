@@ -1,0 +1,77 @@
+"""A store opens from its address, or says in one sentence why not, without telling secrets."""
+
+from pathlib import Path
+
+import prometheus_client
+import pytest
+
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
+from penstock.objectstore import open_store
+
+
+async def test_stores_in_memory_share_their_objects_by_name() -> None:
+    first = await open_store("memory://shared-by-name", now_ms=lambda: 1234)
+    second = await open_store("memory://shared-by-name")
+    other = await open_store("memory://another-name")
+    await first.put("a", [b"bytes"])
+    assert await second.get("a") == b"bytes"
+    assert [listed.modified_ms for listed in await second.list("")] == [1234]
+    assert await other.list("") == []
+
+
+async def test_a_folder_may_be_absolute_relative_or_with_blanks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for address in (f"file://{tmp_path}/x%20y", "file://./x y", "file://x y"):
+        store = await open_store(address)
+        await store.put(f"a/{len(address)}", [b"bytes"])
+        await store.close()
+    assert len(list((tmp_path / "x y" / "a").iterdir())) == 3
+
+
+async def test_a_file_tells_when_it_was_written(tmp_path: Path) -> None:
+    store = await open_store(f"file://{tmp_path}")
+    await store.put("a", [b"bytes"])
+    [listed] = await store.list("")
+    assert listed.modified_ms == (tmp_path / "a").stat().st_mtime_ns // 1_000_000
+    await store.close()
+
+
+async def test_a_registry_gets_the_requests() -> None:
+    registry = prometheus_client.CollectorRegistry()
+    store = await open_store("memory://measured", registry=registry)
+    await store.list("")
+    labels = {"verb": "list", "outcome": "ok"}
+    assert registry.get_sample_value("penstock_store_requests_total", labels) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("", "a store address is"),
+        ("/just/a/path", "a store address is"),
+        ("file://", "a store address is"),
+        ("gs://bucket", "no store of kind 'gs'"),
+        ("s3://bucket?colour=red", "no s3 option 'colour'"),
+        ("s3://bucket?endpoint", "name=value"),
+        ("s3://bucket?addressing=sideways", "path or virtual"),
+        ("s3://bucket?access_key=someone", "go together"),
+        ("s3://bucket/pre//fix", "not an object key"),
+        ("s3:///prefix", "needs a bucket"),
+        ("s3://bucket?endpoint=nonsense&access_key=someone&secret_key=hidden", "nonsense"),
+    ],
+)
+async def test_an_address_that_means_nothing_is_invalid_with_the_reason(address: str, reason: str) -> None:
+    with pytest.raises(Invalid, match=reason) as raised:
+        await open_store(address)
+    assert "hidden" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+async def test_an_s3_server_that_does_not_answer_is_unavailable_in_one_sentence() -> None:
+    with pytest.raises(Unavailable, match=r"cannot use bucket b at http://127\.0\.0\.1:1: ") as raised:
+        await open_store("s3://b/p?endpoint=http://127.0.0.1:1&access_key=someone&secret_key=hidden")
+    assert isinstance(raised.value, PenstockError)
+    assert "hidden" not in str(raised.value)
+    assert "\n" not in str(raised.value)
