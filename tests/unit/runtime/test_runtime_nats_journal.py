@@ -1,0 +1,154 @@
+"""What the journal makes of JetStream's answers."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
+from penstock.runtime.journal import JournalLost
+from penstock.runtime.nats_journal import NatsJournal
+from penstock.runtime.nats_tail import RawMessage
+
+NOT_FOUND = {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
+
+
+def stream(last: int = 0, first: int = 1, created: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
+    return {
+        "created": created,
+        "config": {"name": "penstock-journal-c", "subjects": ["penstock.c.journal"], "num_replicas": 3},
+        "state": {"messages": last + 1 - first, "first_seq": first, "last_seq": last},
+    }
+
+
+class Script:
+    """A connection whose answers are written down beforehand, per subject."""
+
+    message_bytes_max = 10_000
+
+    def __init__(self, **answers: object) -> None:
+        self.answers: dict[str, object] = {"info": stream()} | answers
+        self.asked: list[tuple[str, bytes, dict[str, str] | None]] = []
+
+    async def request(
+        self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
+    ) -> bytes:
+        assert timeout_s > 0
+        self.asked.append((subject, data, headers))
+        answer = self.answers["info" if subject.startswith("$JS.API.STREAM.INFO.") else "append"]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+    async def publish(self, subject: str, data: bytes) -> None:
+        raise AssertionError(f"nothing is published here: {subject} {data!r}")
+
+    async def subscribe(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
+        raise AssertionError(f"nothing is subscribed to here: {inbox} {deliver}")
+
+    def new_inbox(self) -> str:
+        return "_INBOX.x"
+
+    def on_reconnect(self, listener: Callable[[], None]) -> Callable[[], None]:
+        return listener
+
+
+async def test_an_append_names_its_entry_and_the_stream_it_is_for() -> None:
+    script = Script(append={"stream": "penstock-journal-c", "seq": 7})
+    assert await NatsJournal(script, "c").append("entry-1", b"data") == 7
+    assert script.asked == [
+        (
+            "penstock.c.journal",
+            b"data",
+            {"Nats-Msg-Id": "entry-1", "Nats-Expected-Stream": "penstock-journal-c"},
+        )
+    ]
+
+
+async def test_a_duplicate_has_the_sequence_of_the_first() -> None:
+    script = Script(append={"stream": "penstock-journal-c", "seq": 3, "duplicate": True})
+    assert await NatsJournal(script, "c").append("entry-1", b"data") == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error": {"code": 503, "err_code": 10077, "description": "maximum bytes exceeded"}},
+        {"error": {"code": 400, "err_code": 10071, "description": "wrong last sequence", "seq": 4}},
+        {"stream": "penstock-journal-c", "seq": 0, "duplicate": True},
+        Unavailable("no answer on penstock.c.journal within 2 s"),
+        Undelivered("nobody listens on penstock.c.journal"),
+    ],
+)
+async def test_whatever_is_no_clear_acknowledgement_is_an_unknown_outcome(answer: object) -> None:
+    with pytest.raises(Unavailable) as caught:
+        await NatsJournal(Script(append=answer), "c").append("entry-1", b"data")
+    assert not isinstance(caught.value, Undelivered)
+
+
+@pytest.mark.parametrize("code", [10059, 10060])
+async def test_an_append_to_a_stream_that_is_another_or_none_is_a_lost_journal(code: int) -> None:
+    answer = {"error": {"code": 404, "err_code": code, "description": "not here"}}
+    with pytest.raises(JournalLost, match="is gone: not here"):
+        await NatsJournal(Script(append=answer), "c").append("entry-1", b"data")
+
+
+async def test_an_append_that_nobody_takes_is_a_lost_journal_if_the_stream_is_not_there() -> None:
+    script = Script(append=Undelivered("nobody listens"), info=NOT_FOUND)
+    with pytest.raises(JournalLost, match="there is no journal"):
+        await NatsJournal(script, "c").append("entry-1", b"data")
+
+
+async def test_the_largest_entry_leaves_room_for_its_headers() -> None:
+    journal = NatsJournal(Script(append={"seq": 1}), "c")
+    assert journal.entry_bytes_max == 10_000 - 4096
+    with pytest.raises(Invalid, match="journal entry of 5905 bytes is over the 5904 allowed"):
+        await journal.append("entry-1", bytes(5905))
+
+
+async def test_a_description_is_the_streams_own_account() -> None:
+    info = await NatsJournal(Script(info=stream(last=9, first=4)), "c").describe()
+    assert (info.first_sequence, info.last_sequence, info.replicas) == (4, 9, 3)
+    assert info.created == "2026-01-01T00:00:00Z"
+
+
+async def test_a_stream_that_went_back_has_lost_entries() -> None:
+    script = Script(info=stream(last=9), append={"seq": 12})
+    journal = NatsJournal(script, "c")
+    await journal.describe()
+    script.answers["info"] = stream(last=8)
+    with pytest.raises(JournalLost, match="went back to sequence 8, it was at 9 already"):
+        await journal.describe()
+    await journal.append("entry-1", b"data")
+    script.answers["info"] = stream(last=11)
+    with pytest.raises(JournalLost, match="went back to sequence 11, it was at 12 already"):
+        await journal.describe()
+
+
+async def test_a_stream_of_another_birth_is_another_journal() -> None:
+    script = Script()
+    journal = NatsJournal(script, "c")
+    await journal.describe()
+    script.answers["info"] = stream(created="2026-02-02T00:00:00Z")
+    with pytest.raises(JournalLost, match="was made again"):
+        await journal.describe()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error": {"code": 503, "err_code": 10008, "description": "temporarily unavailable"}},
+        {"created": "2026-01-01T00:00:00Z"},
+        Undelivered("nobody listens"),
+    ],
+)
+async def test_a_stream_that_cannot_be_described_may_come_back(answer: object) -> None:
+    with pytest.raises(Unavailable):
+        await NatsJournal(Script(info=answer), "c").describe()
+
+
+@pytest.mark.parametrize("answer", [b"", b"{", b"[]", b'{"seq": "one"}', b"\xff"])
+async def test_an_answer_that_is_no_answer_is_corrupt(answer: bytes) -> None:
+    with pytest.raises(Corrupt, match="jetstream's answer is no AppendReply"):
+        await NatsJournal(Script(append=answer), "c").append("entry-1", b"data")
