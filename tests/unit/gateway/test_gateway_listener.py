@@ -257,6 +257,25 @@ async def test_a_client_that_does_not_take_its_answers_is_not_worked_for() -> No
         assert [await client.next_correlation_id() for _ in range(count)] == list(range(count))
 
 
+async def test_answers_that_wait_for_an_earlier_one_do_not_pile_up() -> None:
+    async with Kafka() as kafka:
+        flusher = await kafka.world.add_flusher("f1")
+        flusher.answers_at_once = False
+        kafka.world.sequencer.add_topic("large", 50_000)
+        client = await kafka.connect()
+        client.produce(0, batch())
+        await until(lambda: flusher.produces)
+        count = 40
+        for number in range(1, count):
+            client.send(3, 8, encode_request(3, 8, MetadataRequest(topics=None)), number)
+        asked = kafka.world.sequencer.queries
+        await until(lambda: len(asked) > 2)
+        await stands_still(lambda: len(asked))
+        assert len(asked) < count / 2
+        await flusher.answer_all()
+        assert [await client.next_correlation_id() for _ in range(count)] == list(range(count))
+
+
 async def test_when_all_together_hold_too_much_nobody_is_read_until_answers_leave() -> None:
     async with Kafka(held_bytes_max=MIB) as kafka:
         flusher = await kafka.world.add_flusher("f1")

@@ -2,7 +2,7 @@
 
 Reading stops, and requests that were received wait, while: too many requests are in flight, the client does not take
 its answers, its flusher's window is full, or all connections together hold too much. Each of these calls back when it
-is over, and `_advance` decides anew.
+is over, and `_advance` decides anew. Requests that had begun when the client stopped taking answers wait for it too.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from gateway.session import ReceiveBudget, Session, Slot
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.primitives import Buffer
 
-WRITE_BUFFER_BYTES_MAX = 1024 * 1024  # answers that the kernel did not take yet; beyond it no request begins
+WRITE_BUFFER_BYTES_MAX = 1024 * 1024  # answers that the kernel did not take yet; beyond it no request goes on
+UNSENT_BYTES_MAX = 8 * 1024 * 1024  # answers that wait for earlier ones; beyond it no request goes on but Produce
 
 log = structlog.get_logger()
 
@@ -90,10 +91,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True
+        self._note_answers()
         self._advance()
 
     def resume_writing(self) -> None:
         self._is_writing_paused = False
+        self._note_answers()
         self._advance()
 
     def on_room(self) -> None:
@@ -173,10 +176,17 @@ class Connection(asyncio.BufferedProtocol):
         output = self._session.take_output()
         if output and not self._transport.is_closing():
             self._transport.writelines(output)
+        self._note_answers()
         if self._session.is_finished:
             self.end("refused")
         elif self._is_draining and not self._session.unanswered:
             self.end("draining")
+
+    def _note_answers(self) -> None:
+        if self._is_writing_paused or self._session.unsent_bytes > UNSENT_BYTES_MAX:
+            self._client.takes_answers.clear()
+        else:
+            self._client.takes_answers.set()
 
     def _log_refusal(self, reason: str) -> None:
         log.warning("connection_refused", peer=self._client.host, client_id=self._client.client_id, reason=reason)

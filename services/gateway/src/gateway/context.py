@@ -44,6 +44,12 @@ def _nobody() -> None:
     """What a client without a connection does about changes."""
 
 
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass(slots=True)
 class Client:
     """Who is at the other end of one connection; `client_id` and `zone` follow its latest request."""
@@ -56,5 +62,6 @@ class Client:
     # as soon as a flusher has been handed its batches. Both locks let tasks through in the order of their coming.
     serial_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     produce_order: asyncio.Lock = field(default_factory=asyncio.Lock)
+    takes_answers: asyncio.Event = field(default_factory=_set_event)  # cleared while it leaves too many unread
     route: FlushRoute | None = None  # to the connection's flusher, once it produces
     on_route_change: Callable[[], None] = _nobody

@@ -108,6 +108,7 @@ async def _handle(gateway: Gateway, client: Client, header: RequestHeader, reque
     if header.api_key == PRODUCE:  # keeps its own order, so that requests need not wait for earlier ones' answers
         return await handler(gateway, client, header.api_version, request)
     async with client.serial_order:
+        await client.takes_answers.wait()
         return await handler(gateway, client, header.api_version, request)
 
 

@@ -92,11 +92,12 @@ class ReceiveBudget:
 class Slot:
     """The place of one request among the answers."""
 
-    __slots__ = ("answer", "is_last", "size_bytes")
+    __slots__ = ("answer", "answer_bytes", "is_last", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.answer: Sequence[Buffer] | None = None
+        self.answer_bytes = 0
         self.is_last = False  # the connection ends when this slot's turn comes
 
 
@@ -111,6 +112,7 @@ class Session:
         self._held_bytes = 0
         self._partial_bytes = 0
         self._is_refused = False
+        self.unsent_bytes = 0  # of answers that wait for those before them
         self.is_finished = False  # the last answer has been taken
         self.get_buffer = self._frames.get_buffer
 
@@ -151,6 +153,8 @@ class Session:
         """The request's answer; no buffers if it gets none."""
         assert slot.answer is None, "a request is answered once"
         slot.answer = buffers
+        slot.answer_bytes = sum(map(len, buffers))
+        self.unsent_bytes += slot.answer_bytes
 
     def refuse(self, slot: Slot) -> None:
         """The connection ends where this request's answer would be; what was asked before is still answered."""
@@ -174,6 +178,7 @@ class Session:
             slot = slots.popleft()
             assert slot.answer is not None
             output += slot.answer
+            self.unsent_bytes -= slot.answer_bytes
             self.is_finished = slot.is_last
             size_bytes += slot.size_bytes
             frames += 1
