@@ -46,7 +46,7 @@ class Running:
             house.make_journal(house.store),
             self.bus,
             CLUSTER,
-            f"{name}.life",
+            f"{name}.{house.entropy.take(2).hex()}",
             house.clock,
             house.entropy,
             SequencerMetrics(self.registry),

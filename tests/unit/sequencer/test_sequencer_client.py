@@ -1,0 +1,149 @@
+"""The client of the sequencers: one answer however often it takes to ask, and never one from the past."""
+
+import asyncio
+
+import pytest
+
+from penstock.contracts import codec
+from penstock.contracts.commands import Command, CommandReply, CommandRequest, Done, Tick, Waiting
+from penstock.contracts.errors import Corrupt, Invalid, Unavailable
+from penstock.contracts.queries import GroupWaitQuery, GroupWaitView, MetadataQuery, MetadataView
+from penstock.runtime.bus import Inbound
+from penstock.runtime.sequencer_client import SequencerClient
+from tests.testkit.memory_bus import MemoryHub
+from tests.testkit.virtual_time import VirtualClock, in_virtual_time
+
+CLUSTER = "test"
+TICK: list[Command] = [Tick(1)]
+Answer = bytes | None  # None: no answer
+
+
+class Rig:
+    """A client, and a sequencer that answers from a list."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.hub = MemoryHub()
+        self.clock = VirtualClock()
+        self.bus = self.hub.connect("client")
+        self.server = self.hub.connect("server")
+        self.client = SequencerClient(self.bus, CLUSTER, self.clock)
+        self.answers = list(answers)
+        self.asked: list[bytes] = []
+        self.asked_s: list[float] = []
+        self.delay_s = 0.0
+
+    async def __aenter__(self) -> "Rig":
+        await self.server.subscribe(f"penstock.{CLUSTER}.sequencer.>", self._answer)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.server.close()
+        await self.bus.close()
+
+    async def _answer(self, message: Inbound) -> None:
+        self.asked.append(message.data)
+        self.asked_s.append(self.clock.monotonic_s())
+        answer = self.answers.pop(0)
+        await asyncio.sleep(self.delay_s)
+        if answer is not None:
+            await message.respond(answer)
+
+
+def done(sequence: int) -> bytes:
+    return codec.encode(CommandReply(sequence, [Done()]))
+
+
+def failed(text: str) -> bytes:
+    return codec.encode(CommandReply(3, [], text))
+
+
+@in_virtual_time
+async def test_a_command_is_sent_once_and_its_outcomes_come_back() -> None:
+    async with Rig(done(7)) as rig:
+        assert await rig.client.command(TICK, deadline_s=5) == [Done()]
+        assert [codec.decode(data, CommandRequest) for data in rig.asked] == [CommandRequest(TICK)]
+        assert rig.client.seen_sequence == 7
+
+
+@in_virtual_time
+async def test_the_same_command_is_sent_again_after_silence_and_after_failures() -> None:
+    async with Rig(None, failed("overloaded"), None, done(7)) as rig:
+        assert await rig.client.command(TICK, deadline_s=10, attempt_s=1) == [Done()]
+        assert len(set(rig.asked)) == 1
+        assert len(rig.asked) == 4
+        assert rig.clock.monotonic_s() < 2.5
+
+
+@in_virtual_time
+async def test_at_the_deadline_the_outcome_is_unknown_and_the_last_reason_is_told() -> None:
+    async with Rig(*[failed("no journal")] * 100) as rig:
+        with pytest.raises(Unavailable, match="no sequencer answered within 3 s: no journal"):
+            await rig.client.command(TICK, deadline_s=3)
+        assert 2.5 < rig.clock.monotonic_s() <= 3
+        gaps = [round(later - earlier, 6) for earlier, later in zip(rig.asked_s, rig.asked_s[1:], strict=False)]
+        assert gaps == sorted(gaps)
+        assert len(gaps) < 20
+
+
+@in_virtual_time
+async def test_an_attempt_never_outlives_the_deadline() -> None:
+    async with Rig(None, None) as rig:
+        with pytest.raises(Unavailable):
+            await rig.client.command(TICK, deadline_s=1.5, attempt_s=1)
+        assert rig.clock.monotonic_s() <= 1.5
+
+
+@in_virtual_time
+async def test_nobody_listening_is_waited_out() -> None:
+    async with Rig(done(1)) as rig:
+        rig.server.cut()
+        asked = asyncio.create_task(rig.client.command(TICK, deadline_s=5))
+        await asyncio.sleep(1)
+        rig.server.mend()
+        assert await asked == [Done()]
+
+
+@in_virtual_time
+async def test_what_fits_into_no_message_is_not_tried_again() -> None:
+    async with Rig() as rig:
+        rig.hub.message_bytes_max = 3
+        with pytest.raises(Invalid):
+            await rig.client.command(TICK, deadline_s=5)
+
+
+@in_virtual_time
+async def test_an_answer_that_is_none_raises_the_alarm() -> None:
+    async with Rig(b"\x01garbage") as rig:
+        with pytest.raises(Corrupt):
+            await rig.client.command(TICK, deadline_s=5)
+
+
+@in_virtual_time
+async def test_a_query_asks_for_at_least_what_was_seen_whoever_told_it() -> None:
+    view = codec.encode(MetadataView(40, []))
+    async with Rig(view, view, view) as rig:
+        rig.client.note_sequence(30)
+        rig.client.note_sequence(20)
+        for min_sequence in (0, 35, 99):
+            await rig.client.query("metadata", MetadataQuery(min_sequence, None), MetadataView)
+        assert [codec.decode(data, MetadataQuery).min_sequence for data in rig.asked] == [30, 40, 99]
+
+
+@in_virtual_time
+async def test_a_sequence_seen_between_two_attempts_counts_for_the_second() -> None:
+    async with Rig(None, codec.encode(MetadataView(9, []))) as rig:
+        asked = asyncio.create_task(rig.client.query("metadata", MetadataQuery(0, None), MetadataView))
+        await asyncio.sleep(0.5)
+        rig.client.note_sequence(8)
+        await asked
+        assert [codec.decode(data, MetadataQuery).min_sequence for data in rig.asked] == [0, 8]
+
+
+@in_virtual_time
+async def test_a_group_wait_may_take_what_it_waits_by_its_own_wish_on_top() -> None:
+    view = GroupWaitView(1, Waiting("m", 1))
+    async with Rig(codec.encode(view)) as rig:
+        rig.delay_s = 5.5
+        query = GroupWaitQuery(0, "join", "g", "m", 1, 5_000)
+        assert await rig.client.query("group_wait", query, GroupWaitView) == view
+        assert len(rig.asked) == 1
