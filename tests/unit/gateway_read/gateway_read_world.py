@@ -23,6 +23,7 @@ from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResp
 from penstock.kafkawire.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from penstock.kafkawire.records import Record, batches, build_batch, decode_records, read_batch_header
 from penstock.objectstore.memory import MemoryStore
+from penstock.runtime.bus import Bus
 from penstock.segment.keys import segment_key
 from penstock.segment.writer import build_segment
 from sequencer.core import queries
@@ -124,10 +125,10 @@ class CoreSequencer:
 class World:
     """A gateway's read path with everything it needs."""
 
-    def __init__(self) -> None:
-        self.hub = MemoryHub()
-        self.bus = self.hub.connect("gateway")
-        self.publisher = self.hub.connect("sequencer")
+    def __init__(self, bus: Bus | None = None, publisher: Bus | None = None) -> None:
+        hub = MemoryHub()
+        self.bus = bus or hub.connect("gateway")
+        self.publisher = publisher or hub.connect("sequencer")
         self.store = MemoryStore()
         self.sequencer = CoreSequencer()
         self.directory = FixedDirectory()
@@ -172,6 +173,7 @@ class World:
 
     async def open(self, *, partitions: int = 3, name: str = "t") -> TopicId:
         await self.tail.open()
+        await self.bus.flush()
         return await self.create(name, partitions)
 
     async def close(self) -> None:
