@@ -19,6 +19,8 @@ from penstock.contracts.codec import Buffer, decode, encode_with_payload
 from penstock.contracts.commands import Command, Outcome, SegmentCommitted
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
+from penstock.runtime.clock import Clock
+from tests.testkit.virtual_time import CountingEntropy
 
 MIB = 1024 * 1024
 TOPIC = bytes(range(16))
@@ -36,27 +38,6 @@ class ManualClock:
 
     def monotonic_s(self) -> float:
         return self.seconds
-
-
-class LoopClock:
-    """The event loop's own time."""
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.monotonic_s() * 1000)
-
-    def monotonic_s(self) -> float:
-        return asyncio.get_running_loop().time()
-
-
-class CountingEntropy:
-    """Bytes that are never the same twice."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def take(self, count: int) -> bytes:
-        self._count += 1
-        return self._count.to_bytes(count, "big")
 
 
 class HeldStore:
@@ -168,7 +149,7 @@ class Rig:
         *,
         store: HeldStore | None = None,
         sequencers: LoggingSequencers | None = None,
-        clock: ManualClock | LoopClock | None = None,
+        clock: Clock | None = None,
         bytes_max: int = 8 * MIB,
         interval_s: float = 1_000.0,
         quiet_s: float = 1_000.0,
@@ -196,7 +177,9 @@ class Rig:
             segment_age_max_s=900.0,
             commit_bytes_max=commit_bytes_max,
         )
-        limits = BufferLimits(bytes_max=bytes_max, batches_max=1_000, interval_s=interval_s, quiet_s=quiet_s)
+        limits = BufferLimits(
+            bytes_max=bytes_max, batches_max=1_000, interval_s=interval_s, quiet_s=quiet_s, quiet_under_way_max=0
+        )
         self.buffer: ActiveBuffer[Piece] = ActiveBuffer(limits, TokenBucket(1_000.0))
         self.intake = Intake(
             buffer=self.buffer,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
 
-LIMITS = BufferLimits(bytes_max=1_000, batches_max=10, interval_s=0.25, quiet_s=0.003)
+LIMITS = BufferLimits(bytes_max=1_000, batches_max=10, interval_s=0.25, quiet_s=0.003, quiet_under_way_max=1)
 
 
 class Stone(msgspec.Struct):
@@ -24,41 +24,51 @@ def new_buffer(rate: float = 1_000.0) -> ActiveBuffer[Stone]:
 
 def test_an_empty_buffer_is_never_due() -> None:
     buffer = new_buffer()
-    assert buffer.due_s() == math.inf
-    assert buffer.reason_to_close(1e12) is None
+    assert buffer.due_s(0) == math.inf
+    assert buffer.reason_to_close(1e12, 0) is None
 
 
 def test_bytes_close_it() -> None:
     buffer = new_buffer()
     buffer.add([Stone(0, 999)], 0.0)
-    assert buffer.reason_to_close(0.0) is None
+    assert buffer.reason_to_close(0.0, 0) is None
     buffer.add([Stone(1, 1)], 0.0)
-    assert buffer.reason_to_close(0.0) is Reason.SIZE
+    assert buffer.reason_to_close(0.0, 0) is Reason.SIZE
 
 
 def test_a_number_of_tiny_batches_closes_it() -> None:
     buffer = new_buffer()
     buffer.add([Stone(0, 61, batch_count=9)], 0.0)
-    assert buffer.reason_to_close(0.0) is None
+    assert buffer.reason_to_close(0.0, 0) is None
     buffer.add([Stone(1, 61)], 0.0)
-    assert buffer.reason_to_close(0.0) is Reason.SIZE
+    assert buffer.reason_to_close(0.0, 0) is Reason.SIZE
 
 
 def test_quiet_closes_it_before_the_timer() -> None:
     buffer = new_buffer()
     buffer.add([Stone(0, 1)], 0.0)
     buffer.add([Stone(1, 1)], 0.002)
-    assert buffer.due_s() == pytest.approx(0.005)
-    assert buffer.reason_to_close(0.004) is None
-    assert buffer.reason_to_close(0.005) is Reason.QUIET
+    assert buffer.due_s(0) == pytest.approx(0.005)
+    assert buffer.reason_to_close(0.004, 0) is None
+    assert buffer.reason_to_close(0.005, 0) is Reason.QUIET
 
 
 def test_bytes_that_keep_coming_leave_it_to_the_timer() -> None:
     buffer = new_buffer()
     for step in range(125):
         buffer.add([Stone(step, 1, batch_count=0)], step * 0.002)
-        assert buffer.reason_to_close(step * 0.002 + 0.001) is None
-    assert buffer.reason_to_close(0.25) is Reason.TIMER
+        assert buffer.reason_to_close(step * 0.002 + 0.001, 0) is None
+    assert buffer.reason_to_close(0.25, 0) is Reason.TIMER
+
+
+def test_with_too_many_segments_under_way_quiet_does_not_close_it() -> None:
+    buffer = new_buffer()
+    buffer.add([Stone(0, 1)], 0.0)
+    assert buffer.due_s(1) == 0.003
+    assert buffer.reason_to_close(0.1, 1) is Reason.QUIET
+    assert buffer.due_s(2) == 0.25
+    assert buffer.reason_to_close(0.1, 2) is None
+    assert buffer.reason_to_close(0.25, 2) is Reason.TIMER
 
 
 def test_without_a_token_quiet_waits_for_one() -> None:
@@ -67,12 +77,12 @@ def test_without_a_token_quiet_waits_for_one() -> None:
     for number in range(8):
         buffer.add([Stone(number, 1)], now_s)
         now_s += 0.003
-        assert buffer.reason_to_close(now_s) is Reason.QUIET
+        assert buffer.reason_to_close(now_s, 0) is Reason.QUIET
         buffer.close(Reason.QUIET, now_s)
     buffer.add([Stone(8, 1)], now_s)
-    assert buffer.reason_to_close(now_s + 0.003) is None
-    assert now_s + 0.003 < buffer.due_s() <= now_s + 1 / 8
-    assert buffer.reason_to_close(buffer.due_s()) is Reason.QUIET
+    assert buffer.reason_to_close(now_s + 0.003, 0) is None
+    assert now_s + 0.003 < buffer.due_s(0) <= now_s + 1 / 8
+    assert buffer.reason_to_close(buffer.due_s(0), 0) is Reason.QUIET
 
 
 def test_a_close_for_another_reason_costs_no_token() -> None:
@@ -110,8 +120,8 @@ def test_all_comes_out_once_in_order_and_nothing_waits_longer_than_promised(
     closed: list[tuple[float, list[Stone]]] = []
 
     def close_all_due(until_s: float) -> None:
-        while (due_s := buffer.due_s()) < math.inf and due_s <= until_s:
-            reason = buffer.reason_to_close(due_s)
+        while (due_s := buffer.due_s(0)) < math.inf and due_s <= until_s:
+            reason = buffer.reason_to_close(due_s, 0)
             assert reason in {Reason.TIMER, Reason.QUIET}
             closed.append((due_s, buffer.close(reason, due_s)))
 
@@ -122,7 +132,7 @@ def test_all_comes_out_once_in_order_and_nothing_waits_longer_than_promised(
         number += count
         came |= {stone.number: now_s for stone in request}
         buffer.add(request, now_s)
-        if buffer.reason_to_close(now_s) is Reason.SIZE:
+        if buffer.reason_to_close(now_s, 0) is Reason.SIZE:
             closed.append((now_s, buffer.close(Reason.SIZE, now_s)))
     close_all_due(math.inf)
     assert [stone.number for _, stones in closed for stone in stones] == list(range(number))

@@ -1,5 +1,7 @@
 """Flush messages are checked, weighed and joined on arrival, and buffers close by themselves."""
 
+import asyncio
+
 import msgspec
 import pytest
 from flusher_fakes import (
@@ -7,7 +9,6 @@ from flusher_fakes import (
     FakeInbound,
     HeldStore,
     LoggingSequencers,
-    LoopClock,
     Rig,
     flush_message,
     meta,
@@ -18,6 +19,7 @@ from flusher_fakes import (
 from penstock.contracts.codec import encode_with_payload
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushRequest
 from penstock.contracts.refusals import Refusal
+from tests.testkit.virtual_time import VirtualClock, in_virtual_time
 
 OVERLOADED = Refusal.OVERLOADED
 
@@ -29,15 +31,34 @@ async def test_a_full_buffer_is_flushed_at_once() -> None:
     assert rig.metrics.closed.labels("size")._value.get() == 1
 
 
+@in_virtual_time
 async def test_a_quiet_buffer_is_flushed_long_before_its_timer() -> None:
-    async with Rig(clock=LoopClock(), quiet_s=0.003) as rig:
+    async with Rig(clock=VirtualClock(), quiet_s=0.003) as rig:
         message = await rig.send(produce(1))
         await message.reply()
     assert rig.metrics.closed.labels("quiet")._value.get() == 1
 
 
+@in_virtual_time
+async def test_what_comes_while_a_segment_is_under_way_is_flushed_together_right_after_it() -> None:
+    sequencers = LoggingSequencers(held=True)
+    async with Rig(clock=VirtualClock(), quiet_s=0.003, sequencers=sequencers) as rig:
+        messages = [await rig.send(produce(0))]
+        while not sequencers.requests:
+            await asyncio.sleep(0.001)
+        messages += [await rig.send(produce(number)) for number in range(1, 4)]
+        await asyncio.sleep(0.01)  # longer than quiet
+        assert len(sequencers.requests) == 1
+        for _ in range(2):
+            sequencers.replies.put_nowait(None)
+        for message in messages:
+            await message.reply()
+    assert [[len(commit.runs[0].batches) for commit in request] for request in sequencers.requests] == [[1], [3]]
+
+
+@in_virtual_time
 async def test_a_buffer_that_is_never_quiet_is_flushed_by_its_timer() -> None:
-    async with Rig(clock=LoopClock(), interval_s=0.02) as rig:
+    async with Rig(clock=VirtualClock(), interval_s=0.02) as rig:
         message = await rig.send(produce(1))
         await message.reply()
     assert rig.metrics.closed.labels("timer")._value.get() == 1

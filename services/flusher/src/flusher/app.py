@@ -164,5 +164,6 @@ def _buffer(config: FlusherConfig) -> ActiveBuffer[Piece]:
         batches_max=config.flush_batches_max,
         interval_s=config.flush_interval_ms / 1000,
         quiet_s=config.flush_quiet_ms / 1000,
+        quiet_under_way_max=config.quiet_under_way_max,
     )
     return ActiveBuffer(limits, TokenBucket(quiet_puts_per_second(config)))

@@ -37,6 +37,7 @@ class BufferLimits(msgspec.Struct, frozen=True, kw_only=True):
     batches_max: int  # keeps the commit of a segment of tiny batches far below the largest message
     interval_s: float  # since the first byte
     quiet_s: float  # since the latest byte
+    quiet_under_way_max: int  # segments not yet answered, beside which quiet still closes
 
 
 class TokenBucket:
@@ -62,8 +63,11 @@ class TokenBucket:
 class ActiveBuffer(Generic[Piece]):
     """Whole requests in the order in which they came.
 
-    It is due at the first of: full; `interval_s` after its first byte; or *quiet*, when no byte came for `quiet_s`
-    and a token is there to pay for the PUT: then every producer waits for us, and waiting longer gains nothing.
+    It is due at the first of: full; `interval_s` after its first byte; or *quiet*, when no byte came for `quiet_s`, a
+    token is there to pay for the PUT, and no more than a few segments are under way: then every producer waits for us,
+    and waiting longer gains nothing. With segments under way their answers will soon bring more bytes, and what waits
+    meanwhile makes a larger segment; without this a machine that is short of time falls silent for `quiet_s` all the
+    time, and many small segments make it shorter still.
     """
 
     def __init__(self, limits: BufferLimits, quiet_tokens: TokenBucket) -> None:
@@ -78,6 +82,11 @@ class ActiveBuffer(Generic[Piece]):
         self._first_s = math.inf
         self._latest_s = math.inf
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in."""
+        return not self._pieces
+
     def add(self, pieces: Sequence[Piece], now_s: float) -> None:
         """Take in all the pieces of one request; they will be in one segment."""
         if not self._pieces:
@@ -87,19 +96,19 @@ class ActiveBuffer(Generic[Piece]):
         self._bytes += sum(piece.size_bytes for piece in pieces)
         self._batches += sum(piece.batch_count for piece in pieces)
 
-    def reason_to_close(self, now_s: float) -> Reason | None:
-        """Why the buffer is due now, or None."""
+    def reason_to_close(self, now_s: float, under_way: int) -> Reason | None:
+        """Why the buffer is due now, with so many segments under way, or None."""
         if self._bytes >= self._limits.bytes_max or self._batches >= self._limits.batches_max:
             return Reason.SIZE
         if now_s >= self._timer_s():
             return Reason.TIMER
-        if now_s >= self._quiet_s():
+        if now_s >= self._quiet_s(under_way):
             return Reason.QUIET
         return None
 
-    def due_s(self) -> float:
-        """When a buffer that is not full is due if nothing more comes; infinity while it is empty."""
-        return min(self._timer_s(), self._quiet_s())
+    def due_s(self, under_way: int) -> float:
+        """When a buffer that is not full is due if nothing changes; infinity while it is empty."""
+        return min(self._timer_s(), self._quiet_s(under_way))
 
     def close(self, reason: Reason, now_s: float) -> list[Piece]:
         """Hand over all that is in, and begin anew."""
@@ -112,5 +121,7 @@ class ActiveBuffer(Generic[Piece]):
     def _timer_s(self) -> float:
         return self._first_s + self._limits.interval_s
 
-    def _quiet_s(self) -> float:
+    def _quiet_s(self, under_way: int) -> float:
+        if under_way > self._limits.quiet_under_way_max:
+            return math.inf
         return max(self._latest_s + self._limits.quiet_s, self._quiet_tokens.ready_s)

@@ -23,6 +23,9 @@ class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
     quiet_puts_per_second: Annotated[
         float, Meta(ge=0, description="quiet closes allowed per second; 0 chooses by what a PUT costs in the store")
     ] = 0.0
+    quiet_under_way_max: Annotated[
+        int, Meta(ge=0, description="no quiet close while more segments than this are not answered yet")
+    ] = 0
     part_wait_ms: Annotated[int, Meta(ge=100, description="how long a request waits for its next part")] = 5_000
     flusher_bytes_max: Annotated[int, Meta(ge=128 * MIB, description="bytes held unanswered before refusing more")] = (
         256 * MIB

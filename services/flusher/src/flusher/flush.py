@@ -14,6 +14,7 @@ An object is never deleted here. One that was uploaded and not committed is left
 import asyncio
 import itertools
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -97,6 +98,7 @@ class Flushes:
         self._to_upload: asyncio.Queue[Flush] = asyncio.Queue()  # bounded by the byte budget of the intake
         self._to_commit: deque[Flush] = deque()  # the same flushes, until they are answered
         self._submitted = asyncio.Event()
+        self._on_answered: Callable[[], None] = lambda: None
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -109,6 +111,15 @@ class Flushes:
         self._idle.clear()
         self._submitted.set()
         self._metrics.closed.labels(reason.value).inc()
+
+    @property
+    def under_way(self) -> int:
+        """How many closed buffers are not answered yet."""
+        return len(self._to_commit)
+
+    def on_answered(self, callback: Callable[[], None]) -> None:
+        """Call back whenever fewer are under way."""
+        self._on_answered = callback
 
     async def run(self) -> None:
         """Upload and commit until cancelled."""
@@ -168,6 +179,7 @@ class Flushes:
                 await self._settle_refused(self._to_commit.popleft(), Refusal.OVERLOADED)
             else:
                 await self._commit(self._next_group())
+            self._on_answered()
 
     def _next_group(self) -> list[Flush]:
         """The stored ones at the head of the queue, as many as go into one commit; they stay in the queue."""

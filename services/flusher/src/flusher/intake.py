@@ -44,6 +44,7 @@ class Intake:
         self._metrics = metrics
         self._sleeps_until_s = math.inf
         self._wake = asyncio.Event()
+        flushes.on_answered(self._wake.set)
 
     async def handle(self, inbound: Inbound) -> None:
         """Take one flush message in; its reply follows when all of it is committed or refused."""
@@ -75,7 +76,7 @@ class Intake:
         """Close what is in the buffer now; call it when no message comes any more."""
         await self._refuse(self._joins.give_up_all(), Refusal.OVERLOADED)
         now_s = self._clock.monotonic_s()
-        if self._buffer.due_s() < math.inf:
+        if not self._buffer.is_empty:
             self._close(Reason.DRAIN, now_s)
 
     async def _take_in(self, pieces: list[Piece]) -> None:
@@ -101,10 +102,10 @@ class Intake:
             await piece.message.settle(piece.index, refused(piece.batches, refusal), 0)
 
     def _due_s(self) -> float:
-        return min(self._buffer.due_s(), self._joins.due_s())
+        return min(self._buffer.due_s(self._flushes.under_way), self._joins.due_s())
 
     def _close_if_due(self, now_s: float) -> None:
-        reason = self._buffer.reason_to_close(now_s)
+        reason = self._buffer.reason_to_close(now_s, self._flushes.under_way)
         if reason is not None:
             self._close(reason, now_s)
 

@@ -1,0 +1,54 @@
+"""Cachers get ranges of the newest segments, and a clear no for all else."""
+
+import pytest
+from flusher_fakes import FakeInbound
+from prometheus_client import CollectorRegistry
+
+from flusher.metrics import FlusherMetrics
+from flusher.recent import RecentSegments
+from flusher.serve import RecentServer
+from penstock.contracts.batches import SegmentRef
+from penstock.contracts.codec import decode_with_payload, encode
+from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
+
+HERE, GONE = bytes(16), bytes([1]) * 16
+BYTES = bytes(range(200))
+
+
+async def ask(*reads: tuple[bytes, int, int], message_bytes_max: int = 10_000) -> tuple[list[int], bytes, int]:
+    recent = RecentSegments(10_000)
+    recent.put(HERE, [BYTES[:50], memoryview(BYTES)[50:]], len(BYTES))
+    server = RecentServer(recent, message_bytes_max, FlusherMetrics(CollectorRegistry()))
+    request = CacheRequest(
+        [SegmentRead(SegmentRef(each, 0, 200, "f1", "z"), position, length) for each, position, length in reads]
+    )
+    inbound = FakeInbound(encode(request))
+    await server.handle(inbound)
+    data = await inbound.replied
+    reply, payload = decode_with_payload(data, CacheReply)
+    return reply.lengths, bytes(payload), len(data)
+
+
+async def test_ranges_come_in_the_order_asked_for_and_what_is_gone_is_minus_one() -> None:
+    lengths, payload, _ = await ask((HERE, 40, 20), (GONE, 0, 5), (HERE, 0, 5))
+    assert lengths == [20, -1, 5]
+    assert payload == BYTES[40:60] + BYTES[:5]
+
+
+async def test_a_range_outside_of_the_segment_is_minus_one() -> None:
+    assert (await ask((HERE, 190, 11), (HERE, -1, 5), (HERE, 0, 0)))[0] == [-1, -1, -1]
+
+
+@pytest.mark.parametrize("message_bytes_max", [100, 150, 240, 300, 500])
+async def test_a_reply_never_outgrows_the_largest_message(message_bytes_max: int) -> None:
+    reads = [(HERE, 0, 100), (HERE, 0, 60), (HERE, 100, 20)]
+    lengths, payload, size = await ask(*reads, message_bytes_max=message_bytes_max)
+    assert size <= message_bytes_max
+    assert len(payload) == sum(length for length in lengths if length > 0)
+
+
+async def test_a_malformed_request_is_not_answered() -> None:
+    server = RecentServer(RecentSegments(1), 1_000, FlusherMetrics(CollectorRegistry()))
+    inbound = FakeInbound(b"nonsense")
+    await server.handle(inbound)
+    assert not inbound.replied.done()
