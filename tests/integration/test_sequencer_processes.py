@@ -1,0 +1,245 @@
+"""Sequencers as processes on a real nats-server: killed, restarted, drained, halted."""
+
+import asyncio
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.contracts.batches import BatchMeta, BatchRun
+from penstock.contracts.commands import CommitSegment, CreateTopic, SegmentCommitted
+from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
+from penstock.contracts.queries import MetadataQuery, MetadataView
+from penstock.runtime.clock import SystemClock, SystemEntropy
+from penstock.runtime.nats_client import connect_nats
+from penstock.runtime.sequencer_client import SequencerClient
+from tests.testkit.nats import NatsServer
+from tests.testkit.waiting import until
+
+CLUSTER = "test"
+TOPIC = new_topic_id(bytes(range(16)))
+clock = SystemClock()
+
+
+class Process:
+    """One sequencer process."""
+
+    def __init__(self, name: str, folder: Path, server: NatsServer, http_port: int) -> None:
+        self.http = f"http://127.0.0.1:{http_port}"
+        self.log = folder / f"{name}.log"
+        settings = {
+            "cluster": CLUSTER,
+            "instance": name,
+            "nats-url": server.url,
+            "store-url": f"file://{folder}/objects",
+            "http-port": str(http_port),
+        }
+        flags = [part for key, value in settings.items() for part in (f"--{key}", value)]
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen([sys.executable, "-m", "sequencer", *flags], stdout=output, stderr=output)
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self.http + path, timeout=5) as answer:
+            return str(answer.read().decode())
+
+    async def until_ready(self) -> None:
+        def is_ready() -> bool:
+            assert self.process.poll() is None, self.log.read_text()
+            try:
+                return bool(json.loads(self.get("/ready"))["ready"])
+            except (urllib.error.URLError, ConnectionError):
+                return False
+
+        await until(is_ready)
+
+    async def ended(self) -> int:
+        return await asyncio.to_thread(self.process.wait, 15)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+
+class Processes:
+    """Sequencers that share a server and a store."""
+
+    def __init__(self, folder: Path, server: NatsServer) -> None:
+        self.folder = folder
+        self.server = server
+        self.running: list[Process] = []
+
+    async def start(self, name: str) -> Process:
+        process = Process(name, self.folder, self.server, _free_port())
+        self.running.append(process)
+        await process.until_ready()
+        return process
+
+    def end(self) -> None:
+        for each in self.running:
+            each.process.kill()
+            each.process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def processes(tmp_path: Path, nats_server: NatsServer) -> Iterator[Processes]:
+    built = Processes(tmp_path, nats_server)
+    yield built
+    built.end()
+
+
+@pytest.fixture
+async def client(nats_server: NatsServer) -> AsyncIterator[SequencerClient]:
+    connection = await connect_nats(nats_server.url, name="client")
+    yield SequencerClient(connection.bus, CLUSTER, clock)
+    await connection.close()
+
+
+def create_topic(topic_id: TopicId = TOPIC) -> CreateTopic:
+    return CreateTopic(clock.now_ms(), "t", topic_id, 1, {})
+
+
+async def commit(client: SequencerClient) -> int:
+    """One segment with one record; its offset."""
+    now_ms = clock.now_ms()
+    runs = [BatchRun(TOPIC, 0, 16, [BatchMeta(100, 1, now_ms, -1, -1, -1, 0)])]
+    segment_id = new_segment_id(now_ms, SystemEntropy().take(10))
+    command = CommitSegment(now_ms, segment_id, 200, "flusher-1", "z1", runs)
+    (outcome,) = await client.command([command], deadline_s=30)
+    assert isinstance(outcome, SegmentCommitted), outcome
+    return outcome.runs[0][0].base_offset
+
+
+class Load:
+    """Commits one after the other; knows the longest time that one took."""
+
+    def __init__(self, client: SequencerClient) -> None:
+        self.offsets: list[int] = []
+        self.longest_s = 0.0
+        self._client = client
+        self._task = asyncio.create_task(self._commit_for_ever())
+
+    async def _commit_for_ever(self) -> None:
+        while True:
+            started_s = clock.monotonic_s()
+            self.offsets.append(await commit(self._client))
+            self.longest_s = max(self.longest_s, clock.monotonic_s() - started_s)
+
+    async def until_more(self, count: int = 50) -> None:
+        wanted = len(self.offsets) + count
+        await until(lambda: len(self.offsets) >= wanted or self._task.done(), 30)
+        if self._task.done():
+            self._task.result()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+@pytest.mark.slow
+async def test_killing_one_of_two_sequencers_stalls_commits_for_less_than_two_seconds(
+    processes: Processes, client: SequencerClient
+) -> None:
+    names = {"a": await processes.start("a"), "b": await processes.start("b")}
+    await client.command([create_topic()], deadline_s=5)
+    load = Load(client)
+    await load.until_more()
+    for name in ("a", "b", "a"):
+        names[name].signal(signal.SIGKILL)
+        await names[name].ended()
+        await load.until_more()
+        names[name] = await processes.start(name)
+        await load.until_more()
+    await load.stop()
+    print(f"longest stall {load.longest_s:.3f} s over {len(load.offsets)} commits")
+    assert load.longest_s < 2
+    assert load.offsets == list(range(len(load.offsets)))
+
+
+async def test_commits_go_on_after_the_nats_server_was_killed_and_started_again(
+    processes: Processes, client: SequencerClient, nats_server: NatsServer
+) -> None:
+    await asyncio.gather(processes.start("a"), processes.start("b"))
+    await client.command([create_topic()], deadline_s=5)
+    load = Load(client)
+    await load.until_more()
+    for _ in range(2):
+        await asyncio.to_thread(nats_server.kill)
+        await asyncio.to_thread(nats_server.start)
+        await load.until_more()
+    await load.stop()
+    assert load.offsets == list(range(len(load.offsets)))
+    assert all(each.process.poll() is None for each in processes.running)
+
+
+async def test_all_sequencers_killed_and_started_again_know_everything(
+    processes: Processes, client: SequencerClient
+) -> None:
+    first = await processes.start("a")
+    await client.command([create_topic()], deadline_s=5)
+    assert [await commit(client) for _ in range(20)] == list(range(20))
+    first.signal(signal.SIGKILL)
+    await first.ended()
+    await processes.start("a")
+    view = await client.query("metadata", MetadataQuery(0, None), MetadataView)
+    assert [topic.topic_id for topic in view.topics] == [TOPIC]
+    assert await commit(client) == 20
+
+
+async def test_a_terminated_sequencer_finishes_and_exits_cleanly(processes: Processes, client: SequencerClient) -> None:
+    leaving, _staying = await asyncio.gather(processes.start("a"), processes.start("b"))
+    await client.command([create_topic()], deadline_s=5)
+    load = Load(client)
+    await load.until_more()
+    leaving.signal(signal.SIGTERM)
+    assert await leaving.ended() == 0, leaving.log.read_text()
+    await load.until_more()
+    await load.stop()
+    assert load.longest_s < 1
+    assert load.offsets == list(range(len(load.offsets)))
+
+
+async def test_a_sequencer_whose_journal_was_lost_says_so_and_makes_no_other(
+    processes: Processes, client: SequencerClient, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    lasting = await processes.start("a")
+    await client.command([create_topic()], deadline_s=5)
+    await asyncio.to_thread(nats_server.kill)
+    shutil.rmtree(tmp_path / "nats" / "jetstream")
+    await asyncio.to_thread(nats_server.start)
+    assert await lasting.ended() == 1
+    assert "the sequencer halted after journal entry" in lasting.log.read_text()
+    again = Process("b", tmp_path, nats_server, 0)
+    processes.running.append(again)
+    assert await again.ended() == 1
+    assert "the sequencer halted: the journal of cluster test" in again.log.read_text()
+    assert again.log.read_text().count("\n") == 1, again.log.read_text()
+
+
+async def test_a_sequencer_tells_its_metrics(processes: Processes, client: SequencerClient) -> None:
+    process = await processes.start("a")
+    await client.command([create_topic()], deadline_s=5)
+    metrics = process.get("/metrics")
+    assert "penstock_sequencer_applied_sequence" in metrics
+    assert 'penstock_sequencer_requests_total{name="command",result="answered"} 1.0' in metrics
+    assert "penstock_sequencer_halted 0.0" in metrics
+
+
+async def test_without_a_nats_server_a_sequencer_says_so_and_ends(processes: Processes, tmp_path: Path) -> None:
+    await asyncio.to_thread(processes.server.kill)
+    process = Process("a", tmp_path, processes.server, 0)
+    processes.running.append(process)
+    assert await process.ended() == 1
+    assert process.log.read_text().startswith("sequencer: no nats server at")
