@@ -7,6 +7,7 @@ from typing import Any
 import aioboto3
 import aiohttp
 from aiobotocore.config import AioConfig
+from aiobotocore.httpsession import AIOHTTPSession
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -77,6 +78,19 @@ async def open_s3_store(bucket: str, prefix: str, options: Mapping[str, str]) ->
         await store.close()
         raise
     return store
+
+
+class _PlainSession(AIOHTTPSession):  # type: ignore[misc]  # its library has no types
+    """Connections on which every request is sent once.
+
+    By default aiohttp sends a put again when the connection breaks. Where the first one had its effect, the second
+    is told that the object exists, and nobody learns that it is our own.
+    """
+
+    async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:
+        session: aiohttp.ClientSession = await super()._get_session(proxy_url)
+        session._retry_connection = False
+        return session
 
 
 class S3Store:
@@ -185,7 +199,7 @@ def _settings(options: Mapping[str, str]) -> dict[str, Any]:
     is_plain = endpoint is not None and not endpoint.startswith("https://")
     addressing = options.get("addressing", "path" if endpoint else "virtual")
     config = AioConfig(
-        connector_args={"keepalive_timeout": 30},
+        http_session_cls=_PlainSession,
         max_pool_connections=CONNECTIONS_MAX,
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=READ_TIMEOUT_S,

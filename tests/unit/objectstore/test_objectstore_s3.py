@@ -1,0 +1,183 @@
+"""Whatever an S3 server answers, or does not, becomes the error that says what to do next."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
+from penstock.objectstore import AlreadyExists, EtagMismatch, NotFound, ObjectStore, Throttled
+from penstock.objectstore.s3 import open_s3_store
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EMPTY_LISTING = b"<ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>"
+
+
+def answer(status: int, code: str = "", body: bytes = b"", length: int | None = None) -> bytes:
+    """An HTTP answer as S3 words it; with another `length` than the body's it breaks off."""
+    body = body or (b"<Error><Code>%s</Code><Message>because</Message></Error>" % code.encode() if code else b"")
+    size = len(body) if length is None else length
+    head = f'HTTP/1.1 {status} Status\r\nContent-Length: {size}\r\nETag: "etag"\r\nConnection: close\r\n\r\n'
+    return head.encode() + body
+
+
+class ScriptedServer:
+    """Answers every request with `answer`, nothing at all if that is empty."""
+
+    def __init__(self) -> None:
+        self.answer = answer(200, body=EMPTY_LISTING)
+        self.requests: list[str] = []
+        self.endpoint = ""
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.requests.append(head)
+            if "100-continue" in head:
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            lengths = [line for line in head.lower().split("\r\n") if line.startswith("content-length:")]
+            await reader.readexactly(int(lengths[0].split(":")[1]) if lengths else 0)
+            writer.write(self.answer)
+            await writer.drain()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def listening() -> AsyncIterator[ScriptedServer]:
+    scripted = ScriptedServer()
+    listener = await asyncio.start_server(scripted.handle, "127.0.0.1", 0)
+    scripted.endpoint = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    async with listener:
+        yield scripted
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def store(listening: ScriptedServer) -> AsyncIterator[ObjectStore]:
+    options = {"endpoint": listening.endpoint, "access_key": "someone", "secret_key": "hidden"}
+    opened = await open_s3_store("bucket", "prefix", options)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def server(listening: ScriptedServer, store: ObjectStore) -> ScriptedServer:
+    """The server that `store` speaks to, with no requests yet."""
+    listening.requests.clear()
+    return listening
+
+
+@pytest.mark.parametrize(
+    ("answered", "kind"),
+    [
+        (answer(503, "SlowDown"), Throttled),
+        (answer(503), Throttled),
+        (answer(429, "TooManyRequests"), Throttled),
+        (answer(400, "RequestTimeout"), Unavailable),
+        (answer(500, "InternalError"), Unavailable),
+        (answer(502), Unavailable),
+        (answer(504), Unavailable),
+        (answer(404, "NoSuchKey"), NotFound),
+        (answer(404, "NoSuchBucket"), Invalid),
+        (answer(403, "AccessDenied"), Invalid),
+        (answer(400, "InvalidRequest"), Invalid),
+        (answer(416, "InvalidRange"), Invalid),
+        (answer(200, body=b"too few", length=100), Unavailable),
+        (b"", Unavailable),
+        (b"not http at all\r\n\r\n", Unavailable),
+    ],
+)
+async def test_a_failed_get_is_of_the_kind_that_says_what_to_do(
+    server: ScriptedServer, store: ObjectStore, answered: bytes, kind: type[PenstockError]
+) -> None:
+    server.answer = answered
+    with pytest.raises(PenstockError) as raised:
+        await store.get("a")
+    assert type(raised.value) is kind
+    assert len(server.requests) == 1, "the client tried again by itself"
+
+
+@pytest.mark.parametrize(
+    ("answered", "created", "replaced"),
+    [
+        (answer(412, "PreconditionFailed"), AlreadyExists, EtagMismatch),
+        (answer(409, "ConditionalRequestConflict"), Unavailable, Unavailable),
+        (answer(404, "NoSuchKey"), EtagMismatch, EtagMismatch),
+        (answer(503, "SlowDown"), Throttled, Throttled),
+        (answer(500, "InternalError"), Unavailable, Unavailable),
+        (answer(501, "NotImplemented"), Unavailable, Unavailable),
+        (b"", Unavailable, Unavailable),
+    ],
+)
+async def test_a_failed_put_is_of_the_kind_that_says_what_to_do(
+    server: ScriptedServer,
+    store: ObjectStore,
+    answered: bytes,
+    created: type[PenstockError],
+    replaced: type[PenstockError],
+) -> None:
+    server.answer = answered
+    for etag, kind in ((None, created), ('"etag"', replaced)):
+        with pytest.raises(PenstockError) as raised:
+            await store.put("a", [b"bytes"], if_match=etag)
+        assert type(raised.value) is kind
+    assert len(server.requests) == 2, "the client tried again by itself"
+
+
+async def test_a_put_is_one_conditional_request_without_extra_checksums(
+    server: ScriptedServer, store: ObjectStore
+) -> None:
+    server.answer = answer(200)
+    assert await store.put("a/b", [b"some ", b"bytes"]) == '"etag"'
+    assert await store.put("a/b", [b"others"], if_match='"old"') == '"etag"'
+    created, replaced = (request.lower() for request in server.requests)
+    assert created.startswith("put /bucket/prefix/a/b http/1.1")
+    assert "if-none-match: *" in created
+    assert 'if-match: "old"' in replaced
+    assert "checksum" not in created
+    assert "content-length: 10" in created
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<DeleteResult><Error><Key>prefix/b</Key><Code>AccessDenied</Code></Error></DeleteResult>", Invalid),
+        (b"<DeleteResult><Error><Key>prefix/b</Key><Code>InternalError</Code></Error></DeleteResult>", Unavailable),
+        (b"<DeleteResult><Error><Key>prefix/b</Key><Code>SlowDown</Code></Error></DeleteResult>", Throttled),
+    ],
+)
+async def test_one_key_that_could_not_be_deleted_fails_the_batch(
+    server: ScriptedServer, store: ObjectStore, body: bytes, kind: type[PenstockError]
+) -> None:
+    server.answer = answer(200, body=body)
+    with pytest.raises(PenstockError, match="prefix/b") as raised:
+        await store.delete(["a", "b"])
+    assert type(raised.value) is kind
+
+
+async def test_keys_are_deleted_a_thousand_at_a_time(server: ScriptedServer, store: ObjectStore) -> None:
+    server.answer = answer(200, body=b"<DeleteResult></DeleteResult>")
+    await store.delete([f"a/{index}" for index in range(2001)])
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("answered", "kind", "said"),
+    [
+        (answer(404, "NoSuchBucket"), Invalid, "NoSuchBucket"),
+        (answer(403, "InvalidAccessKeyId"), Invalid, "InvalidAccessKeyId"),
+        (answer(503, "SlowDown"), Unavailable, "SlowDown"),
+    ],
+)
+async def test_a_bucket_that_cannot_be_used_is_one_sentence_at_opening(
+    server: ScriptedServer, answered: bytes, kind: type[PenstockError], said: str
+) -> None:
+    server.answer = answered
+    options = {"endpoint": server.endpoint, "access_key": "someone", "secret_key": "hidden"}
+    with pytest.raises(kind, match=rf"cannot use bucket nowhere at http://127.0.0.1:\d+: .*{said}") as raised:
+        await open_s3_store("nowhere", "", options)
+    assert "hidden" not in str(raised.value)
