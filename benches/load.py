@@ -17,15 +17,17 @@ def produce(arguments: argparse.Namespace) -> dict[str, float]:
     """Produce MiB of records of a given size, round robin over partitions; librdkafka settings as given."""
     producer = Producer({"bootstrap.servers": arguments.bootstrap, **_settings(arguments)})
     producer.list_topics(arguments.topic, timeout=30)
-    record = {"value": bytes(arguments.record_bytes)}
+    value = bytes(arguments.record_bytes)
     calls = arguments.mib * 2**20 // (arguments.record_bytes * RECORDS_PER_CALL)
     started, cpu_started = time.perf_counter(), time.process_time()
     for call in range(calls):
-        messages = [record] * RECORDS_PER_CALL
-        while messages:
-            queued = producer.produce_batch(arguments.topic, messages, partition=call % arguments.partitions)
-            if queued < len(messages):
-                messages = messages[queued:]
+        left = RECORDS_PER_CALL
+        while left:
+            # dicts of their own each time: the client marks those that it did not take, and never takes them again
+            left -= producer.produce_batch(
+                arguments.topic, [{"value": value} for _ in range(left)], partition=call % arguments.partitions
+            )
+            if left:
                 producer.poll(0.01)
         producer.poll(0)
     assert producer.flush(FLUSH_TIMEOUT_S) == 0
