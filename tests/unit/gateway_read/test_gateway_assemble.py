@@ -269,3 +269,11 @@ def test_the_hints_used_least_go_first() -> None:
     assert hints.place(KEY, 1, extent) == cursors[1]
     hints.note(KEY, 3, cursors[3])
     assert [hints.place(KEY, offset, extent) == cursors[offset] for offset in (1, 2, 3)] == [True, False, True]
+
+
+async def test_a_batch_too_large_for_its_share_is_not_read_for_nothing() -> None:
+    log = Log([[(1, 50_000)]])
+    reads = LogReads(log)
+    wanted = portion(log, 0, bytes_max=1_000, whole_first=False)
+    await read_portions(reads, [wanted])  # type: ignore[arg-type]
+    assert (wanted.records, reads.read_bytes) == (None, 1_000)
