@@ -9,6 +9,7 @@ import prometheus_client
 import pytest
 import pytest_asyncio
 
+from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Invalid
 from penstock.objectstore import AlreadyExists, EtagMismatch, NotFound, ObjectStore, open_store
 from penstock.objectstore.file import open_file_store
@@ -84,7 +85,7 @@ async def outcomes(count: int, put: Callable[[int], asyncio.Future[str]]) -> tup
 
 
 async def test_an_object_is_its_buffers_one_after_the_other(store: ObjectStore, base: str) -> None:
-    body = [b"bytes", bytearray(b" bytearray"), b"", memoryview(b"..view..")[2:6], bytes(100_000)]
+    body: list[Buffer] = [b"bytes", bytearray(b" bytearray"), b"", memoryview(b"..view..")[2:6], bytes(100_000)]
     await store.put(base + "a", body)
     assert await store.get(base + "a") == b"bytes bytearrayview" + bytes(100_000)
 

@@ -45,11 +45,10 @@ Result = TypeVar("Result")
 async def open_file_store(root: Path, *, entropy: Callable[[int], bytes] = os.urandom) -> "FileStore":
     """The store in `root`, made if absent; `Invalid` with the path and reason if objects cannot be kept there."""
     store = FileStore(root, entropy)
-    try:
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(store.close)
         await store.prepare()
-    except BaseException:
-        await store.close()
-        raise
+        undo.pop_all()
     return store
 
 

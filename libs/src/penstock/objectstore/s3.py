@@ -66,17 +66,16 @@ async def open_s3_store(bucket: str, prefix: str, options: Mapping[str, str]) ->
     if prefix:
         check_key(prefix)
     store = S3Store(bucket, f"{prefix}/" if prefix else "")
-    try:
-        await store.connect(options)
-        await store.list("", limit=1)
-    except PenstockError as error:
-        await store.close()
-        where = f"bucket {bucket} at {options.get('endpoint', 'amazon s3')}"
-        kind = Unavailable if isinstance(error, Unavailable) else Invalid
-        raise kind(f"cannot use {where}: {error}") from error
-    except BaseException:
-        await store.close()
-        raise
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(store.close)
+        try:
+            await store.connect(options)
+            await store.list("", limit=1)
+        except PenstockError as error:
+            where = f"bucket {bucket} at {options.get('endpoint', 'amazon s3')}"
+            kind = Unavailable if isinstance(error, Unavailable) else Invalid
+            raise kind(f"cannot use {where}: {error}") from error
+        undo.pop_all()
     return store
 
 
