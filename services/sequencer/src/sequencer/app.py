@@ -63,6 +63,7 @@ class SequencerApp:
         """Follow the journal, and answer once caught up, until cancelled."""
         assert self._connection is not None and self._announcer is not None, "run comes after open"
         assert self._sequencer is not None, "run comes after open"
+        self._health.set_ready(False, "replaying the journal")
         async with asyncio.TaskGroup() as group:
             group.create_task(self._connection.bus.run_until_closed())
             group.create_task(self._announcer.run())
