@@ -1,0 +1,167 @@
+"""The gateway as a process of its own: what it says when others are missing, and how it starts and stops."""
+
+import contextlib
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.kafkawire.api import decode_response
+from tests.testkit.cluster import free_port, wait_until
+from tests.testkit.nats import NatsServer
+
+STOP_TIMEOUT_S = 20.0
+
+
+class GatewayProcess:
+    """One gateway with settings of its own."""
+
+    def __init__(self, folder: Path, bus_url: str, **settings: object) -> None:
+        self.kafka_port = free_port()
+        self.http_port = free_port()
+        given: dict[str, object] = {
+            "kafka-port": self.kafka_port,
+            "http-port": self.http_port,
+            "nats-url": bus_url,
+            "store-url": f"file://{folder}/objects",
+            "cluster": folder.name.replace("_", "-")[:60],
+        }
+        given |= {name.replace("_", "-"): value for name, value in settings.items()}
+        self._command = [sys.executable, "-m", "gateway"]
+        for name, value in given.items():
+            self._command += [f"--{name}", str(value)]
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
+
+    def until_listening(self) -> None:
+        wait_until(self._answers, 30, "the gateway to answer")
+
+    def ready(self) -> dict[str, Any]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/ready", timeout=5) as answer:
+                found = json.load(answer)
+        except urllib.error.HTTPError as error:
+            found = json.load(error)
+        return dict(found)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.kafka_port), timeout=10)
+
+    def ask_versions(self, client: socket.socket) -> Any:
+        client.sendall(struct.pack(">ihhih", 10, 18, 0, 5, -1))
+        (length,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+        return decode_response(18, 0, client.recv(length, socket.MSG_WAITALL)[4:])
+
+    def stop(self) -> tuple[int, str]:
+        """SIGTERM; the exit code and what it wrote to stderr."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        assert self.process is not None
+        _, said = self.process.communicate(timeout=STOP_TIMEOUT_S)
+        return self.process.returncode, said
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"the gateway ended: {self.process.communicate()[1]}"
+        with contextlib.suppress(OSError), self.connect() as client:
+            return bool(self.ask_versions(client).api_keys)
+        return False
+
+
+@contextlib.contextmanager
+def gateway(folder: Path, bus_url: str, **settings: object) -> Iterator[GatewayProcess]:
+    started = GatewayProcess(folder, bus_url, **settings)
+    started.start()
+    try:
+        yield started
+    finally:
+        assert started.process is not None
+        if started.process.poll() is None:
+            started.process.kill()
+        started.process.communicate()
+
+
+def test_without_sequencers_and_flushers_it_answers_and_says_what_is_missing(
+    shared_nats_server: NatsServer, tmp_path: Path
+) -> None:
+    with gateway(tmp_path, shared_nats_server.url) as alone:
+        alone.until_listening()
+        assert alone.ready() == {"ready": False, "reason": "no sequencer was seen", "degraded": {}}
+
+
+def test_it_stops_cleanly_and_closes_its_connections(shared_nats_server: NatsServer, tmp_path: Path) -> None:
+    with gateway(tmp_path, shared_nats_server.url) as alone:
+        alone.until_listening()
+        with alone.connect() as client:
+            alone.ask_versions(client)
+            code, said = alone.stop()
+            assert client.recv(1) == b""
+    assert code == 0, said
+    assert "service_stopped" in said
+
+
+def test_two_gateways_share_one_port_and_one_takes_over_when_the_other_is_killed(
+    shared_nats_server: NatsServer, tmp_path: Path
+) -> None:
+    with gateway(tmp_path, shared_nats_server.url) as first:
+        first.until_listening()
+        with gateway(tmp_path, shared_nats_server.url, kafka_port=first.kafka_port) as second:
+            second.kafka_port = first.kafka_port
+            wait_until(lambda: _is_up(second), 30, "the second gateway")
+            assert first.process is not None
+            first.process.kill()
+            first.process.wait()
+            for _ in range(20):
+                with second.connect() as client:
+                    assert second.ask_versions(client).error_code == 0
+
+
+def _is_up(process: GatewayProcess) -> bool:
+    with contextlib.suppress(OSError):
+        return bool(process.ready())
+    return False
+
+
+def test_it_reconnects_when_the_nats_server_comes_back(nats_server: NatsServer, tmp_path: Path) -> None:
+    with gateway(tmp_path, nats_server.url) as alone:
+        alone.until_listening()
+        nats_server.kill()
+        wait_until(lambda: alone.ready()["reason"] == "not connected to nats", 30, "the loss to be noticed")
+        with alone.connect() as client:
+            assert alone.ask_versions(client).error_code == 0
+        nats_server.start()
+        wait_until(lambda: alone.ready()["reason"] == "no sequencer was seen", 30, "the connection to be back")
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "sentence"),
+    [
+        ({"kafka_host": "192.0.2.1"}, 1, "cannot listen on 192.0.2.1:"),
+        ({"nats_url": "nats://127.0.0.1:1"}, 1, "no nats server at nats://127.0.0.1:1"),
+        ({"store_url": "ftp://nowhere"}, 1, "ftp"),
+        ({"kafka_port": 99_999}, 2, "kafka-port"),
+        ({"default_partitions": 0}, 2, "default-partitions"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_one_clear_sentence(
+    shared_nats_server: NatsServer, tmp_path: Path, settings: dict[str, object], code: int, sentence: str
+) -> None:
+    with gateway(tmp_path, shared_nats_server.url, **settings) as failing:
+        ended, said = failing.ended()
+    assert ended == code, said
+    assert sentence in said
+    assert "Traceback" not in said
