@@ -40,13 +40,21 @@ class Tail:
 
     def __init__(self, journal: Journal) -> None:
         self.sequences: list[int] = []
+        self.stored: dict[int, bytes] = {}
         self.times_s: list[float] = []
         self.task = asyncio.create_task(self._read(journal))
 
     async def _read(self, journal: Journal) -> None:
         async for group in journal.tail(0):
             self.sequences.extend(entry.sequence for entry in group)
+            self.stored.update((entry.sequence, entry.data) for entry in group)
             self.times_s.extend([time.monotonic()] * len(group))
+
+    def has(self, count: int) -> bool:
+        """Whether so many entries came; raises what ended the tail."""
+        if self.task.done():
+            self.task.result()
+        return len(self.sequences) >= count
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -250,12 +258,12 @@ async def test_a_tail_is_at_work_within_half_a_second_of_a_killed_server_being_b
     tail = Tail(journal)
     for round_number in range(3):
         await append_until_stored(journal, f"before-{round_number}")
-        await until(lambda count=2 * round_number + 1: len(tail.sequences) == count)
+        await until(lambda count=2 * round_number + 1: tail.has(count))
         nats_server.kill()
         await asyncio.to_thread(nats_server.start)
         back_s = time.monotonic()
         await append_until_stored(journal, f"after-{round_number}")
-        await until(lambda count=2 * round_number + 2: len(tail.sequences) == count)
+        await until(lambda count=2 * round_number + 2: tail.has(count))
         assert tail.times_s[-1] - back_s < 0.5
     assert tail.sequences == [1, 2, 3, 4, 5, 6]
     await tail.stop()
@@ -290,8 +298,11 @@ async def test_a_server_killed_again_and_again_under_load_loses_and_repeats_noth
     last = (await journal.describe()).last_sequence
     assert sorted(acknowledged.values()) == sorted(set(acknowledged.values())), "no two entries share a sequence"
     for tail in tails:
-        await until(lambda tail=tail: len(tail.sequences) >= last)
+        await until(lambda tail=tail: tail.has(last))
         assert tail.sequences == list(range(1, last + 1))
+        assert {sequence: tail.stored[sequence] for sequence in acknowledged.values()} == {
+            sequence: entry_id.encode() for entry_id, sequence in acknowledged.items()
+        }, "an acknowledged entry is at its sequence with its bytes"
         await tail.stop()
     assert last == len(acknowledged), "every retried entry is stored once"
     await reader_connection.close()
@@ -301,12 +312,13 @@ async def test_a_tail_outlives_a_server_that_pauses(connection: NatsConnection, 
     journal = await connection.journal(CLUSTER, create=True)
     tail = Tail(journal)
     await append_until_stored(journal, "before")
-    await until(lambda: tail.sequences == [1])
+    await until(lambda: tail.has(1))
     nats_server.pause()
     await asyncio.sleep(1.8)  # longer than the heartbeats that a tail misses before it asks again
     nats_server.resume()
     await append_until_stored(journal, "after")
-    await until(lambda: tail.sequences == [1, 2])
+    await until(lambda: tail.has(2))
+    assert tail.sequences == [1, 2]
     await tail.stop()
 
 
@@ -314,13 +326,14 @@ async def test_a_tail_whose_consumer_is_deleted_makes_another(connection: NatsCo
     journal = await connection.journal(CLUSTER, create=True)
     tail = Tail(journal)
     await journal.append("a", b"x")
-    await until(lambda: tail.sequences == [1])
+    await until(lambda: tail.has(1))
     names = (await api(connection, f"CONSUMER.NAMES.{journal_stream(CLUSTER)}", {}))["consumers"]
     assert isinstance(names, list)
     assert len(names) == 1
     await api(connection, f"CONSUMER.DELETE.{journal_stream(CLUSTER)}.{names[0]}", {})
     await journal.append("b", b"y")
-    await until(lambda: tail.sequences == [1, 2])
+    await until(lambda: tail.has(2))
+    assert tail.sequences == [1, 2]
     await tail.stop()
 
 

@@ -1,9 +1,11 @@
 """What the journal makes of JetStream's answers."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
@@ -22,6 +24,14 @@ def stream(last: int = 0, first: int = 1, created: str = "2026-01-01T00:00:00Z")
     }
 
 
+class Answer(msgspec.Struct):
+    """A message as the client hands it over."""
+
+    data: bytes
+    reply: str = ""
+    headers: dict[str, str] | None = None
+
+
 class Script:
     """A connection whose answers are written down beforehand, per subject."""
 
@@ -29,23 +39,27 @@ class Script:
 
     def __init__(self, **answers: object) -> None:
         self.answers: dict[str, object] = {"info": stream()} | answers
+        self.hold_info: asyncio.Event | None = None
         self.asked: list[tuple[str, bytes, dict[str, str] | None]] = []
 
-    async def request(
+    async def exchange(
         self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
-    ) -> bytes:
+    ) -> RawMessage:
         assert timeout_s > 0
         self.asked.append((subject, data, headers))
-        answer = self.answers["info" if subject.startswith("$JS.API.STREAM.INFO.") else "append"]
+        is_info = subject.startswith("$JS.API.STREAM.INFO.")
+        answer = self.answers["info" if is_info else "append"]
+        if is_info and self.hold_info is not None:
+            await self.hold_info.wait()
         if isinstance(answer, Exception):
             raise answer
-        return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        return Answer(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
     async def publish(self, subject: str, data: bytes) -> None:
         raise AssertionError(f"nothing is published here: {subject} {data!r}")
 
-    async def subscribe(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
-        raise AssertionError(f"nothing is subscribed to here: {inbox} {deliver}")
+    async def listen(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
+        raise AssertionError(f"nothing is listened to here: {inbox} {deliver}")
 
     def new_inbox(self) -> str:
         return "_INBOX.x"
@@ -121,6 +135,24 @@ async def test_a_stream_that_went_back_has_lost_entries() -> None:
     with pytest.raises(JournalLost, match="went back to sequence 8, it was at 9 already"):
         await journal.describe()
     await journal.append("entry-1", b"data")
+    script.answers["info"] = stream(last=11)
+    with pytest.raises(JournalLost, match="went back to sequence 11, it was at 12 already"):
+        await journal.describe()
+
+
+async def test_a_description_that_entries_overtook_on_its_way_is_no_loss() -> None:
+    """The server may send the acknowledgements of later appends before an answer that it made up earlier."""
+    script = Script(append={"seq": 12})
+    journal = NatsJournal(script, "c")
+    await journal.describe()
+    answer_held = asyncio.Event()
+    script.hold_info = answer_held
+    script.answers["info"] = stream(last=9)
+    describing = asyncio.create_task(journal.describe())
+    await asyncio.sleep(0)
+    assert await journal.append("entry-1", b"data") == 12
+    answer_held.set()
+    assert (await describing).last_sequence == 9
     script.answers["info"] = stream(last=11)
     with pytest.raises(JournalLost, match="went back to sequence 11, it was at 12 already"):
         await journal.describe()

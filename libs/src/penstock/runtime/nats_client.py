@@ -83,7 +83,7 @@ class _NatsSubscription:
         try:
             await self._deliver(message)
         except asyncio.CancelledError:
-            if not _is_being_cancelled():  # else the client would end the subscription without a word
+            if not _cancels():  # else the client would end the subscription without a word
                 self._bus.fail(RuntimeError(f"the handler of {message.subject} was cancelled from within"))
             raise
         except Exception as error:  # noqa: BLE001  it is raised again where the bus is run
@@ -189,12 +189,19 @@ class NatsBus:
         async def deliver(message: Msg) -> None:
             await handler(_Inbound(self, message))
 
-        return await self.subscribe_raw(subject, deliver, queue)
+        return await self._subscribe(subject, deliver, queue)
 
-    async def subscribe_raw(
-        self, subject: str, deliver: Callable[[Msg], Awaitable[None]], queue: str = ""
+    async def listen(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
+        """Hand over the client's own messages, headers and reply subject included; returns what ends that."""
+
+        async def take(message: Msg) -> None:
+            deliver(message)
+
+        return (await self._subscribe(inbox, take, "")).drop
+
+    async def _subscribe(
+        self, subject: str, deliver: Callable[[Msg], Awaitable[None]], queue: str
     ) -> _NatsSubscription:
-        """`subscribe` with the client's own messages: headers and reply subject included."""
         if self._client.is_closed:
             raise Unavailable(f"cannot subscribe to {subject}: the bus is closed")
         subscription = _NatsSubscription(self, self._client, deliver)
@@ -227,6 +234,7 @@ class NatsBus:
                 await self._client.close()
         except (OSError, TimeoutError) as error:
             log.warning("nats_connection_cut_off", error=str(error) or "the server takes nothing more")
+            _abort(self._client)
         self._break_off_requests()
         self._reconnected.set()
         self._ended.set()
@@ -331,42 +339,11 @@ class NatsConnection:
         `JournalLost` if there is none and `create` is false, `Invalid` if the stream there is not fit to be a journal,
         `Unavailable` if JetStream does not answer.
         """
-        return await open_journal(_Messages(self._bus), cluster, create=create, replicas=replicas)
+        return await open_journal(self._bus, cluster, create=create, replicas=replicas)
 
     async def close(self) -> None:
         """Close the bus."""
         await self._bus.close()
-
-
-class _Messages:
-    """What the journal needs of the connection, in the journal's words."""
-
-    def __init__(self, bus: NatsBus) -> None:
-        self._bus = bus
-
-    @property
-    def message_bytes_max(self) -> int:
-        return self._bus.message_bytes_max
-
-    async def request(
-        self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
-    ) -> bytes:
-        return (await self._bus.exchange(subject, data, timeout_s, headers)).data
-
-    async def publish(self, subject: str, data: bytes) -> None:
-        await self._bus.publish(subject, data)
-
-    async def subscribe(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
-        async def take(message: Msg) -> None:
-            deliver(message)
-
-        return (await self._bus.subscribe_raw(inbox, take)).drop
-
-    def new_inbox(self) -> str:
-        return self._bus.new_inbox()
-
-    def on_reconnect(self, listener: Callable[[], None]) -> Callable[[], None]:
-        return self._bus.on_reconnect(listener)
 
 
 async def connect_nats(
@@ -409,11 +386,14 @@ async def connect_nats(
     return NatsConnection(bus)
 
 
+def _abort(client: Client) -> None:
+    """Throw away what could not be sent; the client's own close would wait for it."""
+    writer = getattr(client._transport, "_io_writer", None)
+    if writer is not None:
+        writer.transport.abort()
+
+
 def _cancels() -> int:
     """How often the running task was asked to end."""
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0
-
-
-def _is_being_cancelled() -> bool:
-    return _cancels() > 0

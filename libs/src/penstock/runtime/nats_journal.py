@@ -38,14 +38,15 @@ class Messages(Protocol):
     @property
     def message_bytes_max(self) -> int: ...
 
-    async def request(
+    async def exchange(
         self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
-    ) -> bytes: ...
+    ) -> RawMessage:
+        """Ask, and return the answer; the errors of `Bus.request`."""
 
     async def publish(self, subject: str, data: bytes) -> None: ...
 
-    async def subscribe(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
-        """Returns what ends the subscription."""
+    async def listen(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
+        """Hand over what comes to `inbox`; returns what ends that."""
 
     def new_inbox(self) -> str: ...
 
@@ -123,8 +124,10 @@ class NatsJournal:
         return self._messages.message_bytes_max - HEADER_BYTES_MAX
 
     async def describe(self) -> JournalInfo:
+        # Entries may be acknowledged while the answer is on its way, so it is held against what was known before.
+        known = self._last_sequence
         reply = await self._ask(f"STREAM.INFO.{self._stream}", b"", StreamReply)
-        return self._checked(reply)
+        return self._checked(reply, known)
 
     async def create(self, replicas: int) -> None:
         """Make the stream; does nothing if there is one."""
@@ -149,11 +152,11 @@ class NatsJournal:
             raise Invalid(f"journal entry of {len(data)} bytes is over the {self.entry_bytes_max} allowed")
         headers = {"Nats-Msg-Id": entry_id, "Nats-Expected-Stream": self._stream}
         try:
-            answer = await self._messages.request(self._subject, data, APPEND_TIMEOUT_S, headers)
+            answer = await self._messages.exchange(self._subject, data, APPEND_TIMEOUT_S, headers)
         except Undelivered as error:
             await self.describe()  # says so if the stream is gone for good
             raise Unavailable(f"the stream {self._stream} takes no entries at this moment") from error
-        reply = _decode(answer, AppendReply)
+        reply = _decode(answer.data, AppendReply)
         if reply.error is not None and reply.error.err_code in (STREAM_NOT_FOUND, OTHER_STREAM_EXPECTED):
             raise JournalLost(f"the journal's stream {self._stream} is gone: {reply.error.description}")
         if reply.error is not None or not reply.seq:
@@ -202,7 +205,7 @@ class NatsJournal:
     async def _start(self, feed: Feed, expected: int) -> None:
         inbox = self._messages.new_inbox()
         feed.on_close(self._messages.on_reconnect(feed.interrupt))
-        feed.end_with(await self._messages.subscribe(inbox, feed.deliver))
+        feed.end_with(await self._messages.listen(inbox, feed.deliver))
         request = msgspec.json.encode({"stream_name": self._stream, "config": _consumer_config(inbox, expected)})
         reply = await self._ask(f"CONSUMER.CREATE.{self._stream}", request, ConsumerReply)
         if reply.error is not None:
@@ -216,7 +219,7 @@ class NatsJournal:
         if reply.error is not None and reply.error.err_code == MESSAGE_NOT_FOUND:
             raise JournalGap(f"journal entry {sequence} is gone")
 
-    def _checked(self, reply: StreamReply) -> JournalInfo:
+    def _checked(self, reply: StreamReply, known: int) -> JournalInfo:
         if reply.error is not None and reply.error.err_code == STREAM_NOT_FOUND:
             raise JournalLost(f"there is no journal: nats has no stream {self._stream}")
         if reply.error is not None or reply.state is None or reply.config is None:
@@ -229,20 +232,20 @@ class NatsJournal:
                 f"the one seen first was created {self._created}"
             )
         state = reply.state
-        if state.last_seq < self._last_sequence:
+        if state.last_seq < known:
             raise JournalLost(
-                f"the journal's stream {self._stream} went back to sequence {state.last_seq}, "
-                f"it was at {self._last_sequence} already"
+                f"the journal's stream {self._stream} went back to sequence {state.last_seq}, it was at {known} already"
             )
-        self._last_sequence = state.last_seq
+        self._last_sequence = max(self._last_sequence, state.last_seq)
         first = state.first_seq if state.messages else state.last_seq + 1
         return JournalInfo(first, state.last_seq, reply.created, reply.config.num_replicas)
 
     async def _ask(self, verb: str, data: bytes, kind: type[Reply]) -> Reply:
         try:
-            return _decode(await self._messages.request(f"$JS.API.{verb}", data, API_TIMEOUT_S), kind)
+            answer = await self._messages.exchange(f"$JS.API.{verb}", data, API_TIMEOUT_S)
         except Undelivered as error:
             raise Unavailable("jetstream does not answer; is it enabled on the nats server?") from error
+        return _decode(answer.data, kind)
 
 
 async def open_journal(messages: Messages, cluster: str, *, create: bool, replicas: int) -> NatsJournal:
