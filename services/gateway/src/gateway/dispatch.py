@@ -32,7 +32,7 @@ from gateway.handlers import (
     sync_group,
 )
 from gateway.nodes import zone_of
-from penstock.contracts.errors import Unavailable
+from penstock.contracts.errors import Invalid, Unavailable
 from penstock.kafkawire.api import API_TABLE, decode_request, encode_response, serves
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.frame import RequestHeader, read_request_header, response_frame
@@ -83,9 +83,12 @@ async def answer(gateway: Gateway, client: Client, frame: memoryview) -> list[Bu
         raise CloseConnection(f"not a request: {error}") from error
     except Unavailable as error:
         raise CloseConnection(f"cannot answer now: {error}") from error
-    except Exception as error:
-        log.exception("request_failed", peer=client.host, client_id=client.client_id)
-        raise CloseConnection(f"{type(error).__name__} in a handler") from error
+    except Invalid as error:
+        raise CloseConnection(f"cannot be asked of the sequencers: {error}") from error
+    except Exception as error:  # noqa: BLE001  the one boundary of the process: a bug costs its request's connection
+        bug = error
+    log.error("request_failed", peer=client.host, client_id=client.client_id, exc_info=bug)
+    raise CloseConnection(f"{type(bug).__name__} in a handler") from bug
 
 
 async def _answer(gateway: Gateway, client: Client, frame: memoryview) -> list[Buffer]:
