@@ -1,8 +1,8 @@
 """InitProducerId: a producer id of its own for every idempotent producer that asks (KIP-98)."""
 
 from gateway.context import Client, Gateway
-from gateway.errors import PRODUCERS_UNAVAILABLE, TRANSACTIONS_REFUSED
-from penstock.contracts.commands import AllocateProducer, ProducerAllocated
+from gateway.errors import PRODUCERS_UNAVAILABLE, TRANSACTIONS_REFUSED, error_of
+from penstock.contracts.commands import AllocateProducer, ProducerAllocated, Refused
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from penstock.kafkawire.error_codes import ErrorCode
@@ -22,5 +22,7 @@ async def handle(
         (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
     except Unavailable:
         return InitProducerIdResponse(error_code=PRODUCERS_UNAVAILABLE, producer_epoch=-1)
-    assert isinstance(outcome, ProducerAllocated), f"a producer id is never refused: {outcome}"
+    if isinstance(outcome, Refused):
+        return InitProducerIdResponse(error_code=error_of(outcome.refusal), producer_epoch=-1)
+    assert isinstance(outcome, ProducerAllocated), f"an unexpected answer to an allocation: {outcome}"
     return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
