@@ -276,6 +276,25 @@ async def test_answers_that_wait_for_an_earlier_one_do_not_pile_up() -> None:
         assert [await client.next_correlation_id() for _ in range(count)] == list(range(count))
 
 
+async def test_produce_answers_that_wait_for_a_request_do_not_keep_it_from_running(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.connection.UNSENT_BYTES_MAX", 10)
+    flusher = await kafka.world.add_flusher("f1")
+    client = await kafka.connect()
+    body = encode_request(3, 8, MetadataRequest(topics=None))
+    client.produce(2, batch())
+    assert await client.next_correlation_id() == 2
+    kafka.world.sequencer.hold = asyncio.Event()
+    client.send(3, 8, body, 3)
+    client.send(3, 8, body, 4)
+    for number in range(5, 15):
+        client.produce(number, batch())
+    await until(lambda: len(flusher.produces) == 11)
+    kafka.world.sequencer.hold.set()
+    assert [await client.next_correlation_id() for _ in range(12)] == list(range(3, 15))
+
+
 async def test_when_all_together_hold_too_much_nobody_is_read_until_answers_leave() -> None:
     async with Kafka(held_bytes_max=MIB) as kafka:
         flusher = await kafka.world.add_flusher("f1")

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 import structlog
 
 from gateway.context import Client
+from gateway.dispatch import runs_in_turn
 from gateway.errors import CloseConnection
 from gateway.session import ReceiveBudget, Session, Slot
 from penstock.kafkawire.errors import DecodeError
@@ -162,7 +163,9 @@ class Connection(asyncio.BufferedProtocol):
             begun = self._session.next_frame()
             if begun is None:
                 return
-            task = self._owner.start(self, *begun)
+            slot, frame = begun
+            slot.is_in_turn = runs_in_turn(frame)
+            task = self._owner.start(self, slot, frame)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

@@ -39,6 +39,7 @@ from penstock.kafkawire.frame import RequestHeader, read_request_header, respons
 from penstock.kafkawire.primitives import Buffer
 
 PRODUCE = 0
+PRODUCE_KEY = PRODUCE.to_bytes(2, "big")
 API_VERSIONS = 18
 
 Handler = Callable[[Gateway, Client, int, Any], Awaitable[msgspec.Struct | None]]
@@ -68,6 +69,11 @@ HANDLERS: dict[int, Handler] = {
 }
 
 log = structlog.get_logger()
+
+
+def runs_in_turn(frame: memoryview) -> bool:
+    """Whether the request waits until all but the Produce requests before it are answered."""
+    return frame[:2] != PRODUCE_KEY
 
 
 async def answer(gateway: Gateway, client: Client, frame: memoryview) -> list[Buffer]:

@@ -72,6 +72,9 @@ class FlusherLink:
         taken = []
         while self._may_send and (not self.unanswered_bytes or self._fits(self.outbox[0], window)):
             produce = self.outbox.popleft()
+            if produce.route.is_over:
+                produce.route.finished(produce)
+                continue
             self.unanswered_bytes += produce.cost_bytes
             taken.append(produce)
         for message in pack(taken, self._flushes.message_bytes_max):

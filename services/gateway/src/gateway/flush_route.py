@@ -1,4 +1,10 @@
-"""One connection's way to its flusher: in order, to one at a time, again where an attempt surely had no effect."""
+"""One connection's way to its flusher: in order, to one at a time, again where an attempt surely had no effect.
+
+A route ends with the first request that the journal did not decide: its outcome is unknown, or it was given up. Nothing
+that the client sent behind it may overtake it. An idempotent producer whose later batches are refused as out of order
+would begin a new epoch and send again, as new records, what is in the journal already. So nothing more is sent, the
+connection is closed, and the client does as after a broker's crash: it sends all that is unanswered again, in order.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +27,20 @@ if TYPE_CHECKING:
     from gateway.flushes import Flushes
 
 
+# What no state machine decided for good: what comes behind it must not overtake it.
+_UNDECIDED = frozenset((Refusal.OUTCOME_UNKNOWN, Refusal.OVERLOADED))
+
+
 class Flushed(msgspec.Struct, frozen=True):
     """What became of a produce request: one result per batch."""
 
     results: list[BatchResult]
     throttle_ms: int
+
+
+def is_undecided(results: Sequence[BatchResult]) -> bool:
+    """Whether the connection must end, because a request on it was not decided."""
+    return any(result.refusal in _UNDECIDED for result in results)
 
 
 class Handed(Produce):
@@ -67,7 +82,7 @@ class FlushRoute:
         self._unanswered = 0
         self._undelivered: list[Handed] = []  # to be sent again once nothing is unanswered
         self._waiting: deque[Handed] = deque()
-        self._is_closed = False
+        self.is_over = False  # closed, or ended by a request that was not decided
 
     @property
     def is_full(self) -> bool:
@@ -79,8 +94,11 @@ class FlushRoute:
     ) -> asyncio.Future[Flushed]:
         """Hand over the accepted batches of one request; requests reach the flusher in the order of these calls."""
         produce = self._flushes.take(batches, payload, timeout_s, self)
-        self._waiting.append(produce)
-        self.advance()
+        if self.is_over:
+            produce.settle_unsent()
+        else:
+            self._waiting.append(produce)
+            self.advance()
         return produce.answer
 
     def advance(self) -> None:
@@ -99,8 +117,10 @@ class FlushRoute:
     def finished(self, produce: Handed) -> None:
         """Nothing of the produce is on its way any more."""
         self._unanswered -= 1
-        if produce.was_delivered or self._is_closed:
+        if produce.was_delivered or self.is_over:
             produce.settle()
+            if is_undecided(produce.results):
+                self._end()
         else:
             produce.begin_attempt()
             self._undelivered.append(produce)
@@ -110,18 +130,25 @@ class FlushRoute:
         self.advance()
 
     def expire(self, now_s: float) -> None:
-        """Answer what waited too long; it was never sent."""
-        for produce in [waiting for waiting in self._waiting if waiting.deadline_s <= now_s]:
-            self._waiting.remove(produce)
-            produce.settle_unsent()
+        """End if a request waited too long; it was never sent."""
+        if any(waiting.deadline_s <= now_s for waiting in self._waiting):
+            self._end()
 
     def close(self) -> None:
         """The connection is gone: what was not sent is dropped."""
-        self._is_closed = True
+        self._waiting.clear()
+        self._undelivered.clear()
+        self._end()
+        self.on_change = _ignore
+
+    def _end(self) -> None:
+        self.is_over = True
+        for produce in (*self._undelivered, *self._waiting):
+            produce.settle_unsent()
+        self._undelivered.clear()
         self._waiting.clear()
         self._flushes.stalled.pop(self, None)
         self._leave()
-        self.on_change = _ignore
 
     def _stall(self) -> None:
         if self not in self._flushes.stalled:

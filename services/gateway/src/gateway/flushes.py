@@ -1,7 +1,7 @@
 """Hands produce requests to flushers: each connection sticks to one, in order, within the flusher's window.
 
 A connection's route moves to another flusher only when nothing of it is unanswered at the old one. What surely had no
-effect is sent again, in order; what may have had one is answered OUTCOME_UNKNOWN (DESIGN sections 2 and 3).
+effect is sent again, in order; what may have had one is answered OUTCOME_UNKNOWN, and ends the route.
 """
 
 import asyncio

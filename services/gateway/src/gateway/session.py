@@ -92,12 +92,13 @@ class ReceiveBudget:
 class Slot:
     """The place of one request among the answers."""
 
-    __slots__ = ("answer", "answer_bytes", "is_last", "size_bytes")
+    __slots__ = ("answer", "answer_bytes", "is_in_turn", "is_last", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.answer: Sequence[Buffer] | None = None
         self.answer_bytes = 0
+        self.is_in_turn = True  # it runs after those before it that are; not so Produce
         self.is_last = False  # the connection ends when this slot's turn comes
 
 
@@ -112,7 +113,9 @@ class Session:
         self._held_bytes = 0
         self._partial_bytes = 0
         self._is_refused = False
-        self.unsent_bytes = 0  # of answers that wait for those before them
+        # Of answers that wait for earlier ones, without those that came out of turn: who is to wait until this is
+        # less must not be waited for by what it counts.
+        self.unsent_bytes = 0
         self.is_finished = False  # the last answer has been taken
         self.get_buffer = self._frames.get_buffer
 
@@ -153,7 +156,7 @@ class Session:
         """The request's answer; no buffers if it gets none."""
         assert slot.answer is None, "a request is answered once"
         slot.answer = buffers
-        slot.answer_bytes = sum(map(len, buffers))
+        slot.answer_bytes = sum(map(len, buffers)) if slot.is_in_turn else 0
         self.unsent_bytes += slot.answer_bytes
 
     def refuse(self, slot: Slot) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.context import Client, Gateway
 from gateway.errors import CloseConnection, error_of
-from gateway.flush_route import Flushed, FlushRoute
+from gateway.flush_route import Flushed, FlushRoute, is_undecided
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Unavailable
@@ -52,6 +52,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Produc
     flushed = await flushed_later if flushed_later else None
     response = _answer(request, checked.verdicts, flushed)
     _note_failures(gateway, request, response, flushed)
+    if flushed is not None and is_undecided(flushed.results):
+        raise CloseConnection("a produce request was not decided; the client has to send it again")
     if request.acks != ACKS_NONE:
         return response
     _close_on_error(response)
