@@ -154,8 +154,7 @@ async def test_acks_0_and_an_error_closes_the_connection(world: World, flusher: 
         (Refusal.OUT_OF_ORDER_SEQUENCE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
         (Refusal.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (Refusal.UNKNOWN_PRODUCER, ErrorCode.UNKNOWN_PRODUCER_ID),
-        (Refusal.OUTCOME_UNKNOWN, ErrorCode.REQUEST_TIMED_OUT),
-        (Refusal.OVERLOADED, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (Refusal.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
 async def test_what_the_commit_refused_is_answered_in_kafkas_words(
@@ -171,9 +170,29 @@ async def test_a_topic_that_the_commit_did_not_find_is_forgotten(world: World, f
     assert world.gateway.topics.cached("t") is None
 
 
-async def test_without_sequencers_an_unknown_topic_is_worth_another_try(world: World, flusher: FakeFlusher) -> None:
+@pytest.mark.parametrize("refusal", [Refusal.OUTCOME_UNKNOWN, Refusal.OVERLOADED])
+async def test_a_request_that_was_not_decided_ends_the_connection_so_that_nothing_overtakes_its_retry(
+    world: World, flusher: FakeFlusher, refusal: Refusal
+) -> None:
+    client = new_client()
+    flusher.refusal = refusal
+    with pytest.raises(CloseConnection, match="not decided"):
+        await ask(world, 0, VERSION, request(("t", 0, batch())), client)
+    flusher.refusal = Refusal.NONE
+    with pytest.raises(CloseConnection, match="not decided"):
+        await ask(world, 0, VERSION, request(("t", 0, batch())), client)
+    assert len(flusher.produces) == 1
+
+
+async def test_without_sequencers_an_unknown_topic_ends_the_connection(world: World, flusher: FakeFlusher) -> None:
+    client = new_client()
     world.sequencer.is_down = True
-    assert await errors_of(world, request(("t", 0, batch()))) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    with pytest.raises(CloseConnection):
+        await ask(world, 0, VERSION, request(("t", 0, batch())), client)
+    world.sequencer.is_down = False
+    with pytest.raises(CloseConnection, match="not decided"):
+        await ask(world, 0, VERSION, request(("t", 0, batch())), client)
+    assert flusher.produces == []
 
 
 async def test_requests_are_handed_over_before_earlier_ones_are_answered(world: World, flusher: FakeFlusher) -> None:

@@ -120,7 +120,7 @@ class FlushRoute:
         if produce.was_delivered or self.is_over:
             produce.settle()
             if is_undecided(produce.results):
-                self._end()
+                self.end()
         else:
             produce.begin_attempt()
             self._undelivered.append(produce)
@@ -132,16 +132,17 @@ class FlushRoute:
     def expire(self, now_s: float) -> None:
         """End if a request waited too long; it was never sent."""
         if any(waiting.deadline_s <= now_s for waiting in self._waiting):
-            self._end()
+            self.end()
 
     def close(self) -> None:
         """The connection is gone: what was not sent is dropped."""
         self._waiting.clear()
         self._undelivered.clear()
-        self._end()
+        self.end()
         self.on_change = _ignore
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Send nothing more: a request was not decided."""
         self.is_over = True
         for produce in (*self._undelivered, *self._waiting):
             produce.settle_unsent()

@@ -47,7 +47,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Produc
     if request.acks not in ACKS:
         return _answer(request, [ErrorCode.INVALID_REQUIRED_ACKS] * _partition_count(request), None)
     async with client.produce_order:  # left before the answer comes: the next request of the connection follows
-        checked = _check(gateway, version, request, await _topics_of(gateway, request))
+        checked = _check(gateway, version, request, await _topics_of(gateway, client, request))
         flushed_later = _hand_over(gateway, client, request, checked)
     flushed = await flushed_later if flushed_later else None
     response = _answer(request, checked.verdicts, flushed)
@@ -60,7 +60,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Produc
     return None
 
 
-async def _topics_of(gateway: Gateway, request: ProduceRequest) -> dict[str, TopicView] | ErrorCode:
+async def _topics_of(gateway: Gateway, client: Client, request: ProduceRequest) -> dict[str, TopicView]:
     """The topics that exist; asks for those that are unknown here, or were before they grew."""
     found: dict[str, TopicView] = {}
     missing = []
@@ -77,24 +77,23 @@ async def _topics_of(gateway: Gateway, request: ProduceRequest) -> dict[str, Top
         try:
             found |= await gateway.topics.find(missing)
         except Unavailable:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            _route(gateway, client).end()  # the requests behind this one must not overtake it
+            raise
     return found
 
 
-def _check(
-    gateway: Gateway, version: int, request: ProduceRequest, topics: dict[str, TopicView] | ErrorCode
-) -> _Checked:
+def _check(gateway: Gateway, version: int, request: ProduceRequest, topics: dict[str, TopicView]) -> _Checked:
     checked = _Checked([], [], [])
     sendable_bytes_max = gateway.flushes.batch_bytes_max
     for topic in request.topic_data:
-        view = topics if isinstance(topics, ErrorCode) else topics.get(topic.name)
+        view = topics.get(topic.name)
         bytes_max = sendable_bytes_max
-        if isinstance(view, TopicView):
+        if view is not None:
             bytes_max = min(bytes_max, message_bytes_max(view.configs))
         for data in topic.partition_data:
             verdict = _verdict(version, data, view, bytes_max)
             if isinstance(verdict, BatchHeader):
-                assert isinstance(view, TopicView)
+                assert view is not None, "batches of unknown topics are not accepted"
                 _accept(checked, view, data, verdict)
             else:
                 checked.verdicts.append(verdict)
@@ -103,10 +102,8 @@ def _check(
 
 
 def _verdict(
-    version: int, data: PartitionProduceData, view: TopicView | ErrorCode | None, bytes_max: int
+    version: int, data: PartitionProduceData, view: TopicView | None, bytes_max: int
 ) -> BatchHeader | ErrorCode:
-    if isinstance(view, ErrorCode):
-        return view
     if view is None or not 0 <= data.index < view.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if version < FIRST_VERSION_MAGIC_2:
