@@ -10,5 +10,5 @@ POLL_S = 0.002
 async def until(condition: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
     """Return when `condition` holds; `TimeoutError` if it does not in time."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110  the condition has no event
+        while not condition():
             await asyncio.sleep(POLL_S)
