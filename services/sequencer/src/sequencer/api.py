@@ -121,7 +121,7 @@ class Api:
         except Corrupt as error:
             log.warning("request_not_understood", name=name, error=str(error))
             answer = self._failure(name, str(error))
-        except Exception as error:
+        except Exception as error:  # the one boundary of the process: a bug costs its request
             log.error("request_failed", name=name, exc_info=error)
             answer = self._failure(name, f"internal error: {type(error).__name__}")
         await self._reply(name, message, answer)
