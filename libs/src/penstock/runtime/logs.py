@@ -37,7 +37,8 @@ def configure_logs(service: str, instance: str, level: str, format: str, stream:
 
 
 def _pretty_ending(stream: TextIO) -> list[Processor]:
-    return [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+    plain = structlog.dev.plain_traceback  # the pretty one prints local variables, and those may hold record contents
+    return [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)]
 
 
 def _json_ending() -> list[Processor]:
