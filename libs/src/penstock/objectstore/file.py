@@ -139,6 +139,9 @@ class FileStore:
             stamp_ns = written_ms * 1_000_000 + below_ms
             os.utime(descriptor, ns=(stamp_ns, stamp_ns))
             os.fsync(descriptor)
+            # What is hot is held by flushers and cachers. Left in the page cache as well, each object takes fresh
+            # memory, which costs more CPU than writing it: 18 against 2 ms per 8 MiB on a virtual machine.
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             return _etag(os.fstat(descriptor))
         finally:
             os.close(descriptor)
@@ -176,7 +179,9 @@ class FileStore:
             wanted = size if length is None else length
             if position + wanted > size:
                 raise range_beyond(key, position, wanted)
-            return _read_all(descriptor, position, wanted)
+            data = _read_all(descriptor, position, wanted)
+            os.posix_fadvise(descriptor, position, wanted, os.POSIX_FADV_DONTNEED)  # see _stage
+            return data
         finally:
             os.close(descriptor)
 

@@ -13,6 +13,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as ClientSubscription
 
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
+from penstock.runtime.bounded import cancellations, finish_within, honest_cancellation
 from penstock.runtime.bus import Bus, Handler, Payload
 from penstock.runtime.clock import Entropy, SystemEntropy
 from penstock.runtime.journal import Journal
@@ -71,19 +72,20 @@ class _NatsSubscription:
         self._inner: ClientSubscription | None = None
 
     async def open(self, subject: str, queue: str) -> None:
-        self._inner = await self._client.subscribe(
-            subject,
-            queue=queue,
-            cb=self._receive,
-            pending_msgs_limit=PENDING_MESSAGES_MAX,
-            pending_bytes_limit=PENDING_BYTES_MAX,
-        )
+        with honest_cancellation():
+            self._inner = await self._client.subscribe(
+                subject,
+                queue=queue,
+                cb=self._receive,
+                pending_msgs_limit=PENDING_MESSAGES_MAX,
+                pending_bytes_limit=PENDING_BYTES_MAX,
+            )
 
     async def _receive(self, message: Msg) -> None:
         try:
             await self._deliver(message)
         except asyncio.CancelledError:
-            if not _cancels():  # else the client would end the subscription without a word
+            if not cancellations():  # else the client would end the subscription without a word
                 self._bus.fail(RuntimeError(f"the handler of {message.subject} was cancelled from within"))
             raise
         except Exception as error:  # noqa: BLE001  it is raised again where the bus is run
@@ -101,13 +103,15 @@ class _NatsSubscription:
             await self._bus.try_flush()
             await inner._pending_queue.join()
         if not self._client.is_closed:
-            await inner.unsubscribe()
+            with honest_cancellation():
+                await inner.unsubscribe()
 
     async def drop(self) -> None:
         """End at once; what was not handed over is lost."""
         inner, self._inner = self._inner, None
         if inner is not None and not self._client.is_closed:
-            await inner.unsubscribe()
+            with honest_cancellation():
+                await inner.unsubscribe()
 
 
 class NatsBus:
@@ -230,8 +234,7 @@ class NatsBus:
         if not self._client.is_connected:
             self._client._pending_data_size = 0  # kept for a connection that will not come; sending it would raise
         try:
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await self._client.close()
+            await finish_within(self._client.close(), CLOSE_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
             log.warning("nats_connection_cut_off", error=str(error) or "the server takes nothing more")
             _abort(self._client)
@@ -257,15 +260,13 @@ class NatsBus:
     async def _send(self, subject: str, data: Payload, reply: str = "", headers: dict[str, str] | None = None) -> None:
         if len(data) > self._client.max_payload:
             raise Invalid(f"message of {len(data)} bytes on {subject} is over the {self._client.max_payload} allowed")
-        cancels = _cancels()
         try:
-            await self._client.publish(subject, data, reply, headers)  # type: ignore[arg-type]  # any buffer will do
+            with honest_cancellation():
+                await self._client.publish(subject, data, reply, headers)  # type: ignore[arg-type]  # any buffer will do
         except nats.errors.MaxPayloadError as error:
             raise Invalid(f"message of {len(data)} bytes on {subject} is over the maximum") from error
         except nats.errors.Error as error:
             raise Unavailable(f"cannot send on {subject}: {error}") from error
-        if _cancels() > cancels:  # the client swallows a cancellation while it waits for the socket
-            raise asyncio.CancelledError
 
     async def _until_connected(self, wait_s: float) -> None:
         if self._client.is_connected:
@@ -361,23 +362,23 @@ async def connect_nats(
     client = Client()
     bus = NatsBus(client, f"_INBOX.{chance[1:].hex()}", registry)
     try:
-        async with asyncio.timeout(CONNECT_DEADLINE_S):
-            await client.connect(
-                url.split(","),
-                name=name,
-                user=user or None,
-                password=password or None,
-                connect_timeout=CONNECT_ATTEMPT_S,  # type: ignore[arg-type]  # a float will do
-                reconnect_time_wait=wait_s,  # type: ignore[arg-type]  # a float will do
-                max_reconnect_attempts=-1,
-                ping_interval=PING_INTERVAL_S,
-                max_outstanding_pings=PINGS_UNANSWERED_MAX,
-                pending_size=SEND_BUFFER_BYTES_MAX,
-                error_cb=bus.on_error,
-                disconnected_cb=bus.on_disconnected,
-                reconnected_cb=bus.on_reconnected,
-                closed_cb=bus.on_closed,
-            )
+        connecting = client.connect(
+            url.split(","),
+            name=name,
+            user=user or None,
+            password=password or None,
+            connect_timeout=CONNECT_ATTEMPT_S,  # type: ignore[arg-type]  # a float will do
+            reconnect_time_wait=wait_s,  # type: ignore[arg-type]  # a float will do
+            max_reconnect_attempts=-1,
+            ping_interval=PING_INTERVAL_S,
+            max_outstanding_pings=PINGS_UNANSWERED_MAX,
+            pending_size=SEND_BUFFER_BYTES_MAX,
+            error_cb=bus.on_error,
+            disconnected_cb=bus.on_disconnected,
+            reconnected_cb=bus.on_reconnected,
+            closed_cb=bus.on_closed,
+        )
+        await finish_within(connecting, CONNECT_DEADLINE_S)
     except (TimeoutError, OSError, nats.errors.Error) as error:
         reason = client.last_error or error
         await bus.close()
@@ -391,9 +392,3 @@ def _abort(client: Client) -> None:
     writer = getattr(client._transport, "_io_writer", None)
     if writer is not None:
         writer.transport.abort()
-
-
-def _cancels() -> int:
-    """How often the running task was asked to end."""
-    task = asyncio.current_task()
-    return task.cancelling() if task is not None else 0
