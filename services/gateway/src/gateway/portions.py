@@ -31,6 +31,20 @@ class Portion:
     error: PenstockError | None = None
 
 
+def fair_shares(wishes: Sequence[int], total: int, least: int) -> list[int]:
+    """Divide `total` bytes over partitions that wish for so many each: who wishes for little gets it, the rest share alike.
+
+    No share is cut below `least` bytes while there is something left to give, so the last may get nothing; of equal
+    wishes the earlier come first.
+    """
+    shares = [0] * len(wishes)
+    for place, index in enumerate(sorted(range(len(wishes)), key=wishes.__getitem__)):
+        fair = max(total // (len(wishes) - place), least)
+        shares[index] = min(wishes[index], fair, total)
+        total -= shares[index]
+    return shares
+
+
 async def read_portions(reads: SegmentReads, portions: Sequence[Portion]) -> None:
     """Fill in every portion's records, or its error."""
     pending = list(portions)

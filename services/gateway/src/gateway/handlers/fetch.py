@@ -10,7 +10,7 @@ from gateway.assemble import FIRST_READ_BYTES_MIN, SCAN_BYTES, Cursor
 from gateway.context import Client, Gateway
 from gateway.errors import error_of
 from gateway.partitions import READ_UNAVAILABLE, locate
-from gateway.portions import Portion, read_portions
+from gateway.portions import Portion, fair_shares, read_portions
 from gateway.tail import PartitionKey, PartitionView
 from penstock.contracts.batches import Extent
 from penstock.contracts.commands import Tick
@@ -36,6 +36,8 @@ BARRIER_DEADLINE_S = 5.0
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0  # of requests that name all their partitions, with and without wish for a session
 READ_COMMITTED = 1
 ROTATION_BYTES = 4
+# A share below a usual batch would often be too small for even one; rather fewer partitions get one in each answer.
+SHARE_BYTES_MIN = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -193,19 +195,28 @@ def _divide(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolati
 
     The first one with data gets a batch whatever its size, and no other does: one batch per request (KIP-74).
     """
+    readable = [(each, extents) for each in wanted if (extents := _readable(each, isolation_level))]
+    cursors = [_place(gateway, each, extents[0]) for each, extents in readable]
+    wishes = [
+        min(_unread_bytes(extents, cursor), _partition_max_bytes(each))
+        for (each, extents), cursor in zip(readable, cursors, strict=True)
+    ]
     portions: list[Portion] = []
-    for each in wanted:
-        extents = _readable(each, isolation_level)
-        if not extents or (portions and bytes_max < BATCH_OVERHEAD):
-            continue
-        assert each.key is not None, "nothing is readable of a partition that was not found"
-        cursor = gateway.reads.hints.place(each.key, each.asked.fetch_offset, extents[0])
-        rest_bytes = sum(extent.length for extent in extents) - (cursor.position - extents[0].position)
-        share = min(rest_bytes, _partition_max_bytes(each), bytes_max)
-        each.portion = _portion(each, cursor, share, isolation_level, whole_first=not portions)
-        portions.append(each.portion)
-        bytes_max -= share
+    shares = fair_shares(wishes, bytes_max, SHARE_BYTES_MIN)
+    for (each, _), cursor, share in zip(readable, cursors, shares, strict=True):
+        if share >= BATCH_OVERHEAD or not portions:
+            each.portion = _portion(each, cursor, share, isolation_level, whole_first=not portions)
+            portions.append(each.portion)
     return portions
+
+
+def _place(gateway: Gateway, each: _Wanted, first: Extent) -> Cursor:
+    assert each.key is not None, "nothing is readable of a partition that was not found"
+    return gateway.reads.hints.place(each.key, each.asked.fetch_offset, first)
+
+
+def _unread_bytes(extents: Sequence[Extent], cursor: Cursor) -> int:
+    return sum(extent.length for extent in extents) - (cursor.position - extents[0].position)
 
 
 def _portion(each: _Wanted, cursor: Cursor, share: int, isolation_level: int, *, whole_first: bool) -> Portion:
