@@ -32,7 +32,7 @@ class Portion:
 
 
 def fair_shares(wishes: Sequence[int], total: int, least: int) -> list[int]:
-    """Divide `total` bytes over partitions that wish for so many each: who wishes for little gets it, the rest share alike.
+    """Divide `total` bytes over partitions that wish for so many each: small wishes are met, large ones share alike.
 
     No share is cut below `least` bytes while there is something left to give, so the last may get nothing; of equal
     wishes the earlier come first.
