@@ -1,6 +1,7 @@
 """What surrounds a flusher, for tests: time to turn, a store to hold up, a sequencer that writes down what it sees."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -152,7 +153,7 @@ class Rig:
         clock: Clock | None = None,
         bytes_max: int = 8 * MIB,
         interval_s: float = 1_000.0,
-        quiet_s: float = 1_000.0,
+        quiet_s: float = math.inf,
         budget_bytes: int = 128 * MIB,
         upload_parallel_max: int = 8,
         commit_bytes_max: int = 4 * MIB,

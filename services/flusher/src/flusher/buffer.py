@@ -36,7 +36,7 @@ class BufferLimits(msgspec.Struct, frozen=True, kw_only=True):
     bytes_max: int
     batches_max: int  # keeps the commit of a segment of tiny batches far below the largest message
     interval_s: float  # since the first byte
-    quiet_s: float  # since the latest byte
+    quiet_s: float  # since the latest byte or answer; infinity: quiet never closes
     quiet_under_way_max: int  # segments not yet answered, beside which quiet still closes
 
 
@@ -63,16 +63,18 @@ class TokenBucket:
 class ActiveBuffer(Generic[Piece]):
     """Whole requests in the order in which they came.
 
-    It is due at the first of: full; `interval_s` after its first byte; or *quiet*, when no byte came for `quiet_s`, a
-    token is there to pay for the PUT, and no more than a few segments are under way: then every producer waits for us,
-    and waiting longer gains nothing. With segments under way their answers will soon bring more bytes, and what waits
-    meanwhile makes a larger segment; without this a machine that is short of time falls silent for `quiet_s` all the
-    time, and many small segments make it shorter still.
+    It is due at the first of: full; `interval_s` after its first byte; or *quiet*, when every producer waits for us and
+    waiting longer gains nothing. That is so when no byte came and no answer went out for `quiet_s`; or at once, when as
+    many requests are in as waited or were answered last time: everybody is back. Either way a token has to be there to
+    pay for the PUT, and no more than a few segments may be under way: their answers will soon bring more bytes, and
+    what waits meanwhile makes a larger segment. (Else a machine that is short of time falls silent for `quiet_s` all
+    the time, and many small segments make it shorter still.)
     """
 
     def __init__(self, limits: BufferLimits, quiet_tokens: TokenBucket) -> None:
         self._limits = limits
         self._quiet_tokens = quiet_tokens
+        self._answered_s = -math.inf
         self._empty()
 
     def _empty(self) -> None:
@@ -81,6 +83,7 @@ class ActiveBuffer(Generic[Piece]):
         self._batches = 0
         self._first_s = math.inf
         self._latest_s = math.inf
+        self._everybody: float = math.inf  # how many requests there will be when all producers are back
 
     @property
     def is_empty(self) -> bool:
@@ -95,6 +98,11 @@ class ActiveBuffer(Generic[Piece]):
         self._pieces += pieces
         self._bytes += sum(piece.size_bytes for piece in pieces)
         self._batches += sum(piece.batch_count for piece in pieces)
+
+    def note_answered(self, requests: int, now_s: float) -> None:
+        """So many requests were answered just now; those who sent them will soon send again, or never."""
+        self._everybody = len(self._pieces) + requests
+        self._answered_s = now_s
 
     def reason_to_close(self, now_s: float, under_way: int) -> Reason | None:
         """Why the buffer is due now, with so many segments under way, or None."""
@@ -122,6 +130,10 @@ class ActiveBuffer(Generic[Piece]):
         return self._first_s + self._limits.interval_s
 
     def _quiet_s(self, under_way: int) -> float:
-        if under_way > self._limits.quiet_under_way_max:
+        limits = self._limits
+        if not self._pieces or under_way > limits.quiet_under_way_max or limits.quiet_s == math.inf:
             return math.inf
-        return max(self._latest_s + self._limits.quiet_s, self._quiet_tokens.ready_s)
+        since_s = max(self._latest_s, self._answered_s)
+        if len(self._pieces) < self._everybody:
+            since_s += limits.quiet_s
+        return max(since_s, self._quiet_tokens.ready_s)

@@ -98,7 +98,8 @@ class Flushes:
         self._to_upload: asyncio.Queue[Flush] = asyncio.Queue()  # bounded by the byte budget of the intake
         self._to_commit: deque[Flush] = deque()  # the same flushes, until they are answered
         self._submitted = asyncio.Event()
-        self._on_answered: Callable[[], None] = lambda: None
+        self._answered_requests = 0  # by the commit in work
+        self._on_answered: Callable[[int], None] = lambda _: None
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -117,7 +118,7 @@ class Flushes:
         """How many closed buffers are not answered yet."""
         return len(self._to_commit)
 
-    def on_answered(self, callback: Callable[[], None]) -> None:
+    def on_answered(self, callback: Callable[[int], None]) -> None:
         """Call back whenever fewer are under way."""
         self._on_answered = callback
 
@@ -175,11 +176,12 @@ class Flushes:
                 self._submitted.clear()
                 await self._submitted.wait()
             await self._to_commit[0].uploaded.wait()
+            self._answered_requests = 0
             if self._to_commit[0].built is None:
                 await self._settle_refused(self._to_commit.popleft(), Refusal.OVERLOADED)
             else:
                 await self._commit(self._next_group())
-            self._on_answered()
+            self._on_answered(self._answered_requests)
 
     def _next_group(self) -> list[Flush]:
         """The stored ones at the head of the queue, as many as go into one commit; they stay in the queue."""
@@ -245,12 +247,14 @@ class Flushes:
             of_piece = results[position : position + piece.batch_count]
             position += piece.batch_count
             await piece.message.settle(piece.index, of_piece, self._sequencers.seen_sequence)
+        self._answered_requests += len(flush.pieces)
 
     async def _settle_refused(self, flush: Flush, refusal: Refusal) -> None:
         self._metrics.segments.labels(refusal.name.lower()).inc()
         self._metrics.batches.labels("refused").inc(sum(piece.batch_count for piece in flush.pieces))
         for piece in flush.pieces:
             await piece.message.settle(piece.index, refused(piece.batches, refusal), 0)
+        self._answered_requests += len(flush.pieces)
 
 
 def results_in_arrival_order(built: BuiltSegment, outcome: Outcome) -> list[BatchResult]:

@@ -44,7 +44,7 @@ class Intake:
         self._metrics = metrics
         self._sleeps_until_s = math.inf
         self._wake = asyncio.Event()
-        flushes.on_answered(self._wake.set)
+        flushes.on_answered(self._note_answered)
 
     async def handle(self, inbound: Inbound) -> None:
         """Take one flush message in; its reply follows when all of it is committed or refused."""
@@ -100,6 +100,10 @@ class Intake:
     async def _refuse(self, pieces: Sequence[Piece], refusal: Refusal) -> None:
         for piece in pieces:
             await piece.message.settle(piece.index, refused(piece.batches, refusal), 0)
+
+    def _note_answered(self, requests: int) -> None:
+        self._buffer.note_answered(requests, self._clock.monotonic_s())
+        self._wake.set()
 
     def _due_s(self) -> float:
         return min(self._buffer.due_s(self._flushes.under_way), self._joins.due_s())
