@@ -370,6 +370,7 @@ async def test_subscriptions_and_requests_work_again_after_an_outage(world: Worl
     await world.recovery()
     with contextlib.suppress(PenstockError):  # the answerer may be back after the asker
         await asking
+    await answerer.flush()  # only now has the server surely seen its subscriptions again
     assert await asker.request("question", b"again", TIMEOUT_S) == b"echo of again"
     await asker.publish("news", b"fresh")
     await until(lambda: b"fresh" in collector.data)
