@@ -29,6 +29,7 @@ KINDS = [
     pytest.param("s3 of seaweedfs", marks=pytest.mark.slow),
 ]
 NAMES = itertools.count()
+RACERS = 8  # SeaweedFS locks the key for each in turn; more of them run into time-outs on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ async def test_a_put_never_overwrites(store: ObjectStore, base: str) -> None:
 
 
 async def test_of_many_racing_puts_exactly_one_wins(store: ObjectStore, base: str) -> None:
-    won, lost = await outcomes(20, lambda racer: asyncio.ensure_future(store.put(base + "a", [b"%d" % racer])))
+    won, lost = await outcomes(RACERS, lambda racer: asyncio.ensure_future(store.put(base + "a", [b"%d" % racer])))
     assert len(won) == 1
     assert all(isinstance(error, AlreadyExists) for error in lost), lost
     assert await store.get(base + "a") == b"%d" % won[0]
@@ -136,7 +137,7 @@ async def test_an_absent_object_cannot_be_replaced(store: ObjectStore, base: str
 async def test_of_many_racing_replacements_exactly_one_wins(store: ObjectStore, base: str) -> None:
     etag = await store.put(base + "a", [b"first"])
     won, lost = await outcomes(
-        20, lambda racer: asyncio.ensure_future(store.put(base + "a", [b"version %d" % racer], if_match=etag))
+        RACERS, lambda racer: asyncio.ensure_future(store.put(base + "a", [b"version %d" % racer], if_match=etag))
     )
     assert len(won) == 1
     assert all(isinstance(error, Conflict) for error in lost), lost
