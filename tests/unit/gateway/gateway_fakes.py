@@ -13,6 +13,7 @@ from gateway.context import Client, Gateway
 from gateway.flushes import Flushes
 from gateway.metrics import GatewayMetrics
 from gateway.nodes import node_of, zone_of
+from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
 from penstock.contracts import subjects
 from penstock.contracts.batches import BatchResult
@@ -230,13 +231,22 @@ def new_world(message_bytes_max: int = 8 * 1024 * 1024, **settings: Any) -> Worl
     config = GatewayConfig(cluster=CLUSTER, zone=ZONE, instance="g1", **settings)
     parts: dict[str, Any] = {"bus": bus, "directory": directory, "sequencer": sequencer, "clock": clock}
     flushes = Flushes(**parts, metrics=metrics, cluster=CLUSTER, instance="g1")
+    topics = TopicCache(sequencer)  # type: ignore[arg-type]
+    tail = TailFeed(
+        bus=bus,
+        cluster=CLUSTER,
+        clock=clock,
+        sequencer=sequencer,  # type: ignore[arg-type]
+        topics=topics,
+        registry=metrics.registry,
+    )
     gateway = Gateway(
         config=config,
         node=node_of("127.0.0.1", 9092, ZONE),
         entropy=CountingEntropy(),
-        topics=TopicCache(sequencer),  # type: ignore[arg-type]
+        topics=topics,
         flushes=flushes,
-        tail=None,  # type: ignore[arg-type]
+        tail=tail,
         reads=None,  # type: ignore[arg-type]
         metrics=metrics,
         **parts,

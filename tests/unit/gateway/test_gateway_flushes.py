@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gateway.flush_route import Flushed, FlushRoute, is_undecided
 from penstock.contracts.batches import BatchMeta
 from penstock.contracts.codec import encode
+from penstock.contracts.errors import Undelivered
 from penstock.contracts.messages import FlushBatch, FlushReply, Presence
 from penstock.contracts.refusals import Refusal
 from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns
@@ -137,6 +138,65 @@ async def test_a_flusher_that_vanishes_leaves_unknown_outcomes_that_nothing_over
     assert is_undecided((await submit(route)).results)
     assert other.produces == []
     assert refusals_of(await submit(open_route(world))) == [0]
+
+
+@pytest.fixture
+def first_finds_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next message comes before the flusher has subscribed again; later ones reach it."""
+    request = world.gateway.bus.request
+    found: list[str] = []
+
+    async def request_after_a_restart(subject: str, data: bytes, timeout_s: float) -> bytes:
+        found.append(subject)
+        if len(found) == 1:
+            await asyncio.sleep(0)
+            raise Undelivered("nobody listens")
+        return await request(subject, data, timeout_s)
+
+    monkeypatch.setattr(world.gateway.bus, "request", request_after_a_restart)
+
+
+async def retried(world: World, *futures: "asyncio.Future[Flushed]") -> list[Flushed]:
+    await turns(30)
+    world.clock.now_s += 1
+    world.flushes.sweep()
+    return await asyncio.gather(*futures)
+
+
+async def test_what_waits_for_the_window_does_not_overtake_what_is_sent_again(
+    world: World, first_finds_nobody: None
+) -> None:
+    flusher = await world.add_flusher("f1", budget_bytes=1_000)
+    route = open_route(world)
+    answers = await retried(world, *[submit(route, 5_000) for _ in range(3)])
+    assert [refusals_of(answer) for answer in answers] == [[0]] * 3
+    assert flusher.numbers == [1, 2, 3]
+
+
+async def test_a_request_that_was_overtaken_on_its_way_ends_the_route(world: World, first_finds_nobody: None) -> None:
+    flusher = await world.add_flusher("f1")
+    route = open_route(world)
+    overtaken, *_ = await retried(world, *[submit(route, 5_000_000) for _ in range(3)])
+    assert is_undecided(overtaken.results)
+    assert flusher.numbers == [2, 3]
+    assert is_undecided((await submit(route)).results)
+
+
+async def test_a_flusher_that_was_silent_and_is_back_is_known_anew(world: World) -> None:
+    flusher = await world.add_flusher("f1", budget_bytes=1_000)
+    route = open_route(world)
+    await submit(route)
+    world.directory.drop("f1")
+    world.directory.put(flusher.presence)
+    flusher.answers_at_once = False
+    futures = [submit(route, 5_000), submit(open_route(world)), submit(route, 5_000)]
+    await turns()
+    world.clock.now_s += 1_000
+    world.flushes.sweep()
+    await turns()
+    assert futures[2].done(), "its deadline has passed"
+    world.directory.drop("f1")
+    await asyncio.gather(*futures)
 
 
 async def test_a_connection_leaves_a_draining_flusher_only_when_everything_there_is_answered(world: World) -> None:

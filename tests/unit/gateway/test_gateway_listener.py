@@ -342,6 +342,12 @@ async def test_a_drain_answers_what_is_in_flight_and_closes_every_connection(kaf
         await kafka.connect()
 
 
+async def test_a_drain_wakes_the_fetches_that_wait_for_records(kafka: Kafka) -> None:
+    with kafka.world.gateway.tail.watch({(bytes(16), 0)}) as watch:
+        await kafka.listener.drain(10)
+        assert await watch.until(asyncio.get_running_loop().time())
+
+
 async def test_a_drain_ends_in_time_whoever_is_left(kafka: Kafka) -> None:
     flusher = await kafka.world.add_flusher("f1")
     flusher.answers_at_once = False

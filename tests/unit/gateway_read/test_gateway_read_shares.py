@@ -22,3 +22,7 @@ def test_small_wishes_are_met_and_large_ones_share_what_is_left_alike() -> None:
 
 def test_a_share_is_not_cut_below_what_a_batch_takes() -> None:
     assert fair_shares([100, 100, 100], 60, 40) == [40, 20, 0]
+
+
+def test_who_comes_first_gets_a_useful_share_however_little_the_others_wish_for() -> None:
+    assert fair_shares([100, 30, 30, 30], 60, 40) == [40, 20, 0, 0]

@@ -50,7 +50,10 @@ class FlusherLink:
         while self.outbox:
             produce = self.outbox.popleft()
             produce.route.finished(produce)
-        self._set_full(False)
+        self.is_full = False
+        for route in list(self.routes):
+            route.leave()
+            route.on_change()
 
     def expire(self, now_s: float) -> None:
         """Answer what waited for room in the window too long; it was never sent."""
@@ -72,7 +75,7 @@ class FlusherLink:
         taken = []
         while self._may_send and (not self.unanswered_bytes or self._fits(self.outbox[0], window)):
             produce = self.outbox.popleft()
-            if produce.route.is_over:
+            if produce.route.is_over or produce.route.has_undelivered:
                 produce.route.finished(produce)
                 continue
             self.unanswered_bytes += produce.cost_bytes

@@ -81,6 +81,7 @@ class FlushRoute:
         self._link: FlusherLink | None = None
         self._unanswered = 0
         self._undelivered: list[Handed] = []  # to be sent again once nothing is unanswered
+        self._latest_delivered = 0  # number of the latest request that reached a flusher
         self._waiting: deque[Handed] = deque()
         self.is_over = False  # closed, or ended by a request that was not decided
 
@@ -118,16 +119,26 @@ class FlushRoute:
         """Nothing of the produce is on its way any more."""
         self._unanswered -= 1
         if produce.was_delivered or self.is_over:
+            self._latest_delivered = max(self._latest_delivered, produce.number)
             produce.settle()
-            if is_undecided(produce.results):
-                self.end()
         else:
             produce.begin_attempt()
             self._undelivered.append(produce)
+        if (produce.was_delivered and is_undecided(produce.results)) or self._was_overtaken:
+            self.end()
         if not self._unanswered and self._undelivered:
             self._waiting.extendleft(sorted(self._undelivered, key=lambda again: -again.number))
             self._undelivered.clear()
         self.advance()
+
+    @property
+    def has_undelivered(self) -> bool:
+        """Whether what comes later has to wait: an earlier request is to be sent again."""
+        return bool(self._undelivered)
+
+    @property
+    def _was_overtaken(self) -> bool:
+        return any(produce.number < self._latest_delivered for produce in self._undelivered)
 
     def expire(self, now_s: float) -> None:
         """End if a request waited too long; it was never sent."""
@@ -149,7 +160,7 @@ class FlushRoute:
         self._undelivered.clear()
         self._waiting.clear()
         self._flushes.stalled.pop(self, None)
-        self._leave()
+        self.leave()
 
     def _stall(self) -> None:
         if self not in self._flushes.stalled:
@@ -164,13 +175,14 @@ class FlushRoute:
             return self._link
         if self._unanswered or not candidates:
             return None
-        self._leave()
+        self.leave()
         chosen = max(candidates, key=lambda instance: rendezvous_weight(self._key, instance))
         self._link = self._flushes.link_to(candidates[chosen], self._zone)
         self._link.routes[self] = None
         return self._link
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Forget the link; the next request finds another."""
         if self._link is not None:
             self._link.routes.pop(self, None)
             self._link = None

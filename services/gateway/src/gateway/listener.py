@@ -69,6 +69,7 @@ class Listener:
             self._server.close()
         for connection in list(self._connections):
             connection.drain()
+        self._gateway.tail.wake_all()  # fetches that wait for records answer without them now
         try:
             async with asyncio.timeout(deadline_s):
                 await self._empty.wait()

@@ -34,14 +34,18 @@ class Portion:
 def fair_shares(wishes: Sequence[int], total: int, least: int) -> list[int]:
     """Divide `total` bytes over partitions that wish for so many each: small wishes are met, large ones share alike.
 
-    No share is cut below `least` bytes while there is something left to give, so the last may get nothing; of equal
-    wishes the earlier come first.
+    Before that everybody gets up to `least` bytes, in their order, as long as there are any: where there is too little
+    for all, those who come first get enough to be of use.
     """
-    shares = [0] * len(wishes)
-    for place, index in enumerate(sorted(range(len(wishes)), key=wishes.__getitem__)):
-        fair = max(total // (len(wishes) - place), least)
-        shares[index] = min(wishes[index], fair, total)
-        total -= shares[index]
+    shares = []
+    for wish in wishes:
+        shares.append(min(wish, least, total))
+        total -= shares[-1]
+    unmet = [wish - share for wish, share in zip(wishes, shares, strict=True)]
+    for place, index in enumerate(sorted(range(len(unmet)), key=unmet.__getitem__)):
+        more = min(unmet[index], total // (len(unmet) - place))
+        shares[index] += more
+        total -= more
     return shares
 
 
