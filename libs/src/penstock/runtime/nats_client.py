@@ -123,6 +123,7 @@ class NatsBus:
         self._tokens = itertools.count()
         self._waiting: dict[str, asyncio.Future[Msg | None]] = {}  # None: the connection broke
         self._reconnected = asyncio.Event()
+        self._gate = asyncio.Lock()  # requests pass one by one, so that none overtakes one that waits for a connection
         self._ended = asyncio.Event()
         self._closing = False
         self._failure: Exception | None = None
@@ -269,10 +270,11 @@ class NatsBus:
             raise Unavailable(f"cannot send on {subject}: {error}") from error
 
     async def _until_connected(self, wait_s: float) -> None:
-        if self._client.is_connected:
-            return
+        if self._client.is_connected and not self._gate.locked():
+            async with self._gate:  # taken without waiting, or behind those who have waited
+                return
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(wait_s), self._gate:
                 while not self._client.is_connected and not self._closing:
                     self._reconnected.clear()
                     await self._reconnected.wait()
