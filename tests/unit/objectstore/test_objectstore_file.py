@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -16,6 +17,7 @@ from penstock.contracts.errors import Conflict, Invalid, Unavailable
 from penstock.objectstore.errors import AlreadyExists, NotFound
 from penstock.objectstore.file import STAGING, STAGING_AGE_MAX_S, FileStore, open_file_store
 from penstock.objectstore.folders import keys_in_order
+from penstock.objectstore.retrying import RetryingStore
 
 COUNTER = """
 import asyncio, sys
@@ -114,6 +116,27 @@ async def test_bytes_are_synced_before_they_get_a_name_and_names_before_success(
     happened.clear()
     await store.delete(["a/b/first", "a/b/second"])
     assert happened == ["objects/a/b"]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_put_whose_sync_failed_succeeds_only_when_its_name_is_synced(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    etag = await store.put("a/b", [b"first"]) if replaced else None
+    real_sync = os.fsync
+    ends: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            ends.append("synced" if ends else "failed")
+            if ends == ["failed"]:
+                raise OSError(errno.EIO, "Input/output error")
+        real_sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    await RetryingStore(store, jitter=lambda: 0.0).put("a/b", [b"bytes"], if_match=etag)
+    assert ends[:2] == ["failed", "synced"]
+    assert await store.get("a/b") == b"bytes"
 
 
 async def test_short_writes_and_reads_are_continued(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:

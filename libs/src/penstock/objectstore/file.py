@@ -116,6 +116,11 @@ class FileStore:
                     leftover.unlink()
 
     def _put(self, key: str, body: Sequence[Buffer], if_match: str | None) -> str:
+        """Store the object under its name, and the name as well.
+
+        The name is synced before a conflict is told, too: what is found there may come from an attempt of the caller's
+        own whose sync failed, and the caller takes its own bytes for a success.
+        """
         staged = self._staging / self._entropy(16).hex()
         final = self._root / key
         try:
@@ -154,6 +159,7 @@ class FileStore:
                 final.parent.mkdir(parents=True, exist_ok=True)
                 os.link(staged, final)
         except FileExistsError as error:
+            self._sync_folders(final.parent)  # see _put
             raise AlreadyExists(f"object exists: {self._key(final)}") from error
 
     def _replace(self, staged: Path, final: Path, if_match: str) -> None:
@@ -163,6 +169,8 @@ class FileStore:
             except FileNotFoundError:
                 found = None
             if found != if_match:
+                if found is not None:
+                    self._sync_folders(final.parent)  # see _put
                 raise EtagMismatch(f"object with etag {found}, expected {if_match}: {self._key(final)}")
             staged.replace(final)
 
