@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from cacher.chunks import CHUNK_BYTES, Chunk
+from cacher.chunks import CHUNK_BYTES, Chunk, chunks_of
 from cacher.lru import LruCache
 from cacher.metrics import CacherMetrics
 from cacher.reads import ChunkReads
@@ -280,3 +280,36 @@ async def test_the_cache_stays_within_its_bound() -> None:
         await rig.ask(SegmentRead(msgspec.structs.replace(FAR, size_bytes=CHUNK_BYTES), 0, 5))
         assert rig.cache.held_bytes <= CHUNK_BYTES + 2_000
         assert rig.metrics.evictions._value.get() >= 1
+
+
+async def test_a_load_asked_for_after_the_chunk_has_landed_takes_it_from_the_cache() -> None:
+    async with Rig() as rig:
+        (chunk,) = chunks_of(SegmentRead(FAR, 0, 1))
+        assert await rig.reads.load(chunk, FAR) == await rig.reads.load(chunk, FAR)
+        assert len(rig.store.gets) == 1
+
+
+async def test_a_load_asked_for_while_another_lands_leaves_nothing_behind() -> None:
+    async with Rig(cache_bytes=0) as rig:
+        await rig.writer_answers(from_memory)
+        (chunk,) = chunks_of(SegmentRead(FAR, 0, 1))
+        rig.store.gate.clear()
+
+        async def ask_at_the_landing() -> None:
+            await rig.store.gate.wait()
+            await rig.reads.load(chunk, FAR)
+
+        loads = [asyncio.create_task(rig.reads.load(chunk, FAR))]
+        await until_loading(rig)
+        loads.append(asyncio.create_task(ask_at_the_landing()))
+        await asyncio.sleep(0)
+        rig.store.gate.set()
+        await asyncio.gather(*loads)
+        assert len(rig.store.gets) == 1
+        await rig.reads.load(chunk, SEGMENT)
+        assert len(rig.asked_of_writer) == 1
+
+
+async def until_loading(rig: Rig) -> None:
+    while not rig.store.running:
+        await asyncio.sleep(0)

@@ -27,8 +27,8 @@ async def some_turns() -> None:
 
 async def test_a_hundred_readers_make_one_load() -> None:
     loads = Loads()
-    flight = SingleFlight(loads.load)
-    readers = [asyncio.create_task(flight.get("k")) for _ in range(100)]
+    flight = SingleFlight[str, str]()
+    readers = [asyncio.create_task(flight.get("k", lambda: loads.load("k"))) for _ in range(100)]
     await some_turns()
     assert len(loads.ends) == 1
     loads.ends[0].set_result("bytes")
@@ -38,13 +38,13 @@ async def test_a_hundred_readers_make_one_load() -> None:
 
 async def test_a_failed_load_fails_all_who_waited_and_is_not_kept() -> None:
     loads = Loads()
-    flight = SingleFlight(loads.load)
-    readers = [asyncio.create_task(flight.get("k")) for _ in range(3)]
+    flight = SingleFlight[str, str]()
+    readers = [asyncio.create_task(flight.get("k", lambda: loads.load("k"))) for _ in range(3)]
     await some_turns()
     loads.ends[0].set_exception(Unavailable("no answer"))
     ends = await asyncio.gather(*readers, return_exceptions=True)
     assert [type(end) for end in ends] == [Unavailable] * 3
-    again = asyncio.create_task(flight.get("k"))
+    again = asyncio.create_task(flight.get("k", lambda: loads.load("k")))
     await some_turns()
     assert len(loads.ends) == 2
     loads.ends[1].set_result("bytes")
@@ -53,8 +53,8 @@ async def test_a_failed_load_fails_all_who_waited_and_is_not_kept() -> None:
 
 async def test_a_reader_who_goes_away_does_not_end_the_load_for_the_others() -> None:
     loads = Loads()
-    flight = SingleFlight(loads.load)
-    first, second = (asyncio.create_task(flight.get("k")) for _ in range(2))
+    flight = SingleFlight[str, str]()
+    first, second = (asyncio.create_task(flight.get("k", lambda: loads.load("k"))) for _ in range(2))
     await some_turns()
     first.cancel()
     await some_turns()
@@ -65,8 +65,8 @@ async def test_a_reader_who_goes_away_does_not_end_the_load_for_the_others() -> 
 
 async def test_a_load_that_fails_with_nobody_waiting_is_quiet() -> None:
     loads = Loads()
-    flight = SingleFlight(loads.load)
-    reader = asyncio.create_task(flight.get("k"))
+    flight = SingleFlight[str, str]()
+    reader = asyncio.create_task(flight.get("k", lambda: loads.load("k")))
     await some_turns()
     reader.cancel()
     await some_turns()
@@ -77,8 +77,8 @@ async def test_a_load_that_fails_with_nobody_waiting_is_quiet() -> None:
 
 async def test_different_keys_are_loaded_side_by_side() -> None:
     loads = Loads()
-    flight = SingleFlight(loads.load)
-    readers = [asyncio.create_task(flight.get(key)) for key in "ab"]
+    flight = SingleFlight[str, str]()
+    readers = [asyncio.create_task(flight.get(key, lambda: loads.load("any"))) for key in "ab"]
     await some_turns()
     for end, value in zip(loads.ends, ("1", "2"), strict=True):
         end.set_result(value)
@@ -87,8 +87,8 @@ async def test_different_keys_are_loaded_side_by_side() -> None:
 
 async def test_closing_ends_the_loads() -> None:
     loads = Loads()
-    flight = SingleFlight(loads.load)
-    reader = asyncio.create_task(flight.get("k"))
+    flight = SingleFlight[str, str]()
+    reader = asyncio.create_task(flight.get("k", lambda: loads.load("k")))
     await some_turns()
     await flight.close()
     with pytest.raises(asyncio.CancelledError):

@@ -59,8 +59,7 @@ class ChunkReads:
         self._clock = clock
         self._metrics = metrics
         self._slots = asyncio.Semaphore(loads_max)
-        self._segments: dict[Chunk, SegmentRef] = {}  # of the chunks being loaded: who wrote them
-        self._loads: SingleFlight[Chunk, Buffer] = SingleFlight(self._load)
+        self._loads: SingleFlight[Chunk, Buffer] = SingleFlight()
 
     def cached(self, chunk: Chunk) -> Buffer | None:
         """The chunk's bytes if they are here."""
@@ -70,15 +69,16 @@ class ChunkReads:
 
     async def load(self, chunk: Chunk, segment: SegmentRef) -> Buffer:
         """The bytes of a chunk that is not here; `PenstockError` if nobody has them."""
-        self._segments.setdefault(chunk, segment)
-        return await self._loads.get(chunk)
+        return await self._loads.get(chunk, lambda: self._load(chunk, segment))
 
     async def close(self) -> None:
         """End all loads."""
         await self._loads.close()
 
-    async def _load(self, chunk: Chunk) -> Buffer:
-        segment = self._segments[chunk]
+    async def _load(self, chunk: Chunk, segment: SegmentRef) -> Buffer:
+        landed = self._cache.get(chunk)  # by a load that ended after the caller had looked
+        if landed is not None:
+            return landed
         try:
             async with self._slots:
                 data = await self._from_writer(chunk, segment)
@@ -88,8 +88,6 @@ class ChunkReads:
             self._metrics.load_failures.inc()
             log.warning("chunk_not_loaded", segment=ulid_text(chunk.segment_id), chunk=chunk.index, error=str(error))
             raise
-        finally:
-            del self._segments[chunk]
         self._metrics.evictions.inc(self._cache.put(chunk, data))
         self._metrics.held_bytes.set(self._cache.held_bytes)
         return data

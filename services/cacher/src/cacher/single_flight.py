@@ -15,18 +15,17 @@ class SingleFlight(Generic[Key, Value]):
     whoever comes next. Nothing is kept once a load is over.
     """
 
-    def __init__(self, load: Callable[[Key], Coroutine[Any, Any, Value]]) -> None:
-        self._load = load
+    def __init__(self) -> None:
         self._flying: dict[Key, asyncio.Task[Value]] = {}
 
     def __len__(self) -> int:
         return len(self._flying)
 
-    async def get(self, key: Key) -> Value:
-        """The value of the load that runs for `key`, or of a new one."""
+    async def get(self, key: Key, load: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
+        """The value of the load that runs for `key`, or of a new one that `load` begins."""
         task = self._flying.get(key)
         if task is None:
-            task = self._flying[key] = asyncio.create_task(self._load(key))
+            task = self._flying[key] = asyncio.create_task(load())
             task.add_done_callback(lambda done: self._landed(key, done))
         return await asyncio.shield(task)
 
