@@ -72,6 +72,7 @@ class LoggingSequencers:
 
     def __init__(self, *, held: bool = False) -> None:
         self.seen_sequence = 0
+        self.seen_clock_ms = 0
         self.requests: list[list[Command]] = []
         self.replies: asyncio.Queue[list[Outcome] | PenstockError | None] = asyncio.Queue()  # None: the usual outcome
         self.running = 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.commands import Refused, SegmentCommitted
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
-from penstock.contracts.ids import ulid_text
+from penstock.contracts.ids import segment_born_ms, ulid_text
 from penstock.contracts.refusals import Refusal
 from penstock.objectstore import AlreadyExists
 from penstock.segment import read_index
@@ -216,3 +216,13 @@ async def test_new_segments_are_kept_in_memory_and_those_given_up_are_not() -> N
         views = rig.recent.read(commit.segment_id, 0, len(data))
         assert views is not None
         assert b"".join(views) == data
+
+
+async def test_segments_are_not_born_before_the_machines_time_when_the_wall_clock_was_set_back() -> None:
+    async with Rig() as rig:
+        rig.sequencers.seen_clock_ms = rig.clock.now_ms() + 3_600_000
+        await (await rig.send_and_close(produce(1))).reply()
+        rig.clock.seconds += 7_200
+        await (await rig.send_and_close(produce(2))).reply()
+    times = [(segment_born_ms(commit.segment_id), commit.now_ms) for (commit,) in rig.sequencers.requests]
+    assert times == [(rig.sequencers.seen_clock_ms,) * 2, (rig.clock.now_ms(),) * 2]

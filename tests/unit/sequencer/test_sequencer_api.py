@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from penstock.contracts import codec, subjects
@@ -150,3 +151,15 @@ async def test_a_drained_replica_has_answered_all_it_took_and_takes_no_more() ->
         one.store.set_available(True)
         await drained
         assert [type(outcome) for task in asked for outcome in await task] == [TopicCreated] * 9
+
+
+@in_virtual_time
+async def test_a_commit_is_told_the_machines_time_which_does_not_go_back_with_the_wall_clock() -> None:
+    async with house("a") as one:
+        await one.client.command([one.create_topic("t")], deadline_s=5)
+        clock_ms = one.running["a"].sequencer.replica.state.clock_ms
+        assert 0 < clock_ms == one.client.seen_clock_ms
+        late = msgspec.structs.replace(one.create_topic("u"), now_ms=clock_ms - 3_600_000)
+        one.client.seen_clock_ms = 0
+        await one.client.command([late], deadline_s=5)
+        assert one.client.seen_clock_ms >= clock_ms

@@ -147,3 +147,13 @@ async def test_a_group_wait_may_take_what_it_waits_by_its_own_wish_on_top() -> N
         query = GroupWaitQuery(0, "join", "g", "m", 1, 5_000)
         assert await rig.client.query("group_wait", query, GroupWaitView) == view
         assert len(rig.asked) == 1
+
+
+@in_virtual_time
+async def test_the_latest_time_of_the_machine_is_remembered_and_may_be_missing() -> None:
+    replies = [CommandReply(1, [Done()], clock_ms=5), CommandReply(2, [], "no", 9), CommandReply(3, [Done()])]
+    async with Rig(*(codec.encode(reply) for reply in replies)) as rig:
+        await rig.client.command(TICK, deadline_s=5)
+        assert rig.client.seen_clock_ms == 5
+        await rig.client.command(TICK, deadline_s=5)
+        assert rig.client.seen_clock_ms == 9

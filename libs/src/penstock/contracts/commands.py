@@ -281,3 +281,4 @@ class CommandReply(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     outcomes: list[Outcome]
     failure: str | None = None
+    clock_ms: int = 0  # the machine's time when this was sent; 0 if it is not told

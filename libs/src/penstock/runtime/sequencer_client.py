@@ -32,10 +32,15 @@ View = TypeVar("View", bound=Answer)
 
 
 class SequencerClient:
-    """Whichever sequencers there are, as one; `seen_sequence` is the highest journal sequence in any answer."""
+    """Whichever sequencers there are, as one.
+
+    `seen_sequence` is the highest journal sequence in any answer, `seen_clock_ms` the latest time of the state machine
+    in any answer to commands.
+    """
 
     def __init__(self, bus: Bus, cluster: str, clock: Clock) -> None:
         self.seen_sequence = 0
+        self.seen_clock_ms = 0
         self._bus = bus
         self._cluster = cluster
         self._clock = clock
@@ -95,6 +100,7 @@ class SequencerClient:
             request = msgspec.structs.replace(request, min_sequence=self.seen_sequence)
         answer = codec.decode(await self._bus.request(subject, codec.encode(request), timeout_s), kind)
         self.note_sequence(answer.sequence)
+        self.seen_clock_ms = max(self.seen_clock_ms, getattr(answer, "clock_ms", 0))
         if answer.failure is not None:
             raise Unavailable(answer.failure)
         return answer

@@ -47,6 +47,7 @@ class Sequencers(Protocol):
     """The part of the sequencer client that commits need."""
 
     seen_sequence: int
+    seen_clock_ms: int
 
     async def command(
         self, commands: list[Command], *, deadline_s: float, attempt_s: float = ATTEMPT_S
@@ -153,7 +154,7 @@ class Flushes:
         self._metrics.put_seconds.observe(self._clock.monotonic_s() - started_s)
 
     def _build(self, flush: Flush) -> BuiltSegment:
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         flush.segment_id = new_segment_id(now_ms, self._entropy.take(ENTROPY_BYTES))
         flush.born_s = self._clock.monotonic_s()
         batches = []
@@ -222,7 +223,14 @@ class Flushes:
     def _command(self, flush: Flush) -> CommitSegment:
         assert flush.built is not None, "only a stored segment is committed"
         size_bytes, runs = flush.built.size_bytes, flush.built.runs
-        return CommitSegment(self._clock.now_ms(), flush.segment_id, size_bytes, self._instance, self._zone, runs)
+        return CommitSegment(self._now_ms(), flush.segment_id, size_bytes, self._instance, self._zone, runs)
+
+    def _now_ms(self) -> int:
+        """The time, never behind the state machine's, whose time does not go back when the wall clock is set back.
+
+        A segment born by such a clock would be too old to be committed from the start.
+        """
+        return max(self._clock.now_ms(), self._sequencers.seen_clock_ms)
 
     async def _give_up_too_old(self) -> None:
         born_before_s = self._clock.monotonic_s() - self._segment_age_max_s

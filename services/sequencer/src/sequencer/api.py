@@ -128,7 +128,9 @@ class Api:
 
     def _failure(self, name: str, text: str) -> msgspec.Struct:
         sequence = self._replica.applied_sequence
-        return CommandReply(sequence, [], text) if name == COMMAND else QUESTIONS[name].fail(sequence, text)
+        if name == COMMAND:
+            return CommandReply(sequence, [], text, self._replica.state.clock_ms)
+        return QUESTIONS[name].fail(sequence, text)
 
     async def _reply(self, name: str, message: Inbound, answer: msgspec.Struct) -> None:
         """Send an answer; one that fits no message becomes a failure that says so."""
@@ -156,14 +158,14 @@ class Api:
         return answer
 
     async def _command(self, request: CommandRequest) -> CommandReply:
-        if not request.commands:
-            return CommandReply(self._replica.applied_sequence, [])
-        try:
-            return CommandReply(*await self._proposals.propose(request.commands))
-        except Invalid as error:
-            # Sent again it would fare no better, so this is an outcome and no failure.
-            refused: list[Outcome] = [Refused(Refusal.INVALID_REQUEST, str(error)) for _ in request.commands]
-            return CommandReply(self._replica.applied_sequence, refused)
+        sequence, outcomes = self._replica.applied_sequence, list[Outcome]()
+        if request.commands:
+            try:
+                sequence, outcomes = await self._proposals.propose(request.commands)
+            except Invalid as error:
+                # Sent again it would fare no better, so this is an outcome and no failure.
+                outcomes = [Refused(Refusal.INVALID_REQUEST, str(error)) for _ in request.commands]
+        return CommandReply(sequence, outcomes, clock_ms=self._replica.state.clock_ms)
 
     def _note_heartbeat(self, query: HeartbeatQuery, answer: HeartbeatView) -> None:
         if answer.refusal in ALIVE:
