@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.commands import CreateTopic, DeleteTopic, Done, Outcome, Refused, TopicCreated
-from penstock.contracts.queries import ValidateView
+from penstock.contracts.commands import CreateTopic, DeleteTopic, Done, Outcome, Refused, Tick, TopicCreated
+from penstock.contracts.queries import TopicView, ValidateView
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import TOPIC_CONFIGS
 from penstock.kafkawire.api.create_partitions import (
@@ -39,6 +39,11 @@ def accepting_world(**settings: Any) -> World:
 
     world.sequencer.on_command = accept
     return world
+
+
+def deletions(world: World) -> list[tuple[str, bytes]]:
+    sent = [command for commands in world.sequencer.commands for command in commands]
+    return [(command.name, command.topic_id) for command in sent if isinstance(command, DeleteTopic)]
 
 
 def topic(name: str = "t", partitions: int = 3, factor: int = 1, **configs: str | None) -> CreatableTopic:
@@ -135,15 +140,49 @@ async def test_an_outcome_that_nobody_knows_is_a_time_out() -> None:
     assert (await created(world, topic()))["t"].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-@pytest.mark.parametrize("version", range(1, 6))
+@pytest.mark.parametrize("version", range(1, 7))
 async def test_topics_are_deleted_by_name(version: int) -> None:
-    world = new_world()
-    world.sequencer.on_command = lambda command: (
-        Done() if isinstance(command, DeleteTopic) and command.name == "a" else Refused(Refusal.UNKNOWN_TOPIC)
-    )
-    response = await ask(world, DELETE_TOPICS, version, DeleteTopicsRequest(topic_names=["a", "b", "bad/name"]))
+    world = accepting_world()
+    view = world.sequencer.add_topic("a")
+    request = DeleteTopicsRequest(topic_names=["a", "b", "bad/name"])
+    if version >= 6:
+        request = DeleteTopicsRequest([DeleteTopicState(name) for name in request.topic_names])
+    response = await ask(world, DELETE_TOPICS, version, request)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert {each.name: each.error_code for each in response.responses} == {"a": 0, "b": unknown, "bad/name": unknown}
+    # Never by name: sent again, or late, it would delete what was made under this name since.
+    assert deletions(world) == [("", view.topic_id)]
+
+
+async def test_a_topic_made_again_elsewhere_is_deleted_by_the_id_that_it_has_now() -> None:
+    world = accepting_world()
+    world.sequencer.add_topic("a")
+    await world.gateway.topics.find(["a"])
+    view = world.sequencer.topics["a"] = TopicView("a", b"2" * 16, 1, {}, leader_epoch=1)
+    await ask(world, DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["a"]))
+    assert deletions(world) == [("", view.topic_id)]
+    # What it is called is asked after a journaled Tick, so that nothing that was done before is missed.
+    kinds = [type(command) for commands in world.sequencer.commands for command in commands]
+    assert kinds == [Tick, DeleteTopic]
+
+
+async def test_a_deletion_that_lost_against_another_is_of_an_unknown_topic() -> None:
+    world = new_world()
+    view = world.sequencer.add_topic("a")
+    world.sequencer.add_topic("b")
+    world.sequencer.on_command = lambda command: Done() if isinstance(command, Tick) else Refused(Refusal.UNKNOWN_TOPIC)
+    topics = [DeleteTopicState(None, view.topic_id), DeleteTopicState("b")]
+    response = await ask(world, DELETE_TOPICS, 6, DeleteTopicsRequest(topics))
+    codes = [each.error_code for each in response.responses]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_without_sequencers_a_deletion_times_out() -> None:
+    world = accepting_world()
+    world.sequencer.is_down = True
+    response = await ask(world, DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["a"]))
+    assert [each.error_code for each in response.responses] == [ErrorCode.REQUEST_TIMED_OUT]
+    assert deletions(world) == []
 
 
 async def test_topics_are_deleted_by_id() -> None:
@@ -152,13 +191,11 @@ async def test_topics_are_deleted_by_id() -> None:
     response = await ask(world, DELETE_TOPICS, 6, DeleteTopicsRequest([DeleteTopicState(None, view.topic_id)]))
     (result,) = response.responses
     assert (result.name, result.topic_id, result.error_code) == ("a", view.topic_id, 0)
-    (command,) = world.sequencer.commands[0]
-    assert isinstance(command, DeleteTopic) and (command.name, command.topic_id) == ("", view.topic_id)
+    assert deletions(world) == [("", view.topic_id)]
 
 
 async def test_an_unknown_id_is_refused_as_an_id() -> None:
-    world = new_world()
-    world.sequencer.on_command = lambda command: Refused(Refusal.UNKNOWN_TOPIC)
+    world = accepting_world()
     response = await ask(world, DELETE_TOPICS, 6, DeleteTopicsRequest([DeleteTopicState(None, b"?" * 16)]))
     assert [(each.name, each.error_code) for each in response.responses] == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
 

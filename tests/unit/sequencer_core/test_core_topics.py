@@ -145,6 +145,16 @@ def test_a_late_retry_of_its_creation_does_not_bring_a_deleted_topic_back(world:
     assert world.state.deleted_topics == {}
 
 
+def test_a_deletion_by_id_that_is_sent_again_is_done_and_spares_the_topic_made_again(world: World) -> None:
+    deletion = DeleteTopic(world.now_ms, "", topic_id(1))
+    assert world.do(deletion).refusal == Refusal.UNKNOWN_TOPIC
+    world.topic("t", number=1)
+    assert world.do(deletion) == Done()
+    world.topic("t", number=2)
+    assert world.do(deletion) == Done()
+    assert world.state.topics["t"].topic_id == topic_id(2)
+
+
 def test_the_memory_of_deleted_topics_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "DELETED_TOPICS_MAX", 2)
     for number in (1, 2, 3):

@@ -4,9 +4,10 @@ from collections import Counter
 
 from gateway.administration import Verdict, run_commands, verdict_of
 from gateway.context import Client, Gateway
-from penstock.contracts.commands import DeleteTopic, Refused
+from penstock.contracts.commands import DeleteTopic, Refused, Tick
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import NO_TOPIC_ID, TopicId, is_legal_topic_name
+from penstock.contracts.ids import NO_TOPIC_ID, is_legal_topic_name
+from penstock.contracts.queries import TopicView
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.delete_topics import (
     DeletableTopicResult,
@@ -24,17 +25,48 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Delete
         asked = Counter(request.topics)
     else:
         asked = Counter(DeleteTopicState(name) for name in request.topic_names)
-    names = await _names(gateway, [topic.topic_id for topic in asked if topic.name is None])
     verdicts = {topic: _objection(topic, times) for topic, times in asked.items()}
     good = [topic for topic, (error, _) in verdicts.items() if not error]
-    commands = [DeleteTopic(gateway.clock.now_ms(), topic.name or "", topic.topic_id) for topic in good]
+    try:
+        found = await _find(gateway, good, request.timeout_ms)
+    except Unavailable as error:
+        verdicts |= dict.fromkeys(good, verdict_of(Refused(Refusal.OUTCOME_UNKNOWN, str(error))))
+        found = {}
+    else:
+        verdicts |= {topic: (_unknown(topic), None) for topic in good if topic not in found}
+    commands = [DeleteTopic(gateway.clock.now_ms(), "", view.topic_id) for view in found.values()]
     outcomes = await run_commands(gateway, commands, request.timeout_ms)
-    for topic, outcome in zip(good, outcomes, strict=True):
+    for topic, outcome in zip(found, outcomes, strict=True):
         verdicts[topic] = verdict_of(outcome)
-        if isinstance(outcome, Refused) and outcome.refusal == Refusal.UNKNOWN_TOPIC and topic.name is None:
-            verdicts[topic] = ErrorCode.UNKNOWN_TOPIC_ID, None
-    gateway.topics.forget(topic.name or names.get(topic.topic_id, "") for topic in good)
-    return DeleteTopicsResponse(responses=[_result(topic, names, *verdict) for topic, verdict in verdicts.items()])
+        if isinstance(outcome, Refused) and outcome.refusal == Refusal.UNKNOWN_TOPIC:
+            verdicts[topic] = _unknown(topic), None
+    gateway.topics.forget(view.name for view in found.values())
+    return DeleteTopicsResponse(responses=[_result(topic, found, *verdict) for topic, verdict in verdicts.items()])
+
+
+async def _find(gateway: Gateway, asked: list[DeleteTopicState], timeout_ms: int) -> dict[DeleteTopicState, TopicView]:
+    """Those of the topics that exist now, as their names stand when the request came.
+
+    Topics are deleted by id: a deletion by name, delayed and sent again through another sequencer meanwhile, would
+    delete whatever has that name when it arrives. The Tick is journaled, so what is asked after it misses nothing that
+    happened before the request, through whatever gateway.
+    """
+    if not asked:
+        return {}
+    (ticked,) = await run_commands(gateway, [Tick(gateway.clock.now_ms())], timeout_ms)
+    if isinstance(ticked, Refused):
+        raise Unavailable(ticked.message)
+    names = [topic.name for topic in asked if topic.name is not None]
+    topic_ids = [topic.topic_id for topic in asked if topic.name is None]
+    known = (gateway.topics.cached_id(topic_id) for topic_id in topic_ids)
+    gateway.topics.forget([*names, *(view.name for view in known if view is not None)])
+    by_name, by_id = await gateway.topics.find(names), await gateway.topics.find_ids(topic_ids)
+    found = ((topic, by_id.get(topic.topic_id) if topic.name is None else by_name.get(topic.name)) for topic in asked)
+    return {topic: view for topic, view in found if view is not None}
+
+
+def _unknown(topic: DeleteTopicState) -> ErrorCode:
+    return ErrorCode.UNKNOWN_TOPIC_ID if topic.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _objection(topic: DeleteTopicState, times: int) -> Verdict:
@@ -49,19 +81,12 @@ def _objection(topic: DeleteTopicState, times: int) -> Verdict:
     return ErrorCode.NONE, None
 
 
-async def _names(gateway: Gateway, topic_ids: list[TopicId]) -> dict[TopicId, str]:
-    try:
-        found = await gateway.topics.find_ids(topic_ids)
-    except Unavailable:
-        return {}
-    return {topic_id: view.name for topic_id, view in found.items()}
-
-
 def _result(
-    topic: DeleteTopicState, names: dict[TopicId, str], error: ErrorCode, message: str | None
+    topic: DeleteTopicState, found: dict[DeleteTopicState, TopicView], error: ErrorCode, message: str | None
 ) -> DeletableTopicResult:
+    view = found.get(topic)
     return DeletableTopicResult(
-        name=topic.name if topic.name is not None else names.get(topic.topic_id),
+        name=view.name if topic.name is None and view is not None else topic.name,
         topic_id=topic.topic_id,
         error_code=error,
         error_message=message,

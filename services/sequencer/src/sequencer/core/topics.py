@@ -78,8 +78,13 @@ def check_create_partitions(state: State, command: CreatePartitions) -> Done | R
 
 
 def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done | Refused:
-    """The topic, its log, its producers and every group's offsets in it go; its extents step by step."""
+    """The topic, its log, its producers and every group's offsets in it go; its extents step by step.
+
+    By an id that was deleted it is done already: the command was sent again.
+    """
     topic = state.topics.get(command.name) if command.name else state.topics_by_id.get(command.topic_id)
+    if topic is None and not command.name and command.topic_id in state.deleted_topics:
+        return Done()
     if topic is None:
         return Refused(Refusal.UNKNOWN_TOPIC, "This server does not host this topic-partition.")
     del state.topics[topic.name]
