@@ -120,6 +120,15 @@ async def test_who_leaves_takes_no_work_but_can_still_be_asked_about(town: Town)
     assert town.changes == 2
 
 
+async def test_who_dies_while_leaving_is_a_change_too(town: Town) -> None:
+    leaving = msgspec.structs.replace(a_presence("f1"), leaving=True)
+    await town.hear(a_presence("f1"), leaving)
+    await town.pass_time(2)
+    assert (town.changes, town.directory.get("f1")) == (2, leaving)
+    await town.pass_time(1.5)
+    assert (town.changes, town.directory.get("f1")) == (3, None)
+
+
 async def test_callbacks_come_with_every_change_of_who_is_live_and_with_no_other(town: Town) -> None:
     await town.hear(a_presence("f1"))
     assert town.changes == 1

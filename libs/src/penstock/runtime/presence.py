@@ -35,7 +35,7 @@ class Directory:
         # Silence counts from here at the earliest: before it, we could not have heard anybody.
         self._listening_since_s = clock.monotonic_s()
         self._checked_s = clock.monotonic_s()
-        self._last_seen_live: frozenset[tuple[str, ...]] = frozenset()
+        self._last_seen: frozenset[tuple[str, ...]] = frozenset()
         self._callbacks: list[Callable[[], None]] = []
         self._newcomer_callbacks: list[Callable[[Presence], None]] = []
         self._subscription: Subscription | None = None
@@ -112,13 +112,13 @@ class Directory:
         return not each.leaving and not self._is_silent(each.instance)
 
     def _tell_changes(self) -> None:
-        live = frozenset(
-            (each.role, each.zone, each.instance, each.host, str(each.port))
+        seen = frozenset(
+            (each.role, each.zone, each.instance, each.host, str(each.port), str(each.leaving))
             for each in self._known.values()
-            if self._takes_work(each)
+            if not self._is_silent(each.instance)
         )
-        if live != self._last_seen_live:
-            self._last_seen_live = live
+        if seen != self._last_seen:
+            self._last_seen = seen
             for callback in self._callbacks:
                 callback()
 
