@@ -1,8 +1,11 @@
 """Logs: one line per event with a constant name and facts, pretty on a terminal and JSON otherwise, on stderr."""
 
+import io
 import logging
+import os
 import sys
-from typing import TextIO
+from collections.abc import Callable
+from typing import TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -10,9 +13,59 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 LIBRARY_LEVEL = logging.WARNING  # what other people's libraries say below this is not our users' concern
 
 
+class ForgivingStream(io.TextIOBase):
+    """Writes whole lines to `stream`; what it does not take, as a full disk, is counted instead of raised.
+
+    Nothing is kept in a buffer: Python would fail once more with what is left in it, when the process ends.
+    """
+
+    def __init__(self, stream: TextIO, describe_loss: Callable[[int], str]) -> None:
+        self._stream = stream
+        self._describe_loss = describe_loss
+        self._descriptor = _descriptor(stream)
+        self._lost = 0
+        self._is_torn = False  # the last line was cut off in its middle
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def write(self, text: str) -> int:
+        try:
+            if self._lost:
+                self._put(("\n" if self._is_torn else "") + self._describe_loss(self._lost))
+                self._lost = 0
+            self._put(text)
+        except OSError:
+            self._lost += 1
+        return len(text)
+
+    def _put(self, text: str) -> None:
+        if self._descriptor is None:
+            self._stream.write(text)
+            self._stream.flush()
+            return
+        rest = text.encode(errors="backslashreplace")
+        while rest:
+            written = os.write(self._descriptor, rest)
+            rest = rest[written:]
+            self._is_torn = bool(rest)
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    try:
+        return stream.fileno()
+    except OSError:
+        return None  # it is in memory
+
+
 def configure_logs(service: str, instance: str, level: str, format: str, stream: TextIO | None = None) -> None:
     """Send every log line of this process to `stream` (stderr), each with the service and the instance."""
-    stream = stream or sys.stderr
+
+    def describe_loss(lines: int) -> str:
+        logger = structlog.wrap_logger(structlog.ReturnLogger(), processors=[*shared, *ending])
+        return f"{logger.warning('log_lines_lost', lines=lines)}\n"
+
+    stream = cast(TextIO, ForgivingStream(stream or sys.stderr, describe_loss))
 
     def name_ourselves(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         event["service"] = service
