@@ -7,6 +7,7 @@ import time
 
 from penstock.contracts.errors import Fenced, Unavailable
 from penstock.runtime.config import ServiceConfig
+from penstock.runtime.journal import JournalStuck
 from penstock.runtime.process import run_app
 
 
@@ -37,6 +38,9 @@ class ExampleApp:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._halt())
                     group.create_task(asyncio.Event().wait())
+            case "run-stuck":
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._stick())
             case "run-crashes":
                 raise ValueError("a bug in run")
             case "run-returns":
@@ -51,6 +55,9 @@ class ExampleApp:
 
     async def _halt(self) -> None:
         raise Fenced("the journal is gone")
+
+    async def _stick(self) -> None:
+        raise JournalStuck("the journal takes nothing")
 
     async def drain(self) -> None:
         self.say("drain")

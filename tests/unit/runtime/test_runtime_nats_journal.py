@@ -1,6 +1,7 @@
 """What the journal makes of JetStream's answers."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -9,10 +10,12 @@ import msgspec
 import pytest
 
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
-from penstock.runtime.journal import JournalLost
-from penstock.runtime.nats_journal import NatsJournal
+from penstock.runtime.journal import JournalLost, JournalStuck
+from penstock.runtime.nats_journal import APPEND_TIMEOUT_S, STUCK_AFTER_S, NatsJournal
 from penstock.runtime.nats_tail import RawMessage
+from tests.testkit.virtual_time import in_virtual_time
 
+NO_ANSWER = Unavailable("no answer on penstock.c.journal within 2 s")
 NOT_FOUND = {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
 
 
@@ -51,6 +54,8 @@ class Script:
         answer = self.answers["info" if is_info else "append"]
         if is_info and self.hold_info is not None:
             await self.hold_info.wait()
+        if answer is NO_ANSWER:
+            await asyncio.sleep(timeout_s)
         if isinstance(answer, Exception):
             raise answer
         return Answer(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
@@ -91,7 +96,7 @@ async def test_a_duplicate_has_the_sequence_of_the_first() -> None:
         {"error": {"code": 503, "err_code": 10077, "description": "maximum bytes exceeded"}},
         {"error": {"code": 400, "err_code": 10071, "description": "wrong last sequence", "seq": 4}},
         {"stream": "penstock-journal-c", "seq": 0, "duplicate": True},
-        Unavailable("no answer on penstock.c.journal within 2 s"),
+        Unavailable("the connection broke while waiting for an answer on penstock.c.journal"),
         Undelivered("nobody listens on penstock.c.journal"),
     ],
 )
@@ -184,3 +189,46 @@ async def test_a_stream_that_cannot_be_described_may_come_back(answer: object) -
 async def test_an_answer_that_is_no_answer_is_corrupt(answer: bytes) -> None:
     with pytest.raises(Corrupt, match="jetstream's answer is no AppendReply"):
         await NatsJournal(Script(append=answer), "c").append("entry-1", b"data")
+
+
+async def append_unanswered(journal: NatsJournal, seconds: float) -> None:
+    """Appends, one after the other, that get no answer for so long."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + seconds
+    while loop.time() < until_s:
+        with pytest.raises(Unavailable):
+            await journal.append("entry-1", b"data")
+
+
+@in_virtual_time
+async def test_a_stream_that_answers_questions_but_for_long_no_append_is_stuck() -> None:
+    journal = NatsJournal(Script(append=NO_ANSWER), "c")
+    await append_unanswered(journal, STUCK_AFTER_S)
+    with pytest.raises(
+        JournalStuck, match=r"penstock-journal-c .*has answered no append for 15 s.*start the nats-serv"
+    ):
+        await journal.append("entry-2", b"data")
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        {"append": {"seq": 1}},
+        {"append": {"error": {"code": 503, "err_code": 10077, "description": "maximum bytes exceeded"}}},
+        {"append": Undelivered("nobody listens on penstock.c.journal")},
+        {"append": NO_ANSWER, "info": NO_ANSWER},
+        {"append": NO_ANSWER, "info": stream(last=1)},
+    ],
+    ids=["an append is taken", "one is refused", "nobody listens", "nothing is answered", "another's is taken"],
+)
+@in_virtual_time
+async def test_after_any_sign_of_something_else_a_stream_is_not_stuck_yet(sign: dict[str, object]) -> None:
+    script = Script(append=NO_ANSWER)
+    journal = NatsJournal(script, "c")
+    await append_unanswered(journal, STUCK_AFTER_S)
+    usual = script.answers
+    script.answers = usual | sign
+    with contextlib.suppress(Unavailable):
+        await journal.append("entry-2", b"data")
+    script.answers = usual | {"info": stream(last=1)}
+    await append_unanswered(journal, STUCK_AFTER_S - APPEND_TIMEOUT_S)

@@ -8,8 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
+
+from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
 
 SERVICE = Path(__file__).with_name("example_service.py")
 TIMEOUT_S = 20.0
@@ -18,11 +21,11 @@ TIMEOUT_S = 20.0
 class Process:
     """The example service as a child, its steps read as they come."""
 
-    def __init__(self, manner: str, **environ: str) -> None:
+    def __init__(self, manner: str, stderr: IO[str] | int = subprocess.PIPE, **environ: str) -> None:
         self._child = subprocess.Popen(
             [sys.executable, str(SERVICE), manner],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             env=os.environ | environ,
         )
@@ -47,7 +50,7 @@ class Process:
         """Exit code and the lines on stderr."""
         output, errors = self._child.communicate(timeout=TIMEOUT_S)
         self.steps += output.split("\n")[:-1]
-        return self._child.returncode, errors.splitlines()
+        return self._child.returncode, (errors or "").splitlines()
 
     def kill(self) -> None:
         if self._child.poll() is None:
@@ -59,8 +62,8 @@ class Process:
 def start() -> Iterator[Callable[..., Process]]:
     started: list[Process] = []
 
-    def begin(manner: str, **environ: str) -> Process:
-        started.append(Process(manner, **environ))
+    def begin(manner: str, stderr: IO[str] | int = subprocess.PIPE, **environ: str) -> Process:
+        started.append(Process(manner, stderr, **environ))
         return started[-1]
 
     yield begin
@@ -147,6 +150,21 @@ def test_a_loop_that_dies_takes_the_process_down_with_one_log_line(start: Start,
         ("service_started", None),
         ("service_failed", error),
     ]
+
+
+def test_a_stuck_journal_has_an_exit_code_of_its_own(start: Start) -> None:
+    code, errors = start("run-stuck").end()
+    assert code == JOURNAL_STUCK_EXIT_CODE
+    assert json.loads(errors[-1])["error"] == "the journal takes nothing"
+
+
+def test_a_full_disk_under_the_log_ends_no_service_and_changes_no_exit_code(start: Start) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = start("well", stderr=full)
+        process.until("run")
+        process.signal(signal.SIGTERM)
+        assert process.end()[0] == 0
+        assert start("run-stuck", stderr=full).end()[0] == JOURNAL_STUCK_EXIT_CODE
 
 
 def test_a_loop_that_dies_while_draining_ends_the_drain(start: Start) -> None:

@@ -8,11 +8,12 @@ from prometheus_client import CollectorRegistry
 from penstock.contracts.commands import Command, DeleteGroup, Done, Outcome, Tick
 from penstock.contracts.entries import Entry, decode_entry
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
+from penstock.runtime.journal import JournalStuck
 from sequencer import proposals
 from sequencer.chain import Chain
 from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import APPENDS_IN_FLIGHT_MAX, ENTRY_BYTES_WANTED, Proposals
-from tests.testkit.memory_journal import ENTRY_BYTES_MAX, MemoryJournalStore
+from tests.testkit.memory_journal import ENTRY_BYTES_MAX, MemoryJournal, MemoryJournalStore
 from tests.testkit.virtual_time import VirtualClock, in_virtual_time
 from tests.unit.sequencer.sequencer_house import HeldJournal
 
@@ -27,8 +28,11 @@ class Desk:
         self.journal = HeldJournal(self.store)
         self.registry = CollectorRegistry()
         metrics = SequencerMetrics(self.registry)
-        self.proposals = Proposals(self.journal, Chain(), "me", VirtualClock(), metrics)
-        self.task = asyncio.create_task(self.proposals.run())
+        self.bus = MemoryHub().connect("me")
+        self.clock = FreezingClock()
+        self.stalls = Stalls(self.bus, self.clock, metrics)
+        self.proposals = Proposals(self.journal, Chain(), "me", self.clock, metrics, self.stalls)
+        self.tasks = [asyncio.create_task(self.proposals.run()), asyncio.create_task(self.stalls.run())]
         self.seen = 0
 
     async def propose(self, *commands: Command) -> Answers:
@@ -53,8 +57,9 @@ class Desk:
         return [decode_entry(data) for data in stored if data is not None]
 
     async def close(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
 def command(number: int, size_bytes: int = 0) -> Command:
@@ -222,3 +227,20 @@ async def test_an_entry_seen_in_the_tail_is_not_sent_again() -> None:
     await asyncio.sleep(5)
     assert desk.registry.get_sample_value("penstock_sequencer_append_retries_total") == 1
     await desk.close()
+
+
+class StuckJournal(MemoryJournal):
+    """Looks healthy and takes nothing."""
+
+    async def append(self, entry_id: str, data: bytes) -> int:
+        raise JournalStuck(f"{entry_id} of {len(data)} bytes was not answered")
+
+
+@in_virtual_time
+async def test_a_stuck_journal_ends_the_run() -> None:
+    metrics = SequencerMetrics(CollectorRegistry())
+    stuck = Proposals(StuckJournal(MemoryJournalStore()), Chain(), "me", VirtualClock(), metrics)
+    asking = asyncio.create_task(stuck.propose([command(1)]))
+    with pytest.RaisesGroup(JournalStuck):
+        await stuck.run()
+    asking.cancel()

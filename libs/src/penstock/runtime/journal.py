@@ -7,9 +7,17 @@ import msgspec
 
 from penstock.contracts.errors import Corrupt, Fenced
 
+# What a process that ends with `JournalStuck` exits with, so that its supervisor starts the nats-server again too;
+# sysexits.h has it for what may go well next time, and neither Python nor a signal makes it.
+JOURNAL_STUCK_EXIT_CODE = 75
+
 
 class JournalLost(Fenced):
     """The stream vanished, was made again, or ends before what was already seen: halt, never create another."""
+
+
+class JournalStuck(Fenced):
+    """The stream answers questions but no append, and will not until its server starts again: end, and say so."""
 
 
 class JournalGap(Corrupt):
@@ -50,6 +58,7 @@ class Journal(Protocol):
 
         Appended again with the same id within the server's window it is still one entry, and its first sequence is
         returned. `Unavailable`: unknown whether it is stored; look for its id in the tail. `JournalLost`: halt.
+        `JournalStuck`: end, nothing more will be stored.
         """
 
     def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:

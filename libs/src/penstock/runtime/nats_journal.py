@@ -12,11 +12,12 @@ import structlog
 
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
 from penstock.contracts.subjects import journal_stream, journal_subject
-from penstock.runtime.journal import JournalEntry, JournalGap, JournalInfo, JournalLost
+from penstock.runtime.journal import JournalEntry, JournalGap, JournalInfo, JournalLost, JournalStuck
 from penstock.runtime.nats_tail import HEARTBEAT_MS, Feed, RawMessage
 
 API_TIMEOUT_S = 2.0
 APPEND_TIMEOUT_S = 2.0  # a thousand times what an append takes; a retry with the same id does no harm
+STUCK_AFTER_S = 15.0  # appends unanswered this long by a server that answers all else: seven retries of one entry
 OPEN_DEADLINE_S = 10.0  # a cluster that was just started elects its leaders in this time
 RETRY_MS = 50
 DUPLICATE_WINDOW_S = 120  # an append may be retried for this long
@@ -118,6 +119,8 @@ class NatsJournal:
         self._subject = journal_subject(cluster)
         self._created = ""  # the stream's identity: once seen, no other is accepted
         self._last_sequence = 0  # the highest seen; a stream that ends before it has lost entries
+        # Since when the stream answers questions but no append; None if that is not so.
+        self._deaf_since_s: float | None = None
 
     @property
     def entry_bytes_max(self) -> int:
@@ -154,15 +157,20 @@ class NatsJournal:
         try:
             answer = await self._messages.exchange(self._subject, data, APPEND_TIMEOUT_S, headers)
         except Undelivered as error:
+            self._deaf_since_s = None
             await self.describe()  # says so if the stream is gone for good
             raise Unavailable(f"the stream {self._stream} takes no entries at this moment") from error
+        except Unavailable:
+            await self._check_is_not_stuck()
+            raise
+        self._deaf_since_s = None
         reply = _decode(answer.data, AppendReply)
         if reply.error is not None and reply.error.err_code in (STREAM_NOT_FOUND, OTHER_STREAM_EXPECTED):
             raise JournalLost(f"the journal's stream {self._stream} is gone: {reply.error.description}")
         if reply.error is not None or not reply.seq:
             reason = reply.error.description if reply.error else "it gave no sequence"
             raise Unavailable(f"the stream {self._stream} did not take entry {entry_id}: {reason}")
-        self._last_sequence = max(self._last_sequence, reply.seq)
+        self._advance(reply.seq)
         return reply.seq
 
     async def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
@@ -177,7 +185,7 @@ class NatsJournal:
             try:
                 while group := await feed.take():
                     expected = group[-1].sequence + 1
-                    self._last_sequence = max(self._last_sequence, expected - 1)
+                    self._advance(expected - 1)
                     yield group
             finally:
                 await feed.close()
@@ -219,6 +227,28 @@ class NatsJournal:
         if reply.error is not None and reply.error.err_code == MESSAGE_NOT_FOUND:
             raise JournalGap(f"journal entry {sequence} is gone")
 
+    async def _check_is_not_stuck(self) -> None:
+        """After an append without an answer: a server whose disk was full takes none any more, and looks healthy."""
+        try:
+            await self.describe()
+        except Unavailable:
+            self._deaf_since_s = None  # nothing is answered, so this tells nothing of appends
+            return
+        now_s = asyncio.get_running_loop().time()
+        if self._deaf_since_s is None:
+            self._deaf_since_s = now_s
+        if now_s - self._deaf_since_s >= STUCK_AFTER_S:
+            raise JournalStuck(
+                f"the journal's stream {self._stream} answers questions but has answered no append for "
+                f"{STUCK_AFTER_S:g} s, as after a full disk: see that there is space and start the nats-server again"
+            )
+
+    def _advance(self, sequence: int) -> None:
+        """The stream is known to reach so far; if that is news, somebody's append was taken."""
+        if sequence > self._last_sequence:
+            self._last_sequence = sequence
+            self._deaf_since_s = None
+
     def _checked(self, reply: StreamReply, known: int) -> JournalInfo:
         if reply.error is not None and reply.error.err_code == STREAM_NOT_FOUND:
             raise JournalLost(f"there is no journal: nats has no stream {self._stream}")
@@ -236,7 +266,7 @@ class NatsJournal:
             raise JournalLost(
                 f"the journal's stream {self._stream} went back to sequence {state.last_seq}, it was at {known} already"
             )
-        self._last_sequence = max(self._last_sequence, state.last_seq)
+        self._advance(state.last_seq)
         first = state.first_seq if state.messages else state.last_seq + 1
         return JournalInfo(first, state.last_seq, reply.created, reply.config.num_replicas)
 

@@ -1,7 +1,7 @@
 """The life of a service process: open, run, drain, close, with signals, a dying parent and one exit code.
 
 1. Logs, allocator and parent are set up; then `open`. If it fails: one sentence on stderr, exit 1.
-2. `run` goes until the process is told to stop. If it ends before that: one log line, exit 1.
+2. `run` goes until the process is told to stop. If it ends before that: one log line, exit 1, or 75 for `JournalStuck`.
 3. SIGTERM or SIGINT: `drain` while `run` goes on, at most `drain_deadline_ms`. A second signal kills at once.
 4. `run` is cancelled, then `close`. Exit 0 if nothing went wrong.
 """
@@ -19,6 +19,7 @@ import uvloop
 
 from penstock.contracts.errors import PenstockError
 from penstock.runtime.config import ServiceConfig
+from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE, JournalStuck
 from penstock.runtime.logs import configure_logs
 from penstock.runtime.malloc import tune_malloc
 
@@ -47,7 +48,7 @@ class App(Protocol):
 
 
 def run_app(service: str, config: ServiceConfig, make: Callable[[], App]) -> int:
-    """Live a service's life and return its exit code: 0 after a clean stop, 1 after any failure."""
+    """Live a service's life and return its exit code: 0 after a clean stop, 1 after a failure, or the failure's own."""
     configure_logs(service, config.instance, config.log_level, config.log_format)
     tune_malloc()
     if not _follow_parent(os.environ.get(PARENT_VARIABLE, "")):
@@ -74,7 +75,7 @@ class _Life:
         self._service = service
         self._app = app
         self._drain_deadline_s = drain_deadline_s
-        self._failed = False
+        self._exit_code = 0
 
     async def live(self, stop: asyncio.Event) -> int:
         stopping = asyncio.create_task(stop.wait())
@@ -84,8 +85,8 @@ class _Life:
         closing = asyncio.create_task(self._app.close())
         await asyncio.wait({closing}, timeout=CLOSE_DEADLINE_S)
         await self._end("close", closing)
-        if self._failed:  # its reason stays the last line of the log
-            return 1
+        if self._exit_code:  # its reason stays the last line of the log
+            return self._exit_code
         log.info("service_stopped")
         return 0
 
@@ -121,8 +122,8 @@ class _Life:
         return True
 
     def _fail(self, step: str, error: BaseException) -> None:
-        self._failed = True
         cause = _first_cause(error)
+        self._exit_code = self._exit_code or (JOURNAL_STUCK_EXIT_CODE if isinstance(cause, JournalStuck) else 1)
         if step == "open" and isinstance(cause, PenstockError):
             sys.stderr.write(f"{self._service}: {cause}\n")
             return
