@@ -4,9 +4,11 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from penstock.cli.children import Child, ChildSpec, last_line
 
@@ -16,10 +18,12 @@ FAILS = "import sys\nsys.exit('cannot go on')"
 
 
 @asynccontextmanager
-async def kept(tmp_path: Path, program: str) -> AsyncIterator[tuple[Child, list[str]]]:
+async def kept(
+    tmp_path: Path, program: str, after_death: Callable[[int], Awaitable[None]] | None = None
+) -> AsyncIterator[tuple[Child, list[str]]]:
     said: list[str] = []
     spec = ChildSpec("child", [sys.executable, "-c", program], dict(os.environ), tmp_path / "child.log")
-    child = Child(spec, said.append)
+    child = Child(spec, said.append, after_death)
     keeper = asyncio.create_task(child.keep())
     try:
         yield child, said
@@ -65,6 +69,43 @@ async def test_a_child_that_is_stopped_stays_away(tmp_path: Path) -> None:
         assert child.pid is None
         assert child.restarts == 0
         assert said == []
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+async def test_a_child_that_is_stopped_while_it_is_being_started_is_gone(tmp_path: Path, steps: int) -> None:
+    async with kept(tmp_path, WAITS) as (child, said):
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await asyncio.wait_for(child.stop(30), 30)
+        assert child.pid is None
+        assert said == []
+
+
+async def test_a_child_that_is_killed_while_it_is_being_started_is_gone(tmp_path: Path) -> None:
+    async with kept(tmp_path, IGNORES_SIGTERM) as (child, _said):
+        await asyncio.sleep(0)
+        child.kill()
+    assert child.pid is None
+
+
+async def test_a_child_that_is_restarted_comes_back(tmp_path: Path) -> None:
+    async with kept(tmp_path, WAITS) as (child, _said):
+        await until(lambda: is_up(child))
+        first = child.pid
+        await child.restart(30)
+        await until(lambda: child.restarts == 1 and child.pid is not None)
+        assert child.pid != first
+
+
+async def test_whoever_wants_to_hears_how_a_child_ended_before_it_starts_again(tmp_path: Path) -> None:
+    heard: list[tuple[int, int]] = []
+
+    async def hear(code: int) -> None:
+        heard.append((code, child.restarts))
+
+    async with kept(tmp_path, FAILS, hear) as (child, _said):
+        await until(lambda: child.restarts >= 2)
+    assert heard[:2] == [(1, 0), (1, 1)]
 
 
 async def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:

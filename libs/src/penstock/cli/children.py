@@ -5,7 +5,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -33,38 +33,67 @@ def die_with_parent() -> None:
 
 
 class Child:
-    """One child process and its restarts; `keep` owns it until `stop`."""
+    """One child process and its restarts; `keep` owns it until `stop`.
 
-    def __init__(self, spec: ChildSpec, report: Callable[[str], None]) -> None:
+    `after_death` is called with the exit code of a child that ended unasked, before it is started again.
+    """
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        report: Callable[[str], None],
+        after_death: Callable[[int], Awaitable[None]] | None = None,
+    ) -> None:
         self.spec = spec
         self.restarts = 0
         self.pid: int | None = None
         self._report = report
+        self._after_death = after_death
         self._stopping = asyncio.Event()
+        self._starting = asyncio.Lock()  # held while there may be a process that we do not know yet
         self._process: asyncio.subprocess.Process | None = None
+        self._started_s = 0.0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the child runs and was not started a moment ago."""
+        return self._process is not None and self._has_lived_long()
 
     async def keep(self) -> None:
         """Start the child and start it again whenever it dies, until `stop` is called."""
         loop = asyncio.get_running_loop()
         delay_ms = RESTART_DELAY_MS_MIN
         while not self._stopping.is_set():
-            started_s = loop.time()
+            self._started_s = loop.time()
             code = await self._run_once()
             if self._stopping.is_set():
                 return
-            delay_ms = RESTART_DELAY_MS_MIN if loop.time() - started_s > HEALTHY_AFTER_S else delay_ms
+            delay_ms = RESTART_DELAY_MS_MIN if self._has_lived_long() else delay_ms
             self._report(
                 f"{self.spec.name} {_ending(code)}; starting it again in {delay_ms / 1000:g} s{self._reason()}"
             )
+            if self._after_death is not None:
+                await self._after_death(code)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay_ms / 1000)
             delay_ms = min(delay_ms * 2, RESTART_DELAY_MS_MAX)
             self.restarts += 1
 
     async def _run_once(self) -> int:
+        async with self._starting:
+            process = await self._start()
+            self._process, self.pid = process, process.pid
+        if self._stopping.is_set():  # meanwhile; it has begun nothing yet that would need an orderly end
+            self.kill()
+        try:
+            return await process.wait()
+        finally:
+            self._process, self.pid = None, None
+
+    async def _start(self) -> asyncio.subprocess.Process:
         _set_aside_if_large(self.spec.log_path)
         with self.spec.log_path.open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 *self.spec.argv,
                 env=self.spec.env,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -73,25 +102,29 @@ class Child:
                 start_new_session=True,  # Ctrl-C reaches us alone, and we stop the children in order
                 preexec_fn=die_with_parent,
             )
-        self._process, self.pid = process, process.pid
-        try:
-            return await process.wait()
-        finally:
-            self._process, self.pid = None, None
+
+    async def restart(self, grace_s: float) -> None:
+        """End the child, as `stop` does, so that it is started again."""
+        if self._process is not None:
+            await self._end(self._process, grace_s)
 
     async def stop(self, grace_s: float) -> None:
         """End the child: SIGTERM, and SIGKILL if it is still there after `grace_s` seconds."""
         self._stopping.set()
-        process = self._process
-        if process is None:
-            return
+        async with self._starting:
+            process = self._process
+        if process is not None:
+            await self._end(process, grace_s)
+
+    async def _end(self, process: asyncio.subprocess.Process, grace_s: float) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         try:
             await asyncio.wait_for(process.wait(), grace_s)
         except TimeoutError:
             self._report(f"{self.spec.name} did not stop within {grace_s:g} s; killing it")
-            self.kill()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
             await process.wait()
 
     def kill(self) -> None:
@@ -100,6 +133,9 @@ class Child:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
+
+    def _has_lived_long(self) -> bool:
+        return asyncio.get_running_loop().time() - self._started_s > HEALTHY_AFTER_S
 
     def _reason(self) -> str:
         line = last_line(self.spec.log_path)

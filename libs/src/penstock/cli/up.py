@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import prometheus_client
 
@@ -24,6 +24,8 @@ from penstock.cli.options import (
 from penstock.contracts.errors import PenstockError, Unavailable
 from penstock.objectstore import open_store
 from penstock.runtime.clock import SystemClock
+from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
+from penstock.runtime.logs import configure_logs
 from penstock.runtime.nats_client import NatsConnection, connect_nats
 from penstock.runtime.nats_server import find_nats_server, write_config
 from penstock.runtime.presence import Directory
@@ -35,6 +37,8 @@ DRAIN_DEADLINE_MS = 10_000
 STOP_GRACE_S = DRAIN_DEADLINE_MS / 1000 + 5  # the drain and then some, before SIGKILL
 READY_DEADLINE_S = 60.0
 READY_POLL_S = 0.05
+NATS_PORT_MIN = 14_222
+NATS_PORT_MAX = 32_767  # above it the kernel takes the near ends of connections from, so ours might be gone
 STARTS_BEFORE_GIVING_UP = 4  # a service that dies this often before the first "ready" will not come
 
 
@@ -53,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run until stopped; 0 after a clean stop, 1 with one sentence if it cannot be."""
     try:
         options = read_options(arguments)
+        configure_logs("up", "up", "error", "auto")  # of what happens to children, this process tells itself
         return asyncio.run(_run(options))
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
@@ -65,27 +70,31 @@ async def _run(options: UpOptions) -> int:
     with take_folder(options.data):
         store = await open_store(options.store, registry=prometheus_client.CollectorRegistry())
         await store.close()
-        supervisor = Supervisor(options)
-        try:
-            return await supervisor.run()
-        finally:
-            supervisor.kill_all()
+        with reserved_port() as nats_port:
+            supervisor = Supervisor(options, nats_port)
+            try:
+                return await supervisor.run()
+            finally:
+                supervisor.kill_all()
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)
+def say(line: str) -> None:
+    """Tell the user; where nobody can be told, as in a file on a full disk, everything goes on all the same."""
+    with contextlib.suppress(OSError):
+        print(line, flush=True)
 
 
 class Supervisor:
     """Owns the children and the console: start in order, wait, stop in reverse order."""
 
-    def __init__(self, options: UpOptions, say: Callable[[str], None] = _say) -> None:
+    def __init__(self, options: UpOptions, nats_port: int, say: Callable[[str], None] = say) -> None:
         self._options = options
         self._say = say
-        self._nats_address = parse_address("nats", f"127.0.0.1:{_free_port()}")
+        self._nats_address = parse_address("nats", f"127.0.0.1:{nats_port}")
         self._nats = Child(self._nats_spec(), say)
         self._services = {
-            role: [Child(self._spec(role, i), say) for i in range(self._count(role))] for role in SERVICES
+            role: [Child(self._spec(role, i), say, self._after_death) for i in range(self._count(role))]
+            for role in SERVICES
         }
         self._stop_asked = asyncio.Event()
 
@@ -156,6 +165,12 @@ class Supervisor:
         await self._nats.stop(STOP_GRACE_S)
         self._say("stopped")
 
+    async def _after_death(self, code: int) -> None:
+        """Restart the nats-server when a sequencer found that it takes no entries; once for all who find it."""
+        if code == JOURNAL_STUCK_EXIT_CODE and self._nats.is_settled:
+            self._say("the journal takes no entries; restarting nats-server")
+            await self._nats.restart(STOP_GRACE_S)
+
     def _on_signal(self) -> None:
         if self._stop_asked.is_set():
             self._say("stopping now")
@@ -217,8 +232,19 @@ def _first_cause(error: Exception) -> Exception:
     return error
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port on loopback that only who reuses addresses, as a nats-server does, can listen on meanwhile.
+
+    So no other `penstock up` takes it while our nats-server is starting again.
+    """
+    for port in range(NATS_PORT_MIN, NATS_PORT_MAX + 1):
+        with socket.socket() as held:
+            try:
+                held.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            yield port
+            return
+    raise Unavailable(f"no port from {NATS_PORT_MIN} to {NATS_PORT_MAX} is free for the nats-server")

@@ -1,0 +1,115 @@
+"""What `penstock up` does with its children and its port, without running them all."""
+
+import asyncio
+import io
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import children
+from penstock.cli.options import Address, UpOptions, take_folder
+from penstock.cli.up import NATS_PORT_MAX, NATS_PORT_MIN, Supervisor, reserved_port, say
+from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
+from tests.testkit.waiting import until
+
+RESTARTING = "the journal takes no entries; restarting nats-server"
+
+
+class House:
+    """A supervisor of which only the nats-server runs."""
+
+    def __init__(self, data: Path, port: int) -> None:
+        address = Address("127.0.0.1", 1)
+        options = UpOptions(
+            data=data,
+            kafka=address,
+            http=address,
+            store=f"file://{data}/objects",
+            flush_ms=250,
+            gateways=1,
+            flushers=1,
+            sequencers=1,
+            cachers=1,
+        )
+        self.said: list[str] = []
+        self.supervisor = Supervisor(options, port, self.said.append)
+        self.nats = self.supervisor._nats
+        self.keeper = asyncio.create_task(self.nats.keep())
+
+    async def until_nats_runs(self, restarts: int) -> None:
+        await until(lambda: self.nats.restarts == restarts and self.nats.pid is not None)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    with take_folder(tmp_path), reserved_port() as port:
+        built = House(tmp_path, port)
+        yield built
+        built.nats.kill()
+        await built.keeper
+
+
+async def test_a_sequencer_that_found_the_journal_stuck_has_the_nats_server_restarted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.until_nats_runs(restarts=0)
+    monkeypatch.setattr(children, "HEALTHY_AFTER_S", 0.0)
+    await house.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
+    await house.until_nats_runs(restarts=1)
+    assert house.said[0] == RESTARTING
+    assert house.said[1].startswith("nats-server ")
+
+
+async def test_two_sequencers_that_find_it_at_once_have_it_restarted_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.until_nats_runs(restarts=0)
+    monkeypatch.setattr(children, "HEALTHY_AFTER_S", 0.0)
+    await house.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
+    monkeypatch.undo()
+    await house.until_nats_runs(restarts=1)
+    pid = house.nats.pid
+    await house.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
+    assert (house.nats.pid, house.said.count(RESTARTING)) == (pid, 1)
+
+
+@pytest.mark.parametrize("code", [0, 1, -9])
+async def test_a_sequencer_that_ended_otherwise_leaves_the_nats_server_alone(
+    house: House, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    await house.until_nats_runs(restarts=0)
+    monkeypatch.setattr(children, "HEALTHY_AFTER_S", 0.0)
+    pid = house.nats.pid
+    await house.supervisor._after_death(code)
+    assert (house.nats.pid, house.said) == (pid, [])
+
+
+def test_every_service_tells_the_supervisor_how_it_ended(house: House) -> None:
+    services = [child for role in house.supervisor._services.values() for child in role]
+    assert [child._after_death for child in services] == [house.supervisor._after_death] * 4
+
+
+def test_the_port_is_below_those_that_the_kernel_gives_to_connections_and_reserved() -> None:
+    with reserved_port() as first, reserved_port() as second:
+        assert NATS_PORT_MIN <= first < second <= NATS_PORT_MAX
+        with socket.socket() as nats:
+            nats.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            nats.bind(("127.0.0.1", first))
+            nats.listen()
+            with socket.create_connection(("127.0.0.1", first)):
+                pass
+
+
+class FullDisk(io.StringIO):
+    def write(self, _text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_what_cannot_be_told_the_user_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", FullDisk())
+    with pytest.raises(OSError, match="No space left"):
+        print("this cannot be printed")
+    say("penstock is ready")
