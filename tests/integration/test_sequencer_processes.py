@@ -14,10 +14,19 @@ from pathlib import Path
 
 import pytest
 
+from penstock.contracts import codec, subjects
 from penstock.contracts.batches import BatchMeta, BatchRun
-from penstock.contracts.commands import CommitSegment, CreateTopic, SegmentCommitted
+from penstock.contracts.commands import (
+    CommandRequest,
+    CommitOffsets,
+    CommitSegment,
+    CreateTopic,
+    OffsetToCommit,
+    SegmentCommitted,
+    Tick,
+)
 from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
-from penstock.contracts.queries import MetadataQuery, MetadataView
+from penstock.contracts.queries import GroupOffsetsQuery, GroupOffsetsView, MetadataQuery, MetadataView
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.nats_client import connect_nats
 from penstock.runtime.sequencer_client import SequencerClient
@@ -26,6 +35,7 @@ from tests.testkit.waiting import until
 
 CLUSTER = "test"
 TOPIC = new_topic_id(bytes(range(16)))
+LEFT_BEHIND = 1_000  # requests of 1 KB: many turns of the event loop lie in the socket
 clock = SystemClock()
 
 
@@ -109,6 +119,15 @@ async def client(nats_server: NatsServer) -> AsyncIterator[SequencerClient]:
 
 def create_topic(topic_id: TopicId = TOPIC) -> CreateTopic:
     return CreateTopic(clock.now_ms(), "t", topic_id, 1, {})
+
+
+def commit_offset(offset: int) -> CommitOffsets:
+    return CommitOffsets(clock.now_ms(), "g", -1, "", None, [OffsetToCommit("t", 0, offset, -1, "x" * 1_000)])
+
+
+def failed_commands(process: Process) -> float:
+    label = 'penstock_sequencer_requests_total{name="command",result="failed"} '
+    return sum(float(line.removeprefix(label)) for line in process.get("/metrics").splitlines() if label in line)
 
 
 async def commit(client: SequencerClient) -> int:
@@ -209,6 +228,31 @@ async def test_a_terminated_sequencer_finishes_and_exits_cleanly(processes: Proc
     await load.stop()
     assert load.longest_s < 1
     assert load.offsets == list(range(len(load.offsets)))
+
+
+async def test_a_sequencer_that_was_stopped_journals_nothing_of_what_lay_in_its_socket(
+    processes: Processes, client: SequencerClient, nats_server: NatsServer
+) -> None:
+    stopped, _other = await asyncio.gather(processes.start("a"), processes.start("b"))
+    await client.command([create_topic()], deadline_s=5)
+    stopped.signal(signal.SIGSTOP)
+    connection = await connect_nats(nats_server.url, name="sender")
+    request = codec.encode(CommandRequest([commit_offset(100)]))
+    await asyncio.gather(
+        *(connection.bus.publish(subjects.sequencer_command(CLUSTER), request) for _ in range(2 * LEFT_BEHIND))
+    )
+    await connection.bus.flush()
+    started_s = clock.monotonic_s()
+    for offset in (200, 300, 400):
+        await client.command([commit_offset(offset)], deadline_s=30)
+    await until(lambda: clock.monotonic_s() > started_s + 2)
+    stopped.signal(signal.SIGCONT)
+    await until(lambda: failed_commands(stopped) > LEFT_BEHIND / 2, 30)
+    await connection.close()
+    # Both have applied whatever the stopped one journaled before this.
+    await client.command([Tick(clock.now_ms())], deadline_s=30)
+    view = await client.query("group_offsets", GroupOffsetsQuery(0, "g", None), GroupOffsetsView)
+    assert [each.offset for each in view.offsets] == [400]
 
 
 async def test_a_sequencer_whose_journal_was_lost_says_so_and_makes_no_other(

@@ -35,6 +35,27 @@ class HeldJournal(MemoryJournal):
         return await super().append(entry_id, data)
 
 
+class FreezingClock(VirtualClock):
+    """The clock of one process that can be stopped: while it is frozen, no time passes for it, then all at once."""
+
+    def __init__(self) -> None:
+        self._frozen_s: float | None = None
+        self._skipped_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self._skipped_s if self._frozen_s is None else self._frozen_s
+
+    def skip(self, duration_s: float) -> None:
+        """So much time passes in this moment, and nobody had a turn."""
+        self._skipped_s += duration_s
+
+    def freeze(self) -> None:
+        self._frozen_s = self.monotonic_s()
+
+    def thaw(self) -> None:
+        self._frozen_s = None
+
+
 class Running:
     """One sequencer and the task that runs it."""
 
@@ -42,12 +63,13 @@ class Running:
         self.name = name
         self.bus: MemoryBus = house.hub.connect(name)
         self.registry = CollectorRegistry()
+        self.clock = FreezingClock()
         self.sequencer = Sequencer(
             house.make_journal(house.store),
             self.bus,
             CLUSTER,
             f"{name}.{house.entropy.take(2).hex()}",
-            house.clock,
+            self.clock,
             house.entropy,
             SequencerMetrics(self.registry),
         )

@@ -13,9 +13,11 @@ from sequencer import proposals
 from sequencer.chain import Chain
 from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import APPENDS_IN_FLIGHT_MAX, ENTRY_BYTES_WANTED, Proposals
+from sequencer.stalls import STALL_S, Stalls
+from tests.testkit.memory_bus import MemoryHub
 from tests.testkit.memory_journal import ENTRY_BYTES_MAX, MemoryJournal, MemoryJournalStore
 from tests.testkit.virtual_time import VirtualClock, in_virtual_time
-from tests.unit.sequencer.sequencer_house import HeldJournal
+from tests.unit.sequencer.sequencer_house import FreezingClock, HeldJournal
 
 Answers = asyncio.Task[tuple[int, list[Outcome]]]
 
@@ -239,8 +241,40 @@ class StuckJournal(MemoryJournal):
 @in_virtual_time
 async def test_a_stuck_journal_ends_the_run() -> None:
     metrics = SequencerMetrics(CollectorRegistry())
-    stuck = Proposals(StuckJournal(MemoryJournalStore()), Chain(), "me", VirtualClock(), metrics)
+    stalls = Stalls(MemoryHub().connect("me"), VirtualClock(), metrics)
+    stuck = Proposals(StuckJournal(MemoryJournalStore()), Chain(), "me", VirtualClock(), metrics, stalls)
     asking = asyncio.create_task(stuck.propose([command(1)]))
     with pytest.RaisesGroup(JournalStuck):
         await stuck.run()
     asking.cancel()
+
+
+@in_virtual_time
+async def test_what_waited_for_a_place_while_the_process_stood_still_is_not_journaled() -> None:
+    desk = Desk()
+    full = [await desk.propose(command(number)) for number in range(APPENDS_IN_FLIGHT_MAX)]
+    await asyncio.sleep(0.01)
+    waiting = await desk.propose(command(99))
+    desk.clock.skip(2 * STALL_S)
+    fresh = await desk.propose(command(100))
+    entries = await desk.tail()
+    assert [numbers(entry.requests) for entry in entries] == [[0], [1], [2], [3], [100]]
+    assert (await fresh)[0] == 5
+    with pytest.raises(Undelivered, match="stood still"):
+        await waiting
+    await asyncio.gather(*full)
+    await desk.close()
+
+
+@in_virtual_time
+async def test_an_append_in_doubt_is_not_sent_again_after_the_process_stood_still() -> None:
+    desk = Desk()
+    desk.store.fail_next_append(with_effect=False)
+    answer = await desk.propose(command(1))
+    desk.journal.gate.set()
+    await asyncio.sleep(0.01)
+    desk.clock.skip(2 * STALL_S)
+    with pytest.raises(Unavailable, match="stood still"):
+        await answer
+    assert await desk.tail() == []
+    await desk.close()

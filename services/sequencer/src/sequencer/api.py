@@ -8,7 +8,7 @@ import structlog
 
 from penstock.contracts import codec, subjects
 from penstock.contracts.commands import CommandReply, CommandRequest, Outcome, Refused, Waiting
-from penstock.contracts.errors import Corrupt, Invalid, Unavailable
+from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
 from penstock.contracts.queries import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
 from penstock.contracts.refusals import Refusal
 from penstock.runtime.bus import Bus, Inbound, Subscription
@@ -19,6 +19,7 @@ from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import Proposals
 from sequencer.questions import QUESTIONS
 from sequencer.replica import Replica
+from sequencer.stalls import Stalls
 
 COMMAND = "command"
 GROUP_WAIT = "group_wait"
@@ -45,6 +46,7 @@ class Api:
         members: Members,
         clock: Clock,
         metrics: SequencerMetrics,
+        stalls: Stalls,
     ) -> None:
         self._bus = bus
         self._cluster = cluster
@@ -53,6 +55,7 @@ class Api:
         self._members = members
         self._clock = clock
         self._metrics = metrics
+        self._stalls = stalls
         self._subscriptions: list[Subscription] = []
         self._owner: asyncio.TaskGroup | None = None
         self._in_work = dict.fromkeys((COMMAND, *QUESTIONS), 0)
@@ -105,17 +108,18 @@ class Api:
         assert self._owner is not None, "requests are taken while `run` runs"
         self._in_work[name] += 1
         self._idle.clear()
-        self._owner.create_task(self._handle(name, message)).add_done_callback(lambda _: self._finish(name))
+        handling = self._owner.create_task(self._handle(name, message, self._stalls.ticket_in()))
+        handling.add_done_callback(lambda _: self._finish(name))
 
     def _finish(self, name: str) -> None:
         self._in_work[name] -= 1
         if not any(self._in_work.values()):
             self._idle.set()
 
-    async def _handle(self, name: str, message: Inbound) -> None:
+    async def _handle(self, name: str, message: Inbound, ticket: int) -> None:
         """The boundary: whatever one request brings about, the others and the process go on."""
         try:
-            answer = await self._answer(name, message.data)
+            answer = await self._answer(name, message.data, ticket)
         except Unavailable as error:
             answer = self._failure(name, str(error))
         except Corrupt as error:
@@ -144,9 +148,9 @@ class Api:
         self._metrics.requests.labels(name, "failed" if failed else "answered").inc()
         await message.respond(data)
 
-    async def _answer(self, name: str, data: bytes) -> msgspec.Struct:
+    async def _answer(self, name: str, data: bytes, ticket: int) -> msgspec.Struct:
         if name == COMMAND:
-            return await self._command(codec.decode(data, CommandRequest))
+            return await self._command(codec.decode(data, CommandRequest), ticket)
         question = QUESTIONS[name]
         query = codec.decode(data, question.kind)
         await self._replica.until_applied(query.min_sequence, CATCH_UP_TIMEOUT_S)
@@ -157,7 +161,9 @@ class Api:
             self._note_heartbeat(query, answer)
         return answer
 
-    async def _command(self, request: CommandRequest) -> CommandReply:
+    async def _command(self, request: CommandRequest, ticket: int) -> CommandReply:
+        if not self._stalls.is_good(ticket):
+            raise Undelivered("the commands may have waited here while the process stood still")
         sequence, outcomes = self._replica.applied_sequence, list[Outcome]()
         if request.commands:
             try:

@@ -52,6 +52,11 @@ class SequencerMetrics:
             ["name", "result"],
             registry=registry,
         )
+        self.stalls = Counter(
+            "penstock_sequencer_stalls",
+            "Times that the process stood still for so long that commands in its queues were void.",
+            registry=registry,
+        )
         self.unannounced = Counter(
             "penstock_sequencer_unannounced_entries", "Entries whose announcement fits no message.", registry=registry
         )

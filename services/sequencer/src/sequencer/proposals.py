@@ -8,6 +8,8 @@ the server's window of duplicates that stores it once. Beyond the window, or for
 through another replica, the journal holds the same commands twice. All replicas then apply both, alike: commands are
 idempotent by content, so the second copy does no harm, and no replica has to remember entry ids for ever. Whoever waits
 gets the outcomes of the first copy.
+
+No harm, that is, while its sender still waits for it. What we held while we stood still is not sent (stalls.py).
 """
 
 import asyncio
@@ -26,6 +28,7 @@ from penstock.runtime.journal import Journal, JournalLost
 from sequencer.chain import Chain
 from sequencer.halt import halted_at
 from sequencer.metrics import SequencerMetrics
+from sequencer.stalls import Stalls
 
 APPENDS_IN_FLIGHT_MAX = 4  # keeps the disk busy while an answer travels; more only makes entries smaller
 ENTRY_BYTES_WANTED = 256 * 1024  # some 6,000 batches: applied in 30 ms, so that no entry stalls the event loop for long
@@ -36,6 +39,7 @@ PROPOSAL_BYTES_MAX = 64 * 1024 * 1024  # eight of the largest requests
 WAIT_DEADLINE_S = 2.0  # for a place in an entry; senders give up and ask another replica after one second
 APPEND_DEADLINE_S = 10.0  # for an entry to come back; well inside the server's window of duplicates
 RETRY_MS = 50
+STOOD_STILL = "the process stood still while the commands waited here"
 
 log = structlog.get_logger()
 _encoder = msgspec.msgpack.Encoder()
@@ -44,12 +48,13 @@ _encoder = msgspec.msgpack.Encoder()
 class _Proposal:
     """One request's commands and who waits for their outcomes."""
 
-    __slots__ = ("answer", "commands", "expires_s", "size_bytes")
+    __slots__ = ("answer", "commands", "expires_s", "size_bytes", "ticket")
 
-    def __init__(self, commands: list[Command], size_bytes: int, expires_s: float) -> None:
+    def __init__(self, commands: list[Command], size_bytes: int, expires_s: float, ticket: int) -> None:
         self.commands = commands
         self.size_bytes = size_bytes
         self.expires_s = expires_s
+        self.ticket = ticket
         self.answer: asyncio.Future[tuple[int, list[Outcome]]] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: Unavailable) -> None:
@@ -60,25 +65,35 @@ class _Proposal:
 class _Flight:
     """One entry on its way into the journal and back through the tail."""
 
-    __slots__ = ("data", "entry_id", "proposals", "seen", "started_s")
+    __slots__ = ("data", "entry_id", "proposals", "seen", "started_s", "ticket")
 
-    def __init__(self, entry_id: str, data: bytes, proposals: list[_Proposal], started_s: float) -> None:
+    def __init__(self, entry_id: str, data: bytes, proposals: list[_Proposal], started_s: float, ticket: int) -> None:
         self.entry_id = entry_id
         self.data = data
         self.proposals = proposals
         self.started_s = started_s
+        self.ticket = ticket
         self.seen = asyncio.Event()
 
 
 class Proposals:
     """What this replica puts into the journal; `author` is unique to this life of the process."""
 
-    def __init__(self, journal: Journal, chain: Chain, author: str, clock: Clock, metrics: SequencerMetrics) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        chain: Chain,
+        author: str,
+        clock: Clock,
+        metrics: SequencerMetrics,
+        stalls: Stalls,
+    ) -> None:
         self.author = author
         self._journal = journal
         self._chain = chain
         self._clock = clock
         self._metrics = metrics
+        self._stalls = stalls
         self._waiting: deque[_Proposal] = deque()
         self._flights: dict[str, _Flight] = {}
         self._changed = asyncio.Event()
@@ -109,7 +124,7 @@ class Proposals:
             raise Invalid(f"commands of {size_bytes} bytes are over the {allowed} that fit into a journal entry")
         if self._held >= PROPOSALS_MAX or self._held_bytes + size_bytes > PROPOSAL_BYTES_MAX:
             raise Undelivered(f"overloaded: {self._held} requests of {self._held_bytes} bytes wait already")
-        proposal = _Proposal(commands, size_bytes, now_s + WAIT_DEADLINE_S)
+        proposal = _Proposal(commands, size_bytes, now_s + WAIT_DEADLINE_S, self._stalls.ticket())
         self._waiting.append(proposal)
         self._changed.set()
         return proposal
@@ -151,7 +166,9 @@ class Proposals:
             if taken and size_bytes + self._waiting[0].size_bytes > ENTRY_BYTES_WANTED:
                 break
             proposal = self._waiting.popleft()
-            if proposal.expires_s <= now_s:
+            if not self._stalls.is_good(proposal.ticket):
+                proposal.fail(Undelivered(STOOD_STILL))
+            elif proposal.expires_s <= now_s:
                 proposal.fail(Undelivered(f"the journal had no room for it within {WAIT_DEADLINE_S:g} s"))
             elif not proposal.answer.done():
                 taken.append(proposal)
@@ -162,7 +179,8 @@ class Proposals:
         entry_id = f"{self.author}.{next(self._numbers)}"
         requests = [proposal.commands for proposal in proposals]
         entry = Entry(entry_id, self.author, self._chain.sequence, self._chain.hash, requests)
-        flight = _Flight(entry_id, encode_entry(entry), proposals, self._clock.monotonic_s())
+        started_s = self._clock.monotonic_s()
+        flight = _Flight(entry_id, encode_entry(entry), proposals, started_s, proposals[0].ticket)
         self._flights[entry_id] = flight
         self._metrics.entry_requests.observe(len(proposals))
         return flight
@@ -170,28 +188,34 @@ class Proposals:
     async def _append(self, flight: _Flight) -> None:
         try:
             async with asyncio.timeout(APPEND_DEADLINE_S):
-                await self._append_until_stored(flight)
-                await flight.seen.wait()
+                if await self._append_until_stored(flight):
+                    await flight.seen.wait()
+                else:
+                    self._give_up(flight, STOOD_STILL)
         except TimeoutError:
-            self._give_up(flight)
+            self._give_up(flight, f"entry {flight.entry_id} was not seen within {APPEND_DEADLINE_S:g} s")
         except JournalLost as error:
             raise halted_at(self._chain.sequence, error) from error
 
-    async def _append_until_stored(self, flight: _Flight) -> None:
+    async def _append_until_stored(self, flight: _Flight) -> bool:
+        """Whether it is stored; else we stood still, and it is too late to send it (again)."""
         while not flight.seen.is_set():
+            if not self._stalls.is_good(flight.ticket):
+                return False
             try:
                 await self._journal.append(flight.entry_id, flight.data)
-                return
+                return True
             except Unavailable as error:
                 log.warning("append_in_doubt", entry=flight.entry_id, error=str(error))
             self._metrics.append_retries.inc()
             await asyncio.sleep(RETRY_MS / 1000)
+        return True
 
-    def _give_up(self, flight: _Flight) -> None:
+    def _give_up(self, flight: _Flight, reason: str) -> None:
         if self._flights.pop(flight.entry_id, None) is None:
             return
         for proposal in flight.proposals:
-            proposal.fail(Unavailable(f"entry {flight.entry_id} was not seen within {APPEND_DEADLINE_S:g} s"))
+            proposal.fail(Unavailable(reason))
         self._changed.set()
 
 

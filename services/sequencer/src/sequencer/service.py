@@ -15,6 +15,7 @@ from sequencer.members import Members
 from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import Proposals
 from sequencer.replica import Replica
+from sequencer.stalls import Stalls
 from sequencer.ticker import Ticker
 
 DESCRIBE_RETRY_S = 0.2
@@ -39,17 +40,19 @@ class Sequencer:
         chain = Chain()
         members = Members()
         self._journal = journal
-        self._proposals = Proposals(journal, chain, author, clock, metrics)
+        self._stalls = Stalls(bus, clock, metrics)
+        self._proposals = Proposals(journal, chain, author, clock, metrics, self._stalls)
         self.replica = Replica(journal, bus, cluster, self._proposals, chain, clock, metrics)
         self._ticker = Ticker(self.replica, self._proposals, clock, entropy)
         self._heartbeats = Heartbeats(bus, cluster, members, self.replica, self._proposals, clock)
-        self._api = Api(bus, cluster, self.replica, self._proposals, members, clock, metrics)
+        self._api = Api(bus, cluster, self.replica, self._proposals, members, clock, metrics, self._stalls)
 
     async def run(self) -> None:
         """Replay the journal, then answer, until cancelled; `Halted` if the journal cannot be followed."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.replica.run())
             await self._catch_up()
+            group.create_task(self._stalls.run())
             await self._heartbeats.open()
             group.create_task(self._proposals.run())
             group.create_task(self._ticker.run())
