@@ -90,6 +90,14 @@ async def test_a_server_that_comes_a_moment_later_is_waited_for(tmp_path: Path) 
         server.kill()
 
 
+async def test_only_the_disk_limits_the_journal_also_when_it_was_full_at_the_servers_start(
+    nats_server: NatsServer, connection: NatsConnection
+) -> None:
+    """By itself a server allows three quarters of what is free when it starts, which is nothing on a full disk."""
+    assert connection.bus.is_connected
+    assert "Max Storage:     1.00 EB" in nats_server.log_path.read_text()
+
+
 async def test_a_user_needs_the_right_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = 'with "quotes", \\ and ü'
     with running_nats_server(tmp_path, user="penstock", password=secret) as server:

@@ -29,7 +29,7 @@ def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_entry_is_synced_before_it_is_acknowledged() -> None:
     text = server_config(store_dir=Path("/data/nats"), host="127.0.0.1", port=4222)
-    assert 'jetstream { store_dir: "/data/nats", sync_interval: always }' in text
+    assert 'jetstream { store_dir: "/data/nats", sync_interval: always, max_file_store: ' in text
     assert "max_payload: 8388608\n" in text
     assert "http:" not in text
 

@@ -12,6 +12,9 @@ MESSAGE_BYTES_MAX = 8 * 1024 * 1024  # one full flush buffer, or one reply of a 
 # What the server holds for one client that reads too slowly before it cuts it off: more than all windows of
 # unanswered bytes towards one process together, so that a full window never costs a connection.
 PENDING_BYTES_MAX = 512 * 1024 * 1024
+# More than any disk has. By itself the server takes three quarters of what is free when it starts, so that one started
+# on a full disk would refuse every entry for the rest of its life.
+STORE_BYTES_MAX = 2**60
 WRITE_DEADLINE = "10s"
 
 
@@ -33,13 +36,14 @@ def server_config(
     password: str = "",
 ) -> str:
     """The text of the server's configuration; the monitoring port listens on loopback only."""
+    folder = _quoted(str(store_dir))
     lines = [
         f"listen: {_quoted(f'{host}:{port}')}",
         f"max_payload: {MESSAGE_BYTES_MAX}",
         f"max_pending: {PENDING_BYTES_MAX}",
         f"write_deadline: {_quoted(WRITE_DEADLINE)}",
         # `always`: an entry is on the disk before its acknowledgement; the default may lose two minutes of them.
-        f"jetstream {{ store_dir: {_quoted(str(store_dir))}, sync_interval: always }}",
+        f"jetstream {{ store_dir: {folder}, sync_interval: always, max_file_store: {STORE_BYTES_MAX} }}",
     ]
     if monitor_port is not None:
         lines.append(f"http: {_quoted(f'127.0.0.1:{monitor_port}')}")
