@@ -77,10 +77,11 @@ async def test_no_topics_are_listed_when_none_is_asked_for() -> None:
     assert response.controller_id == response.brokers[0].node_id
 
 
-async def test_a_topic_is_found_by_its_id() -> None:
+@pytest.mark.parametrize("no_name", [None, ""], ids=["null", "empty, as the Java client sends it"])
+async def test_a_topic_is_found_by_its_id(no_name: str | None) -> None:
     world = new_world()
     view = world.sequencer.add_topic("a")
-    asked = MetadataRequest(topics=[MetadataRequestTopic(view.topic_id, None), MetadataRequestTopic(b"?" * 16, None)])
+    asked = MetadataRequest(topics=[MetadataRequestTopic(each, no_name) for each in (view.topic_id, b"?" * 16)])
     known, unknown = (await ask(world, 3, VERSION, asked)).topics
     assert (known.name, known.error_code) == ("a", 0)
     assert (unknown.name, unknown.topic_id, unknown.error_code) == (None, b"?" * 16, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -192,6 +192,8 @@ class Connection(asyncio.BufferedProtocol):
             self._client.takes_answers.set()
 
     def _log_refusal(self, reason: str) -> None:
+        if self._session.is_refused:  # by another request in flight, which has said why
+            return
         log.warning("connection_refused", peer=self._client.host, client_id=self._client.client_id, reason=reason)
 
 

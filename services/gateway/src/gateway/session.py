@@ -112,7 +112,7 @@ class Session:
         self._slots: deque[Slot] = deque()
         self._held_bytes = 0
         self._partial_bytes = 0
-        self._is_refused = False
+        self.is_refused = False  # nothing more is read: the connection ends at some request's turn
         # Of answers that wait for earlier ones, without those that came out of turn: who is to wait until this is
         # less must not be waited for by what it counts.
         self.unsent_bytes = 0
@@ -127,7 +127,7 @@ class Session:
     @property
     def has_room(self) -> bool:
         """Whether another request may begin."""
-        return len(self._slots) < self._requests_in_flight_max and not self._is_refused
+        return len(self._slots) < self._requests_in_flight_max and not self.is_refused
 
     @property
     def partial_bytes(self) -> int:
@@ -161,7 +161,7 @@ class Session:
 
     def refuse(self, slot: Slot) -> None:
         """The connection ends where this request's answer would be; what was asked before is still answered."""
-        self._is_refused = True
+        self.is_refused = True
         slot.is_last = True
         slot.answer = ()
 

@@ -7,7 +7,7 @@ from gateway.errors import error_of
 from gateway.nodes import Node, brokers_for, leader_for
 from penstock.contracts.commands import Command, CreateTopic, Outcome, Refused
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import ID_BYTES, is_legal_topic_name, new_topic_id
+from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
 from penstock.contracts.queries import TopicView
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.metadata import (
@@ -57,8 +57,11 @@ def cluster_of(gateway: Gateway, client: Client) -> _Cluster:
 async def _asked_topics(
     gateway: Gateway, leader: Node, asked: list[MetadataRequestTopic], may_create: bool
 ) -> list[MetadataResponseTopic]:
-    names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
-    ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.name is None))
+    # Who asks by id sends no name or, as the Java client does, an empty one (KIP-516).
+    ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.name is None or topic.topic_id != NO_TOPIC_ID))
+    names = list(
+        dict.fromkeys(topic.name for topic in asked if topic.name is not None and topic.topic_id == NO_TOPIC_ID)
+    )
     legal = [name for name in names if is_legal_topic_name(name)]
     failed: dict[str, ErrorCode] = dict.fromkeys(set(names).difference(legal), ErrorCode.INVALID_TOPIC_EXCEPTION)
     by_name: dict[str, TopicView] = {}
