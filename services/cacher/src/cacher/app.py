@@ -1,7 +1,8 @@
 """Builds and wires one cacher, and stops it in order."""
 
 import asyncio
-from importlib.metadata import version
+
+import msgspec
 
 from cacher.chunks import CHUNK_BYTES, Chunk
 from cacher.config import CacherConfig
@@ -14,9 +15,8 @@ from penstock.contracts.messages import Presence
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus import Bus, Subscription
 from penstock.runtime.clock import Clock, SystemClock
-from penstock.runtime.health import Health, HttpServer, new_registry
-from penstock.runtime.nats_client import NatsConnection, connect_nats
-from penstock.runtime.presence import Announcer, Directory
+from penstock.runtime.host import ServiceHost
+from penstock.runtime.presence import Directory
 
 ROLE = "cacher"
 
@@ -83,69 +83,48 @@ class CacherApp:
     def __init__(self, config: CacherConfig) -> None:
         self._config = config
         self._clock = SystemClock()
-        self._registry = new_registry()
-        self._health = Health()
-        self._http = HttpServer(self._health, self._registry, config.http_host, config.http_port)
+        self._host = ServiceHost(config, ROLE, self._clock, complete=self._complete_presence)
+        self._registry = self._host.registry
         self._store: ObjectStore | None = None
-        self._connection: NatsConnection | None = None
         self._cacher: Cacher | None = None
 
     async def open(self) -> None:
         """Connect to everything, and take requests in."""
         config = self._config
-        await self._http.open()
+        await self._host.open_http()
         self._store = await open_store(config.store_url, registry=self._registry)
-        self._connection = await connect_nats(
-            config.nats_url,
-            name=config.instance,
-            user=config.nats_user,
-            password=config.nats_password,
-            registry=self._registry,
-        )
-        bus = self._connection.bus
-        self._directory = Directory(bus, config.cluster, self._clock)
-        self._announcer = Announcer(bus, config.cluster, self._presence, self._directory)
+        bus = await self._host.connect()
+        self._directory = self._host.directory
         metrics = CacherMetrics(self._registry)
         self._cacher = Cacher(config, bus, self._store, self._directory, self._clock, metrics)
-        await self._directory.open()
+        await self._host.listen()
         await self._cacher.open()
         await bus.flush()
-        self._health.set_ready(True)
+        self._host.health.set_ready(True)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        assert self._connection is not None and self._cacher is not None, "run comes after open"
+        assert self._cacher is not None, "run comes after open"
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._connection.bus.run_until_closed())
             group.create_task(self._cacher.run())
-            group.create_task(self._directory.run())
-            group.create_task(self._announcer.run())
+            self._host.start(group)
 
     async def drain(self) -> None:
         """Say goodbye, then answer what was already asked."""
         assert self._cacher is not None, "drain comes after open"
-        self._health.set_ready(False, "draining")
-        await self._announcer.leave()
+        await self._host.begin_drain()
         await self._cacher.drain()
 
     async def close(self) -> None:
         """Let go of everything."""
         if self._cacher is not None:
             await self._cacher.close()
-        if self._connection is not None:
-            await self._connection.close()
+        await self._host.disconnect()
         if self._store is not None:
             await self._store.close()
-        await self._http.close()
+        await self._host.close_http()
 
-    def _presence(self) -> Presence:
+    def _complete_presence(self, said: Presence) -> Presence:
         assert self._cacher is not None, "presence comes after open"
-        return Presence(
-            role=ROLE,
-            zone=self._config.zone,
-            instance=self._config.instance,
-            version=version("penstock"),
-            http=self._http.address,
-            load_bytes=self._cacher.server.waiting_bytes,
-            budget_bytes=self._config.requests_bytes_max,
-        )
+        load_bytes, budget_bytes = self._cacher.server.waiting_bytes, self._config.requests_bytes_max
+        return msgspec.structs.replace(said, load_bytes=load_bytes, budget_bytes=budget_bytes)

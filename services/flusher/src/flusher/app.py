@@ -1,7 +1,8 @@
 """Builds and wires one flusher, and stops it in order."""
 
 import asyncio
-from importlib.metadata import version
+
+import msgspec
 
 from flusher.budget import Budget
 from flusher.buffer import ActiveBuffer, BufferLimits, TokenBucket
@@ -18,9 +19,7 @@ from penstock.contracts.messages import Presence
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus import Bus, Subscription
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
-from penstock.runtime.health import Health, HttpServer, new_registry
-from penstock.runtime.nats_client import NatsConnection, connect_nats
-from penstock.runtime.presence import Announcer, Directory
+from penstock.runtime.host import ServiceHost
 from penstock.runtime.sequencer_client import SequencerClient
 
 ROLE = "flusher"
@@ -94,68 +93,43 @@ class FlusherApp:
     def __init__(self, config: FlusherConfig) -> None:
         self._config = config
         self._clock = SystemClock()
-        self._registry = new_registry()
-        self._health = Health()
-        self._http = HttpServer(self._health, self._registry, config.http_host, config.http_port)
+        self._host = ServiceHost(config, ROLE, self._clock, complete=self._complete_presence)
         self._store: ObjectStore | None = None
-        self._connection: NatsConnection | None = None
 
     async def open(self) -> None:
         """Connect to everything, and take messages in."""
         config = self._config
-        await self._http.open()
-        self._store = await open_store(config.store_url, registry=self._registry)
-        self._connection = await connect_nats(
-            config.nats_url,
-            name=config.instance,
-            user=config.nats_user,
-            password=config.nats_password,
-            registry=self._registry,
-        )
-        bus = self._connection.bus
-        metrics = FlusherMetrics(self._registry)
+        await self._host.open_http()
+        self._store = await open_store(config.store_url, registry=self._host.registry)
+        bus = await self._host.connect()
+        metrics = FlusherMetrics(self._host.registry)
         self._flusher = Flusher(config, bus, self._store, self._clock, SystemEntropy(), metrics)
-        self._directory = Directory(bus, config.cluster, self._clock)
-        self._announcer = Announcer(bus, config.cluster, self._presence, self._directory)
-        await self._directory.open()
+        await self._host.listen()
         await self._flusher.open()
         await bus.flush()
-        self._health.set_ready(True)
+        self._host.health.set_ready(True)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        assert self._connection is not None, "run comes after open"
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._connection.bus.run_until_closed())
             group.create_task(self._flusher.run())
-            group.create_task(self._directory.run())
-            group.create_task(self._announcer.run())
+            self._host.start(group)
 
     async def drain(self) -> None:
         """Say goodbye, then finish what was begun."""
-        self._health.set_ready(False, "draining")
-        await self._announcer.leave()
+        await self._host.begin_drain()
         await self._flusher.drain()
 
     async def close(self) -> None:
         """Let go of everything."""
-        if self._connection is not None:
-            await self._connection.close()
+        await self._host.disconnect()
         if self._store is not None:
             await self._store.close()
-        await self._http.close()
+        await self._host.close_http()
 
-    def _presence(self) -> Presence:
+    def _complete_presence(self, said: Presence) -> Presence:
         budget = self._flusher.budget
-        return Presence(
-            role=ROLE,
-            zone=self._config.zone,
-            instance=self._config.instance,
-            version=version("penstock"),
-            http=self._http.address,
-            load_bytes=budget.held_bytes,
-            budget_bytes=budget.bytes_max,
-        )
+        return msgspec.structs.replace(said, load_bytes=budget.held_bytes, budget_bytes=budget.bytes_max)
 
 
 def _buffer(config: FlusherConfig) -> ActiveBuffer[Piece]:

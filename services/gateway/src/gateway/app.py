@@ -1,9 +1,9 @@
 """Builds one gateway and wires its parts together; the only place that does."""
 
 import asyncio
-import importlib.metadata
 import socket
 
+import msgspec
 import structlog
 
 from gateway.config import GatewayConfig
@@ -19,9 +19,7 @@ from penstock.contracts.messages import Presence
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus import Bus
 from penstock.runtime.clock import SystemClock, SystemEntropy
-from penstock.runtime.health import Health, HttpServer, new_registry
-from penstock.runtime.nats_client import NatsConnection, connect_nats
-from penstock.runtime.presence import Announcer, Directory
+from penstock.runtime.host import ServiceHost
 from penstock.runtime.sequencer_client import SequencerClient
 
 READINESS_INTERVAL_S = 0.2
@@ -37,53 +35,38 @@ class GatewayApp:
 
     def __init__(self, config: GatewayConfig) -> None:
         self._config = config
-        self._version = importlib.metadata.version("penstock")
         self._clock = SystemClock()
-        self._health = Health()
-        self._registry = new_registry()
-        self._http = HttpServer(self._health, self._registry, config.http_host, config.http_port)
+        self._host = ServiceHost(config, "gateway", self._clock, complete=self._complete_presence)
         self._socket: socket.socket | None = None
-        self._nats: NatsConnection | None = None
         self._store: ObjectStore | None = None
-        self._directory: Directory
         self._tail: TailFeed | None = None
         self._flushes: Flushes
         self._listener: Listener | None = None
-        self._announcer: Announcer
         self._node: Node
 
     async def open(self) -> None:
         config = self._config
         self._socket = open_socket(config.kafka_host, config.kafka_port)
         self._node = _own_node(config, self._socket.getsockname()[1])
-        await self._http.open()
-        self._nats = await connect_nats(
-            config.nats_url,
-            name=config.instance,
-            user=config.nats_user,
-            password=config.nats_password,
-            registry=self._registry,
-        )
-        self._store = await open_store(config.store_url, registry=self._registry)
-        gateway = self._wire(self._nats.bus, self._store)
+        await self._host.open_http()
+        bus = await self._host.connect()
+        self._store = await open_store(config.store_url, registry=self._host.registry)
+        gateway = self._wire(bus, self._store)
         self._listener = Listener(gateway, self._socket)
-        self._announcer = Announcer(gateway.bus, config.cluster, self._presence, self._directory)
-        await self._directory.open()
+        await self._host.listen()
         await gateway.tail.open()
 
     async def run(self) -> None:
-        assert self._nats is not None and self._listener is not None, "opened before it runs"
+        assert self._listener is not None, "opened before it runs"
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._nats.bus.run_until_closed())
-            tasks.create_task(self._directory.run())
-            tasks.create_task(self._announcer.run())
+            self._host.start(tasks)
             tasks.create_task(self._flushes.run())
             tasks.create_task(self._listener.run())
-            tasks.create_task(self._watch_readiness(self._nats.bus))
+            tasks.create_task(self._watch_readiness())
 
     async def drain(self) -> None:
         assert self._listener is not None, "opened before it is drained"
-        await self._announcer.leave()
+        await self._host.announcer.leave()
         await self._listener.drain(self._config.drain_deadline_ms / 1000 * DRAIN_SHARE)
 
     async def close(self) -> None:
@@ -93,19 +76,17 @@ class GatewayApp:
             self._socket.close()
         if self._tail is not None:
             await self._tail.close()
-            await self._directory.close()
+            await self._host.directory.close()
         if self._store is not None:
             await self._store.close()
-        if self._nats is not None:
-            await self._nats.close()
-        await self._http.close()
+        await self._host.disconnect()
+        await self._host.close_http()
 
     def _wire(self, bus: Bus, store: ObjectStore) -> Gateway:
-        config, clock, registry = self._config, self._clock, self._registry
+        config, clock, registry, directory = self._config, self._clock, self._host.registry, self._host.directory
         metrics = GatewayMetrics(registry)
         sequencer = SequencerClient(bus, config.cluster, clock)
         topics = TopicCache(sequencer)
-        self._directory = directory = Directory(bus, config.cluster, clock)
         self._flushes = Flushes(
             bus, directory, sequencer, clock, metrics, cluster=config.cluster, instance=config.instance
         )
@@ -136,29 +117,21 @@ class GatewayApp:
             metrics=metrics,
         )
 
-    def _presence(self) -> Presence:
-        return Presence(
-            role="gateway",
-            zone=self._config.zone,
-            instance=self._config.instance,
-            version=self._version,
-            host=self._node.host,
-            port=self._node.port,
-            http=self._http.address,
-            load_bytes=self._flushes.unanswered_bytes,
-        )
+    def _complete_presence(self, said: Presence) -> Presence:
+        node, load_bytes = self._node, self._flushes.unanswered_bytes
+        return msgspec.structs.replace(said, host=node.host, port=node.port, load_bytes=load_bytes)
 
-    async def _watch_readiness(self, bus: Bus) -> None:
+    async def _watch_readiness(self) -> None:
         while True:
-            missing = self._missing(bus)
-            self._health.set_ready(not missing, missing)
+            missing = self._missing()
+            self._host.health.set_ready(not missing, missing)
             await asyncio.sleep(READINESS_INTERVAL_S)
 
-    def _missing(self, bus: Bus) -> str:
-        if not bus.is_connected:
+    def _missing(self) -> str:
+        if not self._host.bus.is_connected:
             return "not connected to nats"
         for role in ("sequencer", "flusher"):
-            if not self._directory.live(role):
+            if not self._host.directory.live(role):
                 return f"no {role} was seen"
         return ""
 

@@ -1,0 +1,143 @@
+"""What all services share, over a real nats-server: seen by others when they should be, and gone without a trace."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import pytest
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.messages import Presence
+from penstock.runtime import presence
+from penstock.runtime.bus import Inbound
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.config import ServiceConfig
+from penstock.runtime.host import ServiceHost
+from tests.testkit.nats import NatsServer, running_nats_server
+from tests.testkit.waiting import until
+
+
+def a_host(server: NatsServer, instance: str, role: str, *, load_bytes: int = 0) -> ServiceHost:
+    config = ServiceConfig(instance=instance, nats_url=server.url, nats_user="who", nats_password="what")
+    return ServiceHost(
+        config, role, SystemClock(), complete=lambda said: msgspec.structs.replace(said, load_bytes=load_bytes)
+    )
+
+
+@contextlib.asynccontextmanager
+async def at_work(host: ServiceHost) -> AsyncIterator[None]:
+    """Open until the end of the block, and announced."""
+    await host.open_http()
+    await host.connect()
+    await host.listen()
+    await host.bus.flush()
+    work = asyncio.create_task(run(host))
+    try:
+        yield
+        assert not work.done(), work.exception()
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        await host.disconnect()
+        await host.close_http()
+
+
+async def run(host: ServiceHost) -> None:
+    async with asyncio.TaskGroup() as group:
+        host.start(group)
+
+
+async def readiness(address: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as client, client.get(f"http://{address}/ready") as answer:
+        return answer.status, (await answer.json())["reason"]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with running_nats_server(tmp_path, user="who", password="what") as made:
+        yield made
+
+
+async def test_a_started_host_is_announced_with_what_its_service_adds(server: NatsServer) -> None:
+    watcher, flusher = a_host(server, "g1", "gateway"), a_host(server, "f1", "flusher", load_bytes=7)
+    async with at_work(watcher), at_work(flusher):
+        await until(lambda: watcher.directory.live("flusher"))
+        (heard,) = watcher.directory.live("flusher")
+        assert heard == Presence("flusher", "z1", "f1", version("penstock"), http=heard.http, load_bytes=7)
+        assert await readiness(heard.http) == (503, "starting")
+        flusher.health.set_ready(True)
+        assert await readiness(heard.http) == (200, "")
+
+
+async def test_a_host_that_was_not_started_says_nothing(server: NatsServer) -> None:
+    watcher, silent = a_host(server, "g1", "gateway"), a_host(server, "s1", "sequencer")
+    async with at_work(watcher):
+        await silent.open_http()
+        await silent.connect()
+        await silent.bus.flush()
+        await watcher.bus.flush()
+        assert watcher.directory.get("s1") is None
+        await silent.announcer.announce()
+        await until(lambda: watcher.directory.get("s1"))
+        assert silent.directory.get("g1") is None, "it was not told to listen"
+        await silent.disconnect()
+        await silent.close_http()
+
+
+async def test_a_newcomer_is_greeted(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "ANNOUNCE_INTERVAL_MS", 60_000)  # so that it is not heard by waiting for the next
+    watcher, flusher = a_host(server, "g1", "gateway"), a_host(server, "f1", "flusher")
+    async with at_work(flusher):
+        await until(lambda: flusher.directory.get("f1"))
+        async with at_work(watcher):
+            await until(lambda: watcher.directory.live("flusher"))
+
+
+async def test_a_host_that_drains_is_not_ready_and_takes_no_work(server: NatsServer) -> None:
+    watcher, flusher = a_host(server, "g1", "gateway"), a_host(server, "f1", "flusher")
+    async with at_work(watcher), at_work(flusher):
+        flusher.health.set_ready(True)
+        await until(lambda: watcher.directory.live("flusher"))
+        await flusher.begin_drain()
+        assert flusher.health.report()["reason"] == "draining"
+        await until(lambda: not watcher.directory.live("flusher"))
+        left = watcher.directory.get("f1")
+        assert left is not None
+        assert left.leaving
+
+
+async def test_a_failing_handler_ends_what_the_host_runs(server: NatsServer) -> None:
+    async def fail(_message: Inbound) -> None:
+        raise ValueError("a bug in a handler")
+
+    host = a_host(server, "f1", "flusher")
+    await host.open_http()
+    bus = await host.connect()
+    await bus.subscribe("broken", fail)
+    await bus.publish("broken", b"")
+    with pytest.raises(ExceptionGroup) as caught:
+        await run(host)
+    assert caught.group_contains(ValueError, match="a bug in a handler")
+    await host.disconnect()
+    await host.close_http()
+
+
+async def test_a_host_without_a_server_can_still_be_closed(server: NatsServer) -> None:
+    server.kill()
+    host = a_host(server, "f1", "flusher")
+    await host.open_http()
+    with pytest.raises(Unavailable, match="no nats server at"):
+        await host.connect()
+    await host.disconnect()
+    await host.close_http()
+
+
+async def test_a_host_that_never_opened_can_be_closed(server: NatsServer) -> None:
+    host = a_host(server, "f1", "flusher")
+    await host.disconnect()
+    await host.close_http()
+    assert not host.health.is_ready
