@@ -86,7 +86,9 @@ def throughput(mib: int) -> Iterator[Result]:
     """Tuned, default and stock idempotent producers, then catching up."""
     with scratch_cluster() as cluster:
         create_topic(cluster, "warm", 16)
-        load(cluster, "produce", "warm", "--mib", "64", settings=(*TUNED, *TUNED_MESSAGES))
+        # Enough for the processes to have touched the memory they will use: on a virtual machine that costs more than
+        # the work itself.
+        load(cluster, "produce", "warm", "--mib", "1024", settings=(*TUNED, *TUNED_MESSAGES))
         create_topic(cluster, "tuned", 16)
         tuned = measured(cluster, "produce", "tuned", "--mib", str(mib), settings=(*TUNED, *TUNED_MESSAGES))
         yield from _produced("tuned: 1 MB batches, linger 100 ms, 16 partitions", tuned, 250)

@@ -41,6 +41,7 @@ class GatewayApp:
         self._store: ObjectStore | None = None
         self._tail: TailFeed | None = None
         self._flushes: Flushes
+        self._is_draining = False
         self._listener: Listener | None = None
         self._node: Node
 
@@ -66,7 +67,8 @@ class GatewayApp:
 
     async def drain(self) -> None:
         assert self._listener is not None, "opened before it is drained"
-        await self._host.announcer.leave()
+        self._is_draining = True
+        await self._host.begin_drain()
         await self._listener.drain(self._config.drain_deadline_ms / 1000 * DRAIN_SHARE)
 
     async def close(self) -> None:
@@ -128,6 +130,8 @@ class GatewayApp:
             await asyncio.sleep(READINESS_INTERVAL_S)
 
     def _missing(self) -> str:
+        if self._is_draining:
+            return "draining"
         if not self._host.bus.is_connected:
             return "not connected to nats"
         for role in ("sequencer", "flusher"):

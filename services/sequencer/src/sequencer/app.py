@@ -2,8 +2,6 @@
 
 import asyncio
 
-import structlog
-
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.host import ServiceHost
@@ -14,8 +12,6 @@ from sequencer.metrics import SequencerMetrics
 from sequencer.service import Sequencer
 
 LIFE_ENTROPY_BYTES = 6  # makes the author of entries unique to one life, also when the instance's name is given
-
-log = structlog.get_logger()
 
 
 class SequencerApp:
