@@ -51,11 +51,18 @@ def test_a_payload_follows_its_head_untouched(payload: list[bytes]) -> None:
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_corrupt_or_a_message_and_nothing_else(data: bytes) -> None:
-    for read in (codec.decode, codec.decode_with_payload):
-        try:
-            read(data, messages.FlushRequest)
-        except Corrupt:
-            continue
+    try:
+        message = codec.decode(data, messages.FlushRequest)
+    except Corrupt:
+        pass
+    else:
+        assert isinstance(message, messages.FlushRequest)
+    try:
+        head, payload = codec.decode_with_payload(data, messages.FlushRequest)
+    except Corrupt:
+        return
+    assert isinstance(head, messages.FlushRequest)
+    assert data.endswith(payload)
 
 
 def test_another_version_is_corrupt() -> None:

@@ -183,6 +183,7 @@ async def test_an_etag_survives_a_restart(tmp_path: Path) -> None:
     await first.close()
     second = await open_file_store(tmp_path)
     await second.put("a", [b"second"], if_match=etag)
+    assert await second.get("a") == b"second"
     await second.close()
 
 
