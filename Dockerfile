@@ -1,0 +1,63 @@
+# One image for each service: docker build --build-arg SERVICE=gateway .
+# Its layers: the base, the dependencies (the same for all services that need the same), the code.
+
+ARG PYTHON=python:3.11-slim-bookworm
+
+FROM ${PYTHON} AS base
+
+
+FROM base AS tools
+ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON=/opt/penstock/bin/python UV_NO_PROGRESS=1
+WORKDIR /build
+RUN python3 -m venv --without-pip /opt/penstock
+COPY requirements.lock ./
+RUN awk '/^uv==/ {on=1} on {print} on && !/\\$/ {exit}' requirements.lock >uv.lock \
+    && pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore --require-hashes -r uv.lock
+
+
+# What the service needs and nothing else, with the versions and hashes of the lock.
+FROM tools AS list
+ARG SERVICE
+COPY libs/pyproject.toml libs/
+COPY services/${SERVICE}/pyproject.toml service/
+RUN --mount=type=cache,target=/root/.cache/uv \
+    mkdir -p libs/src/penstock && touch libs/src/penstock/__init__.py \
+    && echo 'penstock @ file:///build/libs' >local \
+    && uv pip compile --quiet --no-annotate --no-header --constraints requirements.lock --constraints local \
+       --no-emit-package penstock service/pyproject.toml >names \
+    && awk 'NR == FNR {wanted[$1]; next} /^[^ ]/ {on = $1 in wanted} on' names requirements.lock >/list \
+    && test "$(grep -c == /list)" -eq "$(grep -c == names)"
+
+
+# The layer depends on nothing but that list: a change of the code leaves it as it is, and services share it.
+FROM tools AS dependencies
+COPY --from=list /list /list
+RUN --mount=type=cache,target=/root/.cache/uv uv pip install --quiet --require-hashes -r /list
+
+
+FROM tools AS code
+ARG SERVICE
+COPY libs libs
+COPY services/${SERVICE} services/${SERVICE}
+RUN --mount=type=cache,target=/root/.cache/uv \
+    uv pip install --quiet --no-deps --build-constraints requirements.lock --target /opt/code ./libs ./services/${SERVICE}
+
+
+FROM base
+ARG SERVICE
+ENV PATH=/opt/penstock/bin:$PATH \
+    PYTHONPATH=/opt/code \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    PENSTOCK_SERVICE=${SERVICE} \
+    PENSTOCK_HTTP_HOST=0.0.0.0 \
+    PENSTOCK_HTTP_PORT=8080
+COPY --from=dependencies /opt/penstock /opt/penstock
+COPY --chmod=755 deploy/ready /usr/local/bin/ready
+COPY --from=code /opt/code /opt/code
+USER 10001:10001
+WORKDIR /tmp
+STOPSIGNAL SIGTERM
+# Healthy means ready: connected, and nothing missing that the service needs.
+HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 CMD ["ready"]
+ENTRYPOINT ["sh", "-c", "exec python -m \"$PENSTOCK_SERVICE\" \"$@\"", "penstock"]
