@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from benches import commits, failover, micro, whole
+from benches import commits, composed, failover, micro, whole
 from benches.report import Result, save, table
 
 
@@ -25,6 +25,8 @@ def main() -> int:
         "latency": lambda: whole.latency(arguments.records),
         "failover": failover.pauses,
     }
+    if "compose" in (arguments.only or ()):  # it needs a Docker engine, so it is measured only when asked for
+        benches["compose"] = lambda: composed.from_nothing(arguments.mib)
     unknown = set(arguments.only or ()) - set(benches)
     if unknown:
         parser.error(f"no bench {', '.join(sorted(unknown))}; there are {', '.join(benches)}")

@@ -46,10 +46,10 @@ class Run(msgspec.Struct, frozen=True):
         return used * 1000 / self.mib
 
 
-def load(cluster: Cluster, kind: str, topic: str, *arguments: str, settings: Sequence[str] = ()) -> dict[str, float]:
+def load(bootstrap: str, kind: str, topic: str, *arguments: str, settings: Sequence[str] = ()) -> dict[str, float]:
     """Run `benches.load` in a process of its own and return what it printed."""
     flags = [flag for setting in settings for flag in ("--set", setting)]
-    command = [sys.executable, "-m", "benches.load", kind, "--bootstrap", cluster.kafka, "--topic", topic]
+    command = [sys.executable, "-m", "benches.load", kind, "--bootstrap", bootstrap, "--topic", topic]
     done = subprocess.run([*command, *arguments, *flags], capture_output=True, text=True, timeout=LOAD_TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     answer: dict[str, float] = json.loads(done.stdout)
@@ -59,7 +59,7 @@ def load(cluster: Cluster, kind: str, topic: str, *arguments: str, settings: Seq
 def measured(cluster: Cluster, kind: str, topic: str, *arguments: str, settings: Sequence[str] = ()) -> Run:
     """A load and what it cost the cluster."""
     cpu, puts, gets = cluster.cpu_seconds(), requests(cluster, "put"), requests(cluster, "get")
-    answer = load(cluster, kind, topic, *arguments, settings=settings)
+    answer = load(cluster.kafka, kind, topic, *arguments, settings=settings)
     used = {name: seconds - cpu.get(name, 0.0) for name, seconds in cluster.cpu_seconds().items()}
     return Run(
         answer["mib"],
@@ -88,7 +88,7 @@ def throughput(mib: int) -> Iterator[Result]:
         create_topic(cluster, "warm", 16)
         # Enough for the processes to have touched the memory they will use: on a virtual machine that costs more than
         # the work itself.
-        load(cluster, "produce", "warm", "--mib", "1024", settings=(*TUNED, *TUNED_MESSAGES))
+        load(cluster.kafka, "produce", "warm", "--mib", "1024", settings=(*TUNED, *TUNED_MESSAGES))
         create_topic(cluster, "tuned", 16)
         tuned = measured(cluster, "produce", "tuned", "--mib", str(mib), settings=(*TUNED, *TUNED_MESSAGES))
         yield from _produced("tuned: 1 MB batches, linger 100 ms, 16 partitions", tuned, 250)
@@ -137,7 +137,7 @@ def latency(records: int) -> Iterator[Result]:
     for flush_ms in (250, 5):
         with scratch_cluster("--flush-ms", str(flush_ms)) as cluster:
             create_topic(cluster, "latency", 1)
-            answer = load(cluster, "latency", "latency", "--records", str(records))
+            answer = load(cluster.kafka, "latency", "latency", "--records", str(records))
             for what in ("acknowledged", "received"):
                 times = sorted(answer[f"{what}_ms"])
                 name = f"flush {flush_ms} ms, send to {what}"

@@ -48,7 +48,9 @@ def end_offsets(consumer: Consumer, topic: str) -> dict[int, int]:
     }
 
 
-def read_everything(bootstrap: str, topic: str) -> dict[int, list[tuple[int, bytes | None, bytes | None]]]:
+def read_everything(
+    bootstrap: str, topic: str, **settings: object
+) -> dict[int, list[tuple[int, bytes | None, bytes | None]]]:
     """Every record of a topic by partition, (offset, key, value) in reading order, with CRCs checked."""
     consumer = Consumer(
         {
@@ -57,6 +59,7 @@ def read_everything(bootstrap: str, topic: str) -> dict[int, list[tuple[int, byt
             "enable.auto.commit": False,
             "check.crcs": True,
             "auto.offset.reset": "error",
+            **settings,
         }
     )
     try:
@@ -82,12 +85,12 @@ def read_everything(bootstrap: str, topic: str) -> dict[int, list[tuple[int, byt
         consumer.close()
 
 
-def check_nothing_lost_twice_or_reordered(ledger: Ledger, bootstrap: str, topic: str) -> int:
+def check_nothing_lost_twice_or_reordered(ledger: Ledger, bootstrap: str, topic: str, **settings: object) -> int:
     """DESIGN's invariants 1, 2 and 4 between the ledger and the topic; values are unique and grow per partition.
 
     Returns how many records the topic holds. A record whose outcome the client never learned may be there too.
     """
-    read = read_everything(bootstrap, topic)
+    read = read_everything(bootstrap, topic, **settings)
     for partition, records in read.items():
         offsets = [offset for offset, _, _ in records]
         assert offsets == list(range(offsets[0], offsets[0] + len(offsets))), f"partition {partition} is not dense"

@@ -1,0 +1,84 @@
+"""A fresh project serves clients on the host and in the network, keeps house rules, and keeps its data."""
+
+import json
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.testkit.compose import NetworkClient, Project, docker
+from tests.testkit.steady_load import steady_account
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
+
+MIB = 1024 * 1024
+IMAGE_BYTES_MAX = 250 * MIB
+SERVICES = ("gateway", "flusher", "sequencer", "cacher")
+
+
+def brokers(bootstrap: str, client_id: str = "") -> set[str]:
+    """The addresses that a client is told."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": client_id})
+    return {f"{broker.host}:{broker.port}" for broker in admin.list_topics(timeout=30).brokers.values()}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_an_image_is_small_and_holds_no_root_and_no_other_service(project: Project, service: str) -> None:
+    image = docker("inspect", "--format", "{{.Image}}", project.one(service).id).strip()
+    facts = json.loads(docker("image", "inspect", image))[0]
+    assert facts["Size"] < IMAGE_BYTES_MAX, f"{facts['Size'] / MIB:.0f} MiB"
+    assert facts["Config"]["User"] == "10001:10001"
+    assert facts["Config"]["StopSignal"] == "SIGTERM"
+    others = [f"/opt/code/{other}" for other in SERVICES if other != service]
+    listing = docker("exec", project.one(service).id, "ls", "/opt/code").split()
+    assert service in listing
+    assert not set(listing).intersection(other.rpartition("/")[2] for other in others)
+
+
+def test_every_container_has_a_memory_limit_and_a_bounded_log(project: Project) -> None:
+    for container in project.containers():
+        assert container.memory_bytes_max > 0, container.name
+        facts = json.loads(docker("inspect", container.id))[0]
+        assert facts["HostConfig"]["LogConfig"]["Config"]["max-size"], container.name
+
+
+def test_no_service_sees_the_credentials_of_another(project: Project) -> None:
+    passwords = {
+        service: docker("exec", project.one(service).id, "cat", "/run/credentials/credentials.env")
+        for service in SERVICES
+    }
+    lines = [
+        line for text in passwords.values() for line in text.splitlines() if "PASSWORD" in line or "SECRET" in line
+    ]
+    assert len(lines) == len(set(lines)) >= len(SERVICES)
+
+
+def test_a_client_on_the_host_is_told_the_proxy_only(project: Project) -> None:
+    project.up(gateway=2)
+    assert brokers(project.kafka) == {project.kafka}
+
+
+def test_a_client_in_the_network_is_told_every_gateway(project: Project) -> None:
+    project.up(gateway=2)
+    addresses = {f"{gateway.address}:9092" for gateway in project.containers("gateway")}
+    assert len(addresses) == 2
+    assert brokers(f"{project.one('gateway').address}:9092") == addresses
+
+
+def test_host_and_network_clients_produce_and_consume(project: Project) -> None:
+    with (
+        steady_account(project.kafka, "from-the-host") as account,
+        NetworkClient(project, "from-the-network") as inside,
+    ):
+        inside.wait_for_more(2000)
+        account.load.wait_for_more(2000)
+        assert inside.settle() >= 2000
+        assert account.settle() >= 2000
+
+
+def test_what_was_stored_is_there_after_down_and_up(project: Project) -> None:
+    with steady_account(project.kafka, "kept") as account:
+        account.load.wait_for_more(1000)
+        account.settle()
+        project.compose("down", "--timeout", "20")  # volumes stay
+        project.up()
+        assert account.check_again() >= 1000

@@ -1,0 +1,78 @@
+"""NATS as three servers: any one of them may go, and the journal has every copy of what was acknowledged."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.testkit.cluster import wait_until
+from tests.testkit.compose import Container, Project, running_project
+from tests.testkit.steady_load import steady_account
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(400)]
+
+SERVERS = ("nats", "nats-2", "nats-3")
+JOURNAL = "penstock-journal-default"
+MORE_RECORDS = 1000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Project]:
+    """Three servers, two sequencers."""
+    with running_project("penstock-ha", "compose.yaml", "compose.ha.yaml") as started:
+        started.up(sequencer=2)
+        yield started
+
+
+def journal(server: Container) -> dict[str, Any]:
+    """What a server says of the journal's stream."""
+    url = f"http://{server.address}:8222/jsz?streams=true&config=true&accounts=true"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        accounts = json.load(answer)["account_details"]
+    (found,) = [stream for account in accounts for stream in account["stream_detail"] if stream["name"] == JOURNAL]
+    return dict(found)
+
+
+def leader(cluster: Project) -> str:
+    """The service name of the server that leads the journal's stream."""
+    return str(wait_until(lambda: journal(cluster.one("nats"))["cluster"].get("leader"), 30, "a leader of the journal"))
+
+
+def follower(cluster: Project) -> str:
+    """Another one."""
+    led_by = leader(cluster)
+    return next(server for server in SERVERS if server != led_by)
+
+
+def test_the_journal_has_three_copies(cluster: Project) -> None:
+    assert journal(cluster.one("nats"))["config"]["num_replicas"] == len(SERVERS)
+
+
+@pytest.mark.parametrize("choose", [leader, follower], ids=["leader", "follower"])
+def test_one_server_of_three_may_be_killed(cluster: Project, choose: Any) -> None:
+    with steady_account(cluster.kafka, f"killed-{choose.__name__}") as account:
+        account.load.wait_for_more(MORE_RECORDS)
+        victim = choose(cluster)
+        cluster.compose("kill", victim)
+        account.load.wait_for_more(MORE_RECORDS)  # while it is away
+        cluster.compose("start", victim)
+        account.load.wait_for_more(MORE_RECORDS)
+        assert account.settle() >= 3 * MORE_RECORDS
+    cluster.wait_until_well()
+
+
+def test_the_server_that_leads_may_freeze(cluster: Project) -> None:
+    with steady_account(cluster.kafka, "frozen-leader") as account:
+        account.load.wait_for_more(MORE_RECORDS)
+        victim = leader(cluster)
+        cluster.compose("pause", victim)
+        try:
+            account.load.wait_for_more(MORE_RECORDS)  # while it is frozen
+        finally:
+            cluster.compose("unpause", victim)
+        account.load.wait_for_more(MORE_RECORDS)
+        assert account.settle() >= 3 * MORE_RECORDS
+    cluster.wait_until_well()
+    assert all(each.restarts == 0 for each in cluster.containers("sequencer")), "a sequencer halted"

@@ -1,0 +1,74 @@
+"""Every service goes from one container to three and back under load, and nobody notices more than a delay."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.testkit.compose import Container, NetworkClient, Project
+from tests.testkit.steady_load import steady_account
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
+
+DRAIN_DEADLINE_MS = 10_000  # the default of `drain_deadline_ms`
+MANY = 3
+MORE_RECORDS = 1000
+
+
+@contextmanager
+def followed_logs(containers: list[Container]) -> Iterator[dict[str, list[str]]]:
+    """What the containers log from now on, by name; also those that are removed meanwhile. Complete after the block."""
+    logs: dict[str, list[str]] = {each.name: [] for each in containers}
+    with ExitStack() as stack:
+        followers = {
+            each.name: stack.enter_context(
+                subprocess.Popen(
+                    ["docker", "logs", "--follow", "--tail", "0", each.id],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+            for each in containers
+        }
+        yield logs
+        for name, follower in followers.items():
+            if name.endswith("-1"):  # this one stays
+                follower.terminate()
+            assert follower.stdout is not None
+            logs[name] += follower.stdout.readlines()
+
+
+def drain_ms(lines: list[str]) -> float:
+    """How long a stopped service says that its drain took."""
+    text = "".join(lines)
+    found = re.search(r'^\{.*"event": ?"service_stopped".*$', text, re.MULTILINE)
+    assert found, f"it did not stop in order: {text[-2000:]}"
+    return float(json.loads(found[0])["drained_ms"])
+
+
+@pytest.mark.parametrize("service", ["gateway", "flusher", "sequencer", "cacher"])
+def test_scaling_to_three_and_back_loses_doubles_and_reorders_nothing(project: Project, service: str) -> None:
+    with (
+        steady_account(project.kafka, f"scaled-{service}-host") as account,
+        NetworkClient(project, f"scaled-{service}-network") as inside,
+    ):
+        inside.wait_for_more(1)
+        account.load.wait_for_more(MORE_RECORDS)
+        project.up(**{service: MANY})
+        account.load.wait_for_more(MORE_RECORDS)
+        inside.wait_for_more(MORE_RECORDS)
+        with followed_logs(project.containers(service)) as logs:
+            project.up(**{service: 1})
+        removed = [lines for name, lines in logs.items() if not name.endswith("-1")]
+        assert len(removed) == MANY - 1
+        drains_ms = [drain_ms(lines) for lines in removed]
+        print(f"{service}: drained in {drains_ms} ms")
+        assert all(each < DRAIN_DEADLINE_MS for each in drains_ms)
+        account.load.wait_for_more(MORE_RECORDS)
+        inside.wait_for_more(MORE_RECORDS)
+        assert inside.settle() >= 2 * MORE_RECORDS
+        assert account.settle() >= 3 * MORE_RECORDS

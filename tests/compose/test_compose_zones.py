@@ -1,0 +1,79 @@
+"""Two zones: a client that names its zone is served within it, and bytes cross to the other only through the store."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.compose.test_compose_clients import brokers
+from tests.testkit.compose import Project, running_project
+from tests.testkit.steady_load import steady_account
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
+
+MORE_RECORDS = 10_000
+RECORD_BYTES = 2_000
+# What a zone hears of another: announcements of the sequencers about every entry, and presence. No records.
+IDLE_ZONE_SHARE_MAX = 0.1
+
+
+@pytest.fixture(scope="module")
+def zones() -> Iterator[Project]:
+    """Zone a with two gateways, zone b with one."""
+    with running_project("penstock-zones", "compose.yaml", "compose.zones.yaml") as started:
+        started.up(gateway=2)
+        yield started
+
+
+def sent_to(project: Project, *services: str) -> int:
+    """Bytes that the nats-server has sent to these services' connections so far."""
+    with urllib.request.urlopen(f"http://{project.one('nats').address}:8222/connz?limit=1000", timeout=10) as answer:
+        connections = json.load(answer)["connections"]
+    addresses = {each.address for service in services for each in project.containers(service)}
+    return sum(int(each["out_bytes"]) for each in connections if each["ip"] in addresses)
+
+
+def test_metadata_names_the_gateways_of_the_zone_that_the_client_id_names(zones: Project) -> None:
+    of_a = {f"{gateway.address}:9092" for gateway in zones.containers("gateway")}
+    of_b = {f"{gateway.address}:9092" for gateway in zones.containers("gateway-b")}
+    assert len(of_a) == 2
+    assert len(of_b) == 1
+    for bootstrap in (*of_a, *of_b):
+        assert brokers(bootstrap, "app;zone=a") == of_a
+        assert brokers(bootstrap, "app;zone=b") == of_b
+
+
+def test_clients_on_the_host_are_told_the_proxy_of_their_zone(zones: Project) -> None:
+    assert brokers(zones.kafka, "zone=a") == {zones.kafka}
+    assert brokers(zones.kafka, "zone=b") == {zones.kafka_b}
+    assert brokers(zones.kafka_b, "zone=a") == {zones.kafka}
+
+
+def test_no_byte_goes_from_zone_to_zone_except_through_the_store(zones: Project) -> None:
+    services_b = ("gateway-b", "flusher-b", "cacher-b")
+    before = sent_to(zones, *services_b)
+    bootstrap = f"{zones.one('gateway-b').address}:9092"  # even if a client asks in the other zone first
+    with steady_account(bootstrap, "zone-a", 4, RECORD_BYTES, **{"client.id": "zone=a"}) as account:
+        account.load.wait_for_more(MORE_RECORDS)
+        produced = account.settle(**{"client.id": "zone=a"})
+    heard = sent_to(zones, *services_b) - before
+    record_bytes = produced * RECORD_BYTES
+    print(f"zone a produced {record_bytes} bytes; the nats server sent {heard} bytes to zone b")
+    flush_bytes = "penstock_gateway_flush_bytes_total"
+    assert zones.metric("gateway", flush_bytes, zone="a") > record_bytes
+    assert zones.metric("gateway", flush_bytes, zone="b") == 0
+    assert zones.metric("gateway-b", flush_bytes, zone="a") == 0
+    assert zones.metric("gateway-b", flush_bytes, zone="b") == 0
+    assert zones.metric("cacher-b", "penstock_cacher_served_bytes_total") == 0
+    assert heard < record_bytes * IDLE_ZONE_SHARE_MAX
+
+
+def test_a_zone_reads_what_the_other_wrote_from_the_store(zones: Project) -> None:
+    with steady_account(zones.kafka, "crossing", **{"client.id": "zone=a"}) as account:
+        account.load.wait_for_more(1000)
+        account.settle()
+        before = zones.metric("cacher-b", "penstock_cacher_load_bytes_total", source="store")
+        assert account.check_again(zones.kafka_b, **{"client.id": "zone=b"}) >= 1000
+    assert zones.metric("cacher-b", "penstock_cacher_load_bytes_total", source="store") > before
+    assert zones.metric("cacher-b", "penstock_cacher_load_bytes_total", source="writer") == 0

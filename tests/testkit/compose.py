@@ -1,0 +1,250 @@
+"""The compose project as users run it: `docker compose` on compose.yaml, and what tests ask of the containers."""
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.testkit.cluster import free_port, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND_TIMEOUT_S = 300.0
+HEALTHY_TIMEOUT_S = 120.0
+HTTP_PORT = 8080
+CLIENT_IMAGE = "penstock-tests/client"
+
+
+class ComposeError(AssertionError):
+    """A docker command failed; its output is the message."""
+
+
+def docker(*arguments: str, timeout_s: float = COMMAND_TIMEOUT_S, env: dict[str, str] | None = None) -> str:
+    """Run a docker command and return what it printed; `ComposeError` with everything it said if it fails."""
+    done = subprocess.run(
+        ["docker", *arguments], capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, env=env, check=False
+    )
+    if done.returncode:
+        raise ComposeError(f"docker {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Container:
+    """One container as it was when it was asked for."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.id: str = facts["Id"]
+        self.name: str = facts["Name"].lstrip("/")
+        self.service: str = facts["Config"]["Labels"]["com.docker.compose.service"]
+        state = facts["State"]
+        self.pid: int = state["Pid"]
+        self.status: str = state["Status"]
+        self.health: str = state.get("Health", {}).get("Status", "")
+        self.restarts: int = facts["RestartCount"]
+        self.memory_bytes_max: int = facts["HostConfig"]["Memory"]
+        networks = list(facts["NetworkSettings"]["Networks"].values())
+        self.address: str = networks[0]["IPAddress"] if networks else ""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it runs and, if it has a health check, passes it."""
+        return self.status == "running" and self.health in ("", "healthy")
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample of its metrics page by name, labels as printed."""
+        with urllib.request.urlopen(f"http://{self.address}:{HTTP_PORT}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in pairs}
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples whose labels include `labels`."""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        return sum(
+            value
+            for sample, value in self.metrics().items()
+            if sample.partition("{")[0] == name and all(part in sample for part in wanted)
+        )
+
+    def logs(self) -> str:
+        """All that it has logged."""
+        done = subprocess.run(["docker", "logs", self.id], capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+
+class Project:
+    """One compose project with a name, ports and volumes of its own."""
+
+    def __init__(self, name: str, *files: str, **environment: str) -> None:
+        self.name = name
+        self.port = free_port()
+        self.port_b = free_port()
+        self.kafka = f"127.0.0.1:{self.port}"
+        self.kafka_b = f"127.0.0.1:{self.port_b}"
+        self.started_s = 0.0  # how long the first start took
+        self._files = files or ("compose.yaml",)
+        self._environment = os.environ | {
+            "PENSTOCK_KAFKA_PORT": str(self.port),
+            "PENSTOCK_KAFKA_PORT_B": str(self.port_b),
+            **environment,
+        }
+
+    @property
+    def network(self) -> str:
+        """The network that the containers are in."""
+        return f"{self.name}_default"
+
+    def compose(self, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
+        """Run `docker compose` on this project."""
+        files = [part for file in self._files for part in ("--file", file)]
+        return docker(
+            "compose", "--project-name", self.name, *files, *arguments, timeout_s=timeout_s, env=self._environment
+        )
+
+    def up(self, **scale: int) -> float:
+        """`docker compose up` with these numbers of containers; how long it took until all were well, in s."""
+        started_s = time.monotonic()
+        scales = [part for service, count in scale.items() for part in ("--scale", f"{service}={count}")]
+        self.compose("up", "--detach", "--no-build", "--no-recreate", *scales)
+        wait_until(
+            lambda: all(len(self.containers(service)) == count for service, count in scale.items()) and self.is_well,
+            HEALTHY_TIMEOUT_S,
+            f"all containers to be well: {[(each.name, each.status, each.health) for each in self.containers()]}",
+        )
+        return time.monotonic() - started_s
+
+    @property
+    def is_well(self) -> bool:
+        """Whether every container that should run does and is healthy."""
+        return all(each.is_well for each in self.containers())
+
+    def containers(self, service: str = "") -> list[Container]:
+        """The containers of a service, or of all, by name; without those that did their one task and ended."""
+        filters = [f"label=com.docker.compose.project={self.name}", "label=com.docker.compose.oneoff=False"]
+        if service:
+            filters.append(f"label=com.docker.compose.service={service}")
+        ids = docker("ps", "--all", "--quiet", "--no-trunc", *[f"--filter={each}" for each in filters]).split()
+        if not ids:
+            return []
+        found = [Container(facts) for facts in json.loads(_inspect(ids))]
+        return sorted(
+            (each for each in found if each.service not in ("credentials", "bucket")), key=lambda each: each.name
+        )
+
+    def one(self, service: str) -> Container:
+        """The first container of a service."""
+        return self.containers(service)[0]
+
+    def metric(self, service: str, name: str, **labels: str) -> float:
+        """The sum of a metric over all containers of a service."""
+        return sum(each.metric(name, **labels) for each in self.containers(service))
+
+    def wait_until_well(self) -> float:
+        """Return when every container is healthy, and how long that took, in s."""
+        started_s = time.monotonic()
+        wait_until(lambda: self.is_well, HEALTHY_TIMEOUT_S, "every container to be healthy")
+        return time.monotonic() - started_s
+
+    def down(self) -> None:
+        """Remove everything, volumes included."""
+        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5")
+
+
+def _inspect(ids: Sequence[str]) -> str:
+    """What the engine says of containers, as JSON; those that went away meanwhile are left out."""
+    done = subprocess.run(["docker", "inspect", *ids], capture_output=True, text=True, check=False)
+    return done.stdout or "[]"
+
+
+@contextlib.contextmanager
+def running_project(name: str, *files: str, **environment: str) -> Iterator[Project]:
+    """A project that is up, and is gone afterwards; after a failure with the ends of its logs."""
+    project = Project(name, *files, **environment)
+    project.down()  # what an interrupted run left
+    try:
+        project.started_s = project.up()
+        yield project
+    except BaseException:
+        print(project.compose("ps", "--all"))
+        print(project.compose("logs", "--no-color", "--tail", "60"))
+        raise
+    finally:
+        project.down()
+
+
+class NetworkClient:
+    """The steady load in a container of the project's network, bootstrapped as users do it there: gateway:9092."""
+
+    def __init__(
+        self, project: Project, topic: str, *, bootstrap: str = "gateway:9092", client_id: str = "inside"
+    ) -> None:
+        self._project = project
+        self._arguments = ("--bootstrap", bootstrap, "--topic", topic, "--client-id", client_id)
+        self._name = f"{project.name}-{topic}"
+        self._process: subprocess.Popen[str] | None = None
+        self._said: dict[str, Any] = {}
+
+    def __enter__(self) -> "NetworkClient":
+        docker(
+            "run",
+            "--detach",
+            "--init",
+            "--memory",
+            "512m",
+            "--name",
+            self._name,
+            "--network",
+            self._project.network,
+            CLIENT_IMAGE,
+            *self._arguments,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        print(docker("logs", "--tail", "5", self._name))
+        docker("rm", "--force", self._name)
+
+    def says(self, fact: str) -> Any:
+        """The latest value of a fact that it printed, None if it did not."""
+        lines = docker("logs", "--tail", "3", self._name).splitlines()
+        facts: dict[str, Any] = {}
+        for line in lines:
+            if line.startswith("{"):
+                facts |= json.loads(line)
+        return facts.get(fact)
+
+    def wait_for_more(self, count: int) -> None:
+        """Until `count` more records are acknowledged than now."""
+        goal = (self.says("acknowledged") or 0) + count
+        wait_until(
+            lambda: (self.says("acknowledged") or 0) >= goal, HEALTHY_TIMEOUT_S, f"{count} more acknowledged records"
+        )
+
+    def settle(self) -> int:
+        """Stop it, and check its verdict; how many records were acknowledged."""
+        docker("kill", "--signal", "TERM", self._name)
+        code = int(docker("wait", self._name))
+        assert code == 0, self.says("fault") or docker("logs", "--tail", "40", self._name)
+        return int(self.says("settled"))
+
+
+def build_images(*options: str) -> float:
+    """Build every image of the compose file and the tests' client; how long it took, in s."""
+    started_s = time.monotonic()
+    docker(
+        "compose",
+        "--file",
+        "compose.yaml",
+        "--file",
+        "tests/compose/clients.yaml",
+        "--profile",
+        "client",
+        "build",
+        *options,
+        timeout_s=600,
+    )
+    return time.monotonic() - started_s
