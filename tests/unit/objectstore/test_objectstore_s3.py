@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore import AlreadyExists, EtagMismatch, NotFound, ObjectStore, Throttled
-from penstock.objectstore.s3 import open_s3_store
+from penstock.objectstore.s3 import make_s3_bucket, open_s3_store
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,11 +25,13 @@ def answer(status: int, code: str = "", body: bytes = b"", length: int | None = 
 
 
 class ScriptedServer:
-    """Answers every request with `answer`, nothing at all if that is empty."""
+    """Answers with `first`, one after the other, and then always with `answer`; nothing at all if that is empty."""
 
     def __init__(self) -> None:
         self.answer = answer(200, body=EMPTY_LISTING)
+        self.first: list[bytes] = []
         self.requests: list[str] = []
+        self.bodies: list[bytes] = []
         self.endpoint = ""
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,8 +41,8 @@ class ScriptedServer:
             if "100-continue" in head:
                 writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             lengths = [line for line in head.lower().split("\r\n") if line.startswith("content-length:")]
-            await reader.readexactly(int(lengths[0].split(":")[1]) if lengths else 0)
-            writer.write(self.answer)
+            self.bodies.append(await reader.readexactly(int(lengths[0].split(":")[1]) if lengths else 0))
+            writer.write(self.first.pop(0) if self.first else self.answer)
             await writer.drain()
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -68,6 +70,7 @@ async def store(listening: ScriptedServer) -> AsyncIterator[ObjectStore]:
 def server(listening: ScriptedServer, store: ObjectStore) -> ScriptedServer:
     """The server that `store` speaks to, with no requests yet."""
     listening.requests.clear()
+    listening.bodies.clear()
     return listening
 
 
@@ -181,3 +184,66 @@ async def test_a_bucket_that_cannot_be_used_is_one_sentence_at_opening(
     with pytest.raises(kind, match=rf"cannot use bucket nowhere at http://127.0.0.1:\d+: .*{said}") as raised:
         await open_s3_store("nowhere", "", options)
     assert "hidden" not in str(raised.value)
+
+
+def options_for(server: ScriptedServer, **more: str) -> dict[str, str]:
+    return {"endpoint": server.endpoint, "access_key": "someone", "secret_key": "hidden"} | more
+
+
+def asked(server: ScriptedServer) -> list[str]:
+    return [" ".join(request.split()[:2]).partition("?")[0] for request in server.requests]
+
+
+LIST, MAKE = "GET /new", "PUT /new"
+LISTED = answer(200, body=EMPTY_LISTING)
+
+
+@pytest.mark.parametrize(
+    ("answers", "made", "requests"),
+    [
+        ([], False, [LIST]),
+        ([answer(404, "NoSuchBucket"), answer(200)], True, [LIST, MAKE, LIST]),
+        ([answer(404, "NoSuchBucket"), answer(409, "BucketAlreadyOwnedByYou")], True, [LIST, MAKE, LIST]),
+        ([answer(404, "NoSuchBucket"), answer(409, "BucketAlreadyExists")], True, [LIST, MAKE, LIST]),
+    ],
+)
+async def test_a_bucket_is_made_unless_it_is_there(
+    server: ScriptedServer, answers: list[bytes], made: bool, requests: list[str]
+) -> None:
+    server.answer, server.first = LISTED, answers
+    assert await make_s3_bucket("new", options_for(server)) is made
+    assert asked(server) == requests
+
+
+@pytest.mark.parametrize(
+    ("answers", "last", "kind", "said"),
+    [
+        ([answer(403, "AccessDenied")], answer(403, "InvalidAccessKeyId"), Invalid, "InvalidAccessKeyId"),
+        ([answer(404, "NoSuchBucket")], answer(403, "AccessDenied"), Invalid, "AccessDenied"),
+        ([answer(403, "x"), answer(409, "BucketAlreadyExists")], answer(403, "AccessDenied"), Invalid, "AccessDenied"),
+        ([], answer(503, "SlowDown"), Unavailable, "SlowDown"),
+        ([answer(404, "NoSuchBucket")], answer(500, "InternalError"), Unavailable, "InternalError"),
+        ([answer(404, "NoSuchBucket"), answer(200)], b"", Unavailable, "Server disconnected|[Cc]onnection"),
+    ],
+)
+async def test_a_bucket_that_cannot_be_made_is_one_sentence(
+    server: ScriptedServer, answers: list[bytes], last: bytes, kind: type[PenstockError], said: str
+) -> None:
+    server.answer, server.first = last, answers
+    with pytest.raises(kind, match=rf"cannot make bucket new at http://127.0.0.1:\d+: .*({said})") as raised:
+        await make_s3_bucket("new", options_for(server))
+    assert "hidden" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+async def test_a_bucket_is_made_in_the_region_of_the_address(server: ScriptedServer) -> None:
+    for region, told in (("us-east-1", False), ("eu-central-1", True)):
+        server.answer, server.first = LISTED, [answer(404, "NoSuchBucket"), answer(200)]
+        await make_s3_bucket("new", options_for(server, region=region))
+        assert (f"<LocationConstraint>{region}</LocationConstraint>".encode() in server.bodies[-2]) is told
+
+
+async def test_an_address_without_a_bucket_is_refused_before_anybody_is_asked(server: ScriptedServer) -> None:
+    with pytest.raises(Invalid, match="needs a bucket"):
+        await make_s3_bucket("", options_for(server))
+    assert server.requests == []

@@ -1,4 +1,4 @@
-"""Opens the store that an address names: file://, s3:// or memory://."""
+"""Opens the store that an address names: file://, s3:// or memory://; and makes its bucket."""
 
 import random
 from collections.abc import Callable
@@ -33,6 +33,19 @@ async def open_store(
     if registry is not None:
         store = MeasuredStore(store, registry)
     return RetryingStore(store, jitter=jitter or random.SystemRandom().random)
+
+
+async def make_bucket(url: str) -> bool:
+    """Make the bucket of an s3:// address unless it is there; whether it was made.
+
+    Raises `Invalid` or `Unavailable` with one clear sentence if there is none afterwards, or if it cannot be listed.
+    """
+    if not url.startswith("s3://"):
+        raise Invalid("only a store at s3://bucket has a bucket")
+    from penstock.objectstore.s3 import make_s3_bucket
+
+    parts = urlsplit(url)
+    return await make_s3_bucket(parts.netloc, _options(parts.query))
 
 
 async def _open(url: str, now_ms: Callable[[], int]) -> ObjectStore:

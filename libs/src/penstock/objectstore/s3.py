@@ -53,6 +53,7 @@ _SETTINGS_ERRORS = (
 _THROTTLED_CODES = frozenset(
     {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "503", "429"}
 )
+_BUCKET_IS_THERE_CODES = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 
 
 async def open_s3_store(bucket: str, prefix: str, options: Mapping[str, str]) -> "S3Store":
@@ -60,23 +61,48 @@ async def open_s3_store(bucket: str, prefix: str, options: Mapping[str, str]) ->
 
     Credentials that the options do not have are looked for where boto looks: environment, profile, machine.
     """
-    _check_options(options)
-    if not bucket:
-        raise Invalid("an s3 address needs a bucket: s3://bucket/prefix")
+    _check_address(bucket, options)
     if prefix:
         check_key(prefix)
     store = S3Store(bucket, f"{prefix}/" if prefix else "")
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(store.close)
-        try:
+        with _in_one_sentence("use", bucket, options):
             await store.connect(options)
             await store.list("", limit=1)
-        except PenstockError as error:
-            where = f"bucket {bucket} at {options.get('endpoint', 'amazon s3')}"
-            kind = Unavailable if isinstance(error, Unavailable) else Invalid
-            raise kind(f"cannot use {where}: {error}") from error
         undo.pop_all()
     return store
+
+
+async def make_s3_bucket(bucket: str, options: Mapping[str, str]) -> bool:
+    """Make the bucket unless there is one that we can list; whether it was made.
+
+    One sentence of `Invalid` or `Unavailable` if there is none afterwards, or if it is not ours.
+    """
+    _check_address(bucket, options)
+    store = S3Store(bucket, "")
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(store.close)
+        with _in_one_sentence("make", bucket, options):
+            await store.connect(options)
+            try:
+                await store.list("", limit=1)
+                return False
+            except Invalid:  # there is none; if it is for another reason, one of the next two finds that too
+                await store.make_bucket()
+            await store.list("", limit=1)
+    return True
+
+
+@contextlib.contextmanager
+def _in_one_sentence(verb: str, bucket: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Errors say which bucket it is that cannot be used or made."""
+    try:
+        yield
+    except PenstockError as error:
+        where = f"bucket {bucket} at {options.get('endpoint', 'amazon s3')}"
+        kind = Unavailable if isinstance(error, Unavailable) else Invalid
+        raise kind(f"cannot {verb} {where}: {error}") from error
 
 
 class _PlainSession(AIOHTTPSession):  # type: ignore[misc]  # its library has no types
@@ -110,6 +136,17 @@ class S3Store:
                 self._reads = await self._clients.enter_async_context(session.client("s3", **_settings(options)))
         except ValueError as error:  # how botocore refuses an endpoint
             raise Invalid(_sentence(error)) from error
+
+    async def make_bucket(self) -> None:
+        """Make the bucket; does nothing if there is one, also if it is somebody else's."""
+        region = self._writes.meta.region_name
+        place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        with _translated(f"bucket {self._bucket}"):
+            try:
+                await self._writes.create_bucket(Bucket=self._bucket, **place)
+            except ClientError as error:
+                if error.response.get("Error", {}).get("Code") not in _BUCKET_IS_THERE_CODES:
+                    raise
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         condition = {"IfNoneMatch": "*"} if if_match is None else {"IfMatch": if_match}
@@ -182,7 +219,7 @@ class S3Store:
             raise _error_of(str(first.get("Code")), 0, f"{len(failed)} deletes, the first of {first.get('Key')}")
 
 
-def _check_options(options: Mapping[str, str]) -> None:
+def _check_address(bucket: str, options: Mapping[str, str]) -> None:
     unknown = sorted(set(options) - set(OPTIONS))
     if unknown:
         raise Invalid(f"no s3 option {unknown[0]!r}; there are {', '.join(OPTIONS)}")
@@ -190,6 +227,8 @@ def _check_options(options: Mapping[str, str]) -> None:
         raise Invalid(f"s3 addressing is {' or '.join(ADDRESSINGS)}: {options['addressing']!r}")
     if ("access_key" in options) != ("secret_key" in options):
         raise Invalid("s3 options access_key and secret_key go together")
+    if not bucket:
+        raise Invalid("an s3 address needs a bucket: s3://bucket/prefix")
 
 
 def _settings(options: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Settings of a service: flags and environment variables into a frozen struct, checked, with help for people."""
+"""Settings of a service: flags, environment and a file into a frozen struct, checked, with help for people."""
 
 import argparse
 import sys
@@ -11,8 +11,8 @@ from msgspec import Meta
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
 from penstock.runtime.clock import Entropy, SystemEntropy
+from penstock.runtime.env_file import ENV_FILE_VARIABLE, ENVIRONMENT_PREFIX, read_env_file, with_store_keys
 
-ENVIRONMENT_PREFIX = "PENSTOCK_"
 INSTANCE_ENTROPY_BYTES = 4
 BAD_SETTINGS_EXIT_CODE = 2
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -26,6 +26,7 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True):
     cluster: Annotated[str, Meta(description="name of the virtual cluster")] = "default"
     zone: Annotated[str, Meta(description="availability zone this process runs in")] = "z1"
     instance: Annotated[str, Meta(description="unique name of this process; made up when empty")] = ""
+    env_file: Annotated[str, Meta(description="file of NAME=value lines; the environment counts more")] = ""
     nats_url: Annotated[str, Meta(description="nats servers, separated by commas")] = "nats://127.0.0.1:4222"
     nats_user: Annotated[str, Meta(description="user at the nats servers")] = ""
     nats_password: Annotated[str, Meta(description="password at the nats servers")] = ""
@@ -50,6 +51,10 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.log_format not in ("auto", "pretty", "json"):
             raise Invalid(f"log format must be auto, pretty or json: {self.log_format!r}")
 
+    def __repr__(self) -> str:
+        """Without the settings: some are secret, and this may end up in a log."""
+        return f"{type(self).__name__}(instance={self.instance!r})"
+
 
 Config = TypeVar("Config", bound=ServiceConfig)
 
@@ -62,21 +67,26 @@ def read_config(
     program: str,
     entropy: Entropy | None = None,
 ) -> Config:
-    """The settings from `--field-name VALUE`, else PENSTOCK_FIELD_NAME, else the default.
+    """The settings from `--field-name VALUE`, else PENSTOCK_FIELD_NAME, else that in the env file, else the default.
 
+    Keys to the store that only the env file has become a part of `store_url`.
     Ends the process with one sentence and exit code 2 if they cannot be right, with 0 after `--help`.
     """
     parser = _parser(kind, program)
     given = vars(parser.parse_args(argv))
     hints = get_type_hints(kind, include_extras=True)
     try:
+        file = read_env_file(given.get("env_file", environ.get(ENV_FILE_VARIABLE, "")))
+        variables = {**file.settings, **environ}
         values: dict[str, Any] = {}
         for field in kind.__struct_fields__:
             variable = environment_variable(field)
             if field in given:
                 values[field] = _convert(flag(field), given[field], hints[field])
-            elif variable in environ:
-                values[field] = _convert(variable, environ[variable], hints[field])
+            elif variable in variables:
+                values[field] = _convert(variable, variables[variable], hints[field])
+        if "store_url" in values:
+            values["store_url"] = with_store_keys(values["store_url"], file, environ)
         if not values.get("instance"):
             values["instance"] = f"{program}-{(entropy or SystemEntropy()).take(INSTANCE_ENTROPY_BYTES).hex()}"
         return kind(**values)

@@ -1,0 +1,74 @@
+"""`penstock bucket`: makes the bucket of the store, as soon as the S3 server answers."""
+
+import argparse
+import asyncio
+import os
+import sys
+from urllib.parse import urlsplit
+
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
+from penstock.objectstore import make_bucket
+from penstock.runtime.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
+
+STORE_URL_VARIABLE = "PENSTOCK_STORE_URL"
+WAIT_S = 60.0  # for a server that was started together with us
+RETRY_S = 0.25
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `penstock bucket` with the command line."""
+    parser = commands.add_parser(
+        "bucket",
+        help="make the store's bucket",
+        description="Make the bucket of an S3 store unless it is there, waiting for the server to answer.",
+    )
+    parser.add_argument(
+        "--store-url",
+        metavar="URL",
+        default="",
+        help=f"s3://BUCKET/PREFIX?endpoint=URL [{STORE_URL_VARIABLE}]",
+    )
+    parser.add_argument(
+        "--env-file",
+        metavar="FILE",
+        default="",
+        help=f"file of NAME=value lines, such as AWS_ACCESS_KEY_ID [{ENV_FILE_VARIABLE}]",
+    )
+    parser.add_argument(
+        "--wait-s", metavar="N", type=float, default=WAIT_S, help="how long to wait for the server (%(default)g)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make it; 0 if the bucket is there now, 1 with one sentence if it cannot be."""
+    try:
+        url = _store_url(arguments.store_url, arguments.env_file)
+        was_made = asyncio.run(_make(url, arguments.wait_s))
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    print(f"{'made' if was_made else 'found'} bucket {urlsplit(url).netloc}")
+    return 0
+
+
+def _store_url(url: str, path: str) -> str:
+    file = read_env_file(path or os.environ.get(ENV_FILE_VARIABLE, ""))
+    url = url or os.environ.get(STORE_URL_VARIABLE) or file.settings.get(STORE_URL_VARIABLE, "")
+    if not url:
+        raise Invalid(f"which bucket? give --store-url or {STORE_URL_VARIABLE}")
+    return with_store_keys(url, file, os.environ)
+
+
+async def _make(url: str, wait_s: float) -> bool:
+    reason = "the server does not answer"
+    try:
+        async with asyncio.timeout(wait_s):
+            while True:
+                try:
+                    return await make_bucket(url)
+                except Unavailable as error:
+                    reason = str(error)
+                await asyncio.sleep(RETRY_S)
+    except TimeoutError as error:
+        raise Unavailable(f"{reason}; gave up after {wait_s:g} s") from error

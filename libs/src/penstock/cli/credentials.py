@@ -1,0 +1,231 @@
+"""`penstock credentials`: a user at NATS and a key to the S3 store for each service, made once and then kept.
+
+The files that the nats-server and the S3 server read are the truth; what a service is given is copied from them. Each
+file is written whole under another name, synced and renamed, and the truth comes first. So what a run that was cut
+short left undone is done by the next one, and nothing that may be in use already is made anew.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from penstock.contracts.errors import Invalid, PenstockError
+from penstock.runtime.clock import Entropy, SystemEntropy
+from penstock.runtime.env_file import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, parse_env
+
+# What each service may do in the bucket, in SeaweedFS' words; a new service is one line here, and a user in
+# deploy/nats/accounts.conf.
+READS = ("Read", "List")
+WRITES = (*READS, "Write")
+ROLES = {"gateway": READS, "flusher": WRITES, "sequencer": WRITES, "cacher": READS}
+BUCKET_MAKER = "bucket"  # has a key and no user
+KEYS = ROLES | {BUCKET_MAKER: ("Admin",)}
+USERS = (*ROLES, "system")
+ROUTE = "route"  # how the nats-servers of a cluster know each other
+
+FILE = "credentials.env"
+USERS_FILE = f"nats/{FILE}"
+ROUTE_FILE = "nats/route.env"  # of its own, because a nats-server refuses a password that its settings do not use
+KEYS_FILE = "s3/s3.json"
+FILE_MODE = 0o400
+SECRET_BYTES = 32
+_SECRET = re.compile(rf"k[0-9a-f]{{{2 * SECRET_BYTES}}}")  # with a letter first, so that nats reads it as a string
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_HEAD = "# Made by `penstock credentials`, which completes it and keeps what is in it.\n"
+
+
+class _Key(msgspec.Struct, rename="camel"):
+    """How SeaweedFS writes a key."""
+
+    access_key: str
+    secret_key: str
+
+
+class _Identity(msgspec.Struct):
+    """Who has a key, and what it is good for."""
+
+    name: str
+    credentials: list[_Key]
+    actions: list[str]
+
+
+class _Identities(msgspec.Struct):
+    """The whole file that SeaweedFS reads."""
+
+    identities: list[_Identity]
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `penstock credentials` with the command line."""
+    parser = commands.add_parser(
+        "credentials",
+        help="make users and passwords for the services",
+        description="Make a user at NATS and a key to the S3 store for each service. What is there already is kept.",
+    )
+    parser.add_argument("folder", metavar="DIR", type=Path, help="gets a folder for each service, for nats and for s3")
+    parser.add_argument(
+        "--owner", metavar="UID", type=int, help="who owns the services' files (whoever runs this; another needs root)"
+    )
+    parser.add_argument("--s3-owner", metavar="UID", type=int, help="who owns the file of the S3 server (as --owner)")
+    parser.add_argument(
+        "--bucket", metavar="NAME", default="penstock", help="the bucket that the keys are good for (%(default)s)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make them; 0 if the set is complete now, 1 with one sentence if it cannot be."""
+    folder = arguments.folder
+    try:
+        written = make_credentials(
+            folder, arguments.bucket, SystemEntropy(), owner=arguments.owner, s3_owner=arguments.s3_owner
+        )
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    print(f"credentials in {folder}: {'made ' + ', '.join(written) if written else 'all there'}")
+    return 0
+
+
+def make_credentials(
+    folder: Path, bucket: str, entropy: Entropy, *, owner: int | None = None, s3_owner: int | None = None
+) -> list[str]:
+    """Complete the set in `folder`, and return the names of the files that were written; `Invalid` if it cannot be."""
+    if not _BUCKET.fullmatch(bucket):
+        raise Invalid(f"a bucket is named with 3 to 63 small letters, digits, '.' or '-': {bucket!r}")
+    try:
+        with _alone(folder / "nats"):
+            return list(_complete(folder, bucket, entropy, owner, s3_owner))
+    except OSError as error:
+        raise Invalid(f"cannot keep credentials in {error.filename or folder}: {error.strerror}") from error
+
+
+def _complete(folder: Path, bucket: str, entropy: Entropy, owner: int | None, s3_owner: int | None) -> Iterator[str]:
+    passwords = _with_new(_read_env(folder / USERS_FILE), map(_variable, USERS), entropy)
+    routes = _with_new(_read_env(folder / ROUTE_FILE), [_variable(ROUTE)], entropy)
+    keys = _with_new(_read_keys(folder / KEYS_FILE), KEYS, entropy)
+    files: dict[str, tuple[str, int | None]] = {
+        USERS_FILE: (_env(passwords), None),
+        ROUTE_FILE: (_env(routes), None),
+        KEYS_FILE: (_identities(keys, bucket), s3_owner),
+    }
+    for role in ROLES:
+        user = {"PENSTOCK_NATS_USER": role, "PENSTOCK_NATS_PASSWORD": passwords[_variable(role)]}
+        files[f"{role}/{FILE}"] = (_env(user | _store_keys(role, keys)), owner)
+    files[f"{BUCKET_MAKER}/{FILE}"] = (_env(_store_keys(BUCKET_MAKER, keys)), owner)
+    for name, (text, uid) in files.items():
+        if not _is_so(folder / name, text, uid):
+            _write(folder / name, text, uid)
+            yield name
+
+
+def _with_new(found: Mapping[str, str], names: Iterable[str], entropy: Entropy) -> dict[str, str]:
+    """A secret for each name: the one found, else a new one. What else was found is for nobody, and falls away."""
+    return {name: found.get(name) or f"k{entropy.take(SECRET_BYTES).hex()}" for name in names}
+
+
+def _variable(user: str) -> str:
+    return f"{user.upper()}_PASSWORD"
+
+
+def _access_key(name: str) -> str:
+    return f"penstock-{name}"
+
+
+def _store_keys(name: str, keys: Mapping[str, str]) -> dict[str, str]:
+    return {ACCESS_KEY_VARIABLE: _access_key(name), SECRET_KEY_VARIABLE: keys[name]}
+
+
+def _env(values: Mapping[str, str]) -> str:
+    return _HEAD + "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def _identities(keys: Mapping[str, str], bucket: str) -> str:
+    found = [
+        _Identity(name, [_Key(_access_key(name), keys[name])], [f"{action}:{bucket}" for action in actions])
+        for name, actions in KEYS.items()
+    ]
+    return msgspec.json.format(msgspec.json.encode(_Identities(found)), indent=2).decode() + "\n"
+
+
+def _read_env(path: Path) -> dict[str, str]:
+    return _checked(parse_env(_read(path), str(path)), path)
+
+
+def _read_keys(path: Path) -> dict[str, str]:
+    text = _read(path)
+    if not text:
+        return {}
+    try:
+        found = msgspec.json.decode(text, type=_Identities)
+        return _checked({each.name: each.credentials[0].secret_key for each in found.identities}, path)
+    except (msgspec.DecodeError, msgspec.ValidationError, IndexError) as error:
+        raise _damaged(path) from error
+
+
+def _checked(secrets: dict[str, str], path: Path) -> dict[str, str]:
+    if not all(map(_SECRET.fullmatch, secrets.values())):
+        raise _damaged(path)
+    return secrets
+
+
+def _damaged(path: Path) -> Invalid:
+    return Invalid(f"{path} is not as it was made; remove it, and all who use it get new credentials at the next start")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _is_so(path: Path, text: str, owner: int | None) -> bool:
+    """Whether the file has this text, is private, and belongs to whom it should."""
+    if _read(path) != text:
+        return False
+    status = path.stat()
+    return status.st_mode & 0o777 == FILE_MODE and owner in (None, status.st_uid)
+
+
+def _write(path: Path, text: str, owner: int | None) -> None:
+    """Put the file there in one step, durably, private from its first moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_name(f".{path.name}.new")
+    whole.unlink(missing_ok=True)  # from a run that was cut short
+    descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    with open(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fchmod(descriptor, FILE_MODE)  # whatever the umask is
+        if owner is not None:
+            os.fchown(descriptor, owner, -1)
+        os.fsync(descriptor)
+    os.replace(whole, path)
+    with _open_folder(path.parent) as parent:
+        os.fsync(parent)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other run is at work; two at once would give different passwords to the two sides."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _open_folder(folder) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _open_folder(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,94 @@
+"""`penstock bucket`: where its settings come from, how long it waits, and what it says."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import bucket, main
+from penstock.contracts.errors import Unavailable
+
+URL = "s3://records/prefix?endpoint=http://127.0.0.1:1"
+NOBODY = ["bucket", "--store-url", f"{URL}&access_key=someone&secret_key=hidden"]
+
+
+class Server:
+    """Instead of the object store: does not answer `silent` times, then has made the bucket or found it."""
+
+    def __init__(self, silent: int = 0, *, was_made: bool = True) -> None:
+        self.silent = silent
+        self.was_made = was_made
+        self.urls: list[str] = []
+
+    async def make_bucket(self, url: str) -> bool:
+        self.urls.append(url)
+        if len(self.urls) <= self.silent:
+            raise Unavailable("nobody answers")
+        return self.was_made
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PENSTOCK_STORE_URL", "PENSTOCK_ENV_FILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(("was_made", "said"), [(True, "made bucket records\n"), (False, "found bucket records\n")])
+def test_it_waits_for_the_server_and_says_what_it_did(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], was_made: bool, said: str
+) -> None:
+    server = Server(silent=3, was_made=was_made)
+    monkeypatch.setattr(bucket, "make_bucket", server.make_bucket)
+    monkeypatch.setattr(bucket, "RETRY_S", 0)
+    assert main(["bucket", "--store-url", URL]) == 0
+    assert capsys.readouterr().out == said
+    assert server.urls == [URL] * 4
+
+
+def test_its_settings_come_from_the_environment_and_a_file_as_those_of_services(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = Server()
+    monkeypatch.setattr(bucket, "make_bucket", server.make_bucket)
+    path = tmp_path / "env"
+    path.write_text("AWS_ACCESS_KEY_ID=someone\nAWS_SECRET_ACCESS_KEY=hidden\nPENSTOCK_STORE_URL=s3://file\n")
+    monkeypatch.setenv("PENSTOCK_ENV_FILE", str(path))
+    assert main(["bucket"]) == 0
+    monkeypatch.setenv("PENSTOCK_STORE_URL", "s3://environment")
+    assert main(["bucket"]) == 0
+    monkeypatch.setenv("PENSTOCK_ENV_FILE", "/nowhere")
+    assert main(["bucket", "--env-file", str(path), "--store-url", "s3://flag"]) == 0
+    keys = "?access_key=someone&secret_key=hidden"
+    assert server.urls == [f"s3://{name}{keys}" for name in ("file", "environment", "flag")]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["bucket"], "penstock: which bucket? give --store-url or PENSTOCK_STORE_URL\n"),
+        (["bucket", "--store-url", "file:///objects"], "penstock: only a store at s3://bucket has a bucket\n"),
+        (["bucket", "--store-url", "s3:///prefix"], "penstock: an s3 address needs a bucket: s3://bucket/prefix\n"),
+        (["bucket", "--env-file", "/no"], "penstock: cannot read the env file /no: No such file or directory\n"),
+    ],
+)
+def test_what_can_never_be_is_refused_at_once(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 1
+    assert capsys.readouterr().err == said
+
+
+def test_a_server_that_never_answers_is_given_up_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*NOBODY, "--wait-s", "0.5"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("penstock: cannot make bucket records at http://127.0.0.1:1: ")
+    assert said.endswith("; gave up after 0.5 s\n")
+    assert said.count("\n") == 1
+    assert "hidden" not in said
+
+
+async def test_a_server_that_hangs_is_given_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(_url: str) -> bool:
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(bucket, "make_bucket", hang)
+    with pytest.raises(Unavailable, match=r"the server does not answer; gave up after 0\.01 s"):
+        await bucket._make(URL, 0.01)

@@ -1,0 +1,303 @@
+"""Credentials are made once, agree on both sides, and survive a run that is cut short anywhere."""
+
+import json
+import os
+import re
+import stat
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli import credentials, main
+from penstock.cli.credentials import BUCKET_MAKER, KEYS, ROLES, USERS, make_credentials
+from penstock.contracts.errors import Invalid
+from penstock.runtime.clock import SystemEntropy
+from penstock.runtime.env_file import parse_env, read_env_file
+from penstock.runtime.nats_server import find_nats_server
+
+FILES = {
+    "nats/credentials.env",
+    "nats/route.env",
+    "s3/s3.json",
+    *(f"{name}/credentials.env" for name in [*ROLES, BUCKET_MAKER]),
+}
+OTHER_UID = 12_345
+
+
+class CutShort(BaseException):
+    """The process is gone."""
+
+
+def make(folder: Path, **options: Any) -> list[str]:
+    return make_credentials(folder, options.pop("bucket", "penstock"), SystemEntropy(), **options)
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def values(path: Path) -> dict[str, str]:
+    return parse_env(path.read_text(), str(path))
+
+
+def identities(folder: Path) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in json.loads((folder / "s3" / "s3.json").read_text())["identities"]}
+
+
+def check_both_sides_agree(folder: Path) -> None:
+    """Every service was given what the servers know; nothing is missing and nothing lies around."""
+    assert set(texts(folder)) == FILES
+    users, keys = values(folder / "nats" / "credentials.env"), identities(folder)
+    assert set(users) == {f"{user.upper()}_PASSWORD" for user in USERS}
+    assert set(keys) == set(KEYS)
+    for role in ROLES:
+        given = values(folder / role / "credentials.env")
+        assert given["PENSTOCK_NATS_USER"] == role
+        assert given["PENSTOCK_NATS_PASSWORD"] == users[f"{role.upper()}_PASSWORD"]
+    for name in KEYS:
+        given = values(folder / name / "credentials.env")
+        key = {"accessKey": given["AWS_ACCESS_KEY_ID"], "secretKey": given["AWS_SECRET_ACCESS_KEY"]}
+        assert keys[name]["credentials"] == [key]
+
+
+def test_every_service_gets_what_the_servers_know(tmp_path: Path) -> None:
+    assert set(make(tmp_path)) == FILES
+    check_both_sides_agree(tmp_path)
+    assert set(values(tmp_path / BUCKET_MAKER / "credentials.env")) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+    for role in ROLES:
+        assert read_env_file(str(tmp_path / role / "credentials.env")).access_key
+
+
+def test_no_two_secrets_are_the_same_and_each_has_32_bytes_of_chance(tmp_path: Path) -> None:
+    make(tmp_path / "one")
+    make(tmp_path / "two")
+    servers = [text for folder in ("one", "two") for text in texts(tmp_path / folder).values() if "\n#" not in text]
+    secrets = re.findall(r"(?:=|: ?\")(k[0-9a-f]{64})\b", "".join(servers))
+    users, keys = len(USERS) + 1, len(KEYS)
+    assert len(set(secrets)) == 2 * (users + keys)
+
+
+def test_files_are_for_their_owner_only_whatever_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0o777)
+    try:
+        (tmp_path / "set").mkdir(mode=0o777)
+        (tmp_path / "set").chmod(0o755)
+        for folder in {name.partition("/")[0] for name in FILES}:
+            (tmp_path / "set" / folder).mkdir()
+            (tmp_path / "set" / folder).chmod(0o755)
+        make(tmp_path / "set")
+    finally:
+        os.umask(before)
+    modes = {stat.S_IMODE((tmp_path / "set" / name).stat().st_mode) for name in FILES}
+    assert modes == {0o400}
+
+
+def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
+    make(tmp_path)
+    before = {name: ((tmp_path / name).stat().st_ino, text) for name, text in texts(tmp_path).items()}
+    assert make(tmp_path) == []
+    assert {name: ((tmp_path / name).stat().st_ino, text) for name, text in texts(tmp_path).items()} == before
+
+
+def test_the_key_of_a_service_is_good_for_what_it_does_in_one_bucket(tmp_path: Path) -> None:
+    make(tmp_path, bucket="records")
+    actions = {name: set(each["actions"]) for name, each in identities(tmp_path).items()}
+    reads = {"Read:records", "List:records"}
+    writes = {*reads, "Write:records"}
+    assert actions == {
+        "gateway": reads,
+        "cacher": reads,
+        "flusher": writes,
+        "sequencer": writes,
+        "bucket": {"Admin:records"},
+    }
+
+
+def test_another_bucket_keeps_the_keys(tmp_path: Path) -> None:
+    make(tmp_path, bucket="first")
+    before = texts(tmp_path)
+    assert make(tmp_path, bucket="second") == ["s3/s3.json"]
+    assert texts(tmp_path) == before | {"s3/s3.json": before["s3/s3.json"].replace(":first", ":second")}
+
+
+def test_a_service_that_is_added_later_gets_its_own_and_the_others_keep_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = {role: actions for role, actions in ROLES.items() if role != "cacher"}
+    with monkeypatch.context() as earlier:
+        earlier.setattr(credentials, "ROLES", without)
+        earlier.setattr(credentials, "KEYS", {name: KEYS[name] for name in KEYS if name != "cacher"})
+        earlier.setattr(credentials, "USERS", tuple(user for user in USERS if user != "cacher"))
+        make(tmp_path)
+    before = texts(tmp_path)
+    assert make(tmp_path) == ["nats/credentials.env", "s3/s3.json", "cacher/credentials.env"]
+    check_both_sides_agree(tmp_path)
+    after = texts(tmp_path)
+    for name in FILES - {"nats/credentials.env", "s3/s3.json", "cacher/credentials.env"}:
+        assert after[name] == before[name]
+
+
+@pytest.mark.parametrize("lost", sorted(FILES))
+def test_whichever_file_is_lost_both_sides_agree_after_the_next_run(tmp_path: Path, lost: str) -> None:
+    make(tmp_path)
+    (tmp_path / lost).unlink()
+    assert lost in make(tmp_path)
+    check_both_sides_agree(tmp_path)
+
+
+def cut_short_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """End the run before its `step`th call that changes or syncs a file; tells how many calls there were."""
+    steps = 0
+
+    def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def instead(*arguments: Any, **options: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == step:
+                raise CutShort(name)
+            return call(*arguments, **options)
+
+        return instead
+
+    for name in ("open", "fchmod", "fchown", "fsync", "replace"):
+        monkeypatch.setattr(os, name, counted(name, getattr(os, name)))
+    return lambda: steps
+
+
+def test_a_run_that_is_cut_short_anywhere_is_completed_and_nothing_in_use_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a service or a server could have read after the crash is the same after the next run."""
+    with monkeypatch.context() as counting:
+        count = cut_short_at(-1, counting)
+        make(tmp_path / "whole", owner=os.getuid())
+        steps = count()
+    assert steps > 5 * len(FILES)
+    for step in range(1, steps + 1):
+        folder = tmp_path / str(step)
+        with monkeypatch.context() as cutting, pytest.raises(CutShort):
+            cut_short_at(step, cutting)
+            make(folder, owner=os.getuid())
+        seen = {name: text for name, text in texts(folder).items() if name in FILES}
+        make(folder, owner=os.getuid())
+        check_both_sides_agree(folder)
+        after = texts(folder)
+        assert {name: after[name] for name in seen} == seen, f"step {step}"
+
+
+def test_a_run_that_is_cut_short_while_a_service_is_added_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_without_cacher(folder: Path) -> dict[str, str]:
+        with monkeypatch.context() as earlier:
+            earlier.setattr(credentials, "ROLES", {role: ROLES[role] for role in ROLES if role != "cacher"})
+            earlier.setattr(credentials, "KEYS", {name: KEYS[name] for name in KEYS if name != "cacher"})
+            earlier.setattr(credentials, "USERS", tuple(user for user in USERS if user != "cacher"))
+            make(folder)
+        return texts(folder)
+
+    for step in range(1, 50):
+        folder = tmp_path / str(step)
+        before = start_without_cacher(folder)
+        with monkeypatch.context() as cutting:
+            cut_short_at(step, cutting)
+            try:
+                make(folder)
+                break
+            except CutShort:
+                pass
+        make(folder)
+        check_both_sides_agree(folder)
+        kept = [f"{role}/credentials.env" for role in ROLES if role != "cacher"]
+        assert {name: texts(folder)[name] for name in kept} == {name: before[name] for name in kept}
+    assert step > 10
+
+
+def test_two_runs_at_once_leave_one_set(tmp_path: Path) -> None:
+    runs = [threading.Thread(target=make, args=(tmp_path,)) for _ in range(4)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    check_both_sides_agree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nats/credentials.env", "GATEWAY_PASSWORD=short\n"),
+        ("nats/credentials.env", "GATEWAY_PASSWORD=\n"),
+        ("nats/credentials.env", "GATEWAY_PASSWORD\n"),
+        ("nats/route.env", "ROUTE_PASSWORD=k12\n"),
+        ("s3/s3.json", "{"),
+        ("s3/s3.json", '{"identities": [{"name": "gateway", "credentials": [], "actions": []}]}'),
+        ("s3/s3.json", '{"identities": [{"name": "x", "credentials": [{"accessKey": "x"}], "actions": []}]}'),
+    ],
+)
+def test_a_damaged_file_is_named_and_left_as_it_is(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(Invalid, match=re.escape(f"{tmp_path / name}")):
+        make(tmp_path)
+    assert texts(tmp_path) == {name: text}
+
+
+def test_the_command_says_what_it_made_and_never_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["credentials", str(tmp_path)]) == 0
+    first = capsys.readouterr().out
+    assert first.startswith(f"credentials in {tmp_path}: made nats/credentials.env, ")
+    assert main(["credentials", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"credentials in {tmp_path}: all there\n"
+    assert not re.search(r"k[0-9a-f]{64}", first)
+
+
+@pytest.mark.parametrize("bucket", ["", "ab", "UPPER", "with/slash", "a b c"])
+def test_a_bucket_that_cannot_be_is_refused(tmp_path: Path, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["credentials", str(tmp_path / "set"), "--bucket", bucket]) == 1
+    assert capsys.readouterr().err.startswith("penstock: a bucket is named with ")
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["credentials", str(tmp_path / "file")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"penstock: cannot keep credentials in {tmp_path}/file")
+    assert said.count("\n") == 1
+
+
+def test_owners_are_set_and_mended_by_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a kernel that lets us: the calls are noted, and the files keep our own user."""
+    given: dict[str, int] = {}
+    monkeypatch.setattr(os, "fchown", lambda file, uid, _gid: given.update({os.readlink(f"/proc/self/fd/{file}"): uid}))
+    make(tmp_path, owner=OTHER_UID, s3_owner=OTHER_UID + 1)
+    made = {str(Path(name).relative_to(tmp_path)): uid for name, uid in given.items()}
+    services = {f"{name}/.credentials.env.new": OTHER_UID for name in [*ROLES, BUCKET_MAKER]}
+    assert made == services | {"s3/.s3.json.new": OTHER_UID + 1}
+    before = texts(tmp_path)
+    assert set(make(tmp_path, owner=OTHER_UID)) == {f"{name}/credentials.env" for name in [*ROLES, BUCKET_MAKER]}
+    assert texts(tmp_path) == before
+
+
+def test_a_file_that_others_can_read_is_made_private_again(tmp_path: Path) -> None:
+    make(tmp_path)
+    before = texts(tmp_path)
+    (tmp_path / "gateway" / "credentials.env").chmod(0o644)
+    assert make(tmp_path) == ["gateway/credentials.env"]
+    assert stat.S_IMODE((tmp_path / "gateway" / "credentials.env").stat().st_mode) == 0o400
+    assert texts(tmp_path) == before
+
+
+def test_a_nats_server_reads_the_passwords_as_texts(tmp_path: Path) -> None:
+    make(tmp_path)
+    settings = tmp_path / "nats.conf"
+    users = ", ".join(f"{{ user: {user}, password: ${user.upper()}_PASSWORD }}" for user in USERS)
+    settings.write_text(f'include "nats/credentials.env"\nauthorization {{ users: [{users}] }}\n')
+    checked = subprocess.run(
+        [find_nats_server(), "--config", str(settings), "-t"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
