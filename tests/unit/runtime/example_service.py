@@ -64,6 +64,8 @@ class ExampleApp:
         self._drained.set()
         if self._manner in ("drain-hangs", "run-fails-in-drain"):
             await asyncio.Event().wait()
+        if self._manner == "drain-takes-100-ms":
+            await asyncio.sleep(0.1)
         self.say("drained")
 
     async def close(self) -> None:

@@ -85,6 +85,16 @@ def test_a_signal_drains_and_closes_while_the_service_still_runs(start: Start, n
     assert [json.loads(line)["event"] for line in errors] == ["service_started", "service_drains", "service_stopped"]
 
 
+def test_a_stop_tells_how_long_the_drain_took(start: Start) -> None:
+    process = start("drain-takes-100-ms")
+    process.until("run")
+    process.signal(signal.SIGTERM)
+    code, errors = process.end()
+    stopped = json.loads(errors[-1])
+    assert (code, stopped["event"]) == (0, "service_stopped")
+    assert 100 <= stopped["drained_ms"] <= 300, "it ended within its deadline"
+
+
 def test_a_second_signal_kills_at_once(start: Start) -> None:
     process = start("drain-hangs")
     process.until("run")
@@ -129,8 +139,9 @@ def test_a_signal_during_the_start_ends_it(start: Start) -> None:
     process = start("open-hangs")
     process.until("open")
     process.signal(signal.SIGTERM)
-    code, _errors = process.end()
+    code, errors = process.end()
     assert (code, process.steps) == (0, ["open", "close"])
+    assert json.loads(errors[-1])["drained_ms"] == 0
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ class _Life:
         self._app = app
         self._drain_deadline_s = drain_deadline_s
         self._exit_code = 0
+        self._drained_ms = 0  # how long the drain took; 0 if there was none
 
     async def live(self, stop: asyncio.Event) -> int:
         stopping = asyncio.create_task(stop.wait())
@@ -87,7 +88,7 @@ class _Life:
         await self._end("close", closing)
         if self._exit_code:  # its reason stays the last line of the log
             return self._exit_code
-        log.info("service_stopped")
+        log.info("service_stopped", drained_ms=self._drained_ms)
         return 0
 
     async def _open(self, stopping: "asyncio.Task[bool]") -> bool:
@@ -100,9 +101,11 @@ class _Life:
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
             log.info("service_drains", deadline_ms=round(self._drain_deadline_s * 1000))
+            began_s = asyncio.get_running_loop().time()
             draining = asyncio.create_task(self._app.drain())
             await asyncio.wait({draining, running}, timeout=self._drain_deadline_s, return_when=asyncio.FIRST_COMPLETED)
             await self._end("drain", draining, may_be_cut_short=running.done())
+            self._drained_ms = round((asyncio.get_running_loop().time() - began_s) * 1000)
         elif not running.cancelled() and running.exception() is None:
             self._fail("run", RuntimeError("the service ended by itself"))
         await self._end("run", running, may_be_cut_short=True)
