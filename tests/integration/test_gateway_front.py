@@ -1,5 +1,6 @@
 """The gateway as a process of its own: what it says when others are missing, and how it starts and stops."""
 
+import asyncio
 import contextlib
 import json
 import signal
@@ -15,7 +16,10 @@ from typing import Any
 
 import pytest
 
-from penstock.kafkawire.api import decode_response
+from penstock.kafkawire.api import decode_response, encode_request
+from penstock.kafkawire.api.find_coordinator import FindCoordinatorRequest
+from penstock.kafkawire.api.metadata import MetadataRequest
+from penstock.runtime.own_address import own_address
 from tests.testkit.cluster import free_port, wait_until
 from tests.testkit.nats import NatsServer
 
@@ -29,7 +33,7 @@ class GatewayProcess:
         self.kafka_port = free_port()
         self.http_port = free_port()
         given: dict[str, object] = {
-            "kafka-port": self.kafka_port,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.kafka_port}",
             "http-port": self.http_port,
             "nats-url": bus_url,
             "store-url": f"file://{folder}/objects",
@@ -55,13 +59,23 @@ class GatewayProcess:
             found = json.load(error)
         return dict(found)
 
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.kafka_port), timeout=10)
+    def connect(self, port: int = 0) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", port or self.kafka_port), timeout=10)
 
     def ask_versions(self, client: socket.socket) -> Any:
-        client.sendall(struct.pack(">ihhih", 10, 18, 0, 5, -1))
-        (length,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
-        return decode_response(18, 0, client.recv(length, socket.MSG_WAITALL)[4:])
+        return ask(client, 18, 0, b"")
+
+    def brokers(self, port: int) -> set[str]:
+        """The brokers that a client of the listener on a port is told of."""
+        with self.connect(port) as client:
+            told = ask(client, 3, 1, encode_request(3, 1, MetadataRequest(topics=[])))
+        return {f"{broker.host}:{broker.port}" for broker in told.brokers}
+
+    def coordinator(self, port: int) -> str:
+        """The coordinator of a group that a client of the listener on a port is told of."""
+        with self.connect(port) as client:
+            told = ask(client, 10, 1, encode_request(10, 1, FindCoordinatorRequest(key="g")))
+        return f"{told.host}:{told.port}"
 
     def stop(self) -> tuple[int, str]:
         """SIGTERM; the exit code and what it wrote to stderr."""
@@ -80,6 +94,13 @@ class GatewayProcess:
         with contextlib.suppress(OSError), self.connect() as client:
             return bool(self.ask_versions(client).api_keys)
         return False
+
+
+def ask(client: socket.socket, api_key: int, version: int, body: bytes) -> Any:
+    """The answer to one request of a version without tagged fields."""
+    client.sendall(struct.pack(">ihhih", 10 + len(body), api_key, version, 5, -1) + body)
+    (length,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+    return decode_response(api_key, version, client.recv(length, socket.MSG_WAITALL)[4:])
 
 
 @contextlib.contextmanager
@@ -119,7 +140,7 @@ def test_two_gateways_share_one_port_and_one_takes_over_when_the_other_is_killed
 ) -> None:
     with gateway(tmp_path, shared_nats_server.url) as first:
         first.until_listening()
-        with gateway(tmp_path, shared_nats_server.url, kafka_port=first.kafka_port) as second:
+        with gateway(tmp_path, shared_nats_server.url, listeners=f"PLAINTEXT://127.0.0.1:{first.kafka_port}") as second:
             second.kafka_port = first.kafka_port
             wait_until(lambda: _is_up(second), 30, "the second gateway")
             assert first.process is not None
@@ -128,6 +149,46 @@ def test_two_gateways_share_one_port_and_one_takes_over_when_the_other_is_killed
             for _ in range(20):
                 with second.connect() as client:
                     assert second.ask_versions(client).error_code == 0
+
+
+class TwoListeners:
+    """What a gateway behind its zone's proxy is told: every gateway has an inside of its own, the outside is shared."""
+
+    def __init__(self, outside: str) -> None:
+        self.inside_port, self.outside_port = free_port(), free_port()
+        inside, accept_outside = f"INTERNAL://127.0.0.1:{self.inside_port}", f"EXTERNAL://127.0.0.1:{self.outside_port}"
+        self.inside = f"127.0.0.1:{self.inside_port}"
+        self.settings = {"listeners": f"{inside},{accept_outside}", "advertised_listeners": f"EXTERNAL://{outside}"}
+
+
+def test_clients_of_each_listener_are_told_the_addresses_for_it(shared_nats_server: NatsServer, tmp_path: Path) -> None:
+    proxy = "proxy.example:19092"
+    one, two = TwoListeners(proxy), TwoListeners(proxy)
+    with gateway(tmp_path, shared_nats_server.url, **one.settings) as first:
+        wait_until(lambda: _is_up(first), 30, "the first gateway")
+        first.kafka_port = one.inside_port
+        first.until_listening()
+        assert first.brokers(one.inside_port) == {one.inside}
+        with gateway(tmp_path, shared_nats_server.url, **two.settings):
+            inside = {one.inside, two.inside}
+            wait_until(lambda: first.brokers(one.inside_port) == inside, 30, "the gateways to know each other")
+            assert first.brokers(one.outside_port) == {proxy}
+            assert first.coordinator(one.inside_port) == one.inside
+            assert first.coordinator(one.outside_port) == proxy
+            assert first.brokers(two.outside_port) == {proxy}, "the other gateway says the same"
+            assert first.coordinator(two.inside_port) == two.inside
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+def test_clients_of_a_wildcard_are_told_the_machines_own_address(
+    shared_nats_server: NatsServer, tmp_path: Path, host: str
+) -> None:
+    own = asyncio.run(own_address("nats://192.0.2.1"))  # as towards any machine elsewhere
+    port = free_port()
+    with gateway(tmp_path, f"nats://{own}:1,{shared_nats_server.url}", listeners=f"A://{host}:{port}") as alone:
+        alone.kafka_port = port
+        alone.until_listening()
+        assert alone.brokers(port) == {f"{own}:{port}"}
 
 
 def _is_up(process: GatewayProcess) -> bool:
@@ -150,10 +211,11 @@ def test_it_reconnects_when_the_nats_server_comes_back(nats_server: NatsServer, 
 @pytest.mark.parametrize(
     ("settings", "code", "sentence"),
     [
-        ({"kafka_host": "192.0.2.1"}, 1, "cannot listen on 192.0.2.1:"),
+        ({"listeners": "A://127.0.0.1:0,B://192.0.2.1:9092"}, 1, "cannot listen on 192.0.2.1:9092"),
         ({"nats_url": "nats://127.0.0.1:1"}, 1, "no nats server at nats://127.0.0.1:1"),
         ({"store_url": "ftp://nowhere"}, 1, "ftp"),
-        ({"kafka_port": 99_999}, 2, "kafka-port"),
+        ({"listeners": "A://127.0.0.1:99999"}, 2, "listeners: a port is at most 65535"),
+        ({"advertised_listeners": "B://localhost:1"}, 2, "B is no listener; there are PLAINTEXT"),
         ({"default_partitions": 0}, 2, "default-partitions"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from gateway.config import GatewayConfig
 from gateway.context import Client, Gateway
 from gateway.flushes import Flushes
 from gateway.metrics import GatewayMetrics
-from gateway.nodes import node_of, zone_of
+from gateway.nodes import Node, node_of, zone_of
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
 from penstock.contracts import subjects
@@ -20,13 +20,14 @@ from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import decode_with_payload, encode
 from penstock.contracts.commands import Command, Outcome
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, Presence
+from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, ListenerAddress, Presence
 from penstock.contracts.queries import MetadataQuery, MetadataView, TopicView
 from penstock.runtime.bus import Inbound
 from tests.testkit.memory_bus import MemoryHub
 
 CLUSTER = "test"
 ZONE = "z1"
+LISTENER = "PLAINTEXT"
 
 
 class ManualClock:
@@ -222,15 +223,17 @@ class World:
         return self.gateway.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-def new_world(message_bytes_max: int = 8 * 1024 * 1024, **settings: Any) -> World:
-    """A gateway that knows nobody; its flushes are not running."""
+def new_world(
+    message_bytes_max: int = 8 * 1024 * 1024, *, node: Mapping[str, Node] | None = None, **settings: Any
+) -> World:
+    """A gateway that knows nobody; its flushes are not running. `node` is its own place by listener."""
     hub = MemoryHub(message_bytes_max)
     clock, directory, sequencer = ManualClock(), FakeDirectory(), FakeSequencer()
     bus = hub.connect("gateway")
     metrics = GatewayMetrics(CollectorRegistry())
     config = GatewayConfig(cluster=CLUSTER, zone=ZONE, instance="g1", **settings)
     parts: dict[str, Any] = {"bus": bus, "directory": directory, "sequencer": sequencer, "clock": clock}
-    flushes = Flushes(**parts, metrics=metrics, cluster=CLUSTER, instance="g1")
+    flushes = Flushes(**parts, metrics=metrics, cluster=CLUSTER, zone=ZONE, instance="g1")
     topics = TopicCache(sequencer)  # type: ignore[arg-type]
     tail = TailFeed(
         bus=bus,
@@ -242,7 +245,7 @@ def new_world(message_bytes_max: int = 8 * 1024 * 1024, **settings: Any) -> Worl
     )
     gateway = Gateway(
         config=config,
-        node=node_of("127.0.0.1", 9092, ZONE),
+        node=node or {LISTENER: node_of("127.0.0.1", 9092, ZONE)},
         entropy=CountingEntropy(),
         topics=topics,
         flushes=flushes,
@@ -254,8 +257,14 @@ def new_world(message_bytes_max: int = 8 * 1024 * 1024, **settings: Any) -> Worl
     return World(gateway, hub, clock, directory, sequencer)
 
 
-def new_client(client_id: str = "test-client") -> Client:
-    return Client(host="127.0.0.1", zone=zone_of(client_id, ZONE), client_id=client_id)
+def new_client(client_id: str = "test-client", listener: str = LISTENER) -> Client:
+    return Client(host="127.0.0.1", zone=zone_of(client_id, ZONE), listener=listener, client_id=client_id)
+
+
+def gateway_presence(instance: str, zone: str = ZONE, **addresses: tuple[str, int]) -> Presence:
+    """What another gateway announces; `addresses` by listener."""
+    listeners = tuple(ListenerAddress(name, host, port) for name, (host, port) in addresses.items())
+    return Presence("gateway", zone, instance, "1", listeners=listeners)
 
 
 async def turns(count: int = 20) -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from gateway.context import Client
+from gateway.nodes import node_of
 from penstock.contracts.commands import CreateTopic, DeleteTopic, Done, Outcome, Refused, Tick, TopicCreated
 from penstock.contracts.queries import TopicView, ValidateView
 from penstock.contracts.refusals import Refusal
@@ -22,7 +24,7 @@ from penstock.kafkawire.api.create_topics import (
 from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from penstock.kafkawire.error_codes import ErrorCode
-from tests.unit.gateway.gateway_fakes import World, new_world
+from tests.unit.gateway.gateway_fakes import LISTENER, World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 19, 20, 32, 37
@@ -251,8 +253,14 @@ async def test_topics_grow_each_with_its_own_verdict(version: int) -> None:
     }
 
 
-async def described(world: World, *resources: DescribeConfigsResource, version: int = 4, **options: bool) -> list[Any]:
-    response = await ask(world, DESCRIBE_CONFIGS, version, DescribeConfigsRequest(list(resources), **options))
+async def described(
+    world: World,
+    *resources: DescribeConfigsResource,
+    version: int = 4,
+    client: Client | None = None,
+    **options: bool,
+) -> list[Any]:
+    response = await ask(world, DESCRIBE_CONFIGS, version, DescribeConfigsRequest(list(resources), **options), client)
     return list(response.results)
 
 
@@ -292,9 +300,23 @@ async def test_a_resource_that_is_not_there_is_refused(resource: DescribeConfigs
     assert (result.error_code, result.resource_name, result.configs) == (error, resource.resource_name, [])
 
 
+@pytest.mark.parametrize(("listener", "other"), [("INTERNAL", "EXTERNAL"), ("EXTERNAL", "INTERNAL")])
+async def test_a_broker_is_known_by_its_id_on_the_clients_listener(listener: str, other: str) -> None:
+    world = new_world(node={"INTERNAL": node_of("::1", 9093, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")})
+    client = new_client(listener=listener)
+    address = {"INTERNAL": "INTERNAL://[::1]:9093", "EXTERNAL": "EXTERNAL://localhost:9092"}[listener]
+    own, strange = (
+        DescribeConfigsResource(BROKER, str(world.gateway.node[name].node_id)) for name in (listener, other)
+    )
+    (result,) = await described(world, own, client=client)
+    assert {config.name: config.value for config in result.configs}["advertised.listeners"] == address
+    (refused,) = await described(world, strange, client=client)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+
 async def test_a_broker_tells_its_settings_as_they_are() -> None:
     world = new_world(default_partitions=7, auto_create_topics=False)
-    (result,) = await described(world, DescribeConfigsResource(BROKER, str(world.gateway.node.node_id), None))
+    (result,) = await described(world, DescribeConfigsResource(BROKER, str(world.gateway.node[LISTENER].node_id), None))
     configs = {config.name: config.value for config in result.configs}
     assert (configs["num.partitions"], configs["auto.create.topics.enable"]) == ("7", "false")
     assert all(config.read_only for config in result.configs)

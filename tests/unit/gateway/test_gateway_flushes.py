@@ -39,8 +39,8 @@ def refusals_of(flushed: Flushed) -> list[int]:
     return [result.refusal for result in flushed.results]
 
 
-def open_route(world: World, zone: str = "z1") -> FlushRoute:
-    return world.flushes.open_route(zone, lambda: None)
+def open_route(world: World) -> FlushRoute:
+    return world.flushes.open_route(lambda: None)
 
 
 async def test_produces_of_one_turn_travel_in_one_message_in_order(world: World) -> None:
@@ -244,13 +244,26 @@ async def test_the_own_zone_comes_first_and_another_is_better_than_none(world: W
     near = await world.add_flusher("near")
     await submit(route)
     assert (len(far.produces), len(near.produces)) == (1, 1)
+    assert world.metric("penstock_gateway_zone_fallbacks_total") == 1
+
+
+async def test_bytes_sent_to_flushers_are_counted_by_the_flushers_zone(world: World) -> None:
+    await world.add_flusher("far", zone="z2")
+    await submit(open_route(world), 1_000)
+    far_bytes = world.metric("penstock_gateway_flush_bytes_total", zone="z2")
+    assert 1_000 < far_bytes < 1_200
+    assert world.metric("penstock_gateway_flush_bytes_total", zone="z1") == 0
+    await world.add_flusher("near")
+    await submit(open_route(world), 5_000)
+    assert 5_000 < world.metric("penstock_gateway_flush_bytes_total", zone="z1") < 5_200
+    assert world.metric("penstock_gateway_flush_bytes_total", zone="z2") == far_bytes
 
 
 async def test_a_full_window_holds_requests_back_and_says_so(world: World) -> None:
     flusher = await world.add_flusher("f1", budget_bytes=10_000)
     flusher.answers_at_once = False
     changes = []
-    route = world.flushes.open_route("z1", lambda: changes.append(route.is_full))
+    route = world.flushes.open_route(lambda: changes.append(route.is_full))
     futures = [submit(route, 2_000) for _ in range(5)]
     await turns()
     assert flusher.numbers == [1, 2, 3]

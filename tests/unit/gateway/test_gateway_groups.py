@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.nodes import node_of
 from penstock.contracts import commands
 from penstock.contracts.commands import (
     Done,
@@ -52,7 +53,7 @@ from penstock.kafkawire.api.offset_fetch import (
 )
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from penstock.kafkawire.error_codes import ErrorCode
-from tests.unit.gateway.gateway_fakes import World, new_client, new_world, turns
+from tests.unit.gateway.gateway_fakes import LISTENER, World, new_client, new_world, turns
 from tests.unit.gateway.gateway_wire import ask
 
 FIND_COORDINATOR, JOIN, HEARTBEAT, LEAVE, SYNC = 10, 11, 12, 13, 14
@@ -354,13 +355,20 @@ async def test_groups_are_deleted_one_by_one() -> None:
 @pytest.mark.parametrize("version", range(5))
 async def test_the_gateway_that_is_asked_coordinates_every_group(version: int) -> None:
     world = new_world()
-    node = world.gateway.node
+    node = world.gateway.node[LISTENER]
     response = await ask(world, FIND_COORDINATOR, version, FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"]))
     found = response.coordinators if version >= 4 else [response]
     assert [(each.error_code, each.node_id, each.host, each.port) for each in found] == [
         (0, node.node_id, node.host, node.port)
     ] * len(found)
     assert len(found) == (2 if version >= 4 else 1)
+
+
+@pytest.mark.parametrize(("listener", "host"), [("INTERNAL", "10.0.0.1"), ("EXTERNAL", "localhost")])
+async def test_a_coordinator_has_the_address_for_the_listener_that_the_client_came_by(listener: str, host: str) -> None:
+    world = new_world(node={"INTERNAL": node_of("10.0.0.1", 9092, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")})
+    found = await ask(world, FIND_COORDINATOR, 2, FindCoordinatorRequest(key="g"), new_client(listener=listener))
+    assert (found.error_code, found.host, found.node_id) == (0, host, world.gateway.node[listener].node_id)
 
 
 @pytest.mark.parametrize(("key_type", "error"), [(1, 53), (2, ErrorCode.INVALID_REQUEST)])

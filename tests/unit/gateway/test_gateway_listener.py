@@ -11,46 +11,54 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from gateway.listener import PARTIAL_FRAME_S_MAX, Listener, open_socket
+from gateway.connections import PARTIAL_FRAME_S_MAX, Connections
+from gateway.listener import Listener, open_socket
+from gateway.nodes import node_of
 from penstock.contracts.errors import Invalid
-from penstock.kafkawire.api import API_TABLE, encode_request
+from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
 from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
 from tests.testkit.waiting import until
-from tests.unit.gateway.gateway_fakes import World, new_world
+from tests.unit.gateway.gateway_fakes import LISTENER, ZONE, World, new_world
 from tests.unit.gateway.gateway_wire import batch
 
 HOST = "127.0.0.1"
 MIB = 1024 * 1024
+ANSWERED = "penstock_gateway_request_seconds_count"
 
 
 class Kafka:
-    """A gateway's listener among fakes, and clients of it."""
+    """A gateway's listeners among fakes, and clients of them."""
 
-    def __init__(self, **options: Any) -> None:
-        self.world: World = new_world(**options)
-        listening = open_socket(HOST, 0)
-        self.port = listening.getsockname()[1]
-        self.listener = Listener(self.world.gateway, listening)
+    def __init__(self, *names: str, **options: Any) -> None:
+        self._listeners = {name: Listener(name, open_socket(HOST, 0)) for name in names or (LISTENER,)}
+        nodes = {name: node_of(HOST, listener.port, ZONE) for name, listener in self._listeners.items()}
+        self.world: World = new_world(node=nodes, **options)
+        self.connections = Connections(self.world.gateway, list(self._listeners.values()))
         self.world.sequencer.add_topic("t", 4)
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: list[RawClient] = []
 
     async def __aenter__(self) -> "Kafka":
-        self._tasks = [asyncio.create_task(self.world.flushes.run()), asyncio.create_task(self.listener.run())]
+        self._tasks = [asyncio.create_task(self.world.flushes.run()), asyncio.create_task(self.connections.run())]
         return self
 
     async def __aexit__(self, *error: object) -> None:
         for client in self._clients:
             await client.close()
-        await self.listener.close()
+        await self.connections.close()
+        for listener in self._listeners.values():
+            listener.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
 
-    async def connect(self) -> "RawClient":
-        reader, writer = await asyncio.open_connection(HOST, self.port)
+    def port(self, name: str = LISTENER) -> int:
+        return self._listeners[name].port
+
+    async def connect(self, name: str = LISTENER) -> "RawClient":
+        reader, writer = await asyncio.open_connection(HOST, self.port(name))
         client = RawClient(reader, writer)
         self._clients.append(client)
         return client
@@ -76,11 +84,16 @@ class RawClient:
         self.send(0, 7, encode_request(0, 7, ProduceRequest(None, acks, 30_000, data)), correlation_id)
 
     async def next_correlation_id(self) -> int:
+        (correlation_id,) = struct.unpack_from(">i", await self._next_frame())
+        return int(correlation_id)
+
+    async def next_body(self) -> bytes:
+        return (await self._next_frame())[4:]
+
+    async def _next_frame(self) -> bytes:
         async with asyncio.timeout(10):
             (length,) = struct.unpack(">i", await self.reader.readexactly(4))
-            frame = await self.reader.readexactly(length)
-        (correlation_id,) = struct.unpack_from(">i", frame)
-        return int(correlation_id)
+            return await self.reader.readexactly(length)
 
     async def until_closed(self) -> bytes:
         async with asyncio.timeout(10):
@@ -162,9 +175,9 @@ async def test_bad_input_closes_its_connection_with_one_log_line_after_earlier_a
 async def test_a_frame_that_is_cut_off_leaves_nothing_behind(kafka: Kafka) -> None:
     client = await kafka.connect()
     client.writer.write(struct.pack(">i", 1_000) + b"x" * 500)
-    await until(lambda: kafka.listener.budget.held_bytes == 504)
+    await until(lambda: kafka.connections.budget.held_bytes == 504)
     await client.close()
-    await until(lambda: kafka.listener.budget.held_bytes == 0)
+    await until(lambda: kafka.connections.budget.held_bytes == 0)
 
 
 async def test_acks_0_gets_no_answer_and_the_next_request_gets_its_own(kafka: Kafka) -> None:
@@ -197,6 +210,52 @@ async def test_one_connection_too_many_is_closed() -> None:
         assert await fourth.next_correlation_id() == 4
 
 
+async def test_listeners_share_one_limit_of_connections_and_one_byte_budget() -> None:
+    async with Kafka("INTERNAL", "EXTERNAL", connections_max=2, held_bytes_max=MIB) as kafka:
+        inside, outside = await kafka.connect("INTERNAL"), await kafka.connect("EXTERNAL")
+        for number, client in enumerate((inside, outside)):
+            client.ask_versions(number)
+            assert await client.next_correlation_id() == number
+        with capture_logs() as logs:
+            assert await (await kafka.connect("EXTERNAL")).until_closed() == b""
+        assert [line["reason"] for line in logs] == ["more than 2 connections"]
+        inside.writer.write(struct.pack(">i", 50 * MIB) + b"x" * MIB)
+        await until(lambda: kafka.connections.budget.is_spent)
+        outside.ask_versions(7)  # each connection may overshoot by one receive
+        assert await outside.next_correlation_id() == 7
+        outside.ask_versions(8)
+        await stands_still(lambda: kafka.world.metric(ANSWERED, api="ApiVersions"))
+        assert kafka.world.metric(ANSWERED, api="ApiVersions") == 3, "what one listener holds, all wait for"
+        await inside.close()
+        assert await outside.next_correlation_id() == 8
+
+
+async def test_the_listeners_drain_together_under_one_deadline() -> None:
+    async with Kafka("INTERNAL", "EXTERNAL") as kafka:
+        flusher = await kafka.world.add_flusher("f1")
+        flusher.answers_at_once = False
+        clients = [await kafka.connect(name) for name in ("INTERNAL", "EXTERNAL")]
+        for client in clients:
+            client.produce(1, batch())
+        await until(lambda: len(flusher.produces) == 2)
+        with capture_logs() as logs:
+            await kafka.connections.drain(0.05)
+        assert logs == [{"event": "drain_cut_short", "connections": 2, "log_level": "warning"}]
+        for name, client in zip(("INTERNAL", "EXTERNAL"), clients, strict=True):
+            assert await client.until_closed() == b""
+            with pytest.raises(ConnectionRefusedError):
+                await kafka.connect(name)
+
+
+async def test_clients_are_told_the_address_of_the_listener_that_they_came_by() -> None:
+    async with Kafka("INTERNAL", "EXTERNAL") as kafka:
+        for name in ("INTERNAL", "EXTERNAL"):
+            client = await kafka.connect(name)
+            client.send(3, 1, encode_request(3, 1, MetadataRequest(topics=[])), 1)
+            told = decode_response(3, 1, await client.next_body())
+            assert [(broker.host, broker.port) for broker in told.brokers] == [(HOST, kafka.port(name))]
+
+
 async def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not(kafka: Kafka) -> None:
     flusher = await kafka.world.add_flusher("f1")
     flusher.answers_at_once = False
@@ -204,7 +263,7 @@ async def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is
     waiting.produce(1, batch())
     await until(lambda: flusher.produces)
     kafka.world.clock.now_s += 601
-    kafka.listener.sweep()
+    kafka.connections.sweep()
     assert await idle.until_closed() == b""
     await flusher.answer_all()
     assert await waiting.next_correlation_id() == 1
@@ -221,14 +280,14 @@ async def test_a_full_window_stops_reading_and_everything_is_answered_later(kafk
         client.produce(number, records)
     await until(lambda: flusher.produces)
     sending = asyncio.create_task(client.writer.drain())
-    await stands_still(lambda: kafka.listener.budget.held_bytes)
-    assert kafka.listener.budget.held_bytes < 8 * MIB < count * len(records)
+    await stands_still(lambda: kafka.connections.budget.held_bytes)
+    assert kafka.connections.budget.held_bytes < 8 * MIB < count * len(records)
     assert len(flusher.produces) <= 4
     flusher.answers_at_once = True
     await flusher.answer_all()
     assert [await client.next_correlation_id() for _ in range(count)] == list(range(count))
     await sending
-    assert kafka.listener.budget.held_bytes == 0
+    assert kafka.connections.budget.held_bytes == 0
 
 
 async def stands_still(figure: Any) -> None:
@@ -304,9 +363,9 @@ async def test_when_all_together_hold_too_much_nobody_is_read_until_answers_leav
         for client in clients:
             for number in range(4):
                 client.produce(number, records)
-        await until(lambda: kafka.listener.budget.is_spent)
-        await stands_still(lambda: kafka.listener.budget.held_bytes)
-        assert kafka.listener.budget.held_bytes < 5 * MIB, "each connection may overshoot by one receive"
+        await until(lambda: kafka.connections.budget.is_spent)
+        await stands_still(lambda: kafka.connections.budget.held_bytes)
+        assert kafka.connections.budget.held_bytes < 5 * MIB, "each connection may overshoot by one receive"
         flusher.answers_at_once = True
         await flusher.answer_all()
         for client in clients:
@@ -317,10 +376,10 @@ async def test_a_budget_full_of_frames_that_do_not_end_costs_the_largest_of_them
     async with Kafka(held_bytes_max=MIB) as kafka:
         hog, other = await kafka.connect(), await kafka.connect()
         hog.writer.write(struct.pack(">i", 50 * MIB) + b"x" * MIB)
-        await until(lambda: kafka.listener.budget.is_spent)
+        await until(lambda: kafka.connections.budget.is_spent)
         other.ask_versions(1)
         kafka.world.clock.now_s += PARTIAL_FRAME_S_MAX + 1
-        kafka.listener.sweep()
+        kafka.connections.sweep()
         assert await other.next_correlation_id() == 1
         assert await hog.until_closed() == b""
 
@@ -331,7 +390,7 @@ async def test_a_drain_answers_what_is_in_flight_and_closes_every_connection(kaf
     idle, busy = await kafka.connect(), await kafka.connect()
     busy.produce(1, batch())
     await until(lambda: flusher.produces)
-    draining = asyncio.create_task(kafka.listener.drain(10))
+    draining = asyncio.create_task(kafka.connections.drain(10))
     assert await idle.until_closed() == b""
     assert not draining.done()
     await flusher.answer_all()
@@ -344,7 +403,7 @@ async def test_a_drain_answers_what_is_in_flight_and_closes_every_connection(kaf
 
 async def test_a_drain_wakes_the_fetches_that_wait_for_records(kafka: Kafka) -> None:
     with kafka.world.gateway.tail.watch({(bytes(16), 0)}) as watch:
-        await kafka.listener.drain(10)
+        await kafka.connections.drain(10)
         assert await watch.until(asyncio.get_running_loop().time())
 
 
@@ -354,7 +413,7 @@ async def test_a_drain_ends_in_time_whoever_is_left(kafka: Kafka) -> None:
     client = await kafka.connect()
     client.produce(1, batch())
     await until(lambda: flusher.produces)
-    await kafka.listener.drain(0.05)
+    await kafka.connections.drain(0.05)
     assert await client.until_closed() == b""
 
 
@@ -365,7 +424,7 @@ async def test_requests_of_a_connection_that_goes_away_are_given_up(kafka: Kafka
     await until(lambda: kafka.world.sequencer.queries)
     await client.close()
     await until(lambda: kafka.world.metric("penstock_gateway_connections") == 0)
-    assert kafka.listener.budget.frames == 0
+    assert kafka.connections.budget.frames == 0
 
 
 def test_an_address_that_cannot_be_had_is_one_sentence() -> None:

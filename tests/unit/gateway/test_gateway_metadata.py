@@ -7,12 +7,11 @@ import pytest
 from gateway.errors import CloseConnection
 from gateway.nodes import node_of
 from penstock.contracts.commands import CreateTopic, Outcome, Refused, TopicCreated
-from penstock.contracts.messages import Presence
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.describe_cluster import DescribeClusterRequest
 from penstock.kafkawire.api.metadata import MetadataRequest, MetadataRequestTopic
 from penstock.kafkawire.error_codes import ErrorCode
-from tests.unit.gateway.gateway_fakes import CLUSTER, World, new_client, new_world
+from tests.unit.gateway.gateway_fakes import CLUSTER, LISTENER, World, gateway_presence, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 VERSION = 12
@@ -47,7 +46,7 @@ async def test_a_topic_is_described_in_every_version(version: int) -> None:
     view = world.sequencer.add_topic("t", 3)
     response = await ask(world, 3, version, named("t"))
     (topic,) = response.topics
-    own = world.gateway.node.node_id
+    own = world.gateway.node[LISTENER].node_id
     assert (topic.error_code, topic.name) == (0, "t")
     assert [partition.partition_index for partition in topic.partitions] == [0, 1, 2]
     assert {partition.leader_id for partition in topic.partitions} == {own}
@@ -155,8 +154,7 @@ async def test_one_client_sees_one_leader_and_different_clients_spread() -> None
     world = new_world()
     world.sequencer.add_topic("t", 8)
     for number in range(2, 5):
-        host = f"10.0.0.{number}"
-        world.directory.put(Presence("gateway", "z1", f"g{number}", "1", host=host, port=9092))
+        world.directory.put(gateway_presence(f"g{number}", PLAINTEXT=(f"10.0.0.{number}", 9092)))
     leaders = set()
     for number in range(60):
         client = new_client(f"client-{number}")
@@ -164,14 +162,45 @@ async def test_one_client_sees_one_leader_and_different_clients_spread() -> None
         (leader,) = {partition.leader_id for partition in topic.partitions}
         leaders.add(leader)
     expected = {node_of(f"10.0.0.{number}", 9092, "z1").node_id for number in range(2, 5)}
-    assert leaders == expected | {world.gateway.node.node_id}
+    assert leaders == expected | {world.gateway.node[LISTENER].node_id}
 
 
 async def test_a_client_is_shown_the_brokers_of_its_zone_with_the_zone_as_rack() -> None:
     world = new_world()
-    world.directory.put(Presence("gateway", "z2", "g2", "1", host="10.0.0.2", port=9092))
+    world.directory.put(gateway_presence("g2", "z2", PLAINTEXT=("10.0.0.2", 9092)))
     brokers = (await ask(world, 3, VERSION, named(), new_client("app,zone=z2"))).brokers
     assert [(broker.host, broker.rack) for broker in brokers] == [("10.0.0.2", "z2")]
+
+
+def two_listeners() -> World:
+    """A gateway in z1 behind its zone's proxy, another one there too, and one in z2 behind that zone's proxy."""
+    own = {"INTERNAL": node_of("10.0.0.1", 9092, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")}
+    world = new_world(node=own)
+    world.directory.put(gateway_presence("g2", "z1", INTERNAL=("10.0.0.2", 9092), EXTERNAL=("localhost", 9092)))
+    world.directory.put(gateway_presence("g3", "z2", INTERNAL=("10.0.0.3", 9092), EXTERNAL=("localhost", 9094)))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("listener", "zone", "told"),
+    [
+        ("INTERNAL", "z1", {"10.0.0.1:9092", "10.0.0.2:9092"}),
+        ("EXTERNAL", "z1", {"localhost:9092"}),
+        ("INTERNAL", "z2", {"10.0.0.3:9092"}),
+        ("EXTERNAL", "z2", {"localhost:9094"}),
+        ("INTERNAL", "z3", {"10.0.0.1:9092", "10.0.0.2:9092", "10.0.0.3:9092"}),
+        ("EXTERNAL", "z3", {"localhost:9092", "localhost:9094"}),
+    ],
+)
+async def test_a_client_is_told_its_zones_addresses_for_the_listener_that_it_came_by(
+    listener: str, zone: str, told: set[str]
+) -> None:
+    world, client = two_listeners(), new_client(f"app,zone={zone}", listener)
+    metadata = await ask(world, 3, VERSION, named(), client)
+    cluster = await ask(world, 60, 1, DescribeClusterRequest(), client)
+    assert {f"{broker.host}:{broker.port}" for broker in metadata.brokers} == told
+    assert {f"{broker.host}:{broker.port}" for broker in cluster.brokers} == told
+    assert metadata.controller_id in {broker.node_id for broker in metadata.brokers}
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from gateway.nodes import brokers_for, leader_for, node_of, zone_of
 from penstock.contracts.messages import Presence
+from tests.unit.gateway.gateway_fakes import LISTENER, gateway_presence
 
 OWN = node_of("10.0.0.1", 9092, "a")
 
 
 def gateway(host: str, zone: str, port: int = 9092) -> Presence:
-    return Presence("gateway", zone, f"gateway-{host}-{port}", "1", host=host, port=port)
+    return gateway_presence(f"gateway-{host}-{port}", zone, PLAINTEXT=(host, port))
 
 
 @pytest.mark.parametrize(
@@ -39,20 +40,34 @@ def test_a_node_id_is_a_positive_int32_and_always_the_same(host: str, port: int)
 
 
 def test_the_own_gateway_is_listed_before_it_was_heard() -> None:
-    assert brokers_for("a", OWN, []) == [OWN]
+    assert brokers_for(LISTENER, "a", OWN, []) == [OWN]
 
 
 def test_processes_that_share_a_port_are_one_broker() -> None:
-    assert brokers_for("a", OWN, [gateway("10.0.0.1", "a"), gateway("10.0.0.1", "a")]) == [OWN]
+    assert brokers_for(LISTENER, "a", OWN, [gateway("10.0.0.1", "a"), gateway("10.0.0.1", "a")]) == [OWN]
 
 
 def test_a_client_is_told_of_its_own_zone_only() -> None:
     others = [gateway("10.0.0.2", "b"), gateway("10.0.0.3", "b"), gateway("10.0.0.4", "a")]
-    assert {node.host for node in brokers_for("b", OWN, others)} == {"10.0.0.2", "10.0.0.3"}
+    assert {node.host for node in brokers_for(LISTENER, "b", OWN, others)} == {"10.0.0.2", "10.0.0.3"}
 
 
 def test_a_client_of_a_zone_without_gateways_is_told_of_all() -> None:
-    assert {node.host for node in brokers_for("c", OWN, [gateway("10.0.0.2", "b")])} == {"10.0.0.1", "10.0.0.2"}
+    assert {node.host for node in brokers_for(LISTENER, "c", OWN, [gateway("10.0.0.2", "b")])} == {
+        "10.0.0.1",
+        "10.0.0.2",
+    }
+
+
+def test_a_gateway_without_a_listener_of_that_name_is_no_broker_there() -> None:
+    assert brokers_for(LISTENER, "a", OWN, [gateway_presence("g2", "a", OTHER=("10.0.0.2", 9092))]) == [OWN]
+    assert brokers_for(LISTENER, "b", OWN, [gateway_presence("g2", "b", OTHER=("10.0.0.2", 9092))]) == [OWN]
+
+
+def test_an_address_that_two_zones_share_counts_in_both() -> None:
+    shared = [gateway("10.0.0.1", "b"), gateway("10.0.0.2", "c")]
+    assert [(node.host, node.zone) for node in brokers_for(LISTENER, "b", OWN, shared)] == [("10.0.0.1", "b")]
+    assert brokers_for(LISTENER, "a", OWN, shared) == [OWN]
 
 
 @given(st.text(), st.integers(2, 8), st.data())

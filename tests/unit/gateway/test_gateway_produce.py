@@ -57,6 +57,15 @@ async def test_good_batches_are_committed_and_answered_with_their_offsets(world:
     assert flusher.requests[0][1] == first + second
 
 
+async def test_a_batch_goes_to_a_flusher_of_the_gateways_zone_wherever_the_client_says_that_it_is(
+    world: World, flusher: FakeFlusher
+) -> None:
+    far = await world.add_flusher("far", zone="z2")
+    await ask(world, 0, VERSION, request(("t", 0, batch())), new_client("app,zone=z2"))
+    assert (len(flusher.produces), len(far.produces)) == (1, 0)
+    assert world.metric("penstock_gateway_zone_fallbacks_total") == 0
+
+
 async def test_what_is_known_of_a_batch_comes_from_its_header(world: World, flusher: FakeFlusher) -> None:
     data = batch(3, producer_id=9, producer_epoch=2, base_sequence=40, codec=1)
     await ask(world, 0, VERSION, request(("t", 1, data)))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.contracts.codec import encode
-from penstock.contracts.messages import Presence
+from penstock.contracts.messages import ListenerAddress, Presence
 from penstock.runtime import presence
 from penstock.runtime.presence import Announcer, Directory
 from tests.testkit.memory_bus import MemoryBus, MemoryHub
@@ -28,8 +28,10 @@ class ManualClock:
         return self.s
 
 
-def a_presence(instance: str, role: str = "flusher", zone: str = "z1", port: int = 0) -> Presence:
-    return Presence(role=role, zone=zone, instance=instance, version="1", port=port)
+def a_presence(
+    instance: str, role: str = "flusher", zone: str = "z1", listeners: tuple[ListenerAddress, ...] = ()
+) -> Presence:
+    return Presence(role=role, zone=zone, instance=instance, version="1", listeners=listeners)
 
 
 class Town:
@@ -134,10 +136,19 @@ async def test_callbacks_come_with_every_change_of_who_is_live_and_with_no_other
     assert town.changes == 1
     await town.hear(a_presence("f1"))
     assert town.changes == 1
-    await town.hear(a_presence("f1", port=99))
-    assert town.changes == 2
     await town.pass_time(3.5)
-    assert town.changes == 3
+    assert town.changes == 2
+
+
+async def test_every_change_of_an_address_that_clients_are_told_is_a_change(town: Town) -> None:
+    inside, outside = ListenerAddress("INTERNAL", "10.0.0.1", 9092), ListenerAddress("EXTERNAL", "localhost", 9092)
+    moved = msgspec.structs.replace(inside, host="10.0.0.2")
+    renamed = msgspec.structs.replace(inside, name="OTHER")
+    for number, listeners in enumerate([(), (inside,), (inside, outside), (moved, outside), (renamed, outside)], 1):
+        for _ in range(2):
+            await town.hear(a_presence("g1", "gateway", listeners=listeners))
+        assert town.changes == number
+        assert [each.listeners for each in town.directory.live("gateway")] == [listeners]
 
 
 async def test_while_the_bus_is_down_nobody_is_declared_gone(town: Town) -> None:

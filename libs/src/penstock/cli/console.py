@@ -141,7 +141,7 @@ class _Joined(prometheus_client.registry.Collector):
 
 
 def _facts(instance: Presence) -> tuple[str, ...]:
-    kafka = f"{instance.host}:{instance.port}" if instance.port else ""
+    kafka = ", ".join(f"{each.name} {Address(each.host, each.port)}" for each in instance.listeners)
     return (instance.role, instance.instance, kafka, f"{instance.load_bytes / 2**20:.1f} MiB", instance.http)
 
 

@@ -220,7 +220,7 @@ class Supervisor:
 
     def _settings_of(self, role: str) -> dict[str, str]:
         if role == "gateway":
-            return {"KAFKA_HOST": self._options.kafka.host, "KAFKA_PORT": str(self._options.kafka.port)}
+            return {"LISTENERS": f"PLAINTEXT://{self._options.kafka}"}
         if role == "flusher":
             return {"FLUSH_INTERVAL_MS": str(self._options.flush_ms)}
         return {}

@@ -81,6 +81,14 @@ class Advanced(msgspec.Struct, frozen=True, array_like=True):
     topics: list[str]  # names of topics made, changed or deleted
 
 
+class ListenerAddress(msgspec.Struct, frozen=True, array_like=True):
+    """The address that Kafka clients are told who came by the listener of that name."""
+
+    name: str
+    host: str
+    port: int
+
+
 class Presence(msgspec.Struct, frozen=True, array_like=True):
     """One instance says that it lives, every second; three missed seconds mean that it is gone."""
 
@@ -88,12 +96,11 @@ class Presence(msgspec.Struct, frozen=True, array_like=True):
     zone: str
     instance: str
     version: str
-    host: str = ""  # gateways: the address that Kafka clients are told
-    port: int = 0
     http: str = ""  # host:port of health and metrics
     load_bytes: int = 0  # unanswered bytes held now
     budget_bytes: int = 0  # bytes that all senders together may leave unanswered here
     leaving: bool = False  # draining: send nothing new
+    listeners: tuple[ListenerAddress, ...] = ()  # gateways only
 
 
 class HeardMember(msgspec.Struct, frozen=True, array_like=True):

@@ -35,7 +35,7 @@ class Directory:
         # Silence counts from here at the earliest: before it, we could not have heard anybody.
         self._listening_since_s = clock.monotonic_s()
         self._checked_s = clock.monotonic_s()
-        self._last_seen: frozenset[tuple[str, ...]] = frozenset()
+        self._last_seen: frozenset[tuple[object, ...]] = frozenset()
         self._callbacks: list[Callable[[], None]] = []
         self._newcomer_callbacks: list[Callable[[Presence], None]] = []
         self._subscription: Subscription | None = None
@@ -71,7 +71,7 @@ class Directory:
         return known if known is not None and not self._is_silent(instance) else None
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call back whenever an instance comes, leaves, falls silent or changes its address."""
+        """Call back whenever an instance comes, leaves, falls silent or changes its addresses."""
         self._callbacks.append(callback)
 
     def on_newcomer(self, callback: Callable[[Presence], None]) -> None:
@@ -113,7 +113,7 @@ class Directory:
 
     def _tell_changes(self) -> None:
         seen = frozenset(
-            (each.role, each.zone, each.instance, each.host, str(each.port), str(each.leaving))
+            (each.role, each.zone, each.instance, each.listeners, each.leaving)
             for each in self._known.values()
             if not self._is_silent(each.instance)
         )

@@ -2,30 +2,33 @@
 
 import asyncio
 import socket
+from collections.abc import Sequence
 
 import msgspec
 import structlog
 
 from gateway.config import GatewayConfig
+from gateway.connections import Connections
 from gateway.context import Gateway
 from gateway.flushes import Flushes
 from gateway.listener import Listener, open_socket
+from gateway.listeners import ListenerSpec, host_and_port, parse_listeners, told_address
 from gateway.metrics import GatewayMetrics
 from gateway.nodes import Node, node_of
 from gateway.reads import SegmentReads
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
-from penstock.contracts.messages import Presence
+from penstock.contracts.messages import ListenerAddress, Presence
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus import Bus
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.host import ServiceHost
+from penstock.runtime.own_address import LOOPBACK, own_address
 from penstock.runtime.sequencer_client import SequencerClient
 
 READINESS_INTERVAL_S = 0.2
 # The drain ends by itself before the process would be cut short: who has not been answered by then is cut off.
 DRAIN_SHARE = 0.8
-WILDCARDS = ("0.0.0.0", "::", "")
 
 log = structlog.get_logger()
 
@@ -37,45 +40,47 @@ class GatewayApp:
         self._config = config
         self._clock = SystemClock()
         self._host = ServiceHost(config, "gateway", self._clock, complete=self._complete_presence)
-        self._socket: socket.socket | None = None
+        self._listeners: list[Listener] = []
+        self._node: dict[str, Node] = {}  # by listener
         self._store: ObjectStore | None = None
         self._tail: TailFeed | None = None
         self._flushes: Flushes
         self._is_draining = False
-        self._listener: Listener | None = None
-        self._node: Node
+        self._connections: Connections | None = None
 
     async def open(self) -> None:
         config = self._config
-        self._socket = open_socket(config.kafka_host, config.kafka_port)
-        self._node = _own_node(config, self._socket.getsockname()[1])
+        specs = parse_listeners(config.listeners, config.advertised_listeners)
+        for spec in specs:
+            self._listeners.append(Listener(spec.name, open_socket(spec.host, spec.port)))
         await self._host.open_http()
         bus = await self._host.connect()
+        self._node = await self._own_nodes(specs)
         self._store = await open_store(config.store_url, registry=self._host.registry)
         gateway = self._wire(bus, self._store)
-        self._listener = Listener(gateway, self._socket)
+        self._connections = Connections(gateway, self._listeners)
         await self._host.listen()
         await gateway.tail.open()
 
     async def run(self) -> None:
-        assert self._listener is not None, "opened before it runs"
+        assert self._connections is not None, "opened before it runs"
         async with asyncio.TaskGroup() as tasks:
             self._host.start(tasks)
             tasks.create_task(self._flushes.run())
-            tasks.create_task(self._listener.run())
+            tasks.create_task(self._connections.run())
             tasks.create_task(self._watch_readiness())
 
     async def drain(self) -> None:
-        assert self._listener is not None, "opened before it is drained"
+        assert self._connections is not None, "opened before it is drained"
         self._is_draining = True
         await self._host.begin_drain()
-        await self._listener.drain(self._config.drain_deadline_ms / 1000 * DRAIN_SHARE)
+        await self._connections.drain(self._config.drain_deadline_ms / 1000 * DRAIN_SHARE)
 
     async def close(self) -> None:
-        if self._listener is not None:
-            await self._listener.close()
-        elif self._socket is not None:
-            self._socket.close()
+        if self._connections is not None:
+            await self._connections.close()
+        for listener in self._listeners:
+            listener.close()
         if self._tail is not None:
             await self._tail.close()
             await self._host.directory.close()
@@ -90,7 +95,14 @@ class GatewayApp:
         sequencer = SequencerClient(bus, config.cluster, clock)
         topics = TopicCache(sequencer)
         self._flushes = Flushes(
-            bus, directory, sequencer, clock, metrics, cluster=config.cluster, instance=config.instance
+            bus,
+            directory,
+            sequencer,
+            clock,
+            metrics,
+            cluster=config.cluster,
+            zone=config.zone,
+            instance=config.instance,
         )
         self._tail = TailFeed(
             bus=bus, cluster=config.cluster, clock=clock, sequencer=sequencer, topics=topics, registry=registry
@@ -120,8 +132,29 @@ class GatewayApp:
         )
 
     def _complete_presence(self, said: Presence) -> Presence:
-        node, load_bytes = self._node, self._flushes.unanswered_bytes
-        return msgspec.structs.replace(said, host=node.host, port=node.port, load_bytes=load_bytes)
+        listeners = tuple(ListenerAddress(name, node.host, node.port) for name, node in self._node.items())
+        return msgspec.structs.replace(said, listeners=listeners, load_bytes=self._flushes.unanswered_bytes)
+
+    async def _own_nodes(self, specs: Sequence[ListenerSpec]) -> dict[str, Node]:
+        """This gateway's place among the brokers of each listener."""
+        nodes = {}
+        for spec, listener in zip(specs, self._listeners, strict=True):
+            own_host = await self._own_host(spec)
+            told = told_address(spec, listener.port, own_host)
+            listens_on, clients_are_told = host_and_port(spec.host, listener.port), host_and_port(told.host, told.port)
+            log.info("listener_opened", listener=spec.name, listens_on=listens_on, clients_are_told=clients_are_told)
+            nodes[spec.name] = node_of(told.host, told.port, self._config.zone)
+        return nodes
+
+    async def _own_host(self, spec: ListenerSpec) -> str:
+        """The host that clients are told where the settings name none."""
+        if not spec.is_wildcard or spec.advertised is not None:
+            return spec.host
+        family = socket.AF_UNSPEC if ":" in spec.host else socket.AF_INET  # an IPv6 wildcard takes IPv4 clients too
+        host = await own_address(self._config.nats_url, family)
+        if host == LOOPBACK:  # clients on other machines would connect to themselves
+            log.warning("advertised_listener_unset", listener=spec.name, clients_are_told=host)
+        return host
 
     async def _watch_readiness(self) -> None:
         while True:
@@ -138,11 +171,3 @@ class GatewayApp:
             if not self._host.directory.live(role):
                 return f"no {role} was seen"
         return ""
-
-
-def _own_node(config: GatewayConfig, port: int) -> Node:
-    host = config.advertised_host or config.kafka_host
-    if host in WILDCARDS:
-        host = "127.0.0.1"
-        log.warning("advertised_host_unset", kafka_host=config.kafka_host, clients_are_told=host)
-    return node_of(host, config.advertised_port or port, config.zone)

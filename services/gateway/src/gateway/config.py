@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from gateway.listeners import parse_listeners
 from penstock.runtime.config import ServiceConfig
 
 MIB = 1024 * 1024
@@ -12,12 +13,12 @@ MIB = 1024 * 1024
 class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     """Settings of one gateway process."""
 
-    kafka_host: Annotated[str, Meta(description="address to accept Kafka clients on")] = "127.0.0.1"
-    kafka_port: Annotated[int, Meta(ge=0, le=65_535, description="port to accept Kafka clients on; 0: any")] = 9092
-    advertised_host: Annotated[str, Meta(description="host that clients are told; empty: kafka_host")] = ""
-    advertised_port: Annotated[
-        int, Meta(ge=0, le=65_535, description="port that clients are told; 0: the real one")
-    ] = 0
+    listeners: Annotated[
+        str, Meta(description="where to accept Kafka clients: NAME://host:port, separated by commas; port 0: any")
+    ] = "PLAINTEXT://127.0.0.1:9092"
+    advertised_listeners: Annotated[
+        str, Meta(description="what clients of a listener are told instead: NAME://host:port, separated by commas")
+    ] = ""
     auto_create_topics: Annotated[bool, Meta(description="make a topic when a client first asks for it")] = True
     default_partitions: Annotated[int, Meta(ge=1, description="partitions of topics made without a number")] = 1
     connections_max: Annotated[int, Meta(ge=1, description="Kafka connections at once")] = 10_000
@@ -31,3 +32,7 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     requests_in_flight_max: Annotated[
         int, Meta(ge=1, description="requests of one connection that are worked on before reading stops")
     ] = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        parse_listeners(self.listeners, self.advertised_listeners)

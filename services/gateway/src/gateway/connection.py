@@ -25,13 +25,13 @@ log = structlog.get_logger()
 
 
 class Owner(Protocol):
-    """What a connection needs of its listener."""
+    """What a connection needs of who keeps all connections."""
 
     budget: ReceiveBudget
 
     def new_session(self) -> Session: ...
 
-    def new_client(self, host: str) -> Client: ...
+    def new_client(self, host: str, listener: str) -> Client: ...
 
     def start(self, connection: "Connection", slot: Slot, frame: memoryview) -> "asyncio.Task[None]": ...
 
@@ -47,8 +47,9 @@ class Owner(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, listener: str) -> None:
         self._owner = owner
+        self._listener = listener  # the name of the listener that accepted it
         self._session = owner.new_session()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_reading = True
@@ -75,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         peer = transport.get_extra_info("peername")
-        self._client = self._owner.new_client(peer[0] if peer else "")
+        self._client = self._owner.new_client(peer[0] if peer else "", self._listener)
         self._client.on_route_change = self._advance
         if not self._owner.opened(self):
             self.end("too_many_connections")

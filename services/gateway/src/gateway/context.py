@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ class Gateway:
     """The parts of one gateway process; app.py builds it, handlers use it."""
 
     config: GatewayConfig
-    node: Node  # this gateway's own place among the brokers
+    node: Mapping[str, Node]  # by listener: this gateway's own place among the brokers
     clock: Clock
     entropy: Entropy
     bus: Bus
@@ -55,7 +55,8 @@ class Client:
     """Who is at the other end of one connection; `client_id` and `zone` follow its latest request."""
 
     host: str  # the peer's IP address
-    zone: str  # where the client runs: the listener's zone, unless its client id says otherwise
+    zone: str  # where the client runs: the gateway's zone, unless its client id says otherwise
+    listener: str = "PLAINTEXT"  # the name of the listener that it came by
     client_id: str = ""
     is_leaving: bool = False  # the connection is to end soon: wait for nothing long
     # Requests of one connection run one at a time, in order; only Produce has a lane of its own, which a request leaves

@@ -28,6 +28,7 @@ class FlusherLink:
     def __init__(self, flushes: Flushes, presence: Presence) -> None:
         self._flushes = flushes
         self.instance = presence.instance
+        self._zone = presence.zone
         self._subject = subjects.flush(flushes.cluster, presence.zone, presence.instance)
         self.routes: dict[FlushRoute, None] = {}
         self.outbox: deque[Handed] = deque()
@@ -94,7 +95,7 @@ class FlusherLink:
 
     async def _send(self, message: Message) -> None:
         try:
-            reply = await self._flushes.request(self._subject, message)
+            reply = await self._flushes.request(self._subject, self._zone, message)
             note_delivered(message)
             note_reply(reply, message)
             _note_throttle(reply, message)

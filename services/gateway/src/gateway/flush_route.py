@@ -73,9 +73,8 @@ class Handed(Produce):
 class FlushRoute:
     """One connection's way to its flusher; `on_change` is called when `is_full` may have changed."""
 
-    def __init__(self, flushes: Flushes, zone: str, key: str, on_change: Callable[[], None]) -> None:
+    def __init__(self, flushes: Flushes, key: str, on_change: Callable[[], None]) -> None:
         self._flushes = flushes
-        self._zone = zone
         self._key = key
         self.on_change = on_change
         self._link: FlusherLink | None = None
@@ -170,14 +169,14 @@ class FlushRoute:
     def _current_link(self) -> FlusherLink | None:
         if self._undelivered:
             return None
-        candidates = self._flushes.candidates(self._zone)
+        candidates = self._flushes.candidates()
         if self._link is not None and self._link.instance in candidates:
             return self._link
         if self._unanswered or not candidates:
             return None
         self.leave()
         chosen = max(candidates, key=lambda instance: rendezvous_weight(self._key, instance))
-        self._link = self._flushes.link_to(candidates[chosen], self._zone)
+        self._link = self._flushes.link_to(candidates[chosen])
         self._link.routes[self] = None
         return self._link
 

@@ -40,6 +40,7 @@ class Flushes:
         metrics: GatewayMetrics,
         *,
         cluster: str,
+        zone: str,
         instance: str,
     ) -> None:
         self._bus = bus
@@ -48,10 +49,11 @@ class Flushes:
         self._clock = clock
         self._metrics = metrics
         self.cluster = cluster
+        self._zone = zone
         self._instance = instance
         self.stalled: dict[FlushRoute, None] = {}  # routes with something that no flusher can be given now
         self._links: dict[str, FlusherLink] = {}
-        self._candidates: dict[str, dict[str, Presence]] = {}  # by zone, until the directory changes
+        self._candidates: dict[str, Presence] | None = None  # until the directory changes
         self._unreachable: dict[str, float] = {}  # instance -> until when, monotonic
         self._numbers = itertools.count(1)
         self._route_numbers = itertools.count(1)
@@ -79,9 +81,9 @@ class Flushes:
         """What all flushers together have not answered yet, per-batch overhead included."""
         return sum(link.unanswered_bytes for link in self._links.values())
 
-    def open_route(self, zone: str, on_change: Callable[[], None]) -> FlushRoute:
-        """A way to a flusher of the zone for one connection, to be closed with it."""
-        return FlushRoute(self, zone, f"{self._instance}/{next(self._route_numbers)}", on_change)
+    def open_route(self, on_change: Callable[[], None]) -> FlushRoute:
+        """A way to a flusher for one connection, to be closed with it."""
+        return FlushRoute(self, f"{self._instance}/{next(self._route_numbers)}", on_change)
 
     async def run(self) -> None:
         """Send and expire until cancelled."""
@@ -95,7 +97,7 @@ class Flushes:
         now_s = self._clock.monotonic_s()
         for instance in [name for name, until_s in self._unreachable.items() if until_s <= now_s]:
             del self._unreachable[instance]
-            self._candidates.clear()
+            self._candidates = None
         for route in list(self.stalled):
             route.expire(now_s)
             route.advance()
@@ -110,18 +112,20 @@ class Flushes:
         deadline_s = self._clock.monotonic_s() + timeout_s
         return Handed(next(self._numbers), batches, payload, deadline_s, route)
 
-    def candidates(self, zone: str) -> dict[str, Presence]:
-        """The flushers that new requests of a zone may go to: the zone's own, or any if it has none."""
-        found = self._candidates.get(zone)
-        if found is None:
-            live = [one for one in self._directory.live("flusher") if one.instance not in self._unreachable]
-            near = [presence for presence in live if presence.zone == zone]
-            found = self._candidates[zone] = {presence.instance: presence for presence in near or live}
-        return found
+    def candidates(self) -> dict[str, Presence]:
+        """The flushers that new requests may go to: those of the gateway's zone, or any if it has none.
 
-    def link_to(self, presence: Presence, zone: str) -> FlusherLink:
-        """The link to a flusher for a connection of the zone, made when first needed."""
-        if presence.zone != zone:
+        Where the client runs does not matter: its bytes are here already, and must not cross zones once more.
+        """
+        if self._candidates is None:
+            live = [one for one in self._directory.live("flusher") if one.instance not in self._unreachable]
+            near = [presence for presence in live if presence.zone == self._zone]
+            self._candidates = {presence.instance: presence for presence in near or live}
+        return self._candidates
+
+    def link_to(self, presence: Presence) -> FlusherLink:
+        """The link to a flusher for a connection, made when first needed."""
+        if presence.zone != self._zone:
             self._metrics.zone_fallbacks.inc()
         link = self._links.get(presence.instance)
         if link is None:
@@ -139,12 +143,13 @@ class Flushes:
         assert self._tasks is not None, "nothing is sent before run()"
         return self._tasks.create_task(sending)
 
-    async def request(self, subject: str, message: Message) -> FlushReply:
-        """Send one message and wait for its reply, until the last of its requests has expired."""
+    async def request(self, subject: str, zone: str, message: Message) -> FlushReply:
+        """Send one message to a flusher of `zone`; wait for the reply until the last of its requests has expired."""
         last_s = max(part.produce.deadline_s for part in message)
         timeout_s = max(ANSWER_TIMEOUT_S_MIN, last_s - self._clock.monotonic_s())
         data = encode_with_payload(head_of(message, self._instance), payload_of(message))
         self._metrics.flush_messages.inc()
+        self._metrics.flush_bytes.labels(zone).inc(len(data))
         reply = decode(await self._bus.request(subject, data, timeout_s), FlushReply)
         if not fits(reply, message):
             raise Corrupt(f"flush reply with other counts than the {len(message)} requests it answers")
@@ -154,10 +159,10 @@ class Flushes:
     def note_unreachable(self, instance: str) -> None:
         """Nobody was there to take a message: leave the flusher alone for a while."""
         self._unreachable[instance] = self._clock.monotonic_s() + UNREACHABLE_S
-        self._candidates.clear()
+        self._candidates = None
 
     def _directory_changed(self) -> None:
-        self._candidates.clear()
+        self._candidates = None
         self._gateway_count = max(1, len(self._directory.live("gateway")))
         for instance in [name for name in self._links if self._directory.get(name) is None]:
             self._links.pop(instance).lose()

@@ -36,8 +36,14 @@ class GatewayMetrics:
         self.flush_messages = Counter(
             "penstock_gateway_flush_messages", "Messages sent to flushers.", registry=registry
         )
+        self.flush_bytes = Counter(
+            "penstock_gateway_flush_bytes",
+            "Bytes sent to flushers, by the flusher's zone.",
+            ["zone"],
+            registry=registry,
+        )
         self.zone_fallbacks = Counter(
             "penstock_gateway_zone_fallbacks",
-            "Connections that went to another zone's flusher because their own has none.",
+            "Connections that went to another zone's flusher because the gateway's has none.",
             registry=registry,
         )

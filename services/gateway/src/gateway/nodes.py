@@ -21,12 +21,12 @@ class Node(msgspec.Struct, frozen=True, order=True):
     zone: str
 
 
-def zone_of(client_id: str, listener_zone: str) -> str:
-    """The zone that a client id names, else the listener's."""
+def zone_of(client_id: str, gateway_zone: str) -> str:
+    """The zone that a client id names, else the gateway's."""
     if "=" not in client_id:
-        return listener_zone
+        return gateway_zone
     found = _ZONE.search(client_id)
-    return found[1] if found else listener_zone
+    return found[1] if found else gateway_zone
 
 
 def node_of(host: str, port: int, zone: str) -> Node:
@@ -35,17 +35,25 @@ def node_of(host: str, port: int, zone: str) -> Node:
     return Node(int.from_bytes(digest, "big") % (2**31 - 1) + 1, host, port, zone)
 
 
-def brokers_for(zone: str, own: Node, gateways: Iterable[Presence]) -> list[Node]:
-    """The brokers that a client of `zone` is told of: its zone's, or everybody if there is none.
+def brokers_for(listener: str, zone: str, own: Node, gateways: Iterable[Presence]) -> list[Node]:
+    """The brokers that a client of `zone` is told of, at their addresses for clients that come by `listener`.
 
-    Processes that share one port are one broker. `own` counts even if its announcement has not come back yet.
+    They are the zone's gateways with a listener of that name, or everybody with one if the zone has none. Processes
+    that share an address, as behind a proxy, are one broker. `own` counts even if its announcement has not come back
+    yet.
     """
-    nodes = {own.node_id: own}
-    for presence in gateways:
-        node = node_of(presence.host, presence.port, presence.zone)
-        nodes.setdefault(node.node_id, node)
-    near = [node for node in nodes.values() if node.zone == zone]
-    return sorted(near or nodes.values())
+    told = [
+        node_of(address.host, address.port, presence.zone)
+        for presence in gateways
+        for address in presence.listeners
+        if address.name == listener
+    ]
+    nodes = [own, *told]
+    near = [node for node in nodes if node.zone == zone]
+    brokers: dict[int, Node] = {}
+    for node in near or nodes:
+        brokers.setdefault(node.node_id, node)
+    return sorted(brokers.values())
 
 
 def leader_for(client: str, brokers: Sequence[Node]) -> Node:

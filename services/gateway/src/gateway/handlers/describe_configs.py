@@ -3,6 +3,7 @@
 import msgspec
 
 from gateway.context import Client, Gateway
+from gateway.listeners import host_and_port
 from gateway.topic_settings import CONFIG_TYPES, ConfigSource, Setting, settings_of
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.topic_configs import MESSAGE_BYTES_DEFAULT
@@ -34,16 +35,16 @@ async def handle(
     gateway: Gateway, client: Client, version: int, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
-        results=[await _describe(gateway, resource, request) for resource in request.resources]
+        results=[await _describe(gateway, client, resource, request) for resource in request.resources]
     )
 
 
 async def _describe(
-    gateway: Gateway, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    gateway: Gateway, client: Client, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     error, message, configs = ErrorCode.NONE, None, Results()
     try:
-        configs = _asked(await _configs(gateway, resource), resource, request)
+        configs = _asked(await _configs(gateway, client, resource), resource, request)
     except _Refused as refused:
         error, message = refused.error, str(refused)
     return DescribeConfigsResult(
@@ -55,11 +56,11 @@ async def _describe(
     )
 
 
-async def _configs(gateway: Gateway, resource: DescribeConfigsResource) -> Results:
+async def _configs(gateway: Gateway, client: Client, resource: DescribeConfigsResource) -> Results:
     if resource.resource_type == TOPIC:
         return await _topic_configs(gateway, resource.resource_name)
     if resource.resource_type == BROKER:
-        return _broker_configs(gateway, resource.resource_name)
+        return _broker_configs(gateway, client, resource.resource_name)
     raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} are not supported")
 
 
@@ -102,12 +103,14 @@ def _topic_config(setting: Setting) -> DescribeConfigsResourceResult:
     )
 
 
-def _broker_configs(gateway: Gateway, name: str) -> Results:
-    if name and name != str(gateway.node.node_id):
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"this is broker {gateway.node.node_id}, not {name!r}")
-    config = gateway.config
+def _broker_configs(gateway: Gateway, client: Client, name: str) -> Results:
+    own, config = gateway.node[client.listener], gateway.config
+    if name and name != str(own.node_id):
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"this is broker {own.node_id}, not {name!r}")
+    advertised = f"{client.listener}://{host_and_port(own.host, own.port)}"
     auto_create = "true" if config.auto_create_topics else "false"
     return [
+        _broker_config("advertised.listeners", advertised, "LIST", "The address that clients of this listener use."),
         _broker_config("auto.create.topics.enable", auto_create, "BOOLEAN", "Topics are made on first use."),
         _broker_config("connections.max.idle.ms", config.idle_timeout_ms, "LONG", "When idle connections are closed."),
         _broker_config("max.connections", config.connections_max, "INT", "Connections of one gateway process."),

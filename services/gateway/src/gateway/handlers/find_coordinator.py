@@ -14,9 +14,9 @@ async def handle(
     gateway: Gateway, client: Client, version: int, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     if version >= FIRST_VERSION_BATCHED:
-        found = [_coordinator(gateway, key, request.key_type) for key in request.coordinator_keys]
+        found = [_coordinator(gateway, client, key, request.key_type) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
-    one = _coordinator(gateway, request.key, request.key_type)
+    one = _coordinator(gateway, client, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=one.error_code,
         error_message=one.error_message,
@@ -26,9 +26,9 @@ async def handle(
     )
 
 
-def _coordinator(gateway: Gateway, key: str, key_type: int) -> Coordinator:
+def _coordinator(gateway: Gateway, client: Client, key: str, key_type: int) -> Coordinator:
     if key_type == KEY_GROUP:
-        node = gateway.node
+        node = gateway.node[client.listener]
         return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
     if key_type == KEY_TRANSACTION:
         return _refused(key, TRANSACTIONS_REFUSED, "transactions are not supported yet")

@@ -50,7 +50,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Metada
 
 def cluster_of(gateway: Gateway, client: Client) -> _Cluster:
     """The brokers for this client and its leader."""
-    brokers = brokers_for(client.zone, gateway.node, gateway.directory.live("gateway"))
+    own = gateway.node[client.listener]
+    brokers = brokers_for(client.listener, client.zone, own, gateway.directory.live("gateway"))
     return _Cluster(brokers, leader_for(f"{client.client_id}\0{client.host}", brokers))
 
 

@@ -142,7 +142,7 @@ def _hand_over(
 
 def _route(gateway: Gateway, client: Client) -> FlushRoute:
     if client.route is None:
-        client.route = gateway.flushes.open_route(client.zone, client.on_route_change)
+        client.route = gateway.flushes.open_route(client.on_route_change)
     return client.route
 
 
