@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.testkit.compose import NetworkClient, Project, docker
+from tests.testkit.ledger import QUIET
 from tests.testkit.steady_load import steady_account
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
@@ -17,7 +18,7 @@ SERVICES = ("gateway", "flusher", "sequencer", "cacher")
 
 def brokers(bootstrap: str, client_id: str = "") -> set[str]:
     """The addresses that a client is told."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": client_id})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": client_id, **QUIET})
     return {f"{broker.host}:{broker.port}" for broker in admin.list_topics(timeout=30).brokers.values()}
 
 

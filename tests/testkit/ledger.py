@@ -6,6 +6,7 @@ from collections import defaultdict
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 POLL_S = 0.2
+QUIET = {"log_level": 2}  # the client says every refused connection aloud, twenty times a second
 SILENCE_S_MAX = 60.0  # a reader that gets nothing for so long has lost something
 
 
@@ -35,7 +36,7 @@ class Ledger:
 def idempotent_producer(bootstrap: str, **settings: object) -> Producer:
     """A stock idempotent producer that never gives up within a test."""
     return Producer(
-        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 240_000, **settings}
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 240_000, **QUIET, **settings}
     )
 
 
@@ -59,6 +60,7 @@ def read_everything(
             "enable.auto.commit": False,
             "check.crcs": True,
             "auto.offset.reset": "error",
+            **QUIET,
             **settings,
         }
     )

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.testkit.cluster import wait_until
-from tests.testkit.ledger import Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
+from tests.testkit.ledger import QUIET, Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
 
 RECORD_PAUSE_S = 0.0005
 RECORD_BYTES = 200
@@ -28,7 +28,7 @@ TOPIC_TIMEOUT_S = 60.0
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     """Make the topic and wait until it is there."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     admin.create_topics([NewTopic(topic, partitions)], operation_timeout=30)[topic].result(TOPIC_TIMEOUT_S)
 
 
@@ -94,6 +94,7 @@ class SteadyReader:
                 "auto.offset.reset": "earliest",
                 "auto.commit.interval.ms": 500,
                 "check.crcs": True,
+                **QUIET,
                 **settings,
             }
         )
