@@ -5,7 +5,29 @@ from pathlib import Path
 
 import pytest
 
+from tests.testkit import engine
 from tests.testkit.nats import NatsServer, running_nats_server
+
+
+def pytest_configure() -> None:
+    """Say at once if servers cannot come from where they must; remove what a killed run left."""
+    try:
+        chosen = engine.choice()
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
+    if chosen.containers:
+        engine.remove_leftovers(own=False)
+
+
+def pytest_report_header() -> str:
+    """Where servers come from in this run."""
+    return str(engine.choice())
+
+
+def pytest_sessionfinish() -> None:
+    """Leave no container behind, whatever the tests did."""
+    if engine.choice().containers:
+        engine.remove_leftovers(own=True)
 
 
 @pytest.fixture

@@ -5,12 +5,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.testkit.backend import LOOPBACK, Process, free_ports
 from tests.testkit.s3_server import S3Server, running
 
 
 @contextlib.contextmanager
 def running_moto(folder: Path) -> Iterator[S3Server]:
     """A server of its own for whoever asks; `folder` takes its log."""
-    server = Path(sys.executable).parent / "moto_server"
-    with running(folder, lambda ports: [str(server), "-H", "127.0.0.1", "-p", str(ports[0])]) as started:
-        yield started
+    program = Path(sys.executable).parent / "moto_server"
+    [port] = free_ports(1)
+    moto = Process([program, "-H", LOOPBACK, "-p", str(port)], folder, folder / "s3-server.log")
+    with running(moto, port) as server:
+        yield server

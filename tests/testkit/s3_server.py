@@ -1,31 +1,29 @@
-"""An S3 server in a child process with one empty bucket, for tests; `seaweed` and `moto` say which."""
+"""An S3 server with one empty bucket, for tests; `seaweed` and `moto` say which."""
 
 import contextlib
-import socket
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from tests.testkit.backend import LOOPBACK, Backend
+
 ACCESS_KEY = "testing"
 SECRET_KEY = "testing-secret"
 BUCKET = "penstock-tests"
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
+LOG_CHARACTERS = 3000
+POLL_S = 0.05
 
 
 class S3Server:
     """Where the server is and how it is spoken to."""
 
-    def __init__(self, port: int, process: subprocess.Popen[bytes], log_path: Path) -> None:
-        self.endpoint = f"http://127.0.0.1:{port}"
-        self.process = process
-        self.log_path = log_path
+    def __init__(self, port: int) -> None:
+        self.endpoint = f"http://{LOOPBACK}:{port}"
 
     def url(self, prefix: str = "", *, bucket: str = BUCKET, secret_key: str = SECRET_KEY) -> str:
         """The address for `open_store`."""
@@ -38,22 +36,17 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def running(folder: Path, command: Callable[[list[int]], Sequence[str]], ports: int = 1) -> Iterator[S3Server]:
-    """The server that `command` (given free ports, the first for S3) starts; ended with all it keeps in `folder`."""
-    chosen = _free_ports(ports)
-    log_path = folder / "s3-server.log"
-    with log_path.open("wb") as output:
-        process = subprocess.Popen(command(chosen), cwd=folder, stdout=output, stderr=output)
-    server = S3Server(chosen[0], process, log_path)
+def running(backend: Backend, port: int) -> Iterator[S3Server]:
+    """The server that was just started and speaks S3 on `port`; ended at the end."""
+    server = S3Server(port)
     try:
-        _wait_until_it_stores(server)
+        _wait_until_it_stores(server, backend)
         yield server
     finally:
-        process.kill()  # there is nothing worth saving
-        process.wait(STOP_TIMEOUT_S)
+        backend.kill()  # there is nothing worth saving
 
 
-def _wait_until_it_stores(server: S3Server) -> None:
+def _wait_until_it_stores(server: S3Server, backend: Backend) -> None:
     """Make the bucket, and put an object and delete it, as soon as the server lets us."""
     client = boto3.client(
         "s3",
@@ -73,15 +66,8 @@ def _wait_until_it_stores(server: S3Server) -> None:
                 client.delete_object(Bucket=BUCKET, Key="probe")
                 return
             except (BotoCoreError, ClientError) as error:
-                log = server.log_path.read_text(errors="replace")[-3000:]
-                assert server.process.poll() is None, f"the s3 server ended: {log}"
-                assert time.monotonic() < deadline_s, f"the s3 server does not store objects: {error}\n{log}"
-            time.sleep(0.05)
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+                assert backend.is_running(), f"the s3 server ended: {backend.log()[-LOG_CHARACTERS:]}"
+                assert time.monotonic() < deadline_s, (
+                    f"the s3 server does not store objects: {error}\n{backend.log()[-LOG_CHARACTERS:]}"
+                )
+            time.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""SeaweedFS in a child process: a real S3 server with disks, on loopback, as small as it goes."""
+"""SeaweedFS: a real S3 server with disks, on loopback, as small as it goes."""
 
 import contextlib
 import json
@@ -6,8 +6,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.testkit.backend import LOOPBACK, Backend, Container, Process, free_ports, image_for
 from tests.testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, running
 
+PROGRAM = "weed"
 VOLUMES = 12  # SeaweedFS takes seven at a time for a bucket
 VOLUME_MB = 256
 PORTS = ("s3.port", "s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc")
@@ -25,26 +27,29 @@ def running_seaweed(folder: Path) -> Iterator[S3Server]:
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    chosen: list[int] = []
-
-    def command(ports: list[int]) -> list[str]:
-        chosen.extend(ports)
-        return _command(folder, ports)
-
+    ports = free_ports(len(PORTS + FILER_PORTS))
     try:
-        with running(folder, command, len(PORTS + FILER_PORTS)) as started:
-            yield started
+        with running(_started(folder, ports), ports[0]) as server:
+            yield server
     finally:
-        for port in chosen:
+        for port in ports:
             for leftover in Path(SOCKETS_FOLDER).glob(f"seaweedfs-*-{port}.sock"):
                 leftover.unlink(missing_ok=True)
 
 
-def _command(folder: Path, ports: list[int]) -> list[str]:
+def _started(folder: Path, ports: list[int]) -> Backend:
+    options = _options(folder, ports)
+    image = image_for("s3")
+    if image:
+        return Container(image, [PROGRAM, *options], folder)
+    return Process([Path(sys.executable).parent / PROGRAM, *options], folder, folder / "s3-server.log")
+
+
+def _options(folder: Path, ports: list[int]) -> list[str]:
     options = dict(zip(PORTS + FILER_PORTS, ports, strict=True)) | {
         "dir": folder / "data",
-        "ip": "127.0.0.1",
-        "ip.bind": "127.0.0.1",
+        "ip": LOOPBACK,
+        "ip.bind": LOOPBACK,
         "master.telemetry": "false",
         "master.volumeSizeLimitMB": VOLUME_MB,
         "volume.max": VOLUMES,
@@ -57,5 +62,4 @@ def _command(folder: Path, ports: list[int]) -> list[str]:
         "s3.port.iceberg": 0,
         "s3.port.lance": 0,
     }
-    weed = Path(sys.executable).parent / "weed"
-    return [str(weed), "-logtostderr=true", "server", *(f"-{name}={value}" for name, value in options.items())]
+    return ["-logtostderr=true", "server", *(f"-{name}={value}" for name, value in options.items())]

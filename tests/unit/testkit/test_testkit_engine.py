@@ -1,0 +1,105 @@
+"""Promises of the choice between containers and wheels."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import docker
+import pytest
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+
+from tests.testkit import engine
+from tests.testkit.engine import Choice
+
+
+def choose() -> Choice:
+    """Anew: the choice of the test run itself stays as it is."""
+    return engine.choice.__wrapped__()
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+
+
+def test_the_images_are_those_of_the_compose_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compose = tmp_path / "compose.yaml"
+    compose.write_text("services: {nats: {image: 'nats:1-alpine'}, s3: {image: some/s3:2}}\n")
+    monkeypatch.setattr(engine, "COMPOSE", compose)
+    assert [engine.image_of(service) for service in engine.SERVICES] == ["nats:1-alpine", "some/s3:2"]
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_servers_come_from_wheels_where_no_engine_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(engine.SETTING, raising=False)
+    assert not engine.engine()
+    assert choose() == Choice(False, "nats and s3 from wheels: no docker engine answers")
+
+
+def test_servers_come_from_wheels_where_the_engine_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(engine.SETTING, raising=False)
+    monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2375")
+    assert choose() == Choice(False, "nats and s3 from wheels: the docker engine is not on this machine")
+
+
+def test_servers_come_from_wheels_where_an_image_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(engine.SETTING, raising=False)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(engine, "engine", lambda: True)
+    monkeypatch.setattr(engine, "_shares_the_network", lambda: True)
+    monkeypatch.setattr(engine, "ensure_image", lambda name: None if name.startswith("nats") else name)
+    assert choose() == Choice(False, f"nats and s3 from wheels: image {engine.image_of('nats')} is not to be had")
+
+
+def test_servers_come_from_wheels_if_containers_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(engine.SETTING, "never")
+    assert not choose().containers
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [("always", "is always, but no docker engine answers"), ("perhaps", "it may be auto, always, never")],
+)
+def test_what_cannot_be_had_is_said_before_any_test_runs(wanted: str, sentence: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", __file__],
+        env={"PATH": "/usr/bin:/bin", "DOCKER_HOST": "unix:///nowhere/docker.sock", engine.SETTING: wanted},
+        cwd=engine.COMPOSE.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == pytest.ExitCode.USAGE_ERROR
+    assert sentence in ran.stderr
+
+
+def container(owner: str) -> DockerContainer:
+    testcontainers_config.ryuk_disabled = True
+    host = engine.labels()[engine.OWNER_LABEL].rpartition("/")[0]
+    kwargs = {"entrypoint": ["sleep", "600"], "labels": {engine.OWNER_LABEL: f"{host}/{owner}"}}
+    return DockerContainer(engine.image_of("nats")).with_kwargs(**kwargs).start()
+
+
+if engine.choice().containers:
+
+    def test_an_image_is_there_or_cannot_be_had() -> None:
+        name = engine.image_of("nats")
+        assert engine.ensure_image(name) == name
+        assert engine.ensure_image("registry.invalid/none:1") is None
+
+    def test_what_a_killed_run_left_is_removed_and_what_another_uses_stays() -> None:
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait()
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+            left, used = container(str(ended.pid)), container(str(other.pid))
+            try:
+                engine.remove_leftovers(own=False)
+                with pytest.raises(docker.errors.NotFound):
+                    left.reload()
+                used.reload()
+                assert used.status == "running"
+            finally:
+                used.stop()
+                left.get_docker_client().client.close()
