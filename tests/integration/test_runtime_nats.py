@@ -12,7 +12,7 @@ import pytest
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream, journal_subject
-from penstock.runtime import nats_client
+from penstock.runtime import nats_client, nats_subscription
 from penstock.runtime.bus import Inbound
 from penstock.runtime.journal import Journal, JournalLost
 from penstock.runtime.nats_client import NatsConnection, connect_nats
@@ -112,7 +112,7 @@ async def test_a_user_needs_the_right_password(tmp_path: Path, monkeypatch: pyte
 async def test_messages_lost_to_a_slow_handler_are_counted(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nats_client, "PENDING_BYTES_MAX", 4096)
+    monkeypatch.setattr(nats_subscription, "PENDING_BYTES_MAX", 4096)
     registry = prometheus_client.CollectorRegistry()
     connection = await connect_nats(nats_server.url, name="test", registry=registry)
     proceed = asyncio.Event()

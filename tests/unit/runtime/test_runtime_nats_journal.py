@@ -11,7 +11,13 @@ import pytest
 
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
 from penstock.runtime.journal import JournalLost, JournalStuck
-from penstock.runtime.nats_journal import APPEND_TIMEOUT_S, STUCK_AFTER_S, NatsJournal
+from penstock.runtime.nats_journal import (
+    APPEND_TIMEOUT_S,
+    STUCK_AFTER_S,
+    STUCK_IN_CLUSTER_AFTER_S,
+    NatsJournal,
+)
+from penstock.runtime.nats_loss import LOSS_PROVEN_AFTER_S
 from penstock.runtime.nats_tail import RawMessage
 from tests.testkit.virtual_time import in_virtual_time
 
@@ -39,6 +45,7 @@ class Script:
     """A connection whose answers are written down beforehand, per subject."""
 
     message_bytes_max = 10_000
+    is_clustered = False
 
     def __init__(self, **answers: object) -> None:
         self.answers: dict[str, object] = {"info": stream()} | answers
@@ -106,11 +113,17 @@ async def test_whatever_is_no_clear_acknowledgement_is_an_unknown_outcome(answer
     assert not isinstance(caught.value, Undelivered)
 
 
-@pytest.mark.parametrize("code", [10059, 10060])
-async def test_an_append_to_a_stream_that_is_another_or_none_is_a_lost_journal(code: int) -> None:
-    answer = {"error": {"code": 404, "err_code": code, "description": "not here"}}
-    with pytest.raises(JournalLost, match="is gone: not here"):
+async def test_an_append_to_another_stream_is_a_lost_journal() -> None:
+    answer = {"error": {"code": 400, "err_code": 10060, "description": "expected stream does not match"}}
+    with pytest.raises(JournalLost, match="is gone: another one takes its subject"):
         await NatsJournal(Script(append=answer), "c").append("entry-1", b"data")
+
+
+async def test_an_append_to_no_stream_is_a_lost_journal_if_the_stream_is_not_there() -> None:
+    with pytest.raises(JournalLost, match="there is no journal"):
+        await NatsJournal(Script(append=NOT_FOUND, info=NOT_FOUND), "c").append("entry-1", b"data")
+    with pytest.raises(Unavailable, match="did not take entry entry-1: stream not found"):
+        await NatsJournal(Script(append=NOT_FOUND), "c").append("entry-1", b"data")
 
 
 async def test_an_append_that_nobody_takes_is_a_lost_journal_if_the_stream_is_not_there() -> None:
@@ -177,6 +190,7 @@ async def test_a_stream_of_another_birth_is_another_journal() -> None:
     [
         {"error": {"code": 503, "err_code": 10008, "description": "temporarily unavailable"}},
         {"created": "2026-01-01T00:00:00Z"},
+        stream() | {"cluster": {"name": "c"}},
         Undelivered("nobody listens"),
     ],
 )
@@ -208,6 +222,53 @@ async def test_a_stream_that_answers_questions_but_for_long_no_append_is_stuck()
         JournalStuck, match=r"penstock-journal-c .*has answered no append for 15 s.*start the nats-serv"
     ):
         await journal.append("entry-2", b"data")
+
+
+@in_virtual_time
+async def test_a_leader_in_a_cluster_may_take_no_append_for_longer_because_it_lost_the_others() -> None:
+    script = Script(append=NO_ANSWER)
+    script.is_clustered = True
+    journal = NatsJournal(script, "c")
+    await append_unanswered(journal, STUCK_IN_CLUSTER_AFTER_S)
+    with pytest.raises(JournalStuck, match="has answered no append for 60 s"):
+        await journal.append("entry-2", b"data")
+
+
+@in_virtual_time
+async def test_in_a_cluster_a_stream_that_went_back_may_be_a_server_that_does_not_know_better_yet() -> None:
+    script = Script(info=stream(last=9))
+    script.is_clustered = True
+    journal = NatsJournal(script, "c")
+    await journal.describe()
+    script.answers["info"] = stream(last=8)
+    with pytest.raises(Unavailable, match="went back to sequence 8, it was at 9 already, says a server that may"):
+        await journal.describe()
+    script.answers["info"] = stream(last=10)
+    assert (await journal.describe()).last_sequence == 10
+
+
+@in_virtual_time
+async def test_in_a_cluster_a_stream_that_vanished_is_lost_when_that_has_lasted() -> None:
+    script = Script(append=Undelivered("nobody listens"), info=NOT_FOUND)
+    script.is_clustered = True
+    journal = NatsJournal(script, "c")
+    loop = asyncio.get_running_loop()
+    while loop.time() < LOSS_PROVEN_AFTER_S:
+        with pytest.raises(Unavailable):
+            await journal.append("entry-1", b"data")
+        await asyncio.sleep(0.5)
+    with pytest.raises(JournalLost, match="there is no journal"):
+        await journal.append("entry-1", b"data")
+
+
+async def test_also_in_a_cluster_a_stream_of_another_birth_is_another_journal_at_once() -> None:
+    script = Script(info=stream(last=9))
+    script.is_clustered = True
+    journal = NatsJournal(script, "c")
+    await journal.describe()
+    script.answers["info"] = stream(created="2026-02-02T00:00:00Z")
+    with pytest.raises(JournalLost, match="was made again"):
+        await journal.describe()
 
 
 @pytest.mark.parametrize(

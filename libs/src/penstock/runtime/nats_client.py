@@ -10,14 +10,17 @@ import prometheus_client
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription as ClientSubscription
 
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
-from penstock.runtime.bounded import cancellations, finish_within, honest_cancellation
+from penstock.contracts.ids import check_token
+from penstock.runtime.bounded import finish_within, honest_cancellation
 from penstock.runtime.bus import Bus, Handler, Payload
 from penstock.runtime.clock import Entropy, SystemEntropy
 from penstock.runtime.journal import Journal
 from penstock.runtime.nats_journal import open_journal
+from penstock.runtime.nats_patience import ImpatientClient, abort
+from penstock.runtime.nats_permissions import Refusal, RefusalLog, parse_refusal
+from penstock.runtime.nats_subscription import PENDING_BYTES_MAX, NatsSubscription
 from penstock.runtime.nats_tail import RawMessage
 
 CONNECT_DEADLINE_S = 5.0  # a server that was started together with us is there by then
@@ -25,16 +28,12 @@ CONNECT_ATTEMPT_S = 2.0
 RECONNECT_WAIT_MS_MIN = 50  # between two attempts; jittered per connection, so that not all come at once
 RECONNECT_WAIT_MS_SPREAD = 50
 OFFLINE_WAIT_S = 1.0  # a request waits this long for the connection to come back, so that nobody retries in a hot loop
-PING_INTERVAL_S = 3  # a server that hangs without closing is found out after three of these
+PING_INTERVAL_S = 2  # a server that hangs without closing is found out after three of these
 PINGS_UNANSWERED_MAX = 2
 FLUSH_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 3.0  # to send what is buffered
 # Bytes that wait in this process for the socket: beyond them a sender waits, and offline nothing more is kept.
 SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024
-# What one subscription holds that its handler has not taken. The senders' windows are far smaller: reaching this
-# means that a window is broken, and messages are lost.
-PENDING_BYTES_MAX = 512 * 1024 * 1024
-PENDING_MESSAGES_MAX = 1024 * 1024
 NO_RESPONDERS = "503"
 
 log = structlog.get_logger()
@@ -62,58 +61,6 @@ class _Inbound:
             await self._bus.publish(self._message.reply, data)
 
 
-class _NatsSubscription:
-    """One subscription; its handler runs in a task of the client's, one message after the other."""
-
-    def __init__(self, bus: "NatsBus", client: Client, deliver: Callable[[Msg], Awaitable[None]]) -> None:
-        self._bus = bus
-        self._client = client
-        self._deliver = deliver
-        self._inner: ClientSubscription | None = None
-
-    async def open(self, subject: str, queue: str) -> None:
-        with honest_cancellation():
-            self._inner = await self._client.subscribe(
-                subject,
-                queue=queue,
-                cb=self._receive,
-                pending_msgs_limit=PENDING_MESSAGES_MAX,
-                pending_bytes_limit=PENDING_BYTES_MAX,
-            )
-
-    async def _receive(self, message: Msg) -> None:
-        try:
-            await self._deliver(message)
-        except asyncio.CancelledError:
-            if not cancellations():  # else the client would end the subscription without a word
-                self._bus.fail(RuntimeError(f"the handler of {message.subject} was cancelled from within"))
-            raise
-        except Exception as error:  # noqa: BLE001  it is raised again where the bus is run
-            self._bus.fail(error)
-
-    async def unsubscribe(self) -> None:
-        """Hand over what the server had already sent, then end; not to be called from the own handler."""
-        inner, self._inner = self._inner, None
-        if inner is None or self._client.is_closed:
-            return
-        if self._client.is_connected and not self._bus.has_failed:
-            # The client's own `unsubscribe` cancels a running handler, and its `drain` can break the connection when
-            # the answer is late: hence the three steps of a drain, with our own round trip.
-            await self._client._send_unsubscribe(inner._id)
-            await self._bus.try_flush()
-            await inner._pending_queue.join()
-        if not self._client.is_closed:
-            with honest_cancellation():
-                await inner.unsubscribe()
-
-    async def drop(self) -> None:
-        """End at once; what was not handed over is lost."""
-        inner, self._inner = self._inner, None
-        if inner is not None and not self._client.is_closed:
-            with honest_cancellation():
-                await inner.unsubscribe()
-
-
 class NatsBus:
     """`Bus` over one NATS connection that reconnects for ever."""
 
@@ -127,10 +74,11 @@ class NatsBus:
         self._ended = asyncio.Event()
         self._closing = False
         self._failure: Exception | None = None
+        self._refusals = RefusalLog()
         self._reconnect_listeners: list[Callable[[], None]] = []
         self._dropped = prometheus_client.Counter(
             "penstock_bus_dropped_messages",
-            "Messages lost here: a subscription held too much, or there was no connection.",
+            "Messages lost: a subscription held too much, there was no connection, or the server refused them.",
             ["cause"],
             registry=registry,
         )
@@ -140,7 +88,7 @@ class NatsBus:
 
     async def open(self) -> None:
         """Listen for the answers to our requests."""
-        await _NatsSubscription(self, self._client, self._take_answer).open(f"{self._inbox}.*", "")
+        await NatsSubscription(self, self._client, self._take_answer).open(f"{self._inbox}.*", "")
 
     @property
     def message_bytes_max(self) -> int:
@@ -151,9 +99,14 @@ class NatsBus:
         return self._client.is_connected
 
     @property
-    def has_failed(self) -> bool:
-        """Whether something fatal happened that `run_until_closed` raises."""
-        return self._failure is not None
+    def is_clustered(self) -> bool:
+        """Whether the server that we are or were connected to is one of several that act as one."""
+        return bool(self._client._server_info.get("cluster"))
+
+    @property
+    def failure(self) -> Exception | None:
+        """What fatal happened, if anything did; `run_until_closed` raises it."""
+        return self._failure
 
     async def publish(self, subject: str, data: Payload) -> None:
         try:
@@ -184,13 +137,15 @@ class NatsBus:
             raise Unavailable(f"no answer on {subject} within {timeout_s:g} s") from error
         finally:
             del self._waiting[token]
+        if message is None and self._failure is not None:
+            raise Unavailable(f"no answer on {subject}: {self._failure}")
         if message is None:
             raise Unavailable(f"the connection broke while waiting for an answer on {subject}")
         if not message.data and message.headers and message.headers.get("Status") == NO_RESPONDERS:
             raise Undelivered(f"nobody listens on {subject}")
         return message
 
-    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> _NatsSubscription:
+    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> NatsSubscription:
         async def deliver(message: Msg) -> None:
             await handler(_Inbound(self, message))
 
@@ -204,12 +159,10 @@ class NatsBus:
 
         return (await self._subscribe(inbox, take, "")).drop
 
-    async def _subscribe(
-        self, subject: str, deliver: Callable[[Msg], Awaitable[None]], queue: str
-    ) -> _NatsSubscription:
+    async def _subscribe(self, subject: str, deliver: Callable[[Msg], Awaitable[None]], queue: str) -> NatsSubscription:
         if self._client.is_closed:
             raise Unavailable(f"cannot subscribe to {subject}: the bus is closed")
-        subscription = _NatsSubscription(self, self._client, deliver)
+        subscription = NatsSubscription(self, self._client, deliver)
         await subscription.open(subject, queue)
         return subscription
 
@@ -238,7 +191,7 @@ class NatsBus:
             await finish_within(self._client.close(), CLOSE_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
             log.warning("nats_connection_cut_off", error=str(error) or "the server takes nothing more")
-            _abort(self._client)
+            abort(self._client)
         self._break_off_requests()
         self._reconnected.set()
         self._ended.set()
@@ -317,8 +270,19 @@ class NatsBus:
         if isinstance(error, nats.errors.SlowConsumerError):
             self._dropped.labels("slow").inc()
             log.error("bus_message_dropped", subject=error.subject, pending_bytes_max=PENDING_BYTES_MAX)
+        elif refusal := parse_refusal(str(error)):
+            self._take_refusal(refusal)
         else:
             log.debug("nats_error", error=str(error) or type(error).__name__)
+
+    def _take_refusal(self, refusal: Refusal) -> None:
+        self._refusals.note(refusal)
+        if not refusal.is_subscription:
+            self._dropped.labels("refused").inc()
+            return
+        # It would wait for ever for messages that never come, and look healthy.
+        self.fail(Invalid(f"the nats server does not let its user subscribe to {refusal.subject}"))
+        self._break_off_requests()
 
     def _tell_listeners(self) -> None:
         for listener in list(self._reconnect_listeners):
@@ -358,11 +322,20 @@ async def connect_nats(
     registry: prometheus_client.CollectorRegistry | None = None,
     entropy: Entropy | None = None,
 ) -> NatsConnection:
-    """Connect to one of the servers in `url` (several are separated by commas); `Unavailable` if none is there."""
+    """Connect to one of the servers in `url`; `Unavailable` if none is there within `CONNECT_DEADLINE_S`.
+
+    Several servers are separated by commas and tried in the order given, again and again: a process that names the
+    server of its own zone first has its bytes stay in the zone. When a connection breaks, the next in the list is
+    taken, and kept while it lives.
+
+    Answers come to `_INBOX.<user>.<random>`, so that the servers can bind each user to inboxes of its own; without a
+    user to `_INBOX.<random>`. `Invalid` if the user is no subject token, or may not listen to that.
+    """
     chance = (entropy or SystemEntropy()).take(12)
     wait_s = (RECONNECT_WAIT_MS_MIN + RECONNECT_WAIT_MS_SPREAD * chance[0] / 255) / 1000
-    client = Client()
-    bus = NatsBus(client, f"_INBOX.{chance[1:].hex()}", registry)
+    client = ImpatientClient()
+    owner = f"{check_token('nats user', user)}." if user else ""
+    bus = NatsBus(client, f"_INBOX.{owner}{chance[1:].hex()}", registry)
     try:
         connecting = client.connect(
             url.split(","),
@@ -374,7 +347,11 @@ async def connect_nats(
             max_reconnect_attempts=-1,
             ping_interval=PING_INTERVAL_S,
             max_outstanding_pings=PINGS_UNANSWERED_MAX,
+            dont_randomize=True,
             pending_size=SEND_BUFFER_BYTES_MAX,
+            # No limit: one place per sender that waits. With a limit, the ping that finds out that the server hangs
+            # would wait behind them.
+            flusher_queue_size=0,
             error_cb=bus.on_error,
             disconnected_cb=bus.on_disconnected,
             reconnected_cb=bus.on_reconnected,
@@ -385,12 +362,12 @@ async def connect_nats(
         reason = client.last_error or error
         await bus.close()
         raise Unavailable(f"no nats server at {url}: {reason}") from error
-    await bus.open()
+    try:
+        await bus.open()
+        await bus.try_flush()  # the server tells that it refuses the inbox before it answers this
+        if bus.failure is not None:
+            raise bus.failure
+    except BaseException:
+        await bus.close()
+        raise
     return NatsConnection(bus)
-
-
-def _abort(client: Client) -> None:
-    """Throw away what could not be sent; the client's own close would wait for it."""
-    writer = getattr(client._transport, "_io_writer", None)
-    if writer is not None:
-        writer.transport.abort()

@@ -13,12 +13,18 @@ import structlog
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
 from penstock.contracts.subjects import journal_stream, journal_subject
 from penstock.runtime.journal import JournalEntry, JournalGap, JournalInfo, JournalLost, JournalStuck
+from penstock.runtime.nats_loss import JournalReplaced, LossWatch
 from penstock.runtime.nats_tail import HEARTBEAT_MS, Feed, RawMessage
 
-API_TIMEOUT_S = 2.0
-APPEND_TIMEOUT_S = 2.0  # a thousand times what an append takes; a retry with the same id does no harm
-STUCK_AFTER_S = 15.0  # appends unanswered this long by a server that answers all else: seven retries of one entry
-OPEN_DEADLINE_S = 10.0  # a cluster that was just started elects its leaders in this time
+# Five hundred times what they take. What was asked while servers elect a leader is never answered, so this is also how
+# late we notice that there is one again. A retried append with the same id does no harm.
+ASK_TIMEOUT_S = 1.0
+APPEND_TIMEOUT_S = 1.0
+CREATE_TIMEOUT_S = 2.0
+STUCK_AFTER_S = 15.0  # appends unanswered this long by a server that answers all else: fourteen retries of one entry
+STUCK_IN_CLUSTER_AFTER_S = 60.0  # a leader that lost both others takes nothing either, and sees that after 20 s
+# For a cluster whose servers start seconds apart and then elect their leaders; longer than a loss takes to be proven.
+OPEN_DEADLINE_S = 30.0
 RETRY_MS = 50
 DUPLICATE_WINDOW_S = 120  # an append may be retried for this long
 HEADER_BYTES_MAX = 4096  # of a message that carries an entry; the server counts them to its largest payload
@@ -27,6 +33,7 @@ STREAM_NOT_FOUND = 10059
 STREAM_NAME_TAKEN = 10058
 OTHER_STREAM_EXPECTED = 10060
 MESSAGE_NOT_FOUND = 10037
+REPLICAS_NEED_A_CLUSTER = 10074
 
 Reply = TypeVar("Reply")
 
@@ -38,6 +45,10 @@ class Messages(Protocol):
 
     @property
     def message_bytes_max(self) -> int: ...
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether the server is one of several that act as one."""
 
     async def exchange(
         self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
@@ -87,13 +98,20 @@ class StreamState(msgspec.Struct, frozen=True):
     last_seq: int
 
 
+class StreamCluster(msgspec.Struct, frozen=True):
+    """Who leads the stream, as the server that answers sees it; empty if it knows of none."""
+
+    leader: str = ""
+
+
 class StreamReply(msgspec.Struct, frozen=True):
-    """The answer to a question about the stream."""
+    """The answer to a question about the stream; a single server speaks of no cluster."""
 
     error: ApiError | None = None
     created: str = ""
     config: StreamConfig | None = None
     state: StreamState | None = None
+    cluster: StreamCluster | None = None
 
 
 class AppendReply(msgspec.Struct, frozen=True):
@@ -121,6 +139,8 @@ class NatsJournal:
         self._last_sequence = 0  # the highest seen; a stream that ends before it has lost entries
         # Since when the stream answers questions but no append; None if that is not so.
         self._deaf_since_s: float | None = None
+        self._stream_loss = LossWatch(lambda: messages.is_clustered)
+        self._entry_loss = LossWatch(lambda: messages.is_clustered)
 
     @property
     def entry_bytes_max(self) -> int:
@@ -129,19 +149,29 @@ class NatsJournal:
     async def describe(self) -> JournalInfo:
         # Entries may be acknowledged while the answer is on its way, so it is held against what was known before.
         known = self._last_sequence
-        reply = await self._ask(f"STREAM.INFO.{self._stream}", b"", StreamReply)
-        return self._checked(reply, known)
+        with self._stream_loss.watch():
+            return self._checked(await self._info(), known)
+
+    async def exists(self) -> bool:
+        """Whether there is a stream, whatever was known of it before."""
+        reply = await self._info()
+        if reply.error is not None and not _is(reply.error, STREAM_NOT_FOUND):
+            raise Unavailable(f"the stream {self._stream} cannot be described: {reply.error.description}")
+        return reply.error is None
 
     async def create(self, replicas: int) -> None:
         """Make the stream; does nothing if there is one."""
         config = StreamConfig(name=self._stream, subjects=[self._subject], num_replicas=replicas)
-        reply = await self._ask(f"STREAM.CREATE.{self._stream}", msgspec.json.encode(config), StreamReply)
-        if reply.error is not None and reply.error.err_code != STREAM_NAME_TAKEN:
-            raise Unavailable(f"cannot create the stream {self._stream}: {reply.error.description}")
+        request = msgspec.json.encode(config)
+        reply = await self._ask(f"STREAM.CREATE.{self._stream}", request, StreamReply, CREATE_TIMEOUT_S)
+        if reply.error is None or _is(reply.error, STREAM_NAME_TAKEN):
+            return
+        failure = f"cannot create the stream {self._stream} with {replicas} replicas: {reply.error.description}"
+        raise Invalid(failure) if _is(reply.error, REPLICAS_NEED_A_CLUSTER) else Unavailable(failure)
 
-    async def check_is_fit(self) -> None:
-        """`Invalid` if the stream's settings let it forget what it acknowledged."""
-        config = (await self._ask(f"STREAM.INFO.{self._stream}", b"", StreamReply)).config
+    async def check_is_fit(self, replicas: int) -> None:
+        """`Invalid` if the stream may forget what it acknowledged, or keeps fewer copies than `replicas`."""
+        config = (await self._info()).config
         if config is None:
             return
         fit = StreamConfig(name=self._stream, subjects=[self._subject])
@@ -149,6 +179,12 @@ class NatsJournal:
             found, wanted = getattr(config, name), getattr(fit, name)
             if found != wanted:
                 raise Invalid(f"stream {self._stream} is no journal: its {name} is {found!r}, not {wanted!r}")
+        if config.num_replicas < replicas:
+            raise Invalid(
+                f"the journal's stream {self._stream} was made with {config.num_replicas} replicas and {replicas} are "
+                f"asked for; `nats stream edit {self._stream} --replicas {replicas}` makes more, if there are as many "
+                f"servers"
+            )
 
     async def append(self, entry_id: str, data: bytes) -> int:
         if len(data) > self.entry_bytes_max:
@@ -165,8 +201,10 @@ class NatsJournal:
             raise
         self._deaf_since_s = None
         reply = _decode(answer.data, AppendReply)
-        if reply.error is not None and reply.error.err_code in (STREAM_NOT_FOUND, OTHER_STREAM_EXPECTED):
-            raise JournalLost(f"the journal's stream {self._stream} is gone: {reply.error.description}")
+        if _is(reply.error, OTHER_STREAM_EXPECTED):
+            raise JournalLost(f"the journal's stream {self._stream} is gone: another one takes its subject")
+        if _is(reply.error, STREAM_NOT_FOUND):
+            await self.describe()
         if reply.error is not None or not reply.seq:
             reason = reply.error.description if reply.error else "it gave no sequence"
             raise Unavailable(f"the stream {self._stream} did not take entry {entry_id}: {reason}")
@@ -193,6 +231,18 @@ class NatsJournal:
 
     async def _open_feed(self, expected: int) -> Feed:
         info = await self.describe()
+        with self._entry_loss.watch():
+            await self._check_continues(info, expected)
+        feed = Feed(self._messages.publish, expected)
+        try:
+            await self._start(feed, expected)
+        except BaseException:
+            await feed.close()
+            raise
+        return feed
+
+    async def _check_continues(self, info: JournalInfo, expected: int) -> None:
+        """`JournalLost` or `JournalGap` if the stream has not what comes after the last entry that we took."""
         if info.last_sequence < expected - 1:
             raise JournalLost(
                 f"the journal's stream {self._stream} ends at sequence {info.last_sequence}, "
@@ -202,13 +252,6 @@ class NatsJournal:
             raise JournalGap(f"journal entries {expected} to {info.first_sequence - 1} are gone")
         if expected <= info.last_sequence:
             await self._check_is_there(expected)
-        feed = Feed(self._messages.publish, expected)
-        try:
-            await self._start(feed, expected)
-        except BaseException:
-            await feed.close()
-            raise
-        return feed
 
     async def _start(self, feed: Feed, expected: int) -> None:
         inbox = self._messages.new_inbox()
@@ -224,8 +267,10 @@ class NatsJournal:
         """A consumer silently steps over an entry that the stream has lost, so ask for it by its number."""
         request = msgspec.json.encode({"seq": sequence})
         reply = await self._ask(f"STREAM.MSG.GET.{self._stream}", request, ConsumerReply)
-        if reply.error is not None and reply.error.err_code == MESSAGE_NOT_FOUND:
+        if _is(reply.error, MESSAGE_NOT_FOUND):
             raise JournalGap(f"journal entry {sequence} is gone")
+        if reply.error is not None:
+            raise Unavailable(f"journal entry {sequence} cannot be read: {reply.error.description}")
 
     async def _check_is_not_stuck(self) -> None:
         """After an append without an answer: a server whose disk was full takes none any more, and looks healthy."""
@@ -237,10 +282,11 @@ class NatsJournal:
         now_s = asyncio.get_running_loop().time()
         if self._deaf_since_s is None:
             self._deaf_since_s = now_s
-        if now_s - self._deaf_since_s >= STUCK_AFTER_S:
+        stuck_after_s = STUCK_IN_CLUSTER_AFTER_S if self._messages.is_clustered else STUCK_AFTER_S
+        if now_s - self._deaf_since_s >= stuck_after_s:
             raise JournalStuck(
                 f"the journal's stream {self._stream} answers questions but has answered no append for "
-                f"{STUCK_AFTER_S:g} s, as after a full disk: see that there is space and start the nats-server again"
+                f"{stuck_after_s:g} s, as after a full disk: see that there is space and start the nats-server again"
             )
 
     def _advance(self, sequence: int) -> None:
@@ -250,14 +296,16 @@ class NatsJournal:
             self._deaf_since_s = None
 
     def _checked(self, reply: StreamReply, known: int) -> JournalInfo:
-        if reply.error is not None and reply.error.err_code == STREAM_NOT_FOUND:
+        if _is(reply.error, STREAM_NOT_FOUND):
             raise JournalLost(f"there is no journal: nats has no stream {self._stream}")
         if reply.error is not None or reply.state is None or reply.config is None:
             reason = reply.error.description if reply.error else "it says nothing of its state"
             raise Unavailable(f"the stream {self._stream} cannot be described: {reason}")
+        if reply.cluster is not None and not reply.cluster.leader:
+            raise Unavailable(f"the stream {self._stream} has no leader at this moment")
         self._created = self._created or reply.created
         if reply.created != self._created:
-            raise JournalLost(
+            raise JournalReplaced(
                 f"the journal's stream {self._stream} was made again: created {reply.created}, "
                 f"the one seen first was created {self._created}"
             )
@@ -270,9 +318,12 @@ class NatsJournal:
         first = state.first_seq if state.messages else state.last_seq + 1
         return JournalInfo(first, state.last_seq, reply.created, reply.config.num_replicas)
 
-    async def _ask(self, verb: str, data: bytes, kind: type[Reply]) -> Reply:
+    async def _info(self) -> StreamReply:
+        return await self._ask(f"STREAM.INFO.{self._stream}", b"", StreamReply)
+
+    async def _ask(self, verb: str, data: bytes, kind: type[Reply], timeout_s: float = ASK_TIMEOUT_S) -> Reply:
         try:
-            answer = await self._messages.exchange(f"$JS.API.{verb}", data, API_TIMEOUT_S)
+            answer = await self._messages.exchange(f"$JS.API.{verb}", data, timeout_s)
         except Undelivered as error:
             raise Unavailable("jetstream does not answer; is it enabled on the nats server?") from error
         return _decode(answer.data, kind)
@@ -283,25 +334,25 @@ async def open_journal(messages: Messages, cluster: str, *, create: bool, replic
     journal = NatsJournal(messages, cluster)
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + OPEN_DEADLINE_S
+    told = ""
     while True:
         try:
             await _find_or_create(journal, create=create, replicas=replicas)
             return journal
-        except Unavailable:
+        except Unavailable as error:
             if loop.time() > deadline_s:
                 raise
+            if str(error) != told:
+                told = str(error)
+                log.warning("journal_awaited", deadline_s=OPEN_DEADLINE_S, error=told)
             await asyncio.sleep(RETRY_MS / 1000)
 
 
 async def _find_or_create(journal: NatsJournal, *, create: bool, replicas: int) -> None:
-    try:
-        await journal.describe()
-    except JournalLost:
-        if not create:
-            raise
+    if create and not await journal.exists():
         await journal.create(replicas)
-        await journal.describe()
-    await journal.check_is_fit()
+    await journal.describe()
+    await journal.check_is_fit(replicas)
 
 
 def _consumer_config(inbox: str, first: int) -> dict[str, object]:
@@ -318,6 +369,10 @@ def _consumer_config(inbox: str, first: int) -> dict[str, object]:
         "mem_storage": True,
         "num_replicas": 1,
     }
+
+
+def _is(error: ApiError | None, code: int) -> bool:
+    return error is not None and error.err_code == code
 
 
 def _decode(data: bytes, kind: type[Reply]) -> Reply:

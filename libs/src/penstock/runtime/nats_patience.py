@@ -1,0 +1,22 @@
+"""The nats client without patience for a server that hangs: it drops what is unsent and tries another server."""
+
+from nats.aio.client import Client
+
+
+class ImpatientClient(Client):
+    """Leaves a server that was found dead at once.
+
+    The client's own way is to close its socket, which first waits until all that is unsent was taken. A server that
+    hangs takes nothing and its kernel answers for it, so that would be for as long as it hangs.
+    """
+
+    async def _attempt_reconnect(self) -> None:
+        abort(self)
+        await super()._attempt_reconnect()
+
+
+def abort(client: Client) -> None:
+    """Cut the connection and throw away what could not be sent."""
+    writer = getattr(client._transport, "_io_writer", None)
+    if writer is not None:
+        writer.transport.abort()

@@ -1,0 +1,205 @@
+"""Connections and the journal over three real nats-servers: nodes that hang, die, come late, or lost the stream."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock.contracts.subjects import journal_stream
+from penstock.runtime import nats_journal, nats_loss
+from penstock.runtime.journal import Journal, JournalGap, JournalLost
+from penstock.runtime.nats_client import NatsConnection, connect_nats
+from tests.testkit.nats import NatsServer
+from tests.testkit.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
+from tests.testkit.waiting import until
+
+CLUSTER = "test"
+STREAM = journal_stream(CLUSTER)
+SENDERS = 1_500  # more than the client's own queue for flushes takes
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
+    with running_nats_cluster(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def connection(cluster: NatsCluster) -> AsyncIterator[NatsConnection]:
+    made = await connect_nats(cluster.url, name="test")
+    yield made
+    await made.close()
+
+
+def connected_to(connection: NatsConnection, node: NatsNode) -> bool:
+    client = connection.bus._client  # type: ignore[attr-defined]
+    return client.connected_url is not None and client.connected_url.port == node.port
+
+
+async def append_until_stored(journal: Journal, entry_id: str) -> int:
+    while True:
+        try:
+            return await journal.append(entry_id, entry_id.encode())
+        except Unavailable:
+            await asyncio.sleep(0.01)
+
+
+class Tail:
+    """Sequences as a tail brings them."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.sequences: list[int] = []
+        self.task = asyncio.create_task(self._read(journal))
+
+    async def _read(self, journal: Journal) -> None:
+        async for group in journal.tail(0):
+            self.sequences.extend(entry.sequence for entry in group)
+
+    def has(self, sequence: int) -> bool:
+        if self.task.done():
+            self.task.result()
+        return bool(self.sequences) and self.sequences[-1] >= sequence
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+
+
+async def test_servers_are_tried_in_the_order_in_which_they_are_named(cluster: NatsCluster) -> None:
+    for first in cluster.nodes:
+        connection = await connect_nats(cluster.url_from(first), name="test")
+        assert connected_to(connection, first)
+        await connection.close()
+
+
+async def test_a_server_whose_name_is_unknown_or_that_does_not_run_is_passed_over(cluster: NatsCluster) -> None:
+    dead, alive, _ = cluster.nodes
+    dead.kill()
+    connection = await connect_nats(f"nats://nowhere.invalid:4222,{cluster.url_from(dead)}", name="test")
+    assert connected_to(connection, alive)
+    await connection.close()
+
+
+async def test_a_server_that_hangs_with_much_unsent_is_left_within_ten_seconds(cluster: NatsCluster) -> None:
+    """Its kernel still answers for it, so the socket neither breaks nor takes what is unsent."""
+    hung, following, _ = cluster.nodes
+    connection = await connect_nats(cluster.url, name="test")
+    hung.pause()
+    started_s = time.monotonic()
+
+    async def send_for_ever() -> None:
+        while True:
+            await connection.bus.publish("news", bytes(64 * 1024))
+            await asyncio.sleep(0)
+
+    senders = [asyncio.create_task(send_for_ever()) for _ in range(SENDERS)]
+    await until(lambda: connected_to(connection, following))
+    took_s = time.monotonic() - started_s
+    for sender in senders:
+        sender.cancel()
+    await asyncio.gather(*senders, return_exceptions=True)
+    await connection.bus.flush()
+    await connection.close()
+    print(f"left after {took_s:.1f} s")
+    assert took_s < 10
+
+
+async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(cluster: NatsCluster) -> None:
+    cluster.end()
+    first, *others = cluster.nodes
+    await asyncio.to_thread(first.start)
+    connection = await connect_nats(cluster.url, name="test")
+    opening = asyncio.create_task(connection.journal(CLUSTER, create=True, replicas=3))
+    for node in others:
+        await asyncio.sleep(0.5)  # nodes start apart
+        assert not opening.done()
+        await asyncio.to_thread(node.start)
+    journal = await opening
+    assert (await journal.describe()).replicas == 3
+    await connection.close()
+
+
+async def test_with_too_few_nodes_there_is_no_journal_and_the_reason_is_told(
+    cluster: NatsCluster, connection: NatsConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 0.5)
+    with pytest.raises(Unavailable, match=r"cannot create the stream penstock-journal-test with 5 replicas: .*peers"):
+        await connection.journal(CLUSTER, create=True, replicas=5)
+
+
+async def test_a_single_server_cannot_keep_three_copies(shared_nats_server: NatsServer) -> None:
+    connection = await connect_nats(shared_nats_server.url, name="test")
+    with pytest.raises(Invalid, match="with 3 replicas: replicas > 1 not supported in non-clustered mode"):
+        await connection.journal("three-copies", create=True, replicas=3)
+    await connection.close()
+
+
+async def test_a_journal_with_fewer_copies_than_asked_for_is_not_fit(connection: NatsConnection) -> None:
+    await connection.journal(CLUSTER, create=True, replicas=1)
+    with pytest.raises(Invalid, match=r"made with 1 replicas and 3 are asked for; `nats stream edit"):
+        await connection.journal(CLUSTER, create=False, replicas=3)
+
+
+async def test_a_journal_with_more_copies_than_asked_for_is_fit(connection: NatsConnection) -> None:
+    await connection.journal(CLUSTER, create=True, replicas=3)
+    journal = await connection.journal(CLUSTER, create=True, replicas=1)
+    assert (await journal.describe()).replicas == 3
+
+
+@pytest.mark.slow
+async def test_a_tail_goes_on_when_the_node_that_serves_it_dies(cluster: NatsCluster) -> None:
+    home = cluster.nodes[0]
+    connection = await connect_nats(cluster.url_from(home), name="test")
+    journal = await connection.journal(CLUSTER, create=True, replicas=3)
+    tail = Tail(journal)
+    last = await append_until_stored(journal, "first")
+    await until(lambda: tail.has(last))
+    for round_number in range(3):
+        await until(lambda: cluster.consumer_nodes(STREAM))
+        (served_by,) = cluster.consumer_nodes(STREAM).values()
+        await asyncio.to_thread(served_by.kill)
+        killed_s = time.monotonic()
+        last = await append_until_stored(journal, f"after-{round_number}")
+        stored_s = time.monotonic()
+        await until(lambda last=last: tail.has(last), 30)
+        print(f"stored after {stored_s - killed_s:.1f} s, read {time.monotonic() - stored_s:.1f} s later")
+        await asyncio.to_thread(served_by.start)
+    assert tail.sequences == list(range(1, last + 1))
+    await tail.stop()
+    await connection.close()
+
+
+async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(
+    connection: NatsConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 1.0)
+    journal = await connection.journal(CLUSTER, create=True, replicas=3)
+    tail = Tail(journal)
+    await journal.append("first", b"x")
+    await until(lambda: tail.has(1))
+    await connection.bus.request(f"$JS.API.STREAM.DELETE.{STREAM}", b"", 5.0)
+    deleted_s = time.monotonic()
+    with pytest.raises(Unavailable, match=r"has no stream .* says a server that may not know better yet"):
+        await journal.describe()
+    with pytest.raises(JournalLost, match=f"nats has no stream {STREAM}"):
+        await asyncio.wait_for(tail.task, 15)
+    assert time.monotonic() - deleted_s >= 1.0
+    with pytest.raises(JournalLost):
+        await connection.journal(CLUSTER, create=False, replicas=3)
+
+
+async def test_a_missing_entry_is_a_gap_once_that_has_lasted(
+    connection: NatsConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 0.5)
+    journal = await connection.journal(CLUSTER, create=True, replicas=3)
+    for number in range(3):
+        await journal.append(str(number), b"x")
+    await connection.bus.request(f"$JS.API.STREAM.PURGE.{STREAM}", b'{"seq": 3}', 5.0)
+    with pytest.raises(JournalGap, match="journal entries 1 to 2 are gone"):
+        await asyncio.wait_for(Tail(journal).task, 15)

@@ -1,0 +1,121 @@
+"""Connections to a real nats-server that lets each user do only a part."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import prometheus_client
+import pytest
+import structlog.testing
+
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock.runtime.bus import Inbound
+from penstock.runtime.nats_client import NatsConnection, connect_nats
+from penstock.runtime.nats_server import server_config
+from tests.testkit.nats_cluster import NatsNode, free_ports
+from tests.testkit.waiting import until
+
+USERS = """
+authorization { users: [
+  { user: asker, password: secret, permissions: {
+      publish: ["question", "_INBOX.asker.>"], subscribe: ["_INBOX.asker.>", "news"] } }
+  { user: answerer, password: secret, permissions: {
+      publish: ["_INBOX.>"], subscribe: ["question", "_INBOX.answerer.>"] } }
+  { user: deaf, password: secret, permissions: { publish: [">"], subscribe: ["news"] } }
+] }
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsNode]:
+    port, monitor_port = free_ports(2)
+    node = NatsNode("guarded", tmp_path, port, monitor_port)
+    settings = server_config(store_dir=tmp_path / "jetstream", host="127.0.0.1", port=port)
+    node.config_path.write_text(settings + USERS)
+    node.start()
+    yield node
+    node.kill()
+
+
+async def connect(
+    server: NatsNode, user: str, registry: prometheus_client.CollectorRegistry | None = None
+) -> NatsConnection:
+    return await connect_nats(server.url, name=user, user=user, password="secret", registry=registry)
+
+
+async def ignore(_message: Inbound) -> None:
+    pass
+
+
+async def test_answers_come_to_inboxes_that_are_named_after_the_user(server: NatsNode) -> None:
+    asker, answerer = await connect(server, "asker"), await connect(server, "answerer")
+
+    async def echo(message: Inbound) -> None:
+        await message.respond(message.data)
+
+    await answerer.bus.subscribe("question", echo)
+    await answerer.bus.flush()
+    assert await asker.bus.request("question", b"hello", 5.0) == b"hello"
+    await asker.bus.flush()
+    await asker.close()
+    await answerer.close()
+
+
+async def test_a_user_who_may_not_have_an_inbox_is_not_connected(server: NatsNode) -> None:
+    with pytest.raises(Invalid, match=r"^the nats server does not let its user subscribe to _inbox\.deaf\."):
+        await connect(server, "deaf")
+
+
+async def test_a_refused_subscription_ends_the_process_and_every_wait_for_an_answer(server: NatsNode) -> None:
+    asker, answerer = await connect(server, "asker"), await connect(server, "answerer")
+
+    async def say_nothing(_message: Inbound) -> None:
+        await asyncio.Event().wait()
+
+    await answerer.bus.subscribe("question", say_nothing)
+    await answerer.bus.flush()
+    running = asyncio.create_task(asker.bus.run_until_closed())
+    asking = asyncio.create_task(asker.bus.request("question", b"", 60.0))
+    await asker.bus.flush()
+    with structlog.testing.capture_logs() as logged:
+        await asker.bus.subscribe("secrets", ignore)
+        with pytest.raises(Invalid, match=r"^the nats server does not let its user subscribe to secrets$"):
+            await asyncio.wait_for(running, 5)
+        with pytest.raises(Unavailable, match="no answer on question: the nats server does not let its user"):
+            await asyncio.wait_for(asking, 5)
+    denied = [event for event in logged if event["event"] == "nats_permission_denied"]
+    assert [(event["verb"], event["subject"]) for event in denied] == [("subscribe", "secrets")]
+    await asker.close()
+    await answerer.close()
+
+
+async def test_a_refused_message_is_logged_once_and_counted_each_time_and_ends_nothing(server: NatsNode) -> None:
+    registry = prometheus_client.CollectorRegistry()
+    asker = await connect(server, "asker", registry)
+
+    def refused() -> float | None:
+        return registry.get_sample_value("penstock_bus_dropped_messages_total", {"cause": "refused"})
+
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(3):
+            await asker.bus.publish("secrets", b"")
+        await until(lambda: refused() == 3)
+    denied = [event for event in logged if event["event"] == "nats_permission_denied"]
+    assert [(event["verb"], event["subject"], event["log_level"]) for event in denied] == [
+        ("publish", "secrets", "error")
+    ]
+    await asker.bus.subscribe("news", ignore)
+    await asker.bus.flush()
+    running = asyncio.create_task(asker.bus.run_until_closed())
+    await asyncio.sleep(0)
+    assert not running.done()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await asker.close()
+
+
+async def test_a_user_whose_name_is_no_subject_token_is_invalid() -> None:
+    with pytest.raises(Invalid, match=r"nats user must be 1 to 64 letters, digits, '_' or '-': 'a\.b'"):
+        await connect_nats("nats://127.0.0.1:1", name="test", user="a.b", password="secret")
