@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.cli import credentials, main
-from penstock.cli.credentials import BUCKET_MAKER, KEYS, ROLES, USERS, make_credentials
+from penstock.cli.credentials import BUCKET_MAKER, KEYS, ROLES, USERS, Wanted, make_credentials
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import SystemEntropy
 from penstock.runtime.env_file import parse_env, read_env_file
@@ -33,7 +33,7 @@ class CutShort(BaseException):
 
 
 def make(folder: Path, **options: Any) -> list[str]:
-    return make_credentials(folder, options.pop("bucket", "penstock"), SystemEntropy(), **options)
+    return make_credentials(folder, Wanted(**options), SystemEntropy())
 
 
 def texts(folder: Path) -> dict[str, str]:
@@ -54,6 +54,8 @@ def check_both_sides_agree(folder: Path) -> None:
     users, keys = values(folder / "nats" / "credentials.env"), identities(folder)
     assert set(users) == {f"{user.upper()}_PASSWORD" for user in USERS}
     assert set(keys) == set(KEYS)
+    route = values(folder / "nats" / "route.env")
+    assert all(f"//route:{route['ROUTE_PASSWORD']}@" in address for address in json.loads(route["ROUTES"]))
     for role in ROLES:
         given = values(folder / role / "credentials.env")
         assert given["PENSTOCK_NATS_USER"] == role
@@ -75,8 +77,8 @@ def test_every_service_gets_what_the_servers_know(tmp_path: Path) -> None:
 def test_no_two_secrets_are_the_same_and_each_has_32_bytes_of_chance(tmp_path: Path) -> None:
     make(tmp_path / "one")
     make(tmp_path / "two")
-    servers = [text for folder in ("one", "two") for text in texts(tmp_path / folder).values() if "\n#" not in text]
-    secrets = re.findall(r"(?:=|: ?\")(k[0-9a-f]{64})\b", "".join(servers))
+    everything = [text for folder in ("one", "two") for text in texts(tmp_path / folder).values()]
+    secrets = re.findall(r"\bk[0-9a-f]{64}\b", "".join(everything))
     users, keys = len(USERS) + 1, len(KEYS)
     assert len(set(secrets)) == 2 * (users + keys)
 
@@ -122,6 +124,18 @@ def test_another_bucket_keeps_the_keys(tmp_path: Path) -> None:
     before = texts(tmp_path)
     assert make(tmp_path, bucket="second") == ["s3/s3.json"]
     assert texts(tmp_path) == before | {"s3/s3.json": before["s3/s3.json"].replace(":first", ":second")}
+
+
+def test_other_nodes_of_nats_keep_the_password_between_them(tmp_path: Path) -> None:
+    make(tmp_path)
+    before = texts(tmp_path)
+    password = values(tmp_path / "nats" / "route.env")["ROUTE_PASSWORD"]
+    assert make(tmp_path, nats_nodes=("a.example", "127.0.0.1:7000", "[::1]", "[::1]:7001")) == ["nats/route.env"]
+    routes = json.loads(values(tmp_path / "nats" / "route.env")["ROUTES"])
+    hosts = ["a.example:6222", "127.0.0.1:7000", "[::1]:6222", "[::1]:7001"]
+    assert routes == [f"nats://route:{password}@{host}" for host in hosts]
+    assert make(tmp_path) == ["nats/route.env"]
+    assert texts(tmp_path) == before
 
 
 def test_a_service_that_is_added_later_gets_its_own_and_the_others_keep_theirs(
@@ -259,6 +273,13 @@ def test_the_command_says_what_it_made_and_never_a_secret(tmp_path: Path, capsys
 def test_a_bucket_that_cannot_be_is_refused(tmp_path: Path, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["credentials", str(tmp_path / "set"), "--bucket", bucket]) == 1
     assert capsys.readouterr().err.startswith("penstock: a bucket is named with ")
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize("nodes", ["", "nats-1,", "nats://nats-1:6222", "user@nats-1", "nats-1:port", "a b", 'a"b'])
+def test_a_node_that_cannot_be_is_refused(tmp_path: Path, nodes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["credentials", str(tmp_path / "set"), "--nats-nodes", nodes]) == 1
+    assert capsys.readouterr().err.startswith("penstock: a nats node is HOST or HOST:PORT, and several are separated ")
     assert not (tmp_path / "set").exists()
 
 

@@ -28,7 +28,8 @@ ROLES = {"gateway": READS, "flusher": WRITES, "sequencer": WRITES, "cacher": REA
 BUCKET_MAKER = "bucket"  # has a key and no user
 KEYS = ROLES | {BUCKET_MAKER: ("Admin",)}
 USERS = (*ROLES, "system")
-ROUTE = "route"  # how the nats-servers of a cluster know each other
+ROUTE = "route"  # as whom the nats-servers of a cluster come to each other
+ROUTE_PORT = 6222
 
 FILE = "credentials.env"
 USERS_FILE = f"nats/{FILE}"
@@ -36,9 +37,27 @@ ROUTE_FILE = "nats/route.env"  # of its own, because a nats-server refuses a pas
 KEYS_FILE = "s3/s3.json"
 FILE_MODE = 0o400
 SECRET_BYTES = 32
+_PASSWORD = "_PASSWORD"  # noqa: S105  how the variables of all users end
 _SECRET = re.compile(rf"k[0-9a-f]{{{2 * SECRET_BYTES}}}")  # with a letter first, so that nats reads it as a string
+_NODE = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _HEAD = "# Made by `penstock credentials`, which completes it and keeps what is in it.\n"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the set is for; owners are user ids, and None is whoever makes it."""
+
+    bucket: str = "penstock"
+    nats_nodes: tuple[str, ...] = ("nats", "nats-2", "nats-3")
+    owner: int | None = None
+    s3_owner: int | None = None
+
+    def __post_init__(self) -> None:
+        if not _BUCKET.fullmatch(self.bucket):
+            raise Invalid(f"a bucket is named with 3 to 63 small letters, digits, '.' or '-': {self.bucket!r}")
+        for node in self.nats_nodes:
+            if not _NODE.fullmatch(node):
+                raise Invalid(f"a nats node is HOST or HOST:PORT, and several are separated by commas: {node!r}")
 
 
 class _Key(msgspec.Struct, rename="camel"):
@@ -75,7 +94,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--s3-owner", metavar="UID", type=int, help="who owns the file of the S3 server (as --owner)")
     parser.add_argument(
-        "--bucket", metavar="NAME", default="penstock", help="the bucket that the keys are good for (%(default)s)"
+        "--bucket", metavar="NAME", default=Wanted().bucket, help="the bucket that the keys are good for (%(default)s)"
+    )
+    parser.add_argument(
+        "--nats-nodes",
+        metavar="HOST[:PORT],...",
+        default=",".join(Wanted().nats_nodes),
+        help="the servers, if NATS is a cluster (%(default)s)",
     )
     parser.set_defaults(run=run)
 
@@ -84,9 +109,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Make them; 0 if the set is complete now, 1 with one sentence if it cannot be."""
     folder = arguments.folder
     try:
-        written = make_credentials(
-            folder, arguments.bucket, SystemEntropy(), owner=arguments.owner, s3_owner=arguments.s3_owner
+        wanted = Wanted(
+            bucket=arguments.bucket,
+            nats_nodes=tuple(arguments.nats_nodes.split(",")),
+            owner=arguments.owner,
+            s3_owner=arguments.s3_owner,
         )
+        written = make_credentials(folder, wanted, SystemEntropy())
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
@@ -94,35 +123,31 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def make_credentials(
-    folder: Path, bucket: str, entropy: Entropy, *, owner: int | None = None, s3_owner: int | None = None
-) -> list[str]:
+def make_credentials(folder: Path, wanted: Wanted, entropy: Entropy) -> list[str]:
     """Complete the set in `folder`, and return the names of the files that were written; `Invalid` if it cannot be."""
-    if not _BUCKET.fullmatch(bucket):
-        raise Invalid(f"a bucket is named with 3 to 63 small letters, digits, '.' or '-': {bucket!r}")
     try:
         with _alone(folder / "nats"):
-            return list(_complete(folder, bucket, entropy, owner, s3_owner))
+            return list(_complete(folder, wanted, entropy))
     except OSError as error:
         raise Invalid(f"cannot keep credentials in {error.filename or folder}: {error.strerror}") from error
 
 
-def _complete(folder: Path, bucket: str, entropy: Entropy, owner: int | None, s3_owner: int | None) -> Iterator[str]:
-    passwords = _with_new(_read_env(folder / USERS_FILE), map(_variable, USERS), entropy)
-    routes = _with_new(_read_env(folder / ROUTE_FILE), [_variable(ROUTE)], entropy)
+def _complete(folder: Path, wanted: Wanted, entropy: Entropy) -> Iterator[str]:
+    passwords = _with_new(_read_passwords(folder / USERS_FILE), USERS, entropy)
+    route = _with_new(_read_passwords(folder / ROUTE_FILE), [ROUTE], entropy)[ROUTE]
     keys = _with_new(_read_keys(folder / KEYS_FILE), KEYS, entropy)
     files: dict[str, tuple[str, int | None]] = {
-        USERS_FILE: (_env(passwords), None),
-        ROUTE_FILE: (_env(routes), None),
-        KEYS_FILE: (_identities(keys, bucket), s3_owner),
+        USERS_FILE: (_env({_variable(user): password for user, password in passwords.items()}), None),
+        ROUTE_FILE: (_env({_variable(ROUTE): route, "ROUTES": _routes(wanted.nats_nodes, route)}), None),
+        KEYS_FILE: (_identities(keys, wanted.bucket), wanted.s3_owner),
     }
     for role in ROLES:
-        user = {"PENSTOCK_NATS_USER": role, "PENSTOCK_NATS_PASSWORD": passwords[_variable(role)]}
-        files[f"{role}/{FILE}"] = (_env(user | _store_keys(role, keys)), owner)
-    files[f"{BUCKET_MAKER}/{FILE}"] = (_env(_store_keys(BUCKET_MAKER, keys)), owner)
-    for name, (text, uid) in files.items():
-        if not _is_so(folder / name, text, uid):
-            _write(folder / name, text, uid)
+        user = {"PENSTOCK_NATS_USER": role, "PENSTOCK_NATS_PASSWORD": passwords[role]}
+        files[f"{role}/{FILE}"] = (_env(user | _store_keys(role, keys)), wanted.owner)
+    files[f"{BUCKET_MAKER}/{FILE}"] = (_env(_store_keys(BUCKET_MAKER, keys)), wanted.owner)
+    for name, (text, owner) in files.items():
+        if not _is_so(folder / name, text, owner):
+            _write(folder / name, text, owner)
             yield name
 
 
@@ -132,7 +157,13 @@ def _with_new(found: Mapping[str, str], names: Iterable[str], entropy: Entropy) 
 
 
 def _variable(user: str) -> str:
-    return f"{user.upper()}_PASSWORD"
+    return f"{user.upper()}{_PASSWORD}"
+
+
+def _routes(nodes: Iterable[str], password: str) -> str:
+    """The addresses of all nodes with the password, as a list in JSON and in the settings of a nats-server."""
+    hosts = [node if re.search(r":[0-9]+\Z", node) else f"{node}:{ROUTE_PORT}" for node in nodes]
+    return msgspec.json.encode([f"nats://{ROUTE}:{password}@{host}" for host in hosts]).decode()
 
 
 def _access_key(name: str) -> str:
@@ -155,8 +186,10 @@ def _identities(keys: Mapping[str, str], bucket: str) -> str:
     return msgspec.json.format(msgspec.json.encode(_Identities(found)), indent=2).decode() + "\n"
 
 
-def _read_env(path: Path) -> dict[str, str]:
-    return _checked(parse_env(_read(path), str(path)), path)
+def _read_passwords(path: Path) -> dict[str, str]:
+    values = parse_env(_read(path), str(path))
+    named = {name: value for name, value in values.items() if name.endswith(_PASSWORD)}
+    return _checked({name.removesuffix(_PASSWORD).lower(): value for name, value in named.items()}, path)
 
 
 def _read_keys(path: Path) -> dict[str, str]:

@@ -1,0 +1,292 @@
+"""A nats-server with deploy/nats: its limits, who may use which subject, and three of them as a cluster."""
+
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import nats.errors
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from penstock.cli.credentials import ROLES
+from penstock.contracts import subjects
+from penstock.runtime.nats_client import connect_nats
+from penstock.runtime.nats_server import MESSAGE_BYTES_MAX, PENDING_BYTES_MAX, STORE_BYTES_MAX, WRITE_DEADLINE
+from tests.testkit.backend import LOOPBACK, free_ports
+from tests.testkit.cluster import wait_until
+from tests.testkit.deployed import Credentials, DeployedNats, deployed_nats
+from tests.testkit.waiting import until
+
+CLUSTER = "some-cluster"
+STREAM = subjects.journal_stream(CLUSTER)
+INSTANCE = (CLUSTER, "z1", "instance-1")
+PRESENCES = {role: subjects.presence(CLUSTER, role, "z1", "instance-1") for role in ROLES}
+INBOXES = {role: f"_INBOX.{role}.0123456789abcdef.7" for role in ROLES}
+COMMAND = subjects.sequencer_command(CLUSTER)
+QUERIES = {subjects.sequencer_query(CLUSTER, name) for name in subjects.QUERY_NAMES}
+FLUSH, CACHE = subjects.flush(*INSTANCE), subjects.cache(*INSTANCE)
+ADVANCED, HEARD, JOURNAL = subjects.advanced(CLUSTER), subjects.heard(CLUSTER), subjects.journal_subject(CLUSTER)
+API = "$JS.API"
+JOURNAL_API = {
+    f"{API}.STREAM.INFO.{STREAM}",
+    f"{API}.STREAM.CREATE.{STREAM}",
+    f"{API}.STREAM.MSG.GET.{STREAM}",
+    f"{API}.CONSUMER.CREATE.{STREAM}",
+    f"{API}.CONSUMER.DELETE.{STREAM}.consumer",
+    f"$JS.FC.{STREAM}.consumer.token",
+}
+# What nobody has a use for: to harm the journal, to look into the server, to be somebody else.
+FOR_NOBODY = {
+    f"{API}.INFO",
+    f"{API}.STREAM.NAMES",
+    f"{API}.STREAM.LIST",
+    *(f"{API}.STREAM.{verb}.{STREAM}" for verb in ("DELETE", "PURGE", "UPDATE", "MSG.DELETE", "SNAPSHOT", "RESTORE")),
+    f"{API}.CONSUMER.DURABLE.CREATE.{STREAM}.consumer",
+    f"$JS.ACK.{STREAM}.consumer.1.1.1.1.0",
+    "$SYS.REQ.SERVER.PING",
+    "$SYS.REQ.ACCOUNT.PENSTOCK.CONNZ",
+    "_INBOX.somebody.7",
+    f"penstock.{CLUSTER}.other",
+    "penstock.other",
+    "other",
+}
+MAY_PUBLISH = {
+    "gateway": {FLUSH, CACHE, COMMAND, *QUERIES, PRESENCES["gateway"], INBOXES["gateway"]},
+    "flusher": {COMMAND, PRESENCES["flusher"], *(INBOXES[role] for role in ("gateway", "cacher", "flusher"))},
+    "sequencer": {
+        ADVANCED,
+        HEARD,
+        JOURNAL,
+        *JOURNAL_API,
+        PRESENCES["sequencer"],
+        *(INBOXES[role] for role in ("gateway", "flusher", "sequencer")),
+    },
+    "cacher": {CACHE, PRESENCES["cacher"], *(INBOXES[role] for role in ("gateway", "cacher"))},
+}
+STRANGER = subjects.presence(CLUSTER, "stranger", "z1", "instance-1")
+EVERYBODY = {subjects.presence_all(CLUSTER), *PRESENCES.values(), STRANGER}
+MAY_LISTEN = {
+    "gateway": {ADVANCED, *EVERYBODY, INBOXES["gateway"], "_INBOX.gateway.>"},
+    "flusher": {FLUSH, CACHE, *EVERYBODY, INBOXES["flusher"], "_INBOX.flusher.>"},
+    "sequencer": {COMMAND, *QUERIES, HEARD, INBOXES["sequencer"], "_INBOX.sequencer.>"},
+    "cacher": {CACHE, *EVERYBODY, INBOXES["cacher"], "_INBOX.cacher.>"},
+}
+WILDCARDS = {
+    ">",
+    "*.>",
+    "penstock.>",
+    "penstock.*.*",
+    "_INBOX.>",
+    "_INBOX.*.>",
+    "_INBOX.*.0123456789abcdef.7",
+    "$SYS.>",
+}
+REFUSED_ROUTE = "authentication error"
+LAST = "refused.to.everybody"
+DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)"')
+
+
+@pytest.fixture(scope="module")
+def credentials(tmp_path_factory: pytest.TempPathFactory) -> Credentials:
+    return Credentials(tmp_path_factory.mktemp("credentials"))
+
+
+@pytest.fixture(scope="module")
+def server(credentials: Credentials, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedNats]:
+    with deployed_nats(tmp_path_factory.mktemp("nats"), credentials) as started:
+        yield started
+
+
+@contextlib.asynccontextmanager
+async def connected(server: DeployedNats, user: str, password: str) -> AsyncIterator[tuple[Client, list[str]]]:
+    """A bare client, and what the server told it of errors."""
+    errors: list[str] = []
+
+    async def note(error: Exception) -> None:
+        errors.append(str(error))
+
+    client = Client()
+    try:
+        await client.connect(
+            server.url, user=user or None, password=password or None, error_cb=note, allow_reconnect=False
+        )
+        yield client, errors
+    finally:
+        await client.close()
+
+
+def connected_as(
+    server: DeployedNats, credentials: Credentials, role: str
+) -> contextlib.AbstractAsyncContextManager[tuple[Client, list[str]]]:
+    given = credentials.of(role)
+    return connected(server, given["PENSTOCK_NATS_USER"], given["PENSTOCK_NATS_PASSWORD"])
+
+
+async def denied(kind: str, client: Client, errors: list[str], asked: set[str]) -> set[str]:
+    """Which of the subjects the server refused; its client tells them in lower case."""
+    await client.publish(LAST, b"")  # refused after all the others; the client's own flush may be over before that
+    await until(lambda: any(LAST in error for error in errors))
+    found = [match for error in errors for match in DENIED.findall(error)]
+    assert len(found) == len(errors), errors
+    refused = {subject for what, subject in found if what == kind}
+    return {subject for subject in asked if subject.lower() in refused}
+
+
+def taker(messages: list[Msg]) -> Callable[[Msg], Awaitable[None]]:
+    async def take(message: Msg) -> None:
+        messages.append(message)
+
+    return take
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_service_publishes_where_its_work_is_and_nowhere_else(
+    server: DeployedNats, credentials: Credentials, role: str
+) -> None:
+    everything = FOR_NOBODY.union(*MAY_PUBLISH.values()) | {STRANGER}
+    async with connected_as(server, credentials, role) as (client, errors):
+        for subject in everything:
+            await client.publish(subject, b"")
+        assert await denied("publish", client, errors, everything) == everything - MAY_PUBLISH[role]
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_service_listens_where_its_work_is_and_to_nobody_elses_inbox(
+    server: DeployedNats, credentials: Credentials, role: str
+) -> None:
+    everything = FOR_NOBODY.union(*MAY_LISTEN.values(), *MAY_PUBLISH.values()) | WILDCARDS
+    async with connected_as(server, credentials, role) as (client, errors):
+        for subject in everything:
+            await client.subscribe(subject, cb=taker([]))
+        assert await denied("subscription", client, errors, everything) == everything - MAY_LISTEN[role]
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_the_bus_of_a_service_comes_with_its_credentials_and_hears_its_own_echo(
+    server: DeployedNats, credentials: Credentials, role: str
+) -> None:
+    given = credentials.of(role)
+    connection = await connect_nats(
+        server.url, name="test", user=given["PENSTOCK_NATS_USER"], password=given["PENSTOCK_NATS_PASSWORD"]
+    )
+    await connection.bus.flush()
+    assert connection.bus.message_bytes_max == MESSAGE_BYTES_MAX
+    await connection.close()
+
+
+@pytest.mark.parametrize("who", ["nobody", "a stranger", "one with another's password", "the right one, long ago"])
+async def test_nobody_comes_in_without_credentials_of_its_own(
+    server: DeployedNats, credentials: Credentials, who: str
+) -> None:
+    gateway = credentials.of("gateway")["PENSTOCK_NATS_PASSWORD"]
+    user, password = {
+        "nobody": ("", ""),
+        "a stranger": ("stranger", gateway),
+        "one with another's password": ("sequencer", gateway),
+        "the right one, long ago": ("gateway", gateway[:-1]),
+    }[who]
+    with pytest.raises(nats.errors.Error, match=r"(?i)authorization violation"):
+        async with connected(server, user, password):
+            pass
+
+
+async def test_the_system_user_sees_the_servers_and_no_service_does(
+    server: DeployedNats, credentials: Credentials
+) -> None:
+    async with connected(server, "system", credentials.of_nats("SYSTEM_PASSWORD")) as (client, errors):
+        answer = json.loads((await client.request("$SYS.REQ.SERVER.PING", b"", timeout=5)).data)
+        assert answer["server"]["id"] == server.monitor("varz")["server_id"]
+        leaked: list[Msg] = []
+        heard: list[Msg] = []
+        await client.subscribe("penstock.>", cb=taker(leaked))
+        async with connected_as(server, credentials, "flusher") as (flusher, _):
+            await flusher.subscribe(subjects.presence_all(CLUSTER), cb=taker(heard))
+            await flusher.publish(PRESENCES["flusher"], b"hello")
+            await until(lambda: heard)
+        await client.request("$SYS.REQ.SERVER.PING", b"", timeout=5)
+        assert (errors, leaked) == ([], []), "another account hears nothing"
+
+
+def limits(page: dict[str, object], jetstream: dict[str, object]) -> dict[str, object]:
+    config = jetstream["config"]
+    assert isinstance(config, dict)
+    return {
+        "max_payload": page["max_payload"],
+        "max_pending": page["max_pending"],
+        "write_deadline": page["write_deadline"],
+        "sync_always": config.get("sync_always"),
+        "max_storage": config["max_storage"],
+    }
+
+
+def test_its_limits_are_those_that_penstock_up_runs_with(server: DeployedNats) -> None:
+    seconds = int(WRITE_DEADLINE.removesuffix("s"))
+    assert limits(server.monitor("varz"), server.monitor("jsz")) == {
+        "max_payload": MESSAGE_BYTES_MAX,
+        "max_pending": PENDING_BYTES_MAX,
+        "write_deadline": seconds * 1_000_000_000,
+        "sync_always": True,
+        "max_storage": STORE_BYTES_MAX,
+    }
+
+
+def test_it_has_one_account_with_jetstream(server: DeployedNats) -> None:
+    accounts = server.monitor("jsz?accounts=true")["account_details"]
+    assert [account["name"] for account in accounts] == ["PENSTOCK"]
+
+
+def test_where_it_listens_and_stores_is_what_containers_are_told() -> None:
+    text = (Path(__file__).parents[2] / "deploy" / "nats" / "nats.conf").read_text()
+    for line in ('listen: "0.0.0.0:4222"', 'http: "0.0.0.0:8222"', 'store_dir: "/data"'):
+        assert f"\n{line}" in text
+
+
+def start_node(name: str, port: int, folder: Path, credentials: Credentials) -> DeployedNats:
+    """A server with deploy/nats/cluster.conf that others come to on `port`."""
+    (folder / name).mkdir()
+    node = DeployedNats(folder / name, credentials, "cluster.conf")
+    node.listen_for_routes(port)
+    node.start(NATS_SERVER_NAME=name)
+    return node
+
+
+def neighbours(node: DeployedNats) -> set[str]:
+    return {route["remote_name"] for route in node.monitor("routez")["routes"]}
+
+
+async def check_journal(node: DeployedNats, credentials: Credentials) -> None:
+    """The sequencer's user makes a journal of three copies, writes to it and reads it."""
+    given = credentials.of("sequencer")
+    user, password = given["PENSTOCK_NATS_USER"], given["PENSTOCK_NATS_PASSWORD"]
+    connection = await connect_nats(node.url, name="test", user=user, password=password)
+    journal = await connection.journal(CLUSTER, create=True, replicas=3)
+    assert await journal.append("entry", b"entry") == 1
+    async for entries in journal.tail(0):
+        assert [entry.data for entry in entries] == [b"entry"]
+        break
+    assert (await journal.describe()).replicas == 3
+    await connection.close()
+
+
+async def test_three_servers_make_a_cluster_with_a_journal_and_let_no_stranger_in(tmp_path: Path) -> None:
+    ports = free_ports(4)
+    addresses = [f"{LOOPBACK}:{port}" for port in ports[:3]]
+    credentials = Credentials(tmp_path / "credentials", *addresses)
+    with contextlib.ExitStack() as stack:
+        nodes = []
+        for number, port in enumerate(ports[:3], 1):
+            nodes.append(start_node(f"nats-{number}", port, tmp_path, credentials))
+            stack.callback(nodes[-1].kill)
+        for node in nodes:
+            node.until_healthy()
+        wait_until(lambda: all(len(neighbours(node)) == 2 for node in nodes), 30, "all routes")
+        await check_journal(nodes[0], credentials)
+        assert not any(REFUSED_ROUTE in node.log() for node in nodes)
+
+        stranger = start_node("stranger", ports[3], tmp_path, Credentials(tmp_path / "others", *addresses))
+        stack.callback(stranger.kill)
+        wait_until(lambda: all(REFUSED_ROUTE in node.log() for node in nodes), 30, "it to be refused")
+        assert all("stranger" not in neighbours(node) for node in nodes)

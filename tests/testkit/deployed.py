@@ -1,0 +1,122 @@
+"""Servers with the settings of deploy/ and generated credentials, as in containers but on ports of their own."""
+
+import contextlib
+import json
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from penstock.cli.credentials import Wanted, make_credentials
+from penstock.runtime.clock import SystemEntropy
+from penstock.runtime.env_file import parse_env
+from penstock.runtime.nats_server import find_nats_server
+from tests.testkit.backend import LOOPBACK, Process, free_ports
+from tests.testkit.cluster import wait_until
+
+SETTINGS = Path(__file__).parents[2] / "deploy" / "nats"
+START_TIMEOUT_S = 30.0
+
+
+class Credentials:
+    """What `penstock credentials` makes."""
+
+    def __init__(self, folder: Path, *nats_nodes: str) -> None:
+        self.folder = folder
+        make_credentials(folder, Wanted(nats_nodes=nats_nodes), SystemEntropy())
+
+    def env_file(self, role: str) -> Path:
+        """The file that the service is given."""
+        return self.folder / role / "credentials.env"
+
+    def of(self, role: str) -> dict[str, str]:
+        """What is in the service's file."""
+        return parse_env(self.env_file(role).read_text(), role)
+
+    def of_nats(self, name: str) -> str:
+        """A password that only the nats-server has a file with."""
+        texts = [path.read_text() for path in (self.folder / "nats").iterdir()]
+        return parse_env("".join(texts), "nats")[name]
+
+    def secrets(self) -> set[str]:
+        """Every secret there is."""
+        found = [parse_env(path.read_text(), path.name) for path in self.folder.rglob("*.env")]
+        return {value for each in found for name, value in each.items() if "PASSWORD" in name or "SECRET" in name}
+
+
+class DeployedNats:
+    """A nats-server that runs one of deploy's settings; only where it listens and stores is its own."""
+
+    def __init__(self, folder: Path, credentials: Credentials, settings: str = "nats.conf") -> None:
+        self.port, self.monitor_port = free_ports(2)
+        self.log_path = folder / "nats-server.log"
+        self._folder = folder
+        where = folder / "etc" / "penstock"  # from there the settings look for the credentials as in the container
+        shutil.copytree(SETTINGS, where)
+        shutil.copytree(credentials.folder / "nats", folder / "run" / "credentials")
+        self._config = where / "here.conf"
+        self._config.write_text(
+            f'include "{settings}"\n'
+            f'listen: "{LOOPBACK}:{self.port}"\n'
+            f'http: "{LOOPBACK}:{self.monitor_port}"\n'
+            f"store_dir: {json.dumps(str(folder / 'jetstream'))}\n"
+        )
+        self._process: Process | None = None
+
+    def listen_for_routes(self, port: int) -> None:
+        """Let the other servers of a cluster come there; its flag would take the password away."""
+        path = self._config.with_name("cluster.conf")
+        settings = path.read_text()
+        assert settings.count('"0.0.0.0:6222"') == 1
+        path.write_text(settings.replace('"0.0.0.0:6222"', f'"{LOOPBACK}:{port}"'))
+
+    @property
+    def url(self) -> str:
+        """The address for `connect_nats`."""
+        return f"nats://{LOOPBACK}:{self.port}"
+
+    def start(self, **environ: str) -> None:
+        """Begin to start, with these variables in the environment."""
+        variables = ["env", *(f"{name}={value}" for name, value in environ.items())]
+        command = [*variables, find_nats_server(), "--config", self._config, "--log", self.log_path]
+        self._process = Process(command, self._folder, self._folder / "nats-server.output")
+
+    def until_healthy(self) -> None:
+        """Return when the server and its JetStream are ready."""
+        wait_until(self._is_healthy, START_TIMEOUT_S, "the nats-server")
+
+    def monitor(self, page: str) -> dict[str, Any]:
+        """A page of the server's monitoring."""
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.monitor_port}/{page}", timeout=5) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def log(self) -> str:
+        """What the server said."""
+        assert self._process is not None, "the nats-server does not run"
+        return self._process.log() + (self.log_path.read_text() if self.log_path.exists() else "")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+
+    def _is_healthy(self) -> bool:
+        assert self._process is not None, "the nats-server does not run"
+        assert self._process.is_running(), f"the nats-server ended: {self.log()}"
+        with contextlib.suppress(OSError):
+            return bool(self.monitor("healthz")["status"] == "ok")
+        return False
+
+
+@contextlib.contextmanager
+def deployed_nats(folder: Path, credentials: Credentials) -> Iterator[DeployedNats]:
+    """One server with deploy/nats/nats.conf, gone afterwards."""
+    server = DeployedNats(folder, credentials)
+    try:
+        server.start()
+        server.until_healthy()
+        yield server
+    finally:
+        server.kill()
