@@ -151,6 +151,7 @@ async def test_a_service_publishes_where_its_work_is_and_nowhere_else(
         for subject in everything:
             await client.publish(subject, b"")
         assert await denied("publish", client, errors, everything) == everything - MAY_PUBLISH[role]
+    assert f'"PENSTOCK/user:{role}" - Publish Violation - Subject "{LAST}"' in server.log()
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -3,6 +3,9 @@
 import contextlib
 import json
 import shutil
+import subprocess
+import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +15,13 @@ from penstock.cli.credentials import Wanted, make_credentials
 from penstock.runtime.clock import SystemEntropy
 from penstock.runtime.env_file import parse_env
 from penstock.runtime.nats_server import find_nats_server
+from tests.testkit import seaweed
 from tests.testkit.backend import LOOPBACK, Process, free_ports
 from tests.testkit.cluster import wait_until
 
 SETTINGS = Path(__file__).parents[2] / "deploy" / "nats"
 START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
 
 
 class Credentials:
@@ -120,3 +125,64 @@ def deployed_nats(folder: Path, credentials: Credentials) -> Iterator[DeployedNa
         yield server
     finally:
         server.kill()
+
+
+@contextlib.contextmanager
+def deployed_seaweed(folder: Path, credentials: Credentials) -> Iterator[str]:
+    """SeaweedFS that knows the generated keys and no others, just started: the address for `penstock bucket`."""
+    (folder / "data").mkdir()
+    shutil.copy(credentials.folder / "s3" / "s3.json", folder / "s3.json")
+    ports = free_ports(len(seaweed.PORTS + seaweed.FILER_PORTS))
+    backend = seaweed._started(folder, ports)
+    try:
+        yield f"http://{LOOPBACK}:{ports[0]}"
+    finally:
+        backend.kill()
+        for port in ports:
+            for leftover in Path(seaweed.SOCKETS_FOLDER).glob(f"seaweedfs-*-{port}.sock"):
+                leftover.unlink(missing_ok=True)
+
+
+class DeployedService:
+    """A process of ours that is told nothing but its env file, where others are, and its own ports."""
+
+    def __init__(self, role: str, command: list[str], folder: Path, credentials: Credentials, **settings: str) -> None:
+        self.role = role
+        self._log_path = folder / f"{role}.log"
+        [self.http_port] = free_ports(1)
+        given = {"ENV_FILE": str(credentials.env_file(role)), "HTTP_PORT": str(self.http_port), **settings}
+        self.environ = {f"PENSTOCK_{name}": value for name, value in given.items()}
+        with self._log_path.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, *command], env=self.environ, cwd=folder, stdout=output, stderr=output
+            )
+
+    def page(self, path: str) -> str:
+        """One of its pages, whatever the status."""
+        try:
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.http_port}/{path}", timeout=5) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
+
+    def is_ready(self) -> bool:
+        """Whether it says so; fails if it ended."""
+        assert self.process.poll() is None, f"the {self.role} ended: {self.log()}"
+        with contextlib.suppress(OSError):
+            return bool(json.loads(self.page("ready"))["ready"])
+        return False
+
+    def log(self) -> str:
+        """What it wrote to both of its outputs."""
+        return self._log_path.read_text()
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.terminate()
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait(STOP_TIMEOUT_S)

@@ -1,0 +1,214 @@
+"""All services with nothing but their generated credentials, on a NATS and an S3 server that know no others."""
+
+import contextlib
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from penstock import objectstore
+from penstock.cli.credentials import KEYS, ROLES
+from penstock.contracts.errors import Invalid
+from penstock.objectstore import ObjectStore
+from penstock.runtime.env_file import read_env_file, with_store_keys
+from tests.testkit.backend import LOOPBACK, free_ports
+from tests.testkit.cluster import wait_until
+from tests.testkit.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
+
+pytestmark = pytest.mark.slow
+
+RECORDS = 200
+READY_TIMEOUT_S = 60.0
+READERS = ("gateway", "cacher")
+WRITERS = ("flusher", "sequencer")
+
+
+@pytest.fixture(scope="module")
+def credentials(tmp_path_factory: pytest.TempPathFactory) -> Credentials:
+    return Credentials(tmp_path_factory.mktemp("credentials"))
+
+
+@pytest.fixture(scope="module")
+def nats_server(credentials: Credentials, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedNats]:
+    with deployed_nats(tmp_path_factory.mktemp("nats"), credentials) as started:
+        yield started
+
+
+def make_bucket(endpoint: str, credentials: Credentials) -> str:
+    """`penstock bucket` as the container runs it; what it said."""
+    environ = {
+        "PENSTOCK_STORE_URL": store_url(endpoint),
+        "PENSTOCK_ENV_FILE": str(credentials.env_file("bucket")),
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "penstock.cli", "bucket"], env=environ, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def store_url(endpoint: str, bucket: str = "penstock") -> str:
+    return f"s3://{bucket}/?endpoint={endpoint}&region=us-east-1"
+
+
+@pytest.fixture(scope="module")
+def endpoint(credentials: Credentials, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An S3 server whose bucket was made while it was still starting."""
+    with deployed_seaweed(tmp_path_factory.mktemp("s3"), credentials) as address:
+        assert make_bucket(address, credentials) == "made bucket penstock\n"
+        yield address
+
+
+def address(name: str, endpoint: str, credentials: Credentials, bucket: str = "penstock") -> str:
+    """The store with the key of whoever it is."""
+    return with_store_keys(store_url(endpoint, bucket), read_env_file(str(credentials.env_file(name))), {})
+
+
+@contextlib.asynccontextmanager
+async def store_of(role: str, endpoint: str, credentials: Credentials) -> AsyncIterator[ObjectStore]:
+    store = await objectstore.open_store(address(role, endpoint, credentials))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def test_a_bucket_that_is_there_is_found(endpoint: str, credentials: Credentials) -> None:
+    assert make_bucket(endpoint, credentials) == "found bucket penstock\n"
+
+
+@pytest.mark.parametrize("role", WRITERS)
+async def test_who_writes_segments_and_the_journals_marker_may_write_and_delete(
+    endpoint: str, credentials: Credentials, role: str
+) -> None:
+    async with store_of(role, endpoint, credentials) as store:
+        await store.put(f"written/{role}", [b"bytes"])
+        assert await store.get(f"written/{role}") == b"bytes"
+        await store.delete([f"written/{role}"])
+        assert await store.list(f"written/{role}") == []
+
+
+@pytest.mark.parametrize("role", READERS)
+async def test_who_reads_segments_may_read_and_change_nothing(
+    endpoint: str, credentials: Credentials, role: str
+) -> None:
+    key = f"read/{role}"
+    async with store_of("flusher", endpoint, credentials) as writer:
+        await writer.put(key, [b"bytes"])
+        async with store_of(role, endpoint, credentials) as store:
+            assert await store.get_range(key, 1, 2) == b"yt"
+            [listed] = await store.list(key)
+            for change in (
+                store.put("read/new", [b"other"]),
+                store.put(key, [b"other"], if_match=listed.etag),
+                store.delete([key]),
+            ):
+                with pytest.raises(Invalid, match="AccessDenied"):
+                    await change
+        assert await writer.get(key) == b"bytes"
+        assert [each.key for each in await writer.list("read/new")] == []
+
+
+@pytest.mark.parametrize("name", KEYS)
+async def test_no_key_is_good_for_another_bucket(endpoint: str, credentials: Credentials, name: str) -> None:
+    url = address(name, endpoint, credentials, "other")
+    with pytest.raises(Invalid, match="AccessDenied"):
+        await objectstore.make_bucket(url)
+    with pytest.raises(Invalid, match=r"NoSuchBucket|AccessDenied"):
+        await objectstore.open_store(url)
+
+
+@pytest.mark.parametrize("secret_of", ["nobody", "the gateway"])
+async def test_a_key_is_good_for_nothing_without_its_secret(
+    endpoint: str, credentials: Credentials, secret_of: str
+) -> None:
+    secrets = {"nobody": "nothing", "the gateway": credentials.of("gateway")["AWS_SECRET_ACCESS_KEY"]}
+    keys = f"access_key=penstock-flusher&secret_key={secrets[secret_of]}"
+    with pytest.raises(Invalid, match="SignatureDoesNotMatch"):
+        await objectstore.open_store(f"{store_url(endpoint)}&{keys}")
+
+
+class House:
+    """One process of each service."""
+
+    def __init__(self, folder: Path, credentials: Credentials, nats_url: str, endpoint: str) -> None:
+        [port] = free_ports(1)
+        self.kafka = f"{LOOPBACK}:{port}"
+        shared = {"NATS_URL": nats_url, "STORE_URL": store_url(endpoint), "LOG_LEVEL": "debug"}
+        own = {"gateway": {"LISTENERS": f"PLAINTEXT://{self.kafka}"}}
+        self.services = {
+            role: DeployedService(role, ["-m", role], folder, credentials, **shared, **own.get(role, {}))
+            for role in ROLES
+        }
+
+    def until_ready(self) -> None:
+        for role, service in self.services.items():
+            wait_until(service.is_ready, READY_TIMEOUT_S, f"the {role}")
+
+
+@pytest.fixture(scope="module")
+def house(
+    credentials: Credentials, nats_server: DeployedNats, endpoint: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[House]:
+    built = House(tmp_path_factory.mktemp("house"), credentials, nats_server.url, endpoint)
+    try:
+        built.until_ready()
+        yield built
+    finally:
+        for service in built.services.values():
+            service.kill()
+
+
+def produce(kafka: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 5})
+    for value in values:
+        producer.produce("events", value)
+    assert producer.flush(60) == 0
+
+
+def consume(kafka: str, count: int) -> list[bytes]:
+    """Read as a member of a group, and commit."""
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "readers", "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe(["events"])
+        found: list[bytes] = []
+        while len(found) < count:
+            message = consumer.poll(60)
+            assert message is not None, f"{len(found)} of {count} records came"
+            assert message.error() is None, message.error()
+            found.append(message.value())
+        consumer.commit(asynchronous=False)
+        return found
+    finally:
+        consumer.close()
+
+
+def test_no_secret_is_told_by_a_page_or_seen_in_a_command_line(house: House, credentials: Credentials) -> None:
+    secrets = credentials.secrets()
+    for role, service in house.services.items():
+        seen = "".join(service.page(path) for path in ("health", "ready", "metrics"))
+        for name in ("cmdline", "environ"):
+            seen += Path(f"/proc/{service.process.pid}/{name}").read_text()
+        assert role in seen
+        assert not [secret for secret in secrets if secret in seen], role
+
+
+def test_records_go_in_and_come_out_and_nobody_is_refused_anything(
+    house: House, nats_server: DeployedNats, credentials: Credentials
+) -> None:
+    values = [b"%d" % number * 100 for number in range(RECORDS)]
+    produce(house.kafka, values)
+    assert consume(house.kafka, RECORDS) == values
+
+    from_writer = 'penstock_cacher_loads_total{source="writer"}'
+    loads = [line for line in house.services["cacher"].page("metrics").splitlines() if line.startswith(from_writer)]
+    assert loads, "the cacher had the bytes from the flusher, over NATS"
+    assert loads[0] != f"{from_writer} 0.0"
+
+    assert {role: service.stop() for role, service in house.services.items()} == dict.fromkeys(ROLES, 0)
+    logs = {role: service.log() for role, service in house.services.items()} | {"nats": nats_server.log()}
+    for name, log in logs.items():
+        assert not re.search("violation|denied", log, re.IGNORECASE), name
+        assert not [secret for secret in credentials.secrets() if secret in log], f"{name} tells a secret"
