@@ -32,7 +32,9 @@ MESSAGES = [
     queries.PlanQuery(3, [queries.PlanPartition(b"t" * 16, 0, 5, 100)], 1000),
     queries.Plan(3, [queries.PartitionPlan(b"t" * 16, 0, Refusal.NONE, 0, 5, 5, [Extent(0, 4, SEGMENT, 64, 500, 7)])]),
     messages.Advanced(4, [messages.PartitionAdvance(b"t" * 16, 0, 0, 5, 5, [Extent(0, 4, SEGMENT, 64, 1, 7)])], ["t"]),
-    messages.Presence("gateway", "z1", "g-1", "0.1.0", "127.0.0.1", 9092, leaving=True),
+    messages.Presence(
+        "gateway", "z1", "g-1", "0.1.0", leaving=True, listeners=(messages.ListenerAddress("PLAINTEXT", "h", 9092),)
+    ),
 ]
 
 

@@ -224,9 +224,9 @@ class World:
 
 
 def new_world(
-    message_bytes_max: int = 8 * 1024 * 1024, *, node: Mapping[str, Node] | None = None, **settings: Any
+    message_bytes_max: int = 8 * 1024 * 1024, *, nodes: Mapping[str, Node] | None = None, **settings: Any
 ) -> World:
-    """A gateway that knows nobody; its flushes are not running. `node` is its own place by listener."""
+    """A gateway that knows nobody; its flushes are not running. `nodes` are its own place by listener."""
     hub = MemoryHub(message_bytes_max)
     clock, directory, sequencer = ManualClock(), FakeDirectory(), FakeSequencer()
     bus = hub.connect("gateway")
@@ -245,7 +245,7 @@ def new_world(
     )
     gateway = Gateway(
         config=config,
-        node=node or {LISTENER: node_of("127.0.0.1", 9092, ZONE)},
+        nodes=nodes or {LISTENER: node_of("127.0.0.1", 9092, ZONE)},
         entropy=CountingEntropy(),
         topics=topics,
         flushes=flushes,

@@ -302,11 +302,11 @@ async def test_a_resource_that_is_not_there_is_refused(resource: DescribeConfigs
 
 @pytest.mark.parametrize(("listener", "other"), [("INTERNAL", "EXTERNAL"), ("EXTERNAL", "INTERNAL")])
 async def test_a_broker_is_known_by_its_id_on_the_clients_listener(listener: str, other: str) -> None:
-    world = new_world(node={"INTERNAL": node_of("::1", 9093, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")})
+    world = new_world(nodes={"INTERNAL": node_of("::1", 9093, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")})
     client = new_client(listener=listener)
     address = {"INTERNAL": "INTERNAL://[::1]:9093", "EXTERNAL": "EXTERNAL://localhost:9092"}[listener]
     own, strange = (
-        DescribeConfigsResource(BROKER, str(world.gateway.node[name].node_id)) for name in (listener, other)
+        DescribeConfigsResource(BROKER, str(world.gateway.nodes[name].node_id)) for name in (listener, other)
     )
     (result,) = await described(world, own, client=client)
     assert {config.name: config.value for config in result.configs}["advertised.listeners"] == address
@@ -316,7 +316,9 @@ async def test_a_broker_is_known_by_its_id_on_the_clients_listener(listener: str
 
 async def test_a_broker_tells_its_settings_as_they_are() -> None:
     world = new_world(default_partitions=7, auto_create_topics=False)
-    (result,) = await described(world, DescribeConfigsResource(BROKER, str(world.gateway.node[LISTENER].node_id), None))
+    (result,) = await described(
+        world, DescribeConfigsResource(BROKER, str(world.gateway.nodes[LISTENER].node_id), None)
+    )
     configs = {config.name: config.value for config in result.configs}
     assert (configs["num.partitions"], configs["auto.create.topics.enable"]) == ("7", "false")
     assert all(config.read_only for config in result.configs)

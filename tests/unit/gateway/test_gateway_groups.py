@@ -355,7 +355,7 @@ async def test_groups_are_deleted_one_by_one() -> None:
 @pytest.mark.parametrize("version", range(5))
 async def test_the_gateway_that_is_asked_coordinates_every_group(version: int) -> None:
     world = new_world()
-    node = world.gateway.node[LISTENER]
+    node = world.gateway.nodes[LISTENER]
     response = await ask(world, FIND_COORDINATOR, version, FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"]))
     found = response.coordinators if version >= 4 else [response]
     assert [(each.error_code, each.node_id, each.host, each.port) for each in found] == [
@@ -366,9 +366,9 @@ async def test_the_gateway_that_is_asked_coordinates_every_group(version: int) -
 
 @pytest.mark.parametrize(("listener", "host"), [("INTERNAL", "10.0.0.1"), ("EXTERNAL", "localhost")])
 async def test_a_coordinator_has_the_address_for_the_listener_that_the_client_came_by(listener: str, host: str) -> None:
-    world = new_world(node={"INTERNAL": node_of("10.0.0.1", 9092, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")})
+    world = new_world(nodes={"INTERNAL": node_of("10.0.0.1", 9092, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")})
     found = await ask(world, FIND_COORDINATOR, 2, FindCoordinatorRequest(key="g"), new_client(listener=listener))
-    assert (found.error_code, found.host, found.node_id) == (0, host, world.gateway.node[listener].node_id)
+    assert (found.error_code, found.host, found.node_id) == (0, host, world.gateway.nodes[listener].node_id)
 
 
 @pytest.mark.parametrize(("key_type", "error"), [(1, 53), (2, ErrorCode.INVALID_REQUEST)])

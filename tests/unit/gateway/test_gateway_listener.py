@@ -34,7 +34,7 @@ class Kafka:
     def __init__(self, *names: str, **options: Any) -> None:
         self._listeners = {name: Listener(name, open_socket(HOST, 0)) for name in names or (LISTENER,)}
         nodes = {name: node_of(HOST, listener.port, ZONE) for name, listener in self._listeners.items()}
-        self.world: World = new_world(node=nodes, **options)
+        self.world: World = new_world(nodes=nodes, **options)
         self.connections = Connections(self.world.gateway, list(self._listeners.values()))
         self.world.sequencer.add_topic("t", 4)
         self._tasks: list[asyncio.Task[None]] = []

@@ -46,7 +46,7 @@ async def test_a_topic_is_described_in_every_version(version: int) -> None:
     view = world.sequencer.add_topic("t", 3)
     response = await ask(world, 3, version, named("t"))
     (topic,) = response.topics
-    own = world.gateway.node[LISTENER].node_id
+    own = world.gateway.nodes[LISTENER].node_id
     assert (topic.error_code, topic.name) == (0, "t")
     assert [partition.partition_index for partition in topic.partitions] == [0, 1, 2]
     assert {partition.leader_id for partition in topic.partitions} == {own}
@@ -162,7 +162,7 @@ async def test_one_client_sees_one_leader_and_different_clients_spread() -> None
         (leader,) = {partition.leader_id for partition in topic.partitions}
         leaders.add(leader)
     expected = {node_of(f"10.0.0.{number}", 9092, "z1").node_id for number in range(2, 5)}
-    assert leaders == expected | {world.gateway.node[LISTENER].node_id}
+    assert leaders == expected | {world.gateway.nodes[LISTENER].node_id}
 
 
 async def test_a_client_is_shown_the_brokers_of_its_zone_with_the_zone_as_rack() -> None:
@@ -175,7 +175,7 @@ async def test_a_client_is_shown_the_brokers_of_its_zone_with_the_zone_as_rack()
 def two_listeners() -> World:
     """A gateway in z1 behind its zone's proxy, another one there too, and one in z2 behind that zone's proxy."""
     own = {"INTERNAL": node_of("10.0.0.1", 9092, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")}
-    world = new_world(node=own)
+    world = new_world(nodes=own)
     world.directory.put(gateway_presence("g2", "z1", INTERNAL=("10.0.0.2", 9092), EXTERNAL=("localhost", 9092)))
     world.directory.put(gateway_presence("g3", "z2", INTERNAL=("10.0.0.3", 9092), EXTERNAL=("localhost", 9094)))
     return world

@@ -158,7 +158,7 @@ class World:
         none = cast(Any, None)
         self.gateway = Gateway(
             config=none,
-            node=none,
+            nodes=none,
             clock=self.clock,
             entropy=self.entropy,
             bus=self.bus,

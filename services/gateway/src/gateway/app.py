@@ -41,7 +41,7 @@ class GatewayApp:
         self._clock = SystemClock()
         self._host = ServiceHost(config, "gateway", self._clock, complete=self._complete_presence)
         self._listeners: list[Listener] = []
-        self._node: dict[str, Node] = {}  # by listener
+        self._nodes: dict[str, Node] = {}  # by listener
         self._store: ObjectStore | None = None
         self._tail: TailFeed | None = None
         self._flushes: Flushes
@@ -55,7 +55,7 @@ class GatewayApp:
             self._listeners.append(Listener(spec.name, open_socket(spec.host, spec.port)))
         await self._host.open_http()
         bus = await self._host.connect()
-        self._node = await self._own_nodes(specs)
+        self._nodes = await self._own_nodes(specs)
         self._store = await open_store(config.store_url, registry=self._host.registry)
         gateway = self._wire(bus, self._store)
         self._connections = Connections(gateway, self._listeners)
@@ -118,7 +118,7 @@ class GatewayApp:
         )
         return Gateway(
             config=config,
-            node=self._node,
+            nodes=self._nodes,
             clock=clock,
             entropy=SystemEntropy(),
             bus=bus,
@@ -132,7 +132,7 @@ class GatewayApp:
         )
 
     def _complete_presence(self, said: Presence) -> Presence:
-        listeners = tuple(ListenerAddress(name, node.host, node.port) for name, node in self._node.items())
+        listeners = tuple(ListenerAddress(name, node.host, node.port) for name, node in self._nodes.items())
         return msgspec.structs.replace(said, listeners=listeners, load_bytes=self._flushes.unanswered_bytes)
 
     async def _own_nodes(self, specs: Sequence[ListenerSpec]) -> dict[str, Node]:

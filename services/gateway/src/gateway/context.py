@@ -27,7 +27,7 @@ class Gateway:
     """The parts of one gateway process; app.py builds it, handlers use it."""
 
     config: GatewayConfig
-    node: Mapping[str, Node]  # by listener: this gateway's own place among the brokers
+    nodes: Mapping[str, Node]  # by listener: this gateway's own place among the brokers
     clock: Clock
     entropy: Entropy
     bus: Bus

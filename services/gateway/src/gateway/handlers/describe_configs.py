@@ -104,7 +104,7 @@ def _topic_config(setting: Setting) -> DescribeConfigsResourceResult:
 
 
 def _broker_configs(gateway: Gateway, client: Client, name: str) -> Results:
-    own, config = gateway.node[client.listener], gateway.config
+    own, config = gateway.nodes[client.listener], gateway.config
     if name and name != str(own.node_id):
         raise _Refused(ErrorCode.INVALID_REQUEST, f"this is broker {own.node_id}, not {name!r}")
     advertised = f"{client.listener}://{host_and_port(own.host, own.port)}"

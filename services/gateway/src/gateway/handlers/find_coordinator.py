@@ -28,7 +28,7 @@ async def handle(
 
 def _coordinator(gateway: Gateway, client: Client, key: str, key_type: int) -> Coordinator:
     if key_type == KEY_GROUP:
-        node = gateway.node[client.listener]
+        node = gateway.nodes[client.listener]
         return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
     if key_type == KEY_TRANSACTION:
         return _refused(key, TRANSACTIONS_REFUSED, "transactions are not supported yet")

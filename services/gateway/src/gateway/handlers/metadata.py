@@ -50,7 +50,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Metada
 
 def cluster_of(gateway: Gateway, client: Client) -> _Cluster:
     """The brokers for this client and its leader."""
-    own = gateway.node[client.listener]
+    own = gateway.nodes[client.listener]
     brokers = brokers_for(client.listener, client.zone, own, gateway.directory.live("gateway"))
     return _Cluster(brokers, leader_for(f"{client.client_id}\0{client.host}", brokers))
 
