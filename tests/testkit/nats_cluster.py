@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from penstock.runtime.nats_server import find_nats_server, server_config
+from penstock.runtime.nats_server import cluster_config, find_nats_server, server_config
 
 NODES = 3
 START_TIMEOUT_S = 30.0
@@ -57,10 +57,8 @@ class NatsNode:
         text = server_config(
             store_dir=self.folder / "jetstream", host="127.0.0.1", port=self.port, monitor_port=self.monitor_port
         )
-        listed = ", ".join(f'"{route}"' for route in routes)
-        text += f'server_name: "{self.name}"\n'
-        text += (
-            f'cluster {{ name: "test", listen: "127.0.0.1:{route_port}", routes: [{listed}], no_advertise: true }}\n'
+        text += cluster_config(
+            server_name=self.name, cluster_name="test", host="127.0.0.1", port=route_port, routes=routes
         )
         self.config_path.write_text(text)
 
@@ -154,8 +152,8 @@ class NatsCluster:
             wait_for(node._listens, f"{node.name} does not listen: {node.log_path}")
         wait_for(lambda: self.meta_leader() is not None, "the cluster has no leader")
 
-    def end(self) -> None:
-        """Kill whatever runs."""
+    def kill(self) -> None:
+        """SIGKILL to whatever runs."""
         for node in self.nodes:
             node.kill()
 
@@ -204,7 +202,7 @@ def running_nats_cluster(folder: Path) -> Iterator[NatsCluster]:
         cluster.start()
         yield cluster
     finally:
-        cluster.end()
+        cluster.kill()
 
 
 def wait_for(condition: Callable[[], object], failure: str, timeout_s: float = START_TIMEOUT_S) -> None:

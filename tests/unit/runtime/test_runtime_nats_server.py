@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.contracts.errors import Invalid
-from penstock.runtime.nats_server import find_nats_server, server_config, write_config
+from penstock.runtime.nats_server import cluster_config, find_nats_server, server_config, write_config
 
 
 def accepts(path: Path) -> bool:
@@ -58,3 +58,13 @@ def test_the_server_accepts_the_settings_whatever_the_password_and_the_folder(tm
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"cannot write the nats-server's settings to .*: No such file"):
         write_config(tmp_path / "missing" / "x.conf", store_dir=tmp_path, host="127.0.0.1", port=1)
+
+
+def test_the_server_accepts_the_settings_of_a_cluster_and_tells_clients_of_no_other_address(tmp_path: Path) -> None:
+    path = tmp_path / "nats-server.conf"
+    routes = ["nats://a:6222", "nats://b:6222"]
+    text = cluster_config(server_name="a", cluster_name="penstock", host="127.0.0.1", port=6222, routes=routes)
+    path.write_text(server_config(store_dir=tmp_path / "data", host="127.0.0.1", port=4222) + text)
+    assert accepts(path), path.read_text()
+    assert "no_advertise: true\n" in text
+    assert 'ping_interval: "1s"\n' in text

@@ -1,5 +1,7 @@
 """The nats client without patience for a server that hangs: it drops what is unsent and tries another server."""
 
+from typing import Any
+
 from nats.aio.client import Client
 
 
@@ -13,6 +15,10 @@ class ImpatientClient(Client):
     async def _attempt_reconnect(self) -> None:
         abort(self)
         await super()._attempt_reconnect()
+
+    async def _connect_to_server(self, server: Any) -> None:
+        abort(self)  # an attempt that came to nothing leaves its socket open
+        await super()._connect_to_server(server)
 
 
 def abort(client: Client) -> None:

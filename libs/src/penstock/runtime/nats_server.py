@@ -16,6 +16,10 @@ PENDING_BYTES_MAX = 512 * 1024 * 1024
 # on a full disk would refuse every entry for the rest of its life.
 STORE_BYTES_MAX = 2**60
 WRITE_DEADLINE = "10s"
+# Between the servers of a cluster. One that hangs is still sent its share of all questions until its route is found
+# dead: by the server's own settings that takes minutes.
+ROUTE_PING_INTERVAL = "1s"
+ROUTE_PINGS_UNANSWERED_MAX = 3
 
 
 def find_nats_server() -> Path:
@@ -49,6 +53,23 @@ def server_config(
         lines.append(f"http: {_quoted(f'127.0.0.1:{monitor_port}')}")
     if user:
         lines.append(f"authorization {{ user: {_quoted(user)}, password: {_quoted(password)} }}")
+    return "\n".join(lines) + "\n"
+
+
+def cluster_config(*, server_name: str, cluster_name: str, host: str, port: int, routes: list[str]) -> str:
+    """What makes a server with `server_config` one of several; `port` and `routes` are for servers only."""
+    listed = ", ".join(_quoted(route) for route in routes)
+    lines = [
+        f"server_name: {_quoted(server_name)}",
+        "cluster {",
+        f"  name: {_quoted(cluster_name)}",
+        f"  listen: {_quoted(f'{host}:{port}')}",
+        f"  routes: [{listed}]",
+        "  no_advertise: true",  # clients keep to the addresses and to the order that they were given
+        f"  ping_interval: {_quoted(ROUTE_PING_INTERVAL)}",
+        f"  ping_max: {ROUTE_PINGS_UNANSWERED_MAX}",
+        "}",
+    ]
     return "\n".join(lines) + "\n"
 
 
