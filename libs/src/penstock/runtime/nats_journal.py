@@ -266,7 +266,7 @@ class NatsJournal:
     async def _check_is_there(self, sequence: int) -> None:
         """A consumer silently steps over an entry that the stream has lost, so ask for it by its number.
 
-        Any answer but that it is gone will do: a consumer that does not begin with it breaks the feed, and we ask again.
+        Any answer but that it is gone will do: a consumer that does not begin with it breaks the feed; we ask again.
         """
         request = msgspec.json.encode({"seq": sequence})
         reply = await self._ask(f"STREAM.MSG.GET.{self._stream}", request, ConsumerReply)
