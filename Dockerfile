@@ -59,5 +59,5 @@ USER 10001:10001
 WORKDIR /tmp
 STOPSIGNAL SIGTERM
 # Healthy means ready: connected, and nothing missing that the service needs.
-HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 CMD ["ready"]
+HEALTHCHECK --interval=5s --timeout=10s --start-period=120s --retries=5 CMD ["ready"]
 ENTRYPOINT ["sh", "-c", "exec python -m \"$PENSTOCK_SERVICE\" \"$@\"", "penstock"]

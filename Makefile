@@ -27,7 +27,7 @@ quick: env  ## run the tests that take no more than a few seconds each
 	$(BIN)/pytest -q -m "not slow and not e2e and not compose" -n 2
 
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
-	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && $(BIN)/pytest -m compose -s tests/compose
+	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
 
 check: env  ## format, lint, types, import contracts and the house rules, as CI runs them
 	$(BIN)/ruff format --check $(CODE)

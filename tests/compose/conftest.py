@@ -1,4 +1,4 @@
-"""The images under test, built once, and the project that most tests share."""
+"""The images under test, built once, and the project that a module's tests share."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,8 @@ def images() -> None:
 
 
 @pytest.fixture(scope="module")
-def project() -> Iterator[Project]:
-    """One container of each service."""
-    with running_project("penstock-e2e") as started:
+def project(request: pytest.FixtureRequest) -> Iterator[Project]:
+    """One container of each service, for one module's tests."""
+    module = request.module.__name__.rpartition("test_compose_")[2]
+    with running_project(f"penstock-e2e-{module}") as started:
         yield started

@@ -10,13 +10,13 @@ from tests.testkit.cluster import wait_until
 from tests.testkit.compose import Project
 from tests.testkit.steady_load import Account, steady_account
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(600)]
 
 SERVICES = ["gateway", "flusher", "sequencer", "cacher", "nats", "s3"]
 MORE_RECORDS = 1000
 # How long a container stays frozen, and the store away. The longer times are what docs/TESTING.md asks for before a
 # release; every change is tried with the shorter ones.
-PAUSE_S = float(os.environ.get("PENSTOCK_E2E_PAUSE_S", "8"))
+PAUSE_S = float(os.environ.get("PENSTOCK_E2E_PAUSE_S", "6"))
 STORE_AWAY_S = float(os.environ.get("PENSTOCK_E2E_STORE_AWAY_S", "15"))
 RESTART_TIMEOUT_S = 60.0
 
@@ -27,46 +27,53 @@ def hold(seconds: float) -> None:
     wait_until(lambda: time.monotonic() >= until_s, seconds + 1, "the fault to have lasted")
 
 
+def die(project: Project, service: str) -> None:
+    """Kill the process from within, as a crash does; returns when the engine has started it again."""
+    victim = project.one(service)
+    os.kill(victim.pid, signal.SIGKILL)
+    wait_until(lambda: project.one(service).restarts > victim.restarts, RESTART_TIMEOUT_S, f"{service} to restart")
+
+
 def recover(account: Account, what: str) -> None:
     """Wait until records are acknowledged again, and say how long that took."""
     started_s = time.monotonic()
     account.load.wait_for_more(1)
     print(f"{what}: acknowledged again after {time.monotonic() - started_s:.1f} s")
     account.load.wait_for_more(MORE_RECORDS)
-    assert account.settle() >= 2 * MORE_RECORDS
 
 
-@pytest.mark.parametrize("service", SERVICES)
-def test_after_a_kill_of_the_only_container_and_a_start_all_goes_on(project: Project, service: str) -> None:
-    with steady_account(project.kafka, f"killed-{service}") as account:
-        account.load.wait_for_more(MORE_RECORDS)
-        project.compose("kill", service)
-        project.compose("start", service)
-        recover(account, f"{service} killed")
+def test_after_a_kill_of_the_only_container_and_a_start_all_goes_on(project: Project) -> None:
+    with steady_account(project.kafka, "killed") as account:
+        for service in SERVICES:
+            account.load.wait_for_more(MORE_RECORDS)
+            project.compose("kill", service)
+            project.compose("start", service)
+            recover(account, f"{service} killed")
+        assert account.settle() >= 2 * MORE_RECORDS * len(SERVICES)
     project.wait_until_well()
 
 
-@pytest.mark.parametrize("service", SERVICES)
-def test_a_process_that_dies_is_started_again_by_the_engine(project: Project, service: str) -> None:
-    with steady_account(project.kafka, f"died-{service}") as account:
-        account.load.wait_for_more(MORE_RECORDS)
-        victim = project.one(service)
-        os.kill(victim.pid, signal.SIGKILL)
-        wait_until(lambda: project.one(service).restarts > victim.restarts, RESTART_TIMEOUT_S, f"{service} to restart")
-        recover(account, f"{service} died")
+def test_a_process_that_dies_is_started_again_by_the_engine(project: Project) -> None:
+    with steady_account(project.kafka, "died") as account:
+        for service in SERVICES:
+            account.load.wait_for_more(MORE_RECORDS)
+            die(project, service)
+            recover(account, f"{service} died")
+        assert account.settle() >= 2 * MORE_RECORDS * len(SERVICES)
     project.wait_until_well()
 
 
-@pytest.mark.parametrize("service", SERVICES)
-def test_a_frozen_container_costs_a_delay_and_nothing_else(project: Project, service: str) -> None:
-    with steady_account(project.kafka, f"frozen-{service}") as account:
-        account.load.wait_for_more(MORE_RECORDS)
-        project.compose("pause", service)
-        try:
-            hold(PAUSE_S)
-        finally:
-            project.compose("unpause", service)
-        recover(account, f"{service} frozen for {PAUSE_S:g} s")
+def test_a_frozen_container_costs_a_delay_and_nothing_else(project: Project) -> None:
+    with steady_account(project.kafka, "frozen") as account:
+        for service in SERVICES:
+            account.load.wait_for_more(MORE_RECORDS)
+            project.compose("pause", service)
+            try:
+                hold(PAUSE_S)
+            finally:
+                project.compose("unpause", service)
+            recover(account, f"{service} frozen for {PAUSE_S:g} s")
+        assert account.settle() >= 2 * MORE_RECORDS * len(SERVICES)
     project.wait_until_well()
 
 
@@ -79,12 +86,15 @@ def test_an_s3_server_that_is_stopped_for_a_while_costs_a_delay_and_nothing_else
         finally:
             project.compose("start", "s3")
         recover(account, f"s3 stopped for {STORE_AWAY_S:g} s")
+        assert account.settle() >= 2 * MORE_RECORDS
     project.wait_until_well()
 
 
 def test_everything_killed_at_once_comes_back_with_all_that_was_acknowledged(project: Project) -> None:
     with steady_account(project.kafka, "all-killed") as account:
         account.load.wait_for_more(MORE_RECORDS)
+        started_s = time.monotonic()
         project.compose("kill")
         project.up()
-        recover(account, "everything killed")
+        recover(account, f"everything killed, {time.monotonic() - started_s:.1f} s ago,")
+        assert account.settle() >= 2 * MORE_RECORDS

@@ -205,7 +205,7 @@ class NetworkClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        print(docker("logs", "--tail", "5", self._name))
+        print(docker("logs", "--tail", "1", self._name))
         docker("rm", "--force", self._name)
 
     def says(self, fact: str) -> Any:
