@@ -12,6 +12,7 @@ from penstock.contracts.commands import CommitSegment, CreateTopic, GroupProtoco
 from penstock.contracts.entries import Entry, decode_entry
 from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
 from penstock.contracts.messages import Advanced
+from penstock.objectstore import ObjectStore
 from penstock.runtime.sequencer_client import SequencerClient
 from sequencer.metrics import SequencerMetrics
 from sequencer.service import Sequencer
@@ -72,6 +73,7 @@ class Running:
             self.clock,
             house.entropy,
             SequencerMetrics(self.registry),
+            house.objects,
         )
         self.task = asyncio.create_task(self.sequencer.run())
 
@@ -99,6 +101,7 @@ class House:
         self.hub = MemoryHub()
         self.store = MemoryJournalStore()
         self.make_journal: Callable[[MemoryJournalStore], MemoryJournal] = MemoryJournal
+        self.objects: ObjectStore | None = None  # with a store they archive, take snapshots and trim the journal
         self.running: dict[str, Running] = {}
         self.client_bus = self.hub.connect("client")
         self.client = SequencerClient(self.client_bus, CLUSTER, self.clock)
@@ -160,9 +163,10 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house(*names: str) -> AsyncIterator[House]:
+async def house(*names: str, objects: ObjectStore | None = None) -> AsyncIterator[House]:
     """A house with these sequencers serving, and all of it gone afterwards."""
     built = House()
+    built.objects = objects
     try:
         for name in names:
             await built.start(name)

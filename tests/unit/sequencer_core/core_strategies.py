@@ -21,8 +21,11 @@ from penstock.contracts.commands import (
     LeaveGroup,
     LeavingMember,
     MemberAssignment,
+    NoteArchived,
+    NoteSnapshot,
     OffsetToCommit,
     SyncGroup,
+    TakeCustody,
     Tick,
 )
 from penstock.contracts.ids import new_segment_id
@@ -155,8 +158,17 @@ def group_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
     return st.one_of(ticks, ticks, join, join, join, *groups(number))
 
 
+def custody_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    authors, sequences = st.sampled_from(["r1", "r1", "r2", "", "r" * 300]), number(st.integers(0, 20))
+    return st.one_of(
+        st.builds(TakeCustody, number(NOW_MS), authors),
+        st.builds(NoteArchived, number(NOW_MS), authors, sequences),
+        st.builds(NoteSnapshot, number(NOW_MS), authors, sequences),
+    )
+
+
 commands: st.SearchStrategy[Command] = st.one_of(
-    data_commands(usual), group_commands(usual), data_commands(wild), group_commands(wild)
+    *[kind(number) for number in (usual, wild) for kind in (data_commands, group_commands, custody_commands)]
 )
 
 Log = list[list[list[Command]]]
@@ -179,6 +191,9 @@ def cut(opening: Log, flat: list[Command], size: int) -> Log:
 
 
 flat_logs = st.one_of(
-    *[st.lists(kind, min_size=1, max_size=20) for kind in (data_commands(usual), group_commands(usual), commands)]
+    *[
+        st.lists(kind, min_size=1, max_size=20)
+        for kind in (data_commands(usual), group_commands(usual), custody_commands(usual), commands)
+    ]
 )
 logs: st.SearchStrategy[Log] = st.builds(cut, st.sampled_from([OPENING, OPENING, []]), flat_logs, st.integers(1, 3))

@@ -21,8 +21,11 @@ from penstock.contracts.commands import (
     LeaveGroup,
     LeavingMember,
     MemberAssignment,
+    NoteArchived,
+    NoteSnapshot,
     OffsetToCommit,
     SyncGroup,
+    TakeCustody,
     Tick,
 )
 from penstock.contracts.ids import new_segment_id
@@ -75,6 +78,7 @@ class Walker:
             self.expire: 6,
             self.commit_offsets: 15,
             self.delete_group: 3,
+            self.custody: 6,
         }
         (make,) = random.choices(list(weights), list(weights.values()))
         return make()
@@ -201,3 +205,13 @@ class Walker:
 
     def delete_group(self) -> Command:
         return DeleteGroup(self.now_ms, "g")
+
+    def custody(self) -> Command:
+        author, sequence = self.random.choice(["r1", "r2"]), self.state.sequence - self.random.randint(0, 20)
+        return self.random.choice(
+            [
+                TakeCustody(self.now_ms, author),
+                NoteArchived(self.now_ms, author, max(sequence, 0)),
+                NoteSnapshot(self.now_ms, author, max(sequence, 0)),
+            ]
+        )

@@ -220,6 +220,10 @@ def check_invariants(state: State) -> None:
         assert group.group_id == group_id
         check_group(group)
     check_deadlines(state)
+    custody = state.custody
+    assert 0 <= custody.archived_sequence <= state.sequence
+    assert custody.snapshots == sorted(set(custody.snapshots))[-2:]
+    assert all(0 < each < state.sequence for each in custody.snapshots)
     members = [member for group in state.groups.values() for member in group.members.values()]
     offsets = [each for group in state.groups.values() for topic in group.offsets.values() for each in topic.values()]
     said = [len(each.name) + len(each.metadata) for member in members for each in member.protocols]

@@ -160,6 +160,29 @@ class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag=12):
     group_id: str
 
 
+class TakeCustody(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """A replica wants to keep the journal's house (archive, snapshots, purge), or to go on with it."""
+
+    now_ms: int
+    author: str  # of journal entries: one life of one replica
+
+
+class NoteArchived(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """The custodian has archived all entries up to `sequence`."""
+
+    now_ms: int
+    author: str
+    sequence: int
+
+
+class NoteSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """The custodian has stored the snapshot taken after entry `sequence`, and read it back."""
+
+    now_ms: int
+    author: str
+    sequence: int
+
+
 Command = (
     Tick
     | CommitSegment
@@ -173,7 +196,12 @@ Command = (
     | ExpireMember
     | CommitOffsets
     | DeleteGroup
+    | TakeCustody
+    | NoteArchived
+    | NoteSnapshot
 )
+# What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
+HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot)
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):

@@ -38,7 +38,9 @@ class SequencerApp:
         journal = await open_own_journal(self._host.connection, self._store, config.cluster, config.journal_replicas)
         author = f"{config.instance}.{self._entropy.take(LIFE_ENTROPY_BYTES).hex()}"
         metrics = SequencerMetrics(registry)
-        self._sequencer = Sequencer(journal, bus, config.cluster, author, self._clock, self._entropy, metrics)
+        self._sequencer = Sequencer(
+            journal, bus, config.cluster, author, self._clock, self._entropy, metrics, self._store
+        )
 
     async def run(self) -> None:
         """Follow the journal, and answer once caught up, until cancelled."""

@@ -60,3 +60,6 @@ class SequencerMetrics:
         self.unannounced = Counter(
             "penstock_sequencer_unannounced_entries", "Entries whose announcement fits no message.", registry=registry
         )
+        self.custodian = Gauge(
+            "penstock_sequencer_custodian", "1 while this replica keeps the journal's house.", registry=registry
+        )

@@ -5,11 +5,13 @@ import asyncio
 import structlog
 
 from penstock.contracts.errors import Unavailable
+from penstock.objectstore import ObjectStore
 from penstock.runtime.bus import Bus
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.journal import Journal
 from sequencer.api import Api
 from sequencer.chain import Chain
+from sequencer.custody import Custody
 from sequencer.heartbeats import Heartbeats
 from sequencer.members import Members
 from sequencer.metrics import SequencerMetrics
@@ -25,7 +27,10 @@ log = structlog.get_logger()
 
 
 class Sequencer:
-    """One replica with all that it does; `author` is unique to this life."""
+    """One replica with all that it does; `author` is unique to this life.
+
+    Without a `store` it never becomes custodian, so somebody else has to archive the journal and take snapshots.
+    """
 
     def __init__(
         self,
@@ -36,6 +41,7 @@ class Sequencer:
         clock: Clock,
         entropy: Entropy,
         metrics: SequencerMetrics,
+        store: ObjectStore | None = None,
     ) -> None:
         chain = Chain()
         members = Members()
@@ -44,6 +50,8 @@ class Sequencer:
         self._proposals = Proposals(journal, chain, author, clock, metrics, self._stalls)
         self.replica = Replica(journal, bus, cluster, self._proposals, chain, clock, metrics)
         self._ticker = Ticker(self.replica, self._proposals, clock, entropy)
+        self.custody = Custody(self.replica, self._proposals, clock, entropy, metrics)
+        self._has_store = store is not None
         self._heartbeats = Heartbeats(bus, cluster, members, self.replica, self._proposals, clock)
         self._api = Api(bus, cluster, self.replica, self._proposals, members, clock, metrics, self._stalls)
 
@@ -58,6 +66,8 @@ class Sequencer:
             group.create_task(self._ticker.run())
             group.create_task(self._heartbeats.run())
             group.create_task(self._api.run())
+            if self._has_store:
+                group.create_task(self.custody.run())
 
     async def until_serving(self) -> None:
         """Return when questions are answered."""

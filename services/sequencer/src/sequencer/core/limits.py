@@ -54,5 +54,10 @@ PROTOCOLS_PER_MEMBER_MAX = 32  # clients know two to four assignors
 MEMBER_BYTES_MAX = 1024 * 1024  # protocols of one member; a subscription of 10,000 topics is a quarter of it
 OFFSET_METADATA_BYTES_MAX = 4_096  # Kafka's offset.metadata.max.bytes
 
+# Custody
+CUSTODY_LEASE_MS = 20 * SECOND_MS  # how long the journal may be left alone when its custodian dies
+SNAPSHOTS_KEPT = 2  # the newest, and one to fall back to if that is damaged
+AUTHOR_LENGTH_MAX = 256  # letters: an instance's name, and a few to tell its lives apart
+
 # Answers
 PLAN_EXTENTS_MAX = 2_000  # about 200 KB of answer, far more than one fetch can read

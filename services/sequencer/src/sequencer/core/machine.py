@@ -22,7 +22,7 @@ from penstock.contracts import commands
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.commands import Command, Done, Outcome, Tick
 from penstock.contracts.messages import PartitionAdvance
-from sequencer.core import commit, deadlines, group_commands, group_offsets, groups, producers, queries, topics
+from sequencer.core import commit, custody, deadlines, group_commands, group_offsets, groups, producers, queries, topics
 from sequencer.core.limits import CLOCK_MS_MAX
 from sequencer.core.state import Changes, Partition, State
 
@@ -80,6 +80,9 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.ExpireMember: group_commands.expire_member,
     commands.CommitOffsets: group_offsets.commit_offsets,
     commands.DeleteGroup: group_commands.delete_group,
+    commands.TakeCustody: custody.take_custody,
+    commands.NoteArchived: custody.note_archived,
+    commands.NoteSnapshot: custody.note_snapshot,
 }
 
 

@@ -32,6 +32,7 @@ def encode_state(state: State) -> bytes:
             "groups": [_group(each) for each in state.groups.values()],
             "idle_groups": list(state.idle_groups.items()),
             "deadlines": sorted(state.deadlines.items()),
+            "custody": msgspec.structs.astuple(state.custody),
         }
     )
 

@@ -14,7 +14,8 @@ Invariants, which hold before and after every entry:
  7. Topics have unique names, ids and names after Kafka's '.' -> '_'.
  8. A group's leader is a member, unless it has none; static member ids are members; pending ids are not. A group is
     Empty or PreparingRebalance if it has no members; in Stable and CompletingRebalance nobody waits for a join.
- 9. Everything counted here has a limit in `limits.py`.
+ 9. Custody's sequences lie at or below `sequence`; snapshots ascend.
+10. Everything counted here has a limit in `limits.py`.
 
 What is derived and could be computed anew (`topics_by_id`, `alarms`, counts) lies beside what it derives from.
 """
@@ -127,6 +128,15 @@ class Group(msgspec.Struct, eq=False):
     sync_deadline_ms: int = 0  # when members that joined and did not sync are dropped; 0: nobody is awaited
 
 
+class Custody(msgspec.Struct, eq=False):
+    """Who keeps the journal's house, and how far that has come."""
+
+    holder: str = ""  # the author of the custodian's entries, "" before there was one
+    until_ms: int = 0  # by the machine's clock; from then on anybody may take over
+    archived_sequence: int = 0  # all entries up to this one are in the archive
+    snapshots: list[int] = []  # the sequences of the newest verified snapshots, ascending, at most SNAPSHOTS_KEPT
+
+
 class State(msgspec.Struct, eq=False):
     """Everything that the journal says."""
 
@@ -151,6 +161,7 @@ class State(msgspec.Struct, eq=False):
     idle_groups: dict[str, int] = {}  # -> when to look whether it is still empty and without offsets
     deadlines: dict[str, int] = {}  # group id -> the earliest of its deadlines
     alarms: list[tuple[int, str]] = []  # heap over `deadlines`; entries that it no longer holds are stale
+    custody: Custody = msgspec.field(default_factory=Custody)
 
 
 class Changes(msgspec.Struct, eq=False):

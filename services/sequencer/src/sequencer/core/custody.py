@@ -1,0 +1,55 @@
+"""Custody: one replica at a time keeps the journal's house, by a lease that the journal itself gives.
+
+The custodian archives entries, takes snapshots and has the journal purged. The lease only keeps replicas from doing the
+same work twice: each step is harmless when somebody does it who just lost custody, and what is noted here is noted by
+the holder alone.
+"""
+
+from penstock.contracts.commands import Done, NoteArchived, NoteSnapshot, Refused, TakeCustody
+from penstock.contracts.refusals import Refusal
+from sequencer.core.limits import AUTHOR_LENGTH_MAX, CUSTODY_LEASE_MS, SNAPSHOTS_KEPT
+from sequencer.core.state import Changes, State
+
+
+def take_custody(state: State, command: TakeCustody, changes: Changes) -> Done | Refused:
+    """The author is custodian for another CUSTODY_LEASE_MS, unless somebody else is."""
+    custody = state.custody
+    if not 0 < len(command.author) <= AUTHOR_LENGTH_MAX:
+        return Refused(Refusal.INVALID_REQUEST, f"an author of {len(command.author)} letters")
+    if custody.holder != command.author and state.clock_ms < custody.until_ms:
+        return Refused(Refusal.INVALID_REQUEST, f"{custody.holder} has custody until {custody.until_ms}")
+    custody.holder = command.author
+    custody.until_ms = state.clock_ms + CUSTODY_LEASE_MS
+    return Done()
+
+
+def note_archived(state: State, command: NoteArchived, changes: Changes) -> Done | Refused:
+    """The archive reaches so far, at least; the custodian is alive."""
+    objection = _objection(state, command)
+    if objection is not None:
+        return objection
+    custody = state.custody
+    custody.archived_sequence = max(custody.archived_sequence, command.sequence)
+    custody.until_ms = state.clock_ms + CUSTODY_LEASE_MS
+    return Done()
+
+
+def note_snapshot(state: State, command: NoteSnapshot, changes: Changes) -> Done | Refused:
+    """There is one more good snapshot; noted again, or after newer ones, it is no news. The custodian is alive."""
+    objection = _objection(state, command)
+    if objection is not None:
+        return objection
+    custody = state.custody
+    if not custody.snapshots or command.sequence > custody.snapshots[-1]:
+        custody.snapshots = [*custody.snapshots, command.sequence][-SNAPSHOTS_KEPT:]
+    custody.until_ms = state.clock_ms + CUSTODY_LEASE_MS
+    return Done()
+
+
+def _objection(state: State, command: NoteArchived | NoteSnapshot) -> Refused | None:
+    holder = state.custody.holder
+    if not holder or command.author != holder:
+        return Refused(Refusal.INVALID_REQUEST, f"{command.author[:AUTHOR_LENGTH_MAX]} has no custody")
+    if not 0 < command.sequence < state.sequence:
+        return Refused(Refusal.INVALID_REQUEST, f"entry {command.sequence} does not come before {state.sequence}")
+    return None

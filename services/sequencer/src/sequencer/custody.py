@@ -1,0 +1,122 @@
+"""Custody as one replica has it: it tries to become custodian, keeps the lease, and does the work while that lasts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from penstock.contracts.commands import NoteArchived, NoteSnapshot, Refused, TakeCustody
+from penstock.contracts.errors import Unavailable
+from penstock.runtime.clock import Clock, Entropy
+from sequencer.core.limits import CUSTODY_LEASE_MS
+from sequencer.metrics import SequencerMetrics
+from sequencer.proposals import Proposals
+from sequencer.replica import Replica
+
+LOOK_INTERVAL_S = 0.25
+RENEW_MS = CUSTODY_LEASE_MS // 2  # left of the lease when it is renewed; what the custodian notes renews it, too
+TAKE_JITTER_S = 1.0  # spread over replicas by lot, so that mostly one of them asks for a lease that became free
+
+Worker = Callable[[], Awaitable[None]]
+
+log = structlog.get_logger()
+
+
+class _CustodyLost(Exception):
+    """Ends the custodian's work."""
+
+
+class Custody:
+    """Whether this replica is custodian; `run` keeps trying, and runs every worker while it is."""
+
+    def __init__(
+        self, replica: Replica, proposals: Proposals, clock: Clock, entropy: Entropy, metrics: SequencerMetrics
+    ) -> None:
+        self._replica = replica
+        self._proposals = proposals
+        self._clock = clock
+        self._entropy = entropy
+        self._metrics = metrics
+        self._workers: list[Worker] = []
+
+    def add(self, worker: Worker) -> None:
+        """Work that is begun whenever custody becomes ours and cancelled when it is lost; it never ends by itself.
+
+        A worker contains what it can try again, and asks `is_ours` after every wait and before what others can see.
+        """
+        self._workers.append(worker)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we are custodian, as far as we know; false when we wake from a stall that outlasted the lease."""
+        custody = self._replica.state.custody
+        return custody.holder == self._proposals.author and self._now_ms() < custody.until_ms
+
+    async def note_archived(self, sequence: int) -> bool:
+        """Journal that all entries up to `sequence` are archived; false if custody is lost, so nothing was noted.
+
+        `Unavailable`: it is unknown whether it is noted; noted again it does no harm.
+        """
+        return await self._propose(NoteArchived(self._clock.now_ms(), self._proposals.author, sequence))
+
+    async def note_snapshot(self, sequence: int) -> bool:
+        """Journal that the snapshot taken after entry `sequence` is stored and verified; else as `note_archived`."""
+        return await self._propose(NoteSnapshot(self._clock.now_ms(), self._proposals.author, sequence))
+
+    async def run(self) -> None:
+        """Be custodian whenever nobody else is, until cancelled; ends with the first worker that fails."""
+        while True:
+            await self._until_ours()
+            log.info("custody_taken")
+            self._metrics.custodian.set(1)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for worker in self._workers:
+                        group.create_task(_work(worker))
+                    await self._keep()
+                    raise _CustodyLost
+            except* _CustodyLost:
+                log.warning("custody_lost", holder=self._replica.state.custody.holder)
+            finally:
+                self._metrics.custodian.set(0)
+
+    async def _until_ours(self) -> None:
+        while not self.is_ours:
+            await asyncio.sleep(LOOK_INTERVAL_S)
+            if self._is_free():
+                await asyncio.sleep(self._entropy.take(1)[0] / 256 * TAKE_JITTER_S)
+                if self._is_free():
+                    await self._take()
+
+    def _is_free(self) -> bool:
+        """Whether the journal would give us the lease, as far as we know."""
+        state = self._replica.state
+        return state.custody.holder == self._proposals.author or state.clock_ms >= state.custody.until_ms
+
+    async def _keep(self) -> None:
+        """Return when custody is lost."""
+        while self.is_ours:
+            if self._replica.state.custody.until_ms - self._now_ms() <= RENEW_MS:
+                await self._take()
+            await asyncio.sleep(LOOK_INTERVAL_S)
+
+    async def _take(self) -> None:
+        try:
+            await self._propose(TakeCustody(self._clock.now_ms(), self._proposals.author))
+        except Unavailable as error:
+            log.warning("custody_not_journaled", error=str(error))
+
+    async def _propose(self, command: TakeCustody | NoteArchived | NoteSnapshot) -> bool:
+        _, (outcome,) = await self._proposals.propose([command])
+        if isinstance(outcome, Refused):
+            log.info("custody_refused", command=type(command).__name__, reason=outcome.message)
+        return not isinstance(outcome, Refused)
+
+    def _now_ms(self) -> int:
+        """The machine's clock, or ours if that is ahead: it will be the machine's with the next Tick."""
+        return max(self._clock.now_ms(), self._replica.state.clock_ms)
+
+
+async def _work(worker: Worker) -> None:
+    await worker()
+    raise AssertionError(f"{worker} ended by itself")

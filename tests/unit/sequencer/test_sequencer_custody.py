@@ -1,0 +1,178 @@
+"""One custodian at a time: it is found, keeps its lease, works, and stops when it lost custody or stood still."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from penstock.contracts.commands import TakeCustody, Tick
+from penstock.contracts.errors import Unavailable
+from penstock.objectstore.memory import MemoryStore
+from sequencer.core.limits import CUSTODY_LEASE_MS
+from tests.testkit.virtual_time import in_virtual_time
+from tests.testkit.waiting import until
+from tests.unit.sequencer.sequencer_house import House, Running, house
+
+LEASE_S = CUSTODY_LEASE_MS / 1000
+
+
+class Work:
+    """What a custodian does: knows how often it was begun and whether it goes on."""
+
+    def __init__(self, running: Running) -> None:
+        self.begun = 0
+        self.is_going_on = False
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.custody = running.sequencer.custody
+        self.custody.add(self.run)
+
+    async def run(self) -> None:
+        self.begun += 1
+        self.is_going_on = True
+        try:
+            await asyncio.shield(self.failure)
+        finally:
+            self.is_going_on = False
+
+
+class Keepers:
+    """Replicas that all try to become custodian, and their work."""
+
+    def __init__(self, built: House) -> None:
+        self.house = built
+        self.work: dict[str, Work] = {}
+
+    async def start(self, name: str) -> None:
+        self.work[name] = Work(await self.house.start(name))
+
+    async def kill(self, name: str) -> None:
+        del self.work[name]
+        await self.house.kill(name)
+
+    @property
+    def working(self) -> list[str]:
+        return [name for name, each in self.work.items() if each.is_going_on]
+
+    async def until_somebody_works(self) -> str:
+        await until(lambda: self.working, 60)
+        (name,) = self.working
+        return name
+
+    def takes(self) -> int:
+        return sum(type(entry.requests[0][0]) is TakeCustody for entry in self.house.entries())
+
+
+@asynccontextmanager
+async def keepers(*names: str) -> AsyncIterator[Keepers]:
+    async with house(objects=MemoryStore()) as built:
+        made = Keepers(built)
+        for name in names:
+            await made.start(name)
+        yield made
+
+
+@in_virtual_time
+async def test_one_of_several_becomes_custodian_soon_and_stays_so() -> None:
+    async with keepers("a", "b", "c") as three:
+        async with asyncio.timeout(3):
+            custodian = await three.until_somebody_works()
+        for _ in range(100):
+            await asyncio.sleep(3)
+            assert three.working == [custodian]
+        assert three.work[custodian].begun == 1
+        assert three.house.running[custodian].metric("custodian") == 1
+
+
+@in_virtual_time
+async def test_an_idle_cluster_journals_a_renewal_every_ten_seconds_and_its_ticks() -> None:
+    async with keepers("a", "b") as two:
+        await two.until_somebody_works()
+        before, takes = two.house.store.last_sequence, two.takes()
+        await asyncio.sleep(600)
+        renewed = two.takes() - takes
+        assert 55 <= renewed <= 62
+        ticks = [entry for entry in two.house.entries()[before:] if type(entry.requests[0][0]) is Tick]
+        assert two.house.store.last_sequence - before == renewed + len(ticks)
+        assert len(ticks) <= 620
+
+
+@in_virtual_time
+async def test_a_dead_custodian_is_followed_by_another_when_its_lease_is_over() -> None:
+    async with keepers("a", "b") as two:
+        first = await two.until_somebody_works()
+        await two.kill(first)
+        (second,) = two.work
+        await asyncio.sleep(LEASE_S / 2 - 2)
+        assert two.working == []
+        async with asyncio.timeout(LEASE_S):
+            assert await two.until_somebody_works() == second
+
+
+@in_virtual_time
+async def test_a_replica_that_starts_again_follows_its_own_former_life() -> None:
+    async with keepers("a") as one:
+        await one.until_somebody_works()
+        await one.kill("a")
+        await one.start("a")
+        async with asyncio.timeout(LEASE_S + 3):
+            await one.until_somebody_works()
+
+
+@in_virtual_time
+async def test_a_custodian_that_stood_still_is_none_any_more_before_it_does_anything() -> None:
+    async with keepers("a", "b") as two:
+        first = await two.until_somebody_works()
+        running, work = two.house.running[first], two.work[first]
+        assert work.custody.is_ours
+        running.clock.skip(LEASE_S + 1)
+        assert not work.custody.is_ours
+        await until(lambda: not work.is_going_on)
+        await two.until_somebody_works()
+
+
+@in_virtual_time
+async def test_without_a_journal_the_custodian_stops_with_its_lease_and_goes_on_after() -> None:
+    async with keepers("a") as one:
+        await one.until_somebody_works()
+        one.house.store.set_available(False)
+        async with asyncio.timeout(LEASE_S + 1):
+            await until(lambda: not one.working, LEASE_S + 1)
+        with pytest.raises(Unavailable):
+            await one.work["a"].custody.note_archived(1)
+        one.house.store.set_available(True)
+        await one.until_somebody_works()
+        assert one.work["a"].begun == 2
+
+
+@in_virtual_time
+async def test_only_the_custodian_can_note_how_far_it_has_come() -> None:
+    async with keepers("a", "b") as two:
+        custodian = await two.until_somebody_works()
+        (other,) = two.work.keys() - {custodian}
+        await until(lambda: two.house.store.last_sequence >= 3)
+        assert await two.work[custodian].custody.note_archived(2)
+        assert await two.work[custodian].custody.note_snapshot(1)
+        assert not await two.work[other].custody.note_archived(3)
+        assert not await two.work[other].custody.note_snapshot(3)
+        custody = two.house.running[custodian].sequencer.replica.state.custody
+        assert (custody.archived_sequence, custody.snapshots) == (2, [1])
+
+
+@in_virtual_time
+async def test_work_that_fails_ends_the_replica() -> None:
+    async with keepers("a") as one:
+        await one.until_somebody_works()
+        one.work["a"].failure.set_exception(RuntimeError("a bug"))
+        running = one.house.running.pop("a")
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await running.task
+        assert caught.group_contains(RuntimeError, match="a bug")
+        await running.bus.close()
+
+
+@in_virtual_time
+async def test_without_a_store_nobody_becomes_custodian() -> None:
+    async with house("a") as one:
+        await asyncio.sleep(60)
+        assert one.running["a"].sequencer.replica.state.custody.holder == ""

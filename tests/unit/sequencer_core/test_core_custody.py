@@ -1,0 +1,91 @@
+"""Who keeps the journal's house: a lease in the journaled state, and what only its holder may note."""
+
+from core_world import World
+
+from penstock.contracts.commands import Done, NoteArchived, NoteSnapshot, Refused, TakeCustody, Tick
+from sequencer.core.limits import CUSTODY_LEASE_MS
+
+
+def take(world: World, author: str) -> bool:
+    return isinstance(world.do(TakeCustody(world.now_ms, author)), Done)
+
+
+def archived(world: World, author: str, sequence: int) -> bool:
+    return isinstance(world.do(NoteArchived(world.now_ms, author, sequence)), Done)
+
+
+def snapshot(world: World, author: str, sequence: int) -> bool:
+    return isinstance(world.do(NoteSnapshot(world.now_ms, author, sequence)), Done)
+
+
+def test_the_first_who_asks_has_custody_until_its_lease_is_over() -> None:
+    world = World()
+    assert take(world, "a")
+    world.wait(CUSTODY_LEASE_MS - 1)
+    assert not take(world, "b")
+    world.wait(1)
+    assert take(world, "b")
+    assert not take(world, "a")
+    assert world.state.custody.holder == "b"
+
+
+def test_the_holder_renews_its_lease_by_asking_and_by_noting() -> None:
+    world = World()
+    take(world, "a")
+    for renew in (lambda: take(world, "a"), lambda: archived(world, "a", 1), lambda: snapshot(world, "a", 1)):
+        world.wait(CUSTODY_LEASE_MS - 1)
+        assert renew()
+        world.wait(CUSTODY_LEASE_MS - 1)
+        assert not take(world, "b")
+
+
+def test_only_the_holder_notes_anything() -> None:
+    world = World()
+    assert not archived(world, "a", 1)
+    assert not snapshot(world, "", 1)
+    take(world, "a")
+    world.wait(CUSTODY_LEASE_MS)
+    assert archived(world, "a", 1)  # late, but nobody else has come
+    world.wait(CUSTODY_LEASE_MS)
+    take(world, "b")
+    assert not archived(world, "a", 4)
+    assert not snapshot(world, "a", 4)
+    assert (world.state.custody.archived_sequence, world.state.custody.snapshots) == (1, [])
+
+
+def test_the_two_newest_snapshots_are_kept_and_what_is_noted_again_is_no_news() -> None:
+    world = World()
+    take(world, "a")
+    for _ in range(10):
+        world.do(Tick(world.now_ms))
+    for sequence, known in ((3, [3]), (5, [3, 5]), (5, [3, 5]), (3, [3, 5]), (8, [5, 8]), (3, [5, 8]), (6, [5, 8])):
+        assert snapshot(world, "a", sequence)
+        assert world.state.custody.snapshots == known
+
+
+def test_the_archive_never_goes_back() -> None:
+    world = World()
+    take(world, "a")
+    world.do(Tick(world.now_ms))
+    assert archived(world, "a", 2)
+    assert archived(world, "a", 1)
+    assert world.state.custody.archived_sequence == 2
+
+
+def test_nothing_is_noted_of_entries_that_are_still_to_come() -> None:
+    world = World()
+    take(world, "a")
+    for ahead in (0, 1, 100):
+        coming = world.state.sequence + 1
+        assert not archived(world, "a", coming + ahead)
+    assert not snapshot(world, "a", world.state.sequence + 1)
+    assert not snapshot(world, "a", 0)
+    assert snapshot(world, "a", world.state.sequence)
+
+
+def test_an_author_without_a_name_or_with_an_endless_one_is_refused() -> None:
+    world = World()
+    for author in ("", "a" * 257):
+        outcome = world.do(TakeCustody(world.now_ms, author))
+        assert isinstance(outcome, Refused)
+        assert outcome.message == f"an author of {len(author)} letters"
