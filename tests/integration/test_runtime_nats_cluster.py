@@ -130,8 +130,23 @@ async def test_with_too_few_nodes_there_is_no_journal_and_the_reason_is_told(
     cluster: NatsCluster, connection: NatsConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 0.5)
-    with pytest.raises(Unavailable, match=r"cannot create the stream penstock-journal-test with 5 replicas: .*peers"):
+    expected = (
+        r"^no journal of test within 0\.5 s: cannot create the stream penstock-journal-test with 5 replicas: .*peers"
+    )
+    with pytest.raises(Unavailable, match=expected):
         await connection.journal(CLUSTER, create=True, replicas=5)
+
+
+async def test_a_node_alone_has_no_journal_and_that_is_told(
+    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 1.0)
+    cluster.kill()
+    await asyncio.to_thread(cluster.nodes[0].start)
+    connection = await connect_nats(cluster.url, name="test")
+    with pytest.raises(Unavailable, match=r"^no journal of test within 1 s: .*; do enough of the nats-servers run\?$"):
+        await connection.journal(CLUSTER, create=True, replicas=3)
+    await connection.close()
 
 
 async def test_a_single_server_cannot_keep_three_copies(shared_nats_server: NatsServer) -> None:

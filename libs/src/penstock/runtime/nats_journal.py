@@ -342,7 +342,8 @@ async def open_journal(messages: Messages, cluster: str, *, create: bool, replic
             return journal
         except Unavailable as error:
             if loop.time() > deadline_s:
-                raise
+                hint = "; do enough of the nats-servers run?" if messages.is_clustered else ""
+                raise Unavailable(f"no journal of {cluster} within {OPEN_DEADLINE_S:g} s: {error}{hint}") from error
             if str(error) != told:
                 told = str(error)
                 log.warning("journal_awaited", deadline_s=OPEN_DEADLINE_S, error=told)
