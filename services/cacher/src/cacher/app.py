@@ -1,6 +1,7 @@
 """Builds and wires one cacher, and stops it in order."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -14,7 +15,7 @@ from penstock.contracts import subjects
 from penstock.contracts.messages import Presence
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus import Bus, Subscription
-from penstock.runtime.clock import Clock, SystemClock
+from penstock.runtime.clock import Clock, Entropy, SystemClock
 from penstock.runtime.host import ServiceHost
 from penstock.runtime.presence import Directory
 
@@ -80,10 +81,18 @@ class Cacher:
 class CacherApp:
     """One cacher process."""
 
-    def __init__(self, config: CacherConfig) -> None:
+    def __init__(
+        self,
+        config: CacherConfig,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        make_host: Callable[..., ServiceHost] = ServiceHost,
+        open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
+    ) -> None:
         self._config = config
-        self._clock = SystemClock()
-        self._host = ServiceHost(config, ROLE, self._clock, complete=self._complete_presence)
+        self._clock = clock or SystemClock()
+        self._host = make_host(config, ROLE, self._clock, complete=self._complete_presence, entropy=entropy)
+        self._open_store = open_store
         self._registry = self._host.registry
         self._store: ObjectStore | None = None
         self._cacher: Cacher | None = None
@@ -92,7 +101,7 @@ class CacherApp:
         """Connect to everything, and take requests in."""
         config = self._config
         await self._host.open_http()
-        self._store = await open_store(config.store_url, registry=self._registry)
+        self._store = await self._open_store(config.store_url, registry=self._registry)
         bus = await self._host.connect()
         self._directory = self._host.directory
         metrics = CacherMetrics(self._registry)

@@ -1,6 +1,7 @@
 """Builds and wires one flusher, and stops it in order."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -90,20 +91,29 @@ class Flusher:
 class FlusherApp:
     """One flusher process."""
 
-    def __init__(self, config: FlusherConfig) -> None:
+    def __init__(
+        self,
+        config: FlusherConfig,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        make_host: Callable[..., ServiceHost] = ServiceHost,
+        open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
+    ) -> None:
         self._config = config
-        self._clock = SystemClock()
-        self._host = ServiceHost(config, ROLE, self._clock, complete=self._complete_presence)
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._host = make_host(config, ROLE, self._clock, complete=self._complete_presence, entropy=self._entropy)
+        self._open_store = open_store
         self._store: ObjectStore | None = None
 
     async def open(self) -> None:
         """Connect to everything, and take messages in."""
         config = self._config
         await self._host.open_http()
-        self._store = await open_store(config.store_url, registry=self._host.registry)
+        self._store = await self._open_store(config.store_url, registry=self._host.registry)
         bus = await self._host.connect()
         metrics = FlusherMetrics(self._host.registry)
-        self._flusher = Flusher(config, bus, self._store, self._clock, SystemEntropy(), metrics)
+        self._flusher = Flusher(config, bus, self._store, self._clock, self._entropy, metrics)
         await self._host.listen()
         await self._flusher.open()
         await bus.flush()

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import structlog
@@ -21,7 +21,7 @@ from gateway.topics import TopicCache
 from penstock.contracts.messages import ListenerAddress, Presence
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus import Bus
-from penstock.runtime.clock import SystemClock, SystemEntropy
+from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.host import ServiceHost
 from penstock.runtime.own_address import LOOPBACK, own_address
 from penstock.runtime.sequencer_client import SequencerClient
@@ -33,13 +33,28 @@ DRAIN_SHARE = 0.8
 log = structlog.get_logger()
 
 
+def _make_listener(spec: ListenerSpec) -> Listener:
+    return Listener(spec.name, open_socket(spec.host, spec.port))
+
+
 class GatewayApp:
     """One gateway process; see `penstock.runtime.process.App` for the order of its life."""
 
-    def __init__(self, config: GatewayConfig) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        make_host: Callable[..., ServiceHost] = ServiceHost,
+        open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
+        make_listener: Callable[[ListenerSpec], Listener] = _make_listener,
+    ) -> None:
         self._config = config
-        self._clock = SystemClock()
-        self._host = ServiceHost(config, "gateway", self._clock, complete=self._complete_presence)
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._host = make_host(config, "gateway", self._clock, complete=self._complete_presence, entropy=self._entropy)
+        self._open_store = open_store
+        self._make_listener = make_listener
         self._listeners: list[Listener] = []
         self._nodes: dict[str, Node] = {}  # by listener
         self._store: ObjectStore | None = None
@@ -52,11 +67,11 @@ class GatewayApp:
         config = self._config
         specs = parse_listeners(config.listeners, config.advertised_listeners)
         for spec in specs:
-            self._listeners.append(Listener(spec.name, open_socket(spec.host, spec.port)))
+            self._listeners.append(self._make_listener(spec))
         await self._host.open_http()
         bus = await self._host.connect()
         self._nodes = await self._own_nodes(specs)
-        self._store = await open_store(config.store_url, registry=self._host.registry)
+        self._store = await self._open_store(config.store_url, registry=self._host.registry)
         gateway = self._wire(bus, self._store)
         self._connections = Connections(gateway, self._listeners)
         await self._host.listen()
@@ -120,7 +135,7 @@ class GatewayApp:
             config=config,
             nodes=self._nodes,
             clock=clock,
-            entropy=SystemEntropy(),
+            entropy=self._entropy,
             bus=bus,
             directory=directory,
             sequencer=sequencer,

@@ -1,6 +1,7 @@
 """Builds a sequencer from its parts and leads it through its life."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
@@ -17,13 +18,21 @@ LIFE_ENTROPY_BYTES = 6  # makes the author of entries unique to one life, also w
 class SequencerApp:
     """One sequencer process."""
 
-    def __init__(self, config: SequencerConfig, clock: Clock | None = None, entropy: Entropy | None = None) -> None:
+    def __init__(
+        self,
+        config: SequencerConfig,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        make_host: Callable[..., ServiceHost] = ServiceHost,
+        open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
+    ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
-        self._host = ServiceHost(
+        self._host = make_host(
             config, "sequencer", self._clock, entropy=self._entropy, distribution="penstock-sequencer"
         )
+        self._open_store = open_store
         self._store: ObjectStore | None = None
         self._sequencer: Sequencer | None = None
 
@@ -34,7 +43,7 @@ class SequencerApp:
         await self._host.open_http()
         bus = await self._host.connect()
         registry = self._host.registry
-        self._store = await open_store(config.store_url, registry=registry, now_ms=self._clock.now_ms)
+        self._store = await self._open_store(config.store_url, registry=registry, now_ms=self._clock.now_ms)
         journal = await open_own_journal(self._host.connection, self._store, config.cluster, config.journal_replicas)
         author = f"{config.instance}.{self._entropy.take(LIFE_ENTROPY_BYTES).hex()}"
         metrics = SequencerMetrics(registry)
