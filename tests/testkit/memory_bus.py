@@ -1,6 +1,7 @@
 """A bus in memory with NATS' promises and no more: queue groups, order, nobody listening, lost connections."""
 
 import asyncio
+import enum
 import itertools
 from collections import deque
 
@@ -9,6 +10,16 @@ from penstock.runtime.bus import Handler, Payload
 
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 OFFLINE_WAIT_S = 1.0  # as the real bus does
+
+
+class Nothing(enum.Enum):
+    """Why a request gets no answer."""
+
+    NOBODY_LISTENS = enum.auto()
+    CONNECTION_BROKE = enum.auto()
+
+
+Answer = bytes | Nothing
 
 
 class MemoryInbound:
@@ -85,7 +96,7 @@ class MemoryBus:
         self._ended = asyncio.Event()
         self._failure: Exception | None = None
         self._closed = False
-        self._waiting: dict[str, asyncio.Future[bytes | None]] = {}
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._tokens = itertools.count()
 
     @property
@@ -99,25 +110,26 @@ class MemoryBus:
     async def publish(self, subject: str, data: Payload) -> None:
         self._check_size(subject, data)
         if self.is_connected:
-            self.hub.route(subject, bytes(data), "")
+            self.hub.send(self, subject, bytes(data), "")
 
     async def request(self, subject: str, data: Payload, timeout_s: float) -> bytes:
         self._check_size(subject, data)
         await self._until_connected(min(timeout_s, OFFLINE_WAIT_S))
         reply = f"_INBOX.{self.name}.{next(self._tokens)}"
-        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[reply] = answer
         try:
-            if not self.hub.route(subject, bytes(data), reply):
-                await asyncio.sleep(0)
-                raise Undelivered(f"nobody listens on {subject}")
+            self.hub.send(self, subject, bytes(data), reply)
             async with asyncio.timeout(timeout_s):
                 received = await answer
         except TimeoutError as error:
             raise Unavailable(f"no answer on {subject} within {timeout_s:g} s") from error
         finally:
             del self._waiting[reply]
-        if received is None:
+        if received is Nothing.NOBODY_LISTENS:
+            await asyncio.sleep(0)
+            raise Undelivered(f"nobody listens on {subject}")
+        if received is Nothing.CONNECTION_BROKE:
             raise Unavailable(f"the connection broke while waiting for an answer on {subject}")
         return received
 
@@ -129,7 +141,7 @@ class MemoryBus:
         return subscription
 
     async def flush(self) -> None:
-        await asyncio.sleep(0)
+        await self.hub.echo(self)
         await self._until_connected(OFFLINE_WAIT_S)
 
     async def run_until_closed(self) -> None:
@@ -160,8 +172,8 @@ class MemoryBus:
         """Connect again; subscriptions are still there."""
         self._connected.set()
 
-    def take_answer(self, reply: str, data: bytes) -> None:
-        """An answer came in for one of our requests."""
+    def take_answer(self, reply: str, data: "Answer") -> None:
+        """An answer came in for one of our requests, or that there will be none."""
         answer = self._waiting.get(reply)
         if answer is not None and not answer.done():
             answer.set_result(data)
@@ -169,7 +181,7 @@ class MemoryBus:
     def _break_off_requests(self) -> None:
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_result(None)
+                answer.set_result(Nothing.CONNECTION_BROKE)
 
     def _check_size(self, subject: str, data: Payload) -> None:
         if len(data) > self.message_bytes_max:
@@ -222,6 +234,15 @@ class MemoryHub:
         bus = self._buses[name]
         bus.cut()
         self.forget(bus)
+
+    def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
+        """Take a message from a connection."""
+        if not self.route(subject, data, reply) and reply:
+            sender.take_answer(reply, Nothing.NOBODY_LISTENS)
+
+    async def echo(self, bus: MemoryBus) -> None:
+        """Return when all that the connection sent has been taken, and all that was sent to it before has come."""
+        await asyncio.sleep(0)
 
     def route(self, subject: str, data: bytes, reply: str) -> bool:
         """Hand a message to all who should get it; whether there was anybody."""

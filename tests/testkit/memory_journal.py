@@ -107,6 +107,10 @@ class MemoryJournal:
 
     async def describe(self) -> JournalInfo:
         await asyncio.sleep(0)
+        return self._look()
+
+    def _look(self) -> JournalInfo:
+        """What `describe` says, from the stream itself."""
         store = self._store
         if not store.is_available:
             raise Unavailable("the journal does not answer")
@@ -136,7 +140,7 @@ class MemoryJournal:
         expected = after + 1
         while True:
             try:
-                group = await self._take(expected)
+                group = self._take(expected)
             except Unavailable:
                 await self._store.wait_for_change()
                 continue
@@ -146,8 +150,9 @@ class MemoryJournal:
             else:
                 await self._store.wait_for_change()
 
-    async def _take(self, expected: int) -> list[JournalEntry]:
-        info = await self.describe()
+    def _take(self, expected: int) -> list[JournalEntry]:
+        """The entries from one on, as many as are there and go into a group."""
+        info = self._look()
         if info.last_sequence < expected - 1:
             raise JournalLost(f"the journal ends at {info.last_sequence}, but entry {expected - 1} was there already")
         if info.first_sequence > expected:

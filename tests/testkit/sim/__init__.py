@@ -1,0 +1,1 @@
+"""The simulator: the real services on virtual time, over a bus, a journal and a store that fail as seeds tell them."""

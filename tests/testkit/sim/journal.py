@@ -1,0 +1,205 @@
+"""A journal with JetStream's promises and its faults: lost acknowledgements, late appends, stalls, lagging tails."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock.runtime.journal import JournalEntry, JournalInfo, JournalLost
+from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.sim.wire import Wire
+
+ANSWER_TIMEOUT_S = 1.0  # as the real journal's, for appends and for questions
+DUPLICATE_WINDOW_S = 120.0
+RETRY_S = 0.05
+SILENCE_S_MAX = 2.0  # then the real tail misses its consumer's heartbeats and makes another
+
+Observer = Callable[[int, bytes], None]
+
+
+@dataclass
+class JournalFaults:
+    """What goes wrong with appends, as shares of them."""
+
+    lost_share: float = 0.0  # never stored
+    unacknowledged_share: float = 0.0  # stored, and the answer is lost
+    late_share: float = 0.0  # stored only after the appender gave up waiting
+    late_s_max: float = 0.0
+    stuck_tail_share: float = 0.0  # of notices that an entry is there; its reader learns of it with the next, or later
+    stuck_tail_s_max: float = 0.0
+
+
+class Reach:
+    """The connection that one process has to the journal's server; without faults it is whole."""
+
+    def is_whole(self) -> bool:
+        """Whether anything passes now."""
+        return True
+
+    def generation(self) -> int:
+        """Changes when the connection breaks."""
+        return 0
+
+
+class SimJournalStore(MemoryJournalStore):
+    """The stream at its servers."""
+
+    def __init__(self, wire: Wire, created: str = "2026-01-01T00:00:00Z") -> None:
+        super().__init__(created)
+        self.wire = wire
+        self.faults = JournalFaults()
+        self.observers: list[Observer] = []
+        self.readers: dict[SimJournal, None] = {}
+        self._ids_by_time: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def happens(self, share: float) -> bool:
+        """Throw dice."""
+        return share > 0 and self.wire.stream.random() < share
+
+    def make_again(self, created: str = "2026-02-02T00:00:00Z") -> None:
+        self._ids_by_time.clear()
+        super().make_again(created)
+
+    def _store(self, entry_id: str, data: bytes) -> int:
+        now_s = self.wire.loop.time()
+        while self._ids_by_time and next(iter(self._ids_by_time.values()))[0] < now_s - DUPLICATE_WINDOW_S:
+            self._ids_by_time.popitem(last=False)
+        if entry_id in self._ids_by_time:
+            return self._ids_by_time[entry_id][1]
+        sequence = self.last_sequence + 1
+        for observe in self.observers:
+            observe(sequence, data)
+        stored = super()._store(f"{sequence}", data)
+        self._ids_by_time[entry_id] = (now_s, stored)
+        return stored
+
+    def _notify(self) -> None:
+        super()._notify()
+        for reader in list(self.readers):
+            reader.tell()
+
+
+class SimJournal(MemoryJournal):
+    """One process' handle on the stream."""
+
+    def __init__(self, store: SimJournalStore, name: str = "", reach: Reach | None = None) -> None:
+        super().__init__(store)
+        self._stream = store
+        self._name = name or f"handle-{id(self)}"
+        self._reach = reach or Reach()
+        self._news = asyncio.Event()
+        self._told = 0  # the last sequence that was pushed to us
+
+    async def describe(self) -> JournalInfo:
+        await self._round_trip()
+        return self._look()
+
+    async def append(self, entry_id: str, data: bytes) -> int:
+        if len(data) > self.entry_bytes_max:
+            raise Invalid(f"journal entry of {len(data)} bytes is over the {self.entry_bytes_max} allowed")
+        answer: asyncio.Future[int | Exception] = asyncio.get_running_loop().create_future()
+        if self._reach.is_whole():
+            late_s = 0.0
+            if self._stream.happens(self._stream.faults.late_share):
+                late_s = ANSWER_TIMEOUT_S + self._stream.wire.stream.uniform(0, self._stream.faults.late_s_max)
+            arrive = self._arrive, self._reach.generation(), entry_id, data, answer
+            if late_s:  # it waits in some server, and those behind it do not
+                self._stream.wire.later(late_s, *arrive)
+            else:
+                self._stream.wire.carry(("append", self._name), *arrive)
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                outcome = await answer
+        except TimeoutError as error:
+            raise Unavailable("no acknowledgement came in time") from error
+        if isinstance(outcome, Exception):
+            raise outcome
+        self._last_sequence = max(self._last_sequence, outcome)
+        return outcome
+
+    def _arrive(self, generation: int, entry_id: str, data: bytes, answer: "asyncio.Future[int | Exception]") -> None:
+        stream = self._stream
+        if (
+            generation != self._reach.generation()
+            or not stream.is_available
+            or stream.happens(stream.faults.lost_share)
+        ):
+            return
+        outcome: int | Exception
+        if stream.exists:
+            try:
+                outcome = stream.append(entry_id, data)
+            except Unavailable as error:
+                outcome = error
+        else:
+            outcome = JournalLost("the journal is gone")
+        if not stream.happens(stream.faults.unacknowledged_share):
+            stream.wire.carry(("acknowledge", self._name), self._come_back, generation, answer, outcome)
+
+    def _come_back(self, generation: int, answer: "asyncio.Future[int | Exception]", outcome: int | Exception) -> None:
+        if generation == self._reach.generation() and self._reach.is_whole() and not answer.done():
+            answer.set_result(outcome)
+
+    async def _round_trip(self) -> None:
+        """Return when a question would be answered; `Unavailable` if it is not."""
+        answer: asyncio.Future[int | Exception] = asyncio.get_running_loop().create_future()
+        generation = self._reach.generation()
+
+        def arrive() -> None:
+            if generation == self._reach.generation() and self._stream.is_available:
+                self._stream.wire.carry(("acknowledge", self._name), self._come_back, generation, answer, 0)
+
+        if self._reach.is_whole():
+            self._stream.wire.carry(("append", self._name), arrive)
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                await answer
+        except TimeoutError as error:
+            raise Unavailable("the journal does not answer") from error
+
+    async def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
+        expected = after + 1
+        self._stream.readers[self] = None
+        try:
+            while True:
+                try:
+                    await self._round_trip()
+                    self._told = self._look().last_sequence
+                    generation = self._reach.generation()
+                    while generation == self._reach.generation():
+                        group = [entry for entry in self._take(expected) if entry.sequence <= self._told]
+                        if group:
+                            expected = group[-1].sequence + 1
+                            yield group
+                        elif not await self._is_news():
+                            break
+                except Unavailable:
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self._stream.readers.pop(self, None)
+
+    def tell(self) -> None:
+        """The stream's servers have something new for our consumer."""
+        stream = self._stream
+        late_s = 0.0
+        if stream.happens(stream.faults.stuck_tail_share):
+            late_s = stream.wire.stream.uniform(0, stream.faults.stuck_tail_s_max)
+        stream.wire.carry(
+            ("push", self._name), self._hear, self._reach.generation(), stream.last_sequence, late_s=late_s
+        )
+
+    def _hear(self, generation: int, last_sequence: int) -> None:
+        if generation == self._reach.generation() and self._reach.is_whole():
+            self._told = max(self._told, last_sequence)
+            self._news.set()
+
+    async def _is_news(self) -> bool:
+        """Whether something was pushed; else it is time to look whether the consumer still lives."""
+        self._news.clear()
+        try:
+            async with asyncio.timeout(SILENCE_S_MAX):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,279 @@
+"""One timeline for many event loops: each simulated process has a loop of its own, which can be paused and ended.
+
+All loops share the virtual time and one queue, so a run is one sequence of callbacks, the same for the same seed. No
+callback takes any time; time passes when nobody has anything to do. A paused loop is a process that was stopped
+(SIGSTOP): what becomes due for it waits, and happens all at once when it goes on.
+"""
+
+import asyncio
+import heapq
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any
+
+CALLBACKS_PER_MOMENT_MAX = 200_000  # more without any time passing is a loop that spins
+END_ROUNDS_MAX = 50  # cancellations of a task that does not want to end
+
+Failure = Callable[[dict[str, Any]], None]
+
+
+class Spinning(AssertionError):
+    """Somebody is busy for ever without time passing."""
+
+
+class Handle:
+    """A callback to come; has what asyncio asks of handles."""
+
+    __slots__ = ("_when_s", "args", "callback", "context", "is_cancelled", "loop")
+
+    def __init__(
+        self, loop: "SimLoop", callback: Callable[..., object], args: Any, context: Context | None, when_s: float
+    ) -> None:
+        self.loop = loop
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+        self.context = context
+        self._when_s = when_s
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.callback = self.args = None
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self._when_s
+
+
+class Timeline:
+    """The time, and everything that is going to happen."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.callbacks = 0  # that were run
+        self.ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._numbers = 0
+
+    def at(self, when_s: float, handle: Handle) -> None:
+        """Run the handle at a time."""
+        self._numbers += 1
+        heapq.heappush(self._timers, (when_s, self._numbers, handle))
+
+    def run(self, until: Callable[[], object], deadline_s: float) -> bool:
+        """Let things happen until the condition holds, which is looked at whenever time passes; False: too late."""
+        before = events._get_running_loop()
+        events._set_running_loop(None)
+        try:
+            while not until():
+                self._run_moment()
+                if not self._timers or self._timers[0][0] > deadline_s:
+                    return bool(until())
+                self._pass_time()
+            return True
+        finally:
+            events._set_running_loop(before)
+
+    def _pass_time(self) -> None:
+        timers, ready = self._timers, self.ready
+        now_s = self.now_s = max(self.now_s, timers[0][0])
+        while timers and timers[0][0] <= now_s:
+            handle = heapq.heappop(timers)[2]
+            if not handle.is_cancelled:
+                ready.append(handle)
+
+    def _run_moment(self) -> None:
+        """Run all that is ready, and what that makes ready."""
+        ready, set_running = self.ready, events._set_running_loop
+        last: SimLoop | None = None
+        count = 0
+        while ready:
+            handle = ready.popleft()
+            callback = handle.callback
+            if callback is None:
+                continue
+            loop = handle.loop
+            if loop.is_held and not loop.admit(handle):
+                continue
+            if loop is not last:
+                set_running(loop)
+                last = loop
+            count += 1
+            loop.steps += 1
+            try:
+                if handle.context is None:
+                    callback(*handle.args)
+                else:
+                    handle.context.run(callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001  as every event loop does
+                loop.call_exception_handler({"message": f"exception in callback {callback!r}", "exception": error})
+            if count > CALLBACKS_PER_MOMENT_MAX:
+                raise Spinning(f"{CALLBACKS_PER_MOMENT_MAX} callbacks at {self.now_s} s, the last in {loop.name}")
+        self.callbacks += count
+        set_running(None)
+
+
+class SimTask(asyncio.Task[Any]):
+    """A task whose place in sets is its number and not its address, so that every run is alike."""
+
+    def __init__(
+        self, coro: Coroutine[Any, Any, Any], *, loop: "SimLoop", number: int, name: str | None, context: Context | None
+    ) -> None:
+        self.number = number
+        super().__init__(coro, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """The event loop of one simulated process; `on_step` is called when `stop_at_step` callbacks have been run."""
+
+    def __init__(self, timeline: Timeline, name: str, failed: Failure) -> None:
+        self.timeline = timeline
+        self.name = name
+        self.steps = 0
+        self.is_held = False  # paused, ended, or to be asked before each step
+        self.tasks: dict[SimTask, None] = {}
+        self._failed = failed
+        self._is_paused = False
+        self._is_ended = False
+        self._stop_at_step = -1
+        self._on_step: Callable[[], None] = lambda: None
+        self._parked: list[tuple[bool, Handle]] = []  # whether it was a timer
+        self._task_numbers = 0
+
+    def admit(self, handle: Handle) -> bool:
+        """Whether the handle may run now; else it waits, or never comes."""
+        if self._is_ended:
+            return False
+        if self._is_paused:
+            self._parked.append((handle._when_s >= 0, handle))
+            return False
+        if 0 <= self._stop_at_step <= self.steps:
+            self.stop_at_step(-1, lambda: None)
+            on_step = self._on_step
+            self.timeline.ready.appendleft(handle)
+            on_step()
+            return False
+        return True
+
+    def _hold(self) -> None:
+        self.is_held = self._is_paused or self._is_ended or self._stop_at_step >= 0
+
+    def stop_at_step(self, steps: int, on_step: Callable[[], None]) -> None:
+        """Call back before the callback with this number is run; never with -1."""
+        before, self._on_step = self._on_step, on_step
+        self._stop_at_step = steps
+        if steps < 0:
+            self._on_step = before
+        self._hold()
+
+    def pause(self) -> None:
+        """Stop where we are."""
+        self._is_paused = True
+        self._hold()
+
+    def resume(self, timers_first: bool) -> None:
+        """Go on; what came in meanwhile is handled after the timers that became due, or before."""
+        self._is_paused = False
+        self._hold()
+        parked, self._parked = self._parked, []
+        parked.sort(key=lambda each: each[0] != timers_first)
+        self.timeline.ready.extend(handle for _, handle in parked)
+
+    def kill(self) -> list[SimTask]:
+        """End at once: no callback runs any more but what ending the tasks takes. The tasks that would not end."""
+        self._is_paused = False
+        self._stop_at_step = -1
+        self._hold()
+        self._parked.clear()
+        own: deque[Handle] = deque()
+        timeline, others = self.timeline, self.timeline.ready
+        timeline.ready = own  # nobody else has a turn while this process' tasks end
+        before = events._get_running_loop()
+        try:
+            for _ in range(END_ROUNDS_MAX):
+                if not self.tasks:
+                    break
+                for task in list(self.tasks):
+                    task.cancel()
+                timeline._run_moment()
+        finally:
+            timeline.ready = others
+            others.extend(handle for handle in own if handle.loop is not self)
+            events._set_running_loop(before)
+        self._is_ended = True
+        self._hold()
+        return list(self.tasks)
+
+    # What asyncio asks of an event loop.
+
+    def time(self) -> float:
+        return self.timeline.now_s
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        handle = Handle(self, callback, args, context, -1.0)
+        self.timeline.ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        handle = Handle(self, callback, args, context, when)
+        self.timeline.at(when, handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        return self.call_at(self.timeline.now_s + delay, callback, *args, context=context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> SimTask:
+        self._task_numbers += 1
+        task = SimTask(coro, loop=self, number=self._task_numbers, name=name, context=context)
+        self.tasks[task] = None
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: SimTask) -> None:
+        self.tasks.pop(task, None)
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """At once: a thread would bring its own idea of order."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001  as executors do
+            future.set_exception(error)
+        return future
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self._failed(context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return self._is_ended

@@ -1,0 +1,46 @@
+"""What carries bytes between simulated processes: late, but on one lane always in order."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+AFTER_S = 1e-6  # between two things on one lane
+
+
+@dataclass
+class Latency:
+    """How long one leg takes: mostly short, sometimes long; without faults nothing takes any time."""
+
+    usual_s: float = 0.0
+    long_s: float = 0.0
+    long_share: float = 0.0
+
+    def choose_s(self, stream: random.Random) -> float:
+        """The next one."""
+        if not self.usual_s:
+            return 0.0
+        if self.long_share and stream.random() < self.long_share:
+            return stream.uniform(self.usual_s, self.long_s)
+        return self.usual_s * (0.3 + stream.random())
+
+
+class Wire:
+    """Lanes by name; `loop` is one that nobody pauses."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stream: random.Random, latency: Latency | None = None) -> None:
+        self.loop = loop
+        self.stream = stream
+        self.latency = latency or Latency()
+        self._busy_s: dict[tuple[str, str], float] = {}
+
+    def carry(self, lane: tuple[str, str], deliver: Callable[..., None], *args: object, late_s: float = 0.0) -> None:
+        """Call `deliver` at the other end, after all that the lane carries already, and `late_s` later than usual."""
+        when_s = self.loop.time() + self.latency.choose_s(self.stream) + late_s
+        when_s = max(when_s, self._busy_s.get(lane, 0.0) + AFTER_S)
+        self._busy_s[lane] = when_s
+        self.loop.call_at(when_s, deliver, *args)
+
+    def later(self, delay_s: float, call: Callable[..., None], *args: object) -> None:
+        """Call after so much time, on no lane."""
+        self.loop.call_later(delay_s, call, *args)
