@@ -73,10 +73,11 @@ class NatsWorld:
         return await connection.journal(self._cluster, create=True)
 
     async def outage(self) -> None:
-        await asyncio.to_thread(self._server.kill)
+        # A cluster that was killed takes two elections to be back, and only hangs here: that is an outage, too.
+        await asyncio.to_thread(self._server.pause if isinstance(self._server, NatsCluster) else self._server.kill)
 
     async def recovery(self) -> None:
-        await asyncio.to_thread(self._server.start)
+        await asyncio.to_thread(self._server.heal if isinstance(self._server, NatsCluster) else self._server.start)
 
     async def purge(self, keep_from: int) -> None:
         await self._api("STREAM.PURGE", {"seq": keep_from})

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import time
+import zlib
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,15 +17,26 @@ from tests.testkit.nats import NatsServer
 from tests.testkit.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
 from tests.testkit.waiting import until
 
-CLUSTER = "test"
-STREAM = journal_stream(CLUSTER)
 SENDERS = 1_500  # more than the client's own queue for flushes takes
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
-    with running_nats_cluster(tmp_path) as running:
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
+    with running_nats_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture
+def cluster(shared_cluster: NatsCluster) -> Iterator[NatsCluster]:
+    """All tests share one; each leaves it whole."""
+    yield shared_cluster
+    shared_cluster.heal()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A journal's name of the test's own."""
+    return f"test-{zlib.crc32(request.node.name.encode()):x}"
 
 
 @pytest.fixture
@@ -111,12 +122,12 @@ async def test_a_server_that_hangs_with_much_unsent_is_left_within_ten_seconds(c
 
 
 @pytest.mark.slow
-async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(cluster: NatsCluster) -> None:
+async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(cluster: NatsCluster, name: str) -> None:
     cluster.kill()
     first, *others = cluster.nodes
     await asyncio.to_thread(first.start)
     connection = await connect_nats(cluster.url, name="test")
-    opening = asyncio.create_task(connection.journal(CLUSTER, create=True, replicas=3))
+    opening = asyncio.create_task(connection.journal(name, create=True, replicas=3))
     for node in others:
         await asyncio.sleep(0.5)  # nodes start apart
         assert not opening.done()
@@ -127,25 +138,24 @@ async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(clust
 
 
 async def test_with_too_few_nodes_there_is_no_journal_and_the_reason_is_told(
-    cluster: NatsCluster, connection: NatsConnection, monkeypatch: pytest.MonkeyPatch
+    cluster: NatsCluster, connection: NatsConnection, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 0.5)
-    expected = (
-        r"^no journal of test within 0\.5 s: cannot create the stream penstock-journal-test with 5 replicas: .*peers"
-    )
+    expected = rf"^no journal of {name} within 0\.5 s: cannot create the stream .*{name} with 5 replicas: .*peers"
     with pytest.raises(Unavailable, match=expected):
-        await connection.journal(CLUSTER, create=True, replicas=5)
+        await connection.journal(name, create=True, replicas=5)
 
 
 async def test_a_node_alone_has_no_journal_and_that_is_told(
-    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 1.0)
     cluster.kill()
     await asyncio.to_thread(cluster.nodes[0].start)
     connection = await connect_nats(cluster.url, name="test")
-    with pytest.raises(Unavailable, match=r"^no journal of test within 1 s: .*; do enough of the nats-servers run\?$"):
-        await connection.journal(CLUSTER, create=True, replicas=3)
+    expected = rf"^no journal of {name} within 1 s: .*; do enough of the nats-servers run\?$"
+    with pytest.raises(Unavailable, match=expected):
+        await connection.journal(name, create=True, replicas=3)
     await connection.close()
 
 
@@ -156,28 +166,28 @@ async def test_a_single_server_cannot_keep_three_copies(shared_nats_server: Nats
     await connection.close()
 
 
-async def test_a_journal_with_fewer_copies_than_asked_for_is_not_fit(connection: NatsConnection) -> None:
-    await connection.journal(CLUSTER, create=True, replicas=1)
+async def test_a_journal_with_fewer_copies_than_asked_for_is_not_fit(connection: NatsConnection, name: str) -> None:
+    await connection.journal(name, create=True, replicas=1)
     with pytest.raises(Invalid, match=r"made with 1 replicas and 3 are asked for; `nats stream edit"):
-        await connection.journal(CLUSTER, create=False, replicas=3)
+        await connection.journal(name, create=False, replicas=3)
 
 
-async def test_a_journal_with_more_copies_than_asked_for_is_fit(connection: NatsConnection) -> None:
-    await connection.journal(CLUSTER, create=True, replicas=3)
-    journal = await connection.journal(CLUSTER, create=True, replicas=1)
+async def test_a_journal_with_more_copies_than_asked_for_is_fit(connection: NatsConnection, name: str) -> None:
+    await connection.journal(name, create=True, replicas=3)
+    journal = await connection.journal(name, create=True, replicas=1)
     assert (await journal.describe()).replicas == 3
 
 
 @pytest.mark.slow
-async def test_a_tail_goes_on_when_the_node_that_serves_it_dies(cluster: NatsCluster) -> None:
+async def test_a_tail_goes_on_when_the_node_that_serves_it_dies(cluster: NatsCluster, name: str) -> None:
     home = cluster.nodes[0]
     connection = await connect_nats(cluster.url_from(home), name="test")
-    journal = await connection.journal(CLUSTER, create=True, replicas=3)
+    journal = await connection.journal(name, create=True, replicas=3)
     tail = Tail(journal)
     last = await append_until_stored(journal, "first")
     await until(lambda: tail.has(last))
-    await until(lambda: cluster.consumer_nodes(STREAM))
-    (served_by,) = cluster.consumer_nodes(STREAM).values()
+    await until(lambda: cluster.consumer_nodes(journal_stream(name)))
+    (served_by,) = cluster.consumer_nodes(journal_stream(name)).values()
     await asyncio.to_thread(served_by.kill)
     killed_s = time.monotonic()
     last = await append_until_stored(journal, "after")
@@ -190,31 +200,31 @@ async def test_a_tail_goes_on_when_the_node_that_serves_it_dies(cluster: NatsClu
 
 
 async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(
-    connection: NatsConnection, monkeypatch: pytest.MonkeyPatch
+    connection: NatsConnection, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 1.0)
-    journal = await connection.journal(CLUSTER, create=True, replicas=3)
+    journal = await connection.journal(name, create=True, replicas=3)
     tail = Tail(journal)
     await journal.append("first", b"x")
     await until(lambda: tail.has(1))
-    await connection.bus.request(f"$JS.API.STREAM.DELETE.{STREAM}", b"", 5.0)
+    await connection.bus.request(f"$JS.API.STREAM.DELETE.{journal_stream(name)}", b"", 5.0)
     deleted_s = time.monotonic()
     with pytest.raises(Unavailable, match=r"has no stream .* says a server that may not know better yet"):
         await journal.describe()
-    with pytest.raises(JournalLost, match=f"nats has no stream {STREAM}"):
+    with pytest.raises(JournalLost, match=f"nats has no stream {journal_stream(name)}"):
         await asyncio.wait_for(tail.task, 15)
     assert time.monotonic() - deleted_s >= 1.0
     with pytest.raises(JournalLost):
-        await connection.journal(CLUSTER, create=False, replicas=3)
+        await connection.journal(name, create=False, replicas=3)
 
 
 async def test_a_missing_entry_is_a_gap_once_that_has_lasted(
-    connection: NatsConnection, monkeypatch: pytest.MonkeyPatch
+    connection: NatsConnection, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 0.5)
-    journal = await connection.journal(CLUSTER, create=True, replicas=3)
+    journal = await connection.journal(name, create=True, replicas=3)
     for number in range(3):
         await journal.append(str(number), b"x")
-    await connection.bus.request(f"$JS.API.STREAM.PURGE.{STREAM}", b'{"seq": 3}', 5.0)
+    await connection.bus.request(f"$JS.API.STREAM.PURGE.{journal_stream(name)}", b'{"seq": 3}', 5.0)
     with pytest.raises(JournalGap, match="journal entries 1 to 2 are gone"):
         await asyncio.wait_for(Tail(journal).task, 15)

@@ -157,6 +157,21 @@ class NatsCluster:
         for node in self.nodes:
             node.kill()
 
+    def pause(self) -> None:
+        """SIGSTOP to whatever runs."""
+        for node in self.nodes:
+            if node.is_up:
+                node.pause()
+
+    def heal(self) -> None:
+        """Return when all nodes run again that were killed or paused, and JetStream has a leader."""
+        for node in self.nodes:
+            if node.is_paused:
+                node.resume()
+            elif not node.is_up:
+                node.start()
+        wait_for(lambda: self.meta_leader() is not None, "the cluster has no leader")
+
     def meta_leader(self) -> NatsNode | None:
         """Who decides on streams and consumers, as the majority of the living sees it."""
         return self._agreed(lambda told: told.get("meta_cluster", {}).get("leader", ""))
