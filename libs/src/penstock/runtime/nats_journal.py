@@ -16,12 +16,11 @@ from penstock.runtime.journal import JournalEntry, JournalGap, JournalInfo, Jour
 from penstock.runtime.nats_loss import JournalReplaced, LossWatch
 from penstock.runtime.nats_tail import HEARTBEAT_MS, Feed, RawMessage
 
-# Five hundred times what they take. What was asked while servers elect a leader is never answered, so this is also how
-# late we notice that there is one again. A retried append with the same id does no harm.
+# What was asked while servers elect a leader is never answered, so this is also how late we notice that there is one.
 ASK_TIMEOUT_S = 1.0
-APPEND_TIMEOUT_S = 1.0
+APPEND_TIMEOUT_S = 2.0  # a thousand times what an append takes; a retry with the same id does no harm
 CREATE_TIMEOUT_S = 2.0
-STUCK_AFTER_S = 15.0  # appends unanswered this long by a server that answers all else: fourteen retries of one entry
+STUCK_AFTER_S = 15.0  # appends unanswered this long by a server that answers all else: seven retries of one entry
 STUCK_IN_CLUSTER_AFTER_S = 60.0  # a leader that lost both others takes nothing either, and sees that after 20 s
 # For a cluster whose servers start seconds apart and then elect their leaders; longer than a loss takes to be proven.
 OPEN_DEADLINE_S = 30.0
