@@ -17,6 +17,17 @@ class Chain:
         self.hash = GENESIS_HASH
         self._recent: deque[bytes] = deque([GENESIS_HASH], hashes_max)  # the last one is of `sequence`
 
+    @property
+    def earliest_sequence(self) -> int:
+        """The first of the sequences whose hashes are still known."""
+        return self.sequence - len(self._recent) + 1
+
+    def hash_at(self, sequence: int) -> bytes | None:
+        """The running hash after the entry `sequence`; None if it is not known (any more)."""
+        if not self.earliest_sequence <= sequence <= self.sequence:
+            return None
+        return self._recent[sequence - self.sequence - 1]
+
     def check(self, entry: Entry) -> bool:
         """Whether the entry that comes next was written on our past; `Corrupt` if it was on another.
 

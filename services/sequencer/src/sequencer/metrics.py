@@ -63,3 +63,11 @@ class SequencerMetrics:
         self.custodian = Gauge(
             "penstock_sequencer_custodian", "1 while this replica keeps the journal's house.", registry=registry
         )
+        self.archived_sequence = Gauge(
+            "penstock_sequencer_archived_sequence",
+            "Journal sequence up to which this replica has archived the journal.",
+            registry=registry,
+        )
+        self.archive_bytes = Counter(
+            "penstock_sequencer_archive_bytes", "Bytes stored in the journal's archive.", registry=registry
+        )

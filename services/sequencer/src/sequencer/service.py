@@ -10,6 +10,7 @@ from penstock.runtime.bus import Bus
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.journal import Journal
 from sequencer.api import Api
+from sequencer.archiving import Archiving
 from sequencer.chain import Chain
 from sequencer.custody import Custody
 from sequencer.heartbeats import Heartbeats
@@ -52,6 +53,8 @@ class Sequencer:
         self._ticker = Ticker(self.replica, self._proposals, clock, entropy)
         self.custody = Custody(self.replica, self._proposals, clock, entropy, metrics)
         self._has_store = store is not None
+        if store is not None:
+            self.custody.add(Archiving(journal, store, cluster, chain, self.custody, clock, metrics).run)
         self._heartbeats = Heartbeats(bus, cluster, members, self.replica, self._proposals, clock)
         self._api = Api(bus, cluster, self.replica, self._proposals, members, clock, metrics, self._stalls)
 
