@@ -163,3 +163,13 @@ async def test_a_commit_is_told_the_machines_time_which_does_not_go_back_with_th
         one.client.seen_clock_ms = 0
         await one.client.command([late], deadline_s=5)
         assert one.client.seen_clock_ms >= clock_ms
+
+
+@in_virtual_time
+async def test_a_request_that_comes_while_the_sequencer_ends_is_left_to_others() -> None:
+    async with house("a") as one:
+        ending = one.running["a"]
+        await ending.end()
+        with pytest.raises(Unavailable):
+            await raw(one, COMMAND, codec.encode(CommandRequest([one.create_topic("t")])))
+        assert not ending.bus.has_failed
