@@ -89,3 +89,17 @@ def test_an_author_without_a_name_or_with_an_endless_one_is_refused() -> None:
         outcome = world.do(TakeCustody(world.now_ms, author))
         assert isinstance(outcome, Refused)
         assert outcome.message == f"an author of {len(author)} letters"
+
+
+def test_the_time_of_the_newest_snapshot_is_known_and_before_that_the_time_at_which_custody_began() -> None:
+    world = World()
+    take(world, "a")
+    began_ms = world.now_ms
+    world.wait(CUSTODY_LEASE_MS)
+    take(world, "b")
+    assert world.state.custody.snapshot_ms == began_ms
+    assert snapshot(world, "b", 2)
+    noted_ms = world.now_ms
+    world.wait(1_000)
+    assert snapshot(world, "b", 2)
+    assert world.state.custody.snapshot_ms == noted_ms == began_ms + CUSTODY_LEASE_MS

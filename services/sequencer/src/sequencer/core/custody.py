@@ -18,6 +18,8 @@ def take_custody(state: State, command: TakeCustody, changes: Changes) -> Done |
         return Refused(Refusal.INVALID_REQUEST, f"an author of {len(command.author)} letters")
     if custody.holder != command.author and state.clock_ms < custody.until_ms:
         return Refused(Refusal.INVALID_REQUEST, f"{custody.holder} has custody until {custody.until_ms}")
+    if not custody.holder:
+        custody.snapshot_ms = state.clock_ms
     custody.holder = command.author
     custody.until_ms = state.clock_ms + CUSTODY_LEASE_MS
     return Done()
@@ -42,6 +44,7 @@ def note_snapshot(state: State, command: NoteSnapshot, changes: Changes) -> Done
     custody = state.custody
     if not custody.snapshots or command.sequence > custody.snapshots[-1]:
         custody.snapshots = [*custody.snapshots, command.sequence][-SNAPSHOTS_KEPT:]
+        custody.snapshot_ms = state.clock_ms
     custody.until_ms = state.clock_ms + CUSTODY_LEASE_MS
     return Done()
 

@@ -2,6 +2,9 @@
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
+
+from sequencer.core.columns import column_bytes, read_columns
 
 _DROPPED_MIN = 64  # below this many dropped rows, copying the columns costs more than it frees
 
@@ -78,8 +81,15 @@ class Extents:
         return dropped
 
     def columns(self) -> list[bytes]:
-        """The columns' live rows as bytes, for comparing."""
-        return [column[self.head :].tobytes() for column in self._columns()]
+        """The columns' live rows as bytes, in the order of `_columns`."""
+        return [column_bytes(column[self.head :]) for column in self._columns()]
+
+    @classmethod
+    def of_columns(cls, data: Sequence[bytes]) -> "Extents":
+        """The rows that `columns` gave; `ValueError` if these are no columns."""
+        extents = cls()
+        read_columns(extents._columns(), data)
+        return extents
 
     def _columns(self) -> "tuple[array[int], ...]":
         return (

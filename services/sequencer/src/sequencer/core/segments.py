@@ -1,9 +1,11 @@
 """The table of segments: which objects there are, how much of each is alive, and since when one is condemned."""
 
 from array import array
+from collections.abc import Sequence
 
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.ids import ID_BYTES, SegmentId
+from sequencer.core.columns import column_bytes, read_columns
 
 NOT_CONDEMNED = -1
 
@@ -80,6 +82,33 @@ class Segments:
         """The segment as other services name it."""
         writer, zone = self.names[self.writers[row]], self.names[self.zones[row]]
         return SegmentRef(self.id(row), self.levels[row], self.sizes[row], writer, zone)
+
+    def columns(self) -> list[bytes]:
+        """The numbers of all rows as bytes, in the order of `_columns`; `ids` and `names` come beside them."""
+        return [column_bytes(column) for column in self._columns()]
+
+    @classmethod
+    def of_columns(cls, ids: bytes, names: Sequence[str], data: Sequence[bytes]) -> "Segments":
+        """The table whose `ids`, `names` and `columns` these are; `ValueError` if they do not belong together."""
+        segments = cls()
+        segments.ids += ids
+        read_columns(segments._columns(), data)
+        for name in names:
+            segments._name_number(name)
+        if len(segments.ids) != ID_BYTES * len(segments) or segments.names != list(names):
+            raise ValueError(f"{len(ids)} bytes of ids and {len(names)} names for {len(segments)} segments")
+        return segments
+
+    def _columns(self) -> "tuple[array[int], ...]":
+        return (
+            self.levels,
+            self.sizes,
+            self.live_bytes,
+            self.live_extents,
+            self.condemned_ms,
+            self.writers,
+            self.zones,
+        )
 
     def _name_number(self, name: str) -> int:
         number = self._name_numbers.setdefault(name, len(self.names))

@@ -1,75 +1,298 @@
-"""The whole state as bytes, the same on every replica that applied the same entries."""
+"""The whole state as bytes, the same on every replica that applied the same entries, and back.
 
-from typing import Any
+What is derived is not written but made anew: tables by other keys, the heap of alarms, counts of protocols. Dicts are
+written in the order of their making, which the journal determines too, and read in that order; a partition that several
+tables hold is written once and named by its place. Whoever adds a field or changes an order makes another format, and
+gives it another version in `snapshot_file.py`: docs/format-snapshot.md.
+"""
+
+from array import array
+from collections import deque
+from heapq import heapify
 
 import msgspec
 
+from penstock.contracts.batches import BatchResult
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.ids import SegmentId, TopicId
+from sequencer.core.columns import column_bytes, read_column
+from sequencer.core.extents import Extents
+from sequencer.core.groups import count_protocols
 from sequencer.core.segments import Segments
-from sequencer.core.state import Group, Partition, Producer, RememberedCommit, State
+from sequencer.core.state import (
+    Committed,
+    Custody,
+    Group,
+    Member,
+    Partition,
+    Producer,
+    RememberedCommit,
+    State,
+    Topic,
+)
+from sequencer.core.topics import metric_name
+
+_STRAY = -1  # in the place of a topic: the partition is one of a deleted topic
+
+
+class _Producer(msgspec.Struct, frozen=True, array_like=True):
+    epoch: int
+    last_sequence: int
+    active_ms: int
+    recent: bytes
+
+
+class _Partition(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    log_start_offset: int
+    high_watermark: int
+    in_sweep: bool
+    extents: list[bytes]
+    producers: dict[int, _Producer]
+
+
+class _Topic(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    topic_id: TopicId
+    configs: dict[str, str]
+    partitions: list[_Partition]
+
+
+class _Stray(msgspec.Struct, frozen=True, array_like=True):
+    """A partition of a deleted topic that the state has not let go of yet."""
+
+    topic_id: TopicId
+    partition: _Partition
+
+
+class _Commit(msgspec.Struct, frozen=True, array_like=True):
+    forget_ms: int
+    batches: int
+    firsts: bytes
+    exceptions: dict[int, BatchResult]
+
+
+class _Group(msgspec.Struct, frozen=True, array_like=True):
+    group_id: str
+    state: str
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    members: list[Member]
+    static_members: dict[str, str]
+    pending: dict[str, int]
+    fenced: list[str]
+    offsets: dict[str, dict[int, Committed]]
+    join_deadline_ms: int
+    initial_delay_ms: int
+    initial_remaining_ms: int
+    newcomer: bool
+    sync_deadline_ms: int
+
+
+class _State(msgspec.Struct, frozen=True, array_like=True):
+    sequence: int
+    clock_ms: int
+    leader_epoch: int
+    segment_ids: bytes
+    segment_names: list[str]
+    segment_columns: list[bytes]
+    topics: list[_Topic]
+    deleted_topics: dict[TopicId, int]
+    strays: list[_Stray]
+    doomed: list[int]  # numbers of strays
+    partition_count: int
+    extent_count: int
+    commits: dict[SegmentId, _Commit]
+    next_producer_id: int
+    producer_births: list[tuple[int, int]]
+    producer_count: int
+    producer_sweep: list[tuple[int, int]]  # (place of the topic, partition), or (_STRAY, number of the stray)
+    groups: list[_Group]
+    group_bytes: int
+    idle_groups: dict[str, int]
+    deadlines: list[tuple[str, int]]
+    custody: Custody
+
 
 _encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_State)
 
 
 def encode_state(state: State) -> bytes:
-    """Canonical bytes for comparing replicas: dicts in the order of their making, which the journal determines too."""
-    return _encoder.encode(
-        {
-            "sequence": state.sequence,
-            "clock_ms": state.clock_ms,
-            "leader_epoch": state.leader_epoch,
-            "segments": _segments(state.segments),
-            "topics": [
-                (topic.name, topic.topic_id, topic.configs, [_partition(each) for each in topic.partitions])
-                for topic in state.topics.values()
-            ],
-            "deleted_topics": list(state.deleted_topics.items()),
-            "doomed": [_partition(each) for each in state.doomed],
-            "counts": (state.partition_count, state.extent_count, state.producer_count, state.group_bytes),
-            "commits": [(key, _commit(value)) for key, value in state.commits.items()],
-            "next_producer_id": state.next_producer_id,
-            "producer_births": list(state.producer_births),
-            "producer_sweep": [(each.topic_id, each.number) for each in state.producer_sweep],
-            "groups": [_group(each) for each in state.groups.values()],
-            "idle_groups": list(state.idle_groups.items()),
-            "deadlines": sorted(state.deadlines.items()),
-            "custody": msgspec.structs.astuple(state.custody),
-        }
+    """The state's canonical bytes; what `decode_state` makes of them has the same bytes again."""
+    strays = _strays(state)
+    segments = state.segments
+    written = _State(
+        state.sequence,
+        state.clock_ms,
+        state.leader_epoch,
+        bytes(segments.ids),
+        segments.names,
+        segments.columns(),
+        [
+            _Topic(topic.name, topic.topic_id, topic.configs, [_written(each) for each in topic.partitions])
+            for topic in state.topics.values()
+        ],
+        state.deleted_topics,
+        [_Stray(partition.topic_id, _written(partition)) for partition, _ in strays.values()],
+        [strays[id(partition)][1] for partition in state.doomed],
+        state.partition_count,
+        state.extent_count,
+        {segment_id: _written_commit(commit) for segment_id, commit in state.commits.items()},
+        state.next_producer_id,
+        list(state.producer_births),
+        state.producer_count,
+        _written_sweep(state, strays),
+        [_written_group(group) for group in state.groups.values()],
+        state.group_bytes,
+        state.idle_groups,
+        sorted(state.deadlines.items()),
+        state.custody,
     )
+    return _encoder.encode(written)
 
 
-def _segments(segments: Segments) -> list[Any]:
-    places = (segments.levels, segments.writers, segments.zones)
-    counts = (segments.sizes, segments.live_bytes, segments.live_extents, segments.condemned_ms)
-    return [segments.ids, segments.names, *(column.tobytes() for column in (*places, *counts))]
+def _strays(state: State) -> dict[int, tuple[Partition, int]]:
+    """Partitions of deleted topics, by identity: each with its number."""
+    strays: dict[int, tuple[Partition, int]] = {}
+    for partition in (*state.doomed, *state.producer_sweep):
+        if partition.deleted:
+            strays.setdefault(id(partition), (partition, len(strays)))
+    return strays
 
 
-def _partition(partition: Partition) -> tuple[Any, ...]:
-    producers = [(producer_id, _producer(each)) for producer_id, each in partition.producers.items()]
-    log = (partition.number, partition.log_start_offset, partition.high_watermark, partition.deleted)
-    return (*log, partition.in_sweep, partition.extents.columns(), producers)
+def _written(partition: Partition) -> _Partition:
+    producers = {
+        producer_id: _Producer(each.epoch, each.last_sequence, each.active_ms, column_bytes(each.recent))
+        for producer_id, each in partition.producers.items()
+    }
+    ends = (partition.log_start_offset, partition.high_watermark)
+    return _Partition(partition.number, *ends, partition.in_sweep, partition.extents.columns(), producers)
 
 
-def _producer(producer: Producer) -> tuple[Any, ...]:
-    return (producer.epoch, producer.last_sequence, producer.active_ms, producer.recent.tobytes())
+def _written_commit(commit: RememberedCommit) -> _Commit:
+    return _Commit(commit.forget_ms, commit.batches, column_bytes(commit.firsts), commit.exceptions)
 
 
-def _commit(commit: RememberedCommit) -> tuple[Any, ...]:
-    return (commit.forget_ms, commit.batches, commit.firsts.tobytes(), list(commit.exceptions.items()))
-
-
-def _group(group: Group) -> list[Any]:
+def _written_sweep(state: State, strays: dict[int, tuple[Partition, int]]) -> list[tuple[int, int]]:
+    places = {topic_id: place for place, topic_id in enumerate(state.topics_by_id)}
     return [
+        (_STRAY, strays[id(partition)][1]) if partition.deleted else (places[partition.topic_id], partition.number)
+        for partition in state.producer_sweep
+    ]
+
+
+def _written_group(group: Group) -> _Group:
+    return _Group(
         group.group_id,
         group.state,
         group.generation,
         group.protocol_type,
         group.protocol,
         group.leader,
-        [msgspec.structs.astuple(member) for member in group.members.values()],
-        list(group.static_members.items()),
-        list(group.pending.items()),
+        list(group.members.values()),
+        group.static_members,
+        group.pending,
         list(group.fenced),
-        [(topic, list(partitions.items())) for topic, partitions in group.offsets.items()],
-        (group.join_deadline_ms, group.initial_delay_ms, group.initial_remaining_ms, group.newcomer),
+        group.offsets,
+        group.join_deadline_ms,
+        group.initial_delay_ms,
+        group.initial_remaining_ms,
+        group.newcomer,
         group.sync_deadline_ms,
-    ]
+    )
+
+
+def decode_state(data: bytes | memoryview) -> State:
+    """The state with these bytes; `Corrupt` if there is none."""
+    try:
+        return _read(_decoder.decode(data))
+    except (msgspec.DecodeError, ValueError, LookupError) as error:
+        raise Corrupt(f"a state that cannot be read: {error}") from error
+
+
+def _read(written: _State) -> State:
+    topics = [_read_topic(each) for each in written.topics]
+    strays = [_read_partition(each.topic_id, each.partition, deleted=True) for each in written.strays]
+    deadlines = dict(written.deadlines)
+    alarms = [(deadline_ms, group_id) for group_id, deadline_ms in written.deadlines]
+    heapify(alarms)
+    return State(
+        segments=Segments.of_columns(written.segment_ids, written.segment_names, written.segment_columns),
+        sequence=written.sequence,
+        clock_ms=written.clock_ms,
+        leader_epoch=written.leader_epoch,
+        topics={topic.name: topic for topic in topics},
+        topics_by_id={topic.topic_id: topic for topic in topics},
+        topics_by_metric_name={metric_name(topic.name): topic for topic in topics},
+        deleted_topics=written.deleted_topics,
+        doomed=deque(strays[number] for number in written.doomed),
+        partition_count=written.partition_count,
+        extent_count=written.extent_count,
+        commits={segment_id: _read_commit(each) for segment_id, each in written.commits.items()},
+        next_producer_id=written.next_producer_id,
+        producer_births=deque(written.producer_births),
+        producer_count=written.producer_count,
+        producer_sweep=deque(
+            strays[number] if place == _STRAY else topics[place].partitions[number]
+            for place, number in written.producer_sweep
+        ),
+        groups={group.group_id: _read_group(group) for group in written.groups},
+        group_bytes=written.group_bytes,
+        idle_groups=written.idle_groups,
+        deadlines=deadlines,
+        alarms=alarms,
+        custody=written.custody,
+    )
+
+
+def _read_topic(topic: _Topic) -> Topic:
+    partitions = [_read_partition(topic.topic_id, each, deleted=False) for each in topic.partitions]
+    return Topic(topic.name, topic.topic_id, partitions, topic.configs)
+
+
+def _read_partition(topic_id: TopicId, partition: _Partition, *, deleted: bool) -> Partition:
+    producers = {
+        producer_id: Producer(each.epoch, each.last_sequence, each.active_ms, _numbers(each.recent))
+        for producer_id, each in partition.producers.items()
+    }
+    extents = Extents.of_columns(partition.extents)
+    ends = (partition.log_start_offset, partition.high_watermark)
+    return Partition(topic_id, partition.number, extents, producers, *ends, partition.in_sweep, deleted)
+
+
+def _read_commit(commit: _Commit) -> RememberedCommit:
+    return RememberedCommit(commit.forget_ms, commit.batches, _numbers(commit.firsts), commit.exceptions)
+
+
+def _read_group(written: _Group) -> Group:
+    group = Group(
+        group_id=written.group_id,
+        state=written.state,
+        generation=written.generation,
+        protocol_type=written.protocol_type,
+        protocol=written.protocol,
+        leader=written.leader,
+        members={member.member_id: member for member in written.members},
+        static_members=written.static_members,
+        protocol_counts={},
+        pending=written.pending,
+        fenced=dict.fromkeys(written.fenced),
+        offsets=written.offsets,
+        join_deadline_ms=written.join_deadline_ms,
+        initial_delay_ms=written.initial_delay_ms,
+        initial_remaining_ms=written.initial_remaining_ms,
+        newcomer=written.newcomer,
+        sync_deadline_ms=written.sync_deadline_ms,
+    )
+    for member in written.members:
+        count_protocols(group, member, 1)
+    return group
+
+
+def _numbers(data: bytes) -> "array[int]":
+    column = array("q")
+    read_column(column, data)
+    return column

@@ -135,6 +135,7 @@ class Custody(msgspec.Struct, eq=False):
     until_ms: int = 0  # by the machine's clock; from then on anybody may take over
     archived_sequence: int = 0  # all entries up to this one are in the archive
     snapshots: list[int] = []  # the sequences of the newest verified snapshots, ascending, at most SNAPSHOTS_KEPT
+    snapshot_ms: int = 0  # the clock when the newest was noted; before there is one, when custody was first taken
 
 
 class State(msgspec.Struct, eq=False):

@@ -27,7 +27,7 @@ def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicC
     topic = Topic(command.name, command.topic_id, partitions, dict(command.configs))
     state.topics[topic.name] = topic
     state.topics_by_id[topic.topic_id] = topic
-    state.topics_by_metric_name[_metric_name(topic.name)] = topic
+    state.topics_by_metric_name[metric_name(topic.name)] = topic
     state.partition_count += len(partitions)
     changes.topics[topic.name] = None
     return answer
@@ -89,7 +89,7 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
         return Refused(Refusal.UNKNOWN_TOPIC, "This server does not host this topic-partition.")
     del state.topics[topic.name]
     del state.topics_by_id[topic.topic_id]
-    del state.topics_by_metric_name[_metric_name(topic.name)]
+    del state.topics_by_metric_name[metric_name(topic.name)]
     state.partition_count -= len(topic.partitions)
     _note_deleted(state, topic.topic_id)
     for partition in topic.partitions:
@@ -141,14 +141,15 @@ def _new_partition(topic_id: TopicId, number: int) -> Partition:
     return Partition(topic_id, number, Extents(), {})
 
 
-def _metric_name(name: str) -> str:
+def metric_name(name: str) -> str:
+    """Names that differ in nothing else collide, as Kafka's metrics would."""
     return name.replace(".", "_")
 
 
 def _name_objection(state: State, name: str) -> Refused | None:
     if not is_legal_topic_name(name):
         return Refused(Refusal.INVALID_TOPIC, f"Topic name '{name[:256]}' is illegal.")
-    other = state.topics_by_metric_name.get(_metric_name(name))
+    other = state.topics_by_metric_name.get(metric_name(name))
     if other is not None:
         return Refused(Refusal.INVALID_TOPIC, f"Topic '{name}' collides with existing topics: {other.name}")
     return None

@@ -1,0 +1,217 @@
+"""A state that was written and read again is the same: in its bytes, in what it answers, in what becomes of it."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from core_strategies import Log, logs
+from core_walks import walk
+from core_world import START_MS, World, batch, check_invariants
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.contracts.commands import DeleteTopic, NoteArchived, NoteSnapshot, TakeCustody, Tick
+from penstock.contracts.errors import Corrupt
+from sequencer.core import columns
+from sequencer.core.columns import column_bytes, read_column, read_columns
+from sequencer.core.limits import EXTENTS_DROPPED_PER_STEP_MAX
+from sequencer.core.machine import apply_entry
+from sequencer.core.snapshot import decode_state, encode_state
+from sequencer.core.state import Partition, State, new_state
+
+any_log = settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+any_walk = pytest.mark.parametrize("seed", range(30))
+WALK_ENTRIES = 300
+# Of `a_bit_of_everything`. If it changes, so has the format: give it another version (docs/format-snapshot.md).
+GOLDEN = "d87957cc4e4a30fc2a7280c3ac55c7105df190c464706f325158a6a6b0697021"
+
+
+def replay(state: State, first: int, log: Log) -> list[Any]:
+    return [apply_entry(state, sequence, entry) for sequence, entry in enumerate(log, first)]
+
+
+def read_again(state: State) -> State:
+    return decode_state(encode_state(state))
+
+
+def plain(value: Any) -> Any:
+    """Everything in a state, by value; partitions that several tables share stay recognisable by a number."""
+    numbers: dict[int, int] = {}
+
+    def walk_in(value: Any) -> Any:
+        if isinstance(value, Partition):
+            if id(value) in numbers:
+                return ("partition", numbers[id(value)])
+            numbers[id(value)] = len(numbers)
+        if isinstance(value, msgspec.Struct):
+            return {name: walk_in(getattr(value, name)) for name in value.__struct_fields__}
+        if isinstance(value, dict):
+            return [(walk_in(key), walk_in(each)) for key, each in value.items()]
+        if isinstance(value, list | tuple) or type(value).__name__ == "deque":
+            return [walk_in(each) for each in value]
+        if type(value).__name__ == "Extents":
+            return [column[value.head :] for column in value._columns()]
+        if type(value).__name__ == "Segments":
+            return [value.ids, value.names, value._name_numbers, list(value._columns())]
+        return value
+
+    return walk_in(value)
+
+
+def everything(state: State) -> Any:
+    """The state but for what differs without meaning: the order of deadlines, stale alarms, the order of counts."""
+    found = plain(state)
+    found["deadlines"] = sorted(state.deadlines.items())
+    found["alarms"] = sorted({each for each in state.alarms if state.deadlines.get(each[1]) == each[0]})
+    for (_, written), group in zip(found["groups"], state.groups.values(), strict=True):
+        written["protocol_counts"] = sorted(group.protocol_counts.items())
+    return found
+
+
+@any_walk
+def test_a_state_read_again_is_the_same_in_everything(seed: int) -> None:
+    state = new_state()
+    replay(state, 1, walk(seed, WALK_ENTRIES))
+    again = read_again(state)
+    assert everything(again) == everything(state)
+    assert encode_state(again) == encode_state(state)
+    check_invariants(again)
+
+
+@any_walk
+def test_a_snapshot_and_the_entries_after_it_lead_where_the_whole_journal_leads(seed: int) -> None:
+    log = walk(seed, WALK_ENTRIES)
+    whole = new_state()
+    said = replay(whole, 1, log)
+    for cut in (0, 1, seed * 9 + 5, WALK_ENTRIES - 1):
+        state = new_state()
+        replay(state, 1, log[:cut])
+        state = read_again(state)
+        assert replay(state, cut + 1, log[cut:]) == said[cut:]
+        assert encode_state(state) == encode_state(whole)
+        assert everything(state) == everything(whole)
+
+
+@any_log
+@given(logs, st.data())
+def test_a_snapshot_may_be_taken_after_any_entry_of_any_log(log: Log, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(log)))
+    whole, state = new_state(), new_state()
+    said = replay(whole, 1, log)
+    replay(state, 1, log[:cut])
+    state = read_again(state)
+    assert replay(state, cut + 1, log[cut:]) == said[cut:]
+    assert everything(state) == everything(whole)
+
+
+def test_partitions_of_deleted_topics_come_back_in_every_table_that_holds_them() -> None:
+    world = World()
+    world.topic("t")
+    producer = world.producer()
+    world.produce(batch(producer=producer, epoch=0, sequence=0))
+    extents = world.state.topics["t"].partitions[0].extents
+    for _ in range(2 * EXTENTS_DROPPED_PER_STEP_MAX):
+        extents.append(extents.last_offsets[-1] + 1, extents.last_offsets[-1] + 1, 0, 0, 1, START_MS)
+    many = len(extents) - 1
+    world.state.topics["t"].partitions[0].high_watermark += many
+    world.state.segments.gain(0, many, many)
+    world.state.extent_count += many
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    world.topic("u", number=2)
+    assert len(world.state.doomed) == len(world.state.producer_sweep) == 1
+    world.state = read_again(world.state)
+    assert world.state.doomed[0] is world.state.producer_sweep[0]
+    world.do(Tick(world.now_ms))
+    world.do(Tick(world.now_ms))
+    assert not world.state.doomed
+    assert not world.state.producer_sweep
+    assert world.state.extent_count == 0
+
+
+WRITE = """
+import hashlib
+from core_walks import walk
+from sequencer.core.machine import apply_entry
+from sequencer.core.snapshot import decode_state, encode_state
+from sequencer.core.state import new_state
+state = new_state()
+for sequence, entry in enumerate(walk(7, 500), 1):
+    if sequence % 100 == 0:
+        state = decode_state(encode_state(state))
+    apply_entry(state, sequence, entry)
+print(hashlib.sha256(encode_state(state)).hexdigest())
+"""
+
+
+def test_replicas_with_other_hash_seeds_and_other_snapshots_behind_them_have_the_same_bytes() -> None:
+    state = new_state()
+    replay(state, 1, walk(7, 500))
+    digests = {hashlib.sha256(encode_state(state)).hexdigest()}
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parent)}
+        run = subprocess.run([sys.executable, "-c", WRITE], env=environment, capture_output=True, text=True, check=True)
+        digests.add(run.stdout.strip())
+    assert len(digests) == 1
+
+
+def a_bit_of_everything() -> State:
+    """A state in which every table holds something."""
+    world = World()
+    world.do(TakeCustody(world.now_ms, "r1"))
+    world.topic("t", 2)
+    world.topic("gone", number=2, **{"retention.ms": "1000"})
+    producer = world.producer()
+    segment = world.segment_command(
+        (1, 0, [batch(producer=producer, epoch=0, sequence=0), batch(), batch(producer=producer, epoch=0, sequence=9)]),
+        (2, 0, [batch(producer=producer, epoch=0, sequence=0)]),
+    )
+    world.do(segment)
+    world.stable_group("m1", "m2")
+    world.join("m3", instance="i", require_known_member=True)
+    world.commit_offset(metadata="said", member_id="m1", generation=1)
+    world.do(DeleteTopic(world.now_ms, "gone", bytes(16)))
+    world.do(NoteArchived(world.now_ms, "r1", 3))
+    world.do(NoteSnapshot(world.now_ms, "r1", 4))
+    return world.state
+
+
+def test_the_format_is_the_one_of_its_version() -> None:
+    assert hashlib.sha256(encode_state(a_bit_of_everything())).hexdigest() == GOLDEN
+
+
+def test_columns_are_little_endian_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = array("q", [1, -2, 2**40])
+    assert column_bytes(numbers) == b"".join(each.to_bytes(8, "little", signed=True) for each in numbers)
+    # A machine of the other kind holds the same numbers as the reversed bytes.
+    monkeypatch.setattr(columns, "_IS_BIG_ENDIAN", not columns._IS_BIG_ENDIAN)
+    reversed_numbers = array("q", numbers)
+    reversed_numbers.byteswap()
+    assert column_bytes(reversed_numbers) == b"".join(each.to_bytes(8, "little", signed=True) for each in numbers)
+    read: array[int] = array("q")
+    read_column(read, column_bytes(reversed_numbers))
+    assert read == reversed_numbers
+
+
+def test_bytes_that_are_no_state_are_corrupt() -> None:
+    world = World()
+    world.topic("t")
+    world.produce(batch())
+    whole = encode_state(world.state)
+    for data in (b"", b"\x00", whole[:-1], whole[:100], whole.replace(b"\xc4\x08", b"\xc4\x09", 1)):
+        with pytest.raises(Corrupt, match="a state that cannot be read"):
+            decode_state(data)
+
+
+def test_columns_that_do_not_belong_together_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"columns of \[1, 2\] rows"):
+        read_columns([array("q"), array("I")], [bytes(8), bytes(8)])
+    with pytest.raises(ValueError, match="argument"):
+        read_columns([array("q"), array("I")], [bytes(8)])
