@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -34,9 +35,6 @@ class MemoryWorld:
 
     async def recovery(self) -> None:
         self._store.set_available(True)
-
-    async def purge(self, keep_from: int) -> None:
-        self._store.purge(keep_from)
 
     async def drop(self, sequence: int) -> None:
         self._store.drop(sequence)
@@ -78,9 +76,6 @@ class NatsWorld:
 
     async def recovery(self) -> None:
         await asyncio.to_thread(self._server.heal if isinstance(self._server, NatsCluster) else self._server.start)
-
-    async def purge(self, keep_from: int) -> None:
-        await self._api("STREAM.PURGE", {"seq": keep_from})
 
     async def drop(self, sequence: int) -> None:
         await self._api("STREAM.MSG.DELETE", {"seq": sequence})
@@ -282,19 +277,47 @@ async def test_two_tails_see_the_same(world: World) -> None:
 async def test_a_purged_journal_keeps_its_sequences(world: World) -> None:
     journal = await world.open()
     await fill(journal, 10)
-    await world.purge(keep_from=8)
-    info = await journal.describe()
-    assert (info.first_sequence, info.last_sequence) == (8, 10)
-    await world.purge(keep_from=11)
-    info = await journal.describe()
-    assert (info.first_sequence, info.last_sequence) == (11, 10)
+    # Again, and for less than is gone already, does no harm.
+    for up_to, first in ((7, 8), (7, 8), (0, 8), (3, 8), (10, 11)):
+        await until_known(partial(journal.purge, up_to))
+        info = await journal.describe()
+        assert (info.first_sequence, info.last_sequence) == (first, 10)
     assert await journal.append("new", b"new") == 11
+
+
+async def test_nothing_is_purged_that_is_not_there_yet(world: World) -> None:
+    journal = await world.open()
+    await fill(journal, 3)
+    with pytest.raises(Invalid, match="cannot purge the journal up to entry 4: it ends at 3"):
+        await journal.purge(4)
+    info = await journal.describe()
+    assert (info.first_sequence, info.last_sequence) == (1, 3)
+
+
+async def test_who_reads_on_is_not_disturbed_when_what_was_read_is_purged(world: World) -> None:
+    journal, other = await world.open(), await world.open()
+    await fill(journal, 300)
+    reader = Reader(other)
+    await reader.until_sequence(300)
+    await until_known(partial(journal.purge, 300))
+    await fill(journal, 10, "more")
+    await reader.until_sequence(310)
+    assert reader.sequences == list(range(1, 311))
+    await reader.stop()
+
+
+async def test_a_journal_that_is_gone_is_not_purged(world: World) -> None:
+    journal = await world.open()
+    await fill(journal, 3)
+    await world.lose()
+    with pytest.raises(JournalLost):
+        await until_known(partial(journal.purge, 2))
 
 
 async def test_a_tail_from_before_what_was_purged_is_a_gap(world: World) -> None:
     journal = await world.open()
     await fill(journal, 10)
-    await world.purge(keep_from=8)
+    await until_known(partial(journal.purge, 7))
     with pytest.raises(JournalGap, match="journal entries 5 to 7 are gone"):
         await asyncio.wait_for(Reader(journal, after=4).task, TIMEOUT_S)
     reader = Reader(journal, after=7)

@@ -50,7 +50,7 @@ class MemoryJournalStore:
         """Remove all entries before the sequence, as trimming does."""
         for sequence in range(self.first_sequence, keep_from):
             self._entries.pop(sequence, None)
-        self.first_sequence = keep_from
+        self.first_sequence = max(self.first_sequence, keep_from)
 
     def set_available(self, available: bool) -> None:
         """Whether the server answers."""
@@ -135,6 +135,12 @@ class MemoryJournal:
         sequence = self._store.append(entry_id, data)
         self._last_sequence = max(self._last_sequence, sequence)
         return sequence
+
+    async def purge(self, up_to: int) -> None:
+        info = await self.describe()
+        if up_to > info.last_sequence:
+            raise Invalid(f"cannot purge the journal up to entry {up_to}: it ends at {info.last_sequence}")
+        self._store.purge(up_to + 1)
 
     async def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
         expected = after + 1

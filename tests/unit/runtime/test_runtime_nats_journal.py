@@ -132,6 +132,20 @@ async def test_an_append_that_nobody_takes_is_a_lost_journal_if_the_stream_is_no
         await NatsJournal(script, "c").append("entry-1", b"data")
 
 
+async def test_a_purge_names_the_first_entry_to_stay_and_asks_only_for_what_is_there() -> None:
+    script = Script(info=stream(7), append={"success": True, "purged": 5})
+    await NatsJournal(script, "c").purge(5)
+    assert script.asked[-1] == ("$JS.API.STREAM.PURGE.penstock-journal-c", b'{"seq":6}', None)
+    with pytest.raises(Invalid, match="up to entry 8: it ends at 7"):
+        await NatsJournal(script, "c").purge(8)
+
+
+async def test_a_purge_that_is_refused_may_be_tried_again() -> None:
+    refused = {"error": {"code": 503, "err_code": 10008, "description": "system temporarily unavailable"}}
+    with pytest.raises(Unavailable, match="cannot be purged: system temporarily unavailable"):
+        await NatsJournal(Script(info=stream(7), append=refused), "c").purge(5)
+
+
 async def test_the_largest_entry_leaves_room_for_its_headers() -> None:
     journal = NatsJournal(Script(append={"seq": 1}), "c")
     assert journal.entry_bytes_max == 10_000 - 4096

@@ -61,6 +61,12 @@ class Journal(Protocol):
         `JournalStuck`: end, nothing more will be stored.
         """
 
+    async def purge(self, up_to: int) -> None:
+        """Remove all entries up to `up_to` and that one; what is removed already stays so, sequences go on.
+
+        `Invalid` if there is no such entry yet, `JournalLost`: halt. `Unavailable`: unknown whether they are removed.
+        """
+
     def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
         """All entries with a sequence above `after`, in order, each once, in bounded groups; then new ones, for ever.
 

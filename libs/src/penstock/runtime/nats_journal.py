@@ -121,7 +121,7 @@ class AppendReply(msgspec.Struct, frozen=True):
 
 
 class ConsumerReply(msgspec.Struct, frozen=True):
-    """The answer to the creation of a consumer, or to a request for one message."""
+    """The answer to the creation of a consumer, to a request for one message, or to a purge."""
 
     error: ApiError | None = None
     name: str = ""
@@ -209,6 +209,15 @@ class NatsJournal:
             raise Unavailable(f"the stream {self._stream} did not take entry {entry_id}: {reason}")
         self._advance(reply.seq)
         return reply.seq
+
+    async def purge(self, up_to: int) -> None:
+        info = await self.describe()
+        if up_to > info.last_sequence:  # the server would do it, and go on with the sequence after that
+            raise Invalid(f"cannot purge the journal up to entry {up_to}: it ends at {info.last_sequence}")
+        request = msgspec.json.encode({"seq": up_to + 1})  # the first one to stay
+        reply = await self._ask(f"STREAM.PURGE.{self._stream}", request, ConsumerReply)
+        if reply.error is not None:
+            raise Unavailable(f"the stream {self._stream} cannot be purged: {reply.error.description}")
 
     async def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
         expected = after + 1
