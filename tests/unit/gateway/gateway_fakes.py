@@ -15,6 +15,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.nodes import Node, node_of, zone_of
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
+from gateway.unsent import UnsentBytes
 from penstock.contracts import subjects
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import decode_with_payload, encode
@@ -251,6 +252,7 @@ def new_world(
         flushes=flushes,
         tail=tail,
         reads=None,  # type: ignore[arg-type]
+        unsent=UnsentBytes(config.unsent_bytes_max),
         metrics=metrics,
         **parts,
     )

@@ -440,3 +440,17 @@ async def disturb(world: World, flusher: FakeFlusher, action: str) -> None:
         world.directory.put(flusher.presence)
     elif action == "deaf":
         await flusher.go_away()
+
+
+async def test_routes_with_one_key_take_the_same_flusher_through_any_gateway(world: World) -> None:
+    flushers = [await world.add_flusher(f"f{number}") for number in range(5)]
+    another = new_world()
+    theirs = [await another.add_flusher(f"f{number}") for number in range(5)]
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(another.flushes.run())
+        await turns()
+        for each in (world, another, world, another):
+            await submit(each.flushes.open_route(lambda: None, "producer-7\0 10.0.0.7"))
+        running.cancel()
+    assert [len(one.produces) for one in flushers] == [len(one.produces) for one in theirs]
+    assert sorted(len(one.produces) for one in flushers) == [0, 0, 0, 0, 2]

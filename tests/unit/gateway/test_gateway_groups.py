@@ -53,7 +53,7 @@ from penstock.kafkawire.api.offset_fetch import (
 )
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from penstock.kafkawire.error_codes import ErrorCode
-from tests.unit.gateway.gateway_fakes import LISTENER, World, new_client, new_world, turns
+from tests.unit.gateway.gateway_fakes import LISTENER, World, gateway_presence, new_client, new_world, turns
 from tests.unit.gateway.gateway_wire import ask
 
 FIND_COORDINATOR, JOIN, HEARTBEAT, LEAVE, SYNC = 10, 11, 12, 13, 14
@@ -369,6 +369,13 @@ async def test_a_coordinator_has_the_address_for_the_listener_that_the_client_ca
     world = new_world(nodes={"INTERNAL": node_of("10.0.0.1", 9092, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")})
     found = await ask(world, FIND_COORDINATOR, 2, FindCoordinatorRequest(key="g"), new_client(listener=listener))
     assert (found.error_code, found.host, found.node_id) == (0, host, world.gateway.nodes[listener].node_id)
+
+
+async def test_a_client_of_another_zone_is_sent_to_a_coordinator_there() -> None:
+    world = new_world()
+    world.directory.put(gateway_presence("g2", "z2", **{LISTENER: ("10.0.0.2", 9092)}))
+    found = await ask(world, FIND_COORDINATOR, 2, FindCoordinatorRequest(key="g"), new_client("app;zone=z2"))
+    assert (found.error_code, found.host, found.port) == (0, "10.0.0.2", 9092)
 
 
 @pytest.mark.parametrize(("key_type", "error"), [(1, 53), (2, ErrorCode.INVALID_REQUEST)])

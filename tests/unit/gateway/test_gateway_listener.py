@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from gateway.connections import PARTIAL_FRAME_S_MAX, Connections
+from gateway.connections import PARTIAL_FRAME_S_MAX, STUCK_S_MAX, Connections
 from gateway.listener import Listener, open_socket
 from gateway.nodes import node_of
 from penstock.contracts.errors import Invalid
@@ -451,3 +451,18 @@ def test_whatever_some_send_everyone_else_is_served(streams: list[bytes]) -> Non
             assert await client.next_correlation_id() == 5
 
     asyncio.run(attempt())
+
+
+async def test_answers_that_clients_do_not_take_are_counted_and_given_up_when_they_are_too_many() -> None:
+    async with Kafka(unsent_bytes_max=MIB) as kafka:
+        kafka.world.sequencer.add_topic("large", 100_000)
+        greedy = await kafka.connect()
+        for number in range(20):
+            greedy.send(3, 8, encode_request(3, 8, MetadataRequest(topics=None)), number)
+        await until(lambda: kafka.connections.unsent.is_spent)
+        kafka.connections.sweep()
+        assert len(kafka.connections._connections) == 1, "it may be slow for a while"
+        kafka.world.clock.now_s += STUCK_S_MAX + 1
+        kafka.connections.sweep()
+        await until(lambda: not kafka.connections.unsent.held_bytes)
+        assert not kafka.connections._connections

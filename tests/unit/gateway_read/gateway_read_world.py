@@ -12,6 +12,7 @@ from gateway.handlers import fetch, list_offsets
 from gateway.reads import SegmentReads
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
+from gateway.unsent import UnsentBytes
 from penstock.contracts import subjects
 from penstock.contracts.batches import BatchMeta, Extent, SegmentRef
 from penstock.contracts.codec import Buffer, encode
@@ -34,6 +35,7 @@ from tests.testkit.waiting import until
 
 CLUSTER = "c"
 ZONE = "z"
+UNSENT_BYTES_MAX = 1024
 START_MS = 1_700_000_000_000
 
 
@@ -168,6 +170,7 @@ class World:
             flushes=none,
             tail=self.tail,
             reads=self.reads,
+            unsent=UnsentBytes(UNSENT_BYTES_MAX),
             metrics=none,
         )
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_read_world import START_MS, World, asking, batch_of, partitions_of, values_of
+from gateway_read_world import START_MS, UNSENT_BYTES_MAX, World, asking, batch_of, partitions_of, values_of
 
 from penstock.contracts.commands import Tick
 from penstock.kafkawire.api import decode_response, encode_response
@@ -383,3 +383,24 @@ async def test_damaged_bytes_are_an_error_and_never_records(world: World) -> Non
     await world.store.put(segment_key("", "c", 0, ref.segment_id), [bytes(ref.size_bytes)])
     answers = partitions_of(await world.fetch(asking({0: 0, 1: 0})))
     assert {each.error_code for each in answers.values()} == {ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+async def test_while_clients_leave_too_many_answers_a_fetch_waits_for_room(world: World) -> None:
+    topic_id = await world.open()
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    world.gateway.unsent.change(UNSENT_BYTES_MAX)
+    fetching = asyncio.create_task(world.fetch(asking({0: 0})))
+    await until(lambda: world.reads.budget.used_bytes == 0 and not fetching.done())
+    world.gateway.unsent.change(-1)
+    assert values_of(partitions_of(await fetching)[0]) == {0: b"a"}
+
+
+async def test_without_room_in_time_a_fetch_gets_no_records_and_no_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.handlers.fetch.ROOM_WAIT_S", 0.01)
+    topic_id = await world.open()
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    world.gateway.unsent.change(UNSENT_BYTES_MAX)
+    answer = partitions_of(await world.fetch(asking({0: 0})))[0]
+    assert (answer.error_code, answer.high_watermark, values_of(answer)) == (0, 1, {})

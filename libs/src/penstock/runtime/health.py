@@ -1,6 +1,7 @@
 """What a process says of itself over HTTP: whether it lives, whether it is ready, and its metrics."""
 
 import os
+from collections.abc import Callable
 
 import prometheus_client
 from aiohttp import web
@@ -22,11 +23,16 @@ class Health:
         self._ready = False
         self._reason = "starting"
         self._degraded: dict[str, str] = {}
+        self._requirements: list[Callable[[], str]] = []
 
     @property
     def is_ready(self) -> bool:
         """Whether work may be sent here."""
-        return self._ready
+        return self._ready and not self._missing()
+
+    def require(self, missing: Callable[[], str]) -> None:
+        """Be ready only while `missing`, which is asked whenever somebody asks us, names nothing."""
+        self._requirements.append(missing)
 
     def set_ready(self, ready: bool, reason: str = "") -> None:
         """Say whether work may be sent here, and if not, why."""
@@ -40,9 +46,12 @@ class Health:
         else:
             self._degraded.pop(name, None)
 
+    def _missing(self) -> str:
+        return next((missing for each in self._requirements if (missing := each())), "")
+
     def report(self) -> dict[str, object]:
         """All of it, as `/ready` and `/health` answer."""
-        return {"ready": self._ready, "reason": self._reason, "degraded": dict(self._degraded)}
+        return {"ready": self.is_ready, "reason": self._reason or self._missing(), "degraded": dict(self._degraded)}
 
 
 class HttpServer:

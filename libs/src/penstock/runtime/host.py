@@ -77,6 +77,7 @@ class ServiceHost:
             entropy=self._entropy,
         )
         bus = self.bus
+        self.health.require(lambda: "" if bus.is_connected else "not connected to nats")
         self.directory = Directory(bus, config.cluster, self._clock)
         self.announcer = Announcer(bus, config.cluster, self._presence, self.directory)
         return bus

@@ -1,6 +1,7 @@
 """Builds and wires one cacher, and stops it in order."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -12,6 +13,7 @@ from cacher.metrics import CacherMetrics
 from cacher.reads import ChunkReads
 from cacher.serve import CacheServer
 from penstock.contracts import subjects
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import Presence
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus import Bus, Subscription
@@ -70,7 +72,8 @@ class Cacher:
         if self._subscription is not None:
             await self._subscription.unsubscribe()
         await self.server.until_idle()
-        await self._bus.flush()
+        with contextlib.suppress(Unavailable):  # without a server nothing waits to be sent
+            await self._bus.flush()
 
     async def close(self) -> None:
         """End all tasks."""

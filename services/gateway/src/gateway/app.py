@@ -18,6 +18,7 @@ from gateway.nodes import Node, node_of
 from gateway.reads import SegmentReads
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
+from gateway.unsent import UnsentBytes
 from penstock.contracts.messages import ListenerAddress, Presence
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus import Bus
@@ -26,7 +27,6 @@ from penstock.runtime.host import ServiceHost
 from penstock.runtime.own_address import LOOPBACK, own_address
 from penstock.runtime.sequencer_client import SequencerClient
 
-READINESS_INTERVAL_S = 0.2
 # The drain ends by itself before the process would be cut short: who has not been answered by then is cut off.
 DRAIN_SHARE = 0.8
 
@@ -60,12 +60,13 @@ class GatewayApp:
         self._store: ObjectStore | None = None
         self._tail: TailFeed | None = None
         self._flushes: Flushes
-        self._is_draining = False
+        self._proxied: frozenset[str] = frozenset()
         self._connections: Connections | None = None
 
     async def open(self) -> None:
         config = self._config
         specs = parse_listeners(config.listeners, config.advertised_listeners)
+        self._proxied = frozenset(spec.name for spec in specs if spec.advertised is not None)
         for spec in specs:
             self._listeners.append(self._make_listener(spec))
         await self._host.open_http()
@@ -75,6 +76,7 @@ class GatewayApp:
         gateway = self._wire(bus, self._store)
         self._connections = Connections(gateway, self._listeners)
         await self._host.listen()
+        self._host.health.require(self._missing)
         await gateway.tail.open()
 
     async def run(self) -> None:
@@ -83,11 +85,10 @@ class GatewayApp:
             self._host.start(tasks)
             tasks.create_task(self._flushes.run())
             tasks.create_task(self._connections.run())
-            tasks.create_task(self._watch_readiness())
+            self._host.health.set_ready(True)
 
     async def drain(self) -> None:
         assert self._connections is not None, "opened before it is drained"
-        self._is_draining = True
         await self._host.begin_drain()
         await self._connections.drain(self._config.drain_deadline_ms / 1000 * DRAIN_SHARE)
 
@@ -143,7 +144,9 @@ class GatewayApp:
             flushes=self._flushes,
             tail=self._tail,
             reads=reads,
+            unsent=UnsentBytes(config.unsent_bytes_max),
             metrics=metrics,
+            proxied=self._proxied,
         )
 
     def _complete_presence(self, said: Presence) -> Presence:
@@ -171,17 +174,7 @@ class GatewayApp:
             log.warning("advertised_listener_unset", listener=spec.name, clients_are_told=host)
         return host
 
-    async def _watch_readiness(self) -> None:
-        while True:
-            missing = self._missing()
-            self._host.health.set_ready(not missing, missing)
-            await asyncio.sleep(READINESS_INTERVAL_S)
-
     def _missing(self) -> str:
-        if self._is_draining:
-            return "draining"
-        if not self._host.bus.is_connected:
-            return "not connected to nats"
         for role in ("sequencer", "flusher"):
             if not self._host.directory.live(role):
                 return f"no {role} was seen"

@@ -29,6 +29,9 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     held_bytes_max: Annotated[
         int, Meta(ge=MIB, description="bytes received and not answered, of all connections, before reading stops")
     ] = 256 * MIB
+    unsent_bytes_max: Annotated[
+        int, Meta(ge=MIB, description="bytes of answers that clients have not taken, before fetches read no more")
+    ] = 128 * MIB
     requests_in_flight_max: Annotated[
         int, Meta(ge=1, description="requests of one connection that are worked on before reading stops")
     ] = 128

@@ -15,10 +15,11 @@ from gateway.context import Client
 from gateway.dispatch import runs_in_turn
 from gateway.errors import CloseConnection
 from gateway.session import ReceiveBudget, Session, Slot
+from gateway.unsent import UnsentBytes
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.primitives import Buffer
 
-WRITE_BUFFER_BYTES_MAX = 1024 * 1024  # answers that the kernel did not take yet; beyond it no request goes on
+WRITE_BUFFER_BYTES_MAX = 256 * 1024  # answers that the kernel did not take yet; beyond it no request goes on
 UNSENT_BYTES_MAX = 8 * 1024 * 1024  # answers that wait for earlier ones; beyond it no request goes on but Produce
 
 log = structlog.get_logger()
@@ -28,6 +29,7 @@ class Owner(Protocol):
     """What a connection needs of who keeps all connections."""
 
     budget: ReceiveBudget
+    unsent: UnsentBytes
 
     def new_session(self) -> Session: ...
 
@@ -54,6 +56,8 @@ class Connection(asyncio.BufferedProtocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_reading = True
         self._is_writing_paused = False
+        self._unsent_bytes = 0  # as the owner knows it
+        self.stuck_since_s: float | None = None  # since when the client takes no answers
         self._is_draining = False
         self._cause = ""
         self.active_s = owner.monotonic_s()  # when bytes last came
@@ -93,11 +97,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True
+        self.stuck_since_s = self._owner.monotonic_s()
         self._note_answers()
         self._advance()
 
     def resume_writing(self) -> None:
         self._is_writing_paused = False
+        self.stuck_since_s = None
         self._note_answers()
         self._advance()
 
@@ -110,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
             task.cancel()
         self._session.close()
         self._owner.budget.forget(self)
+        self._count_unsent(0)
         if self._client.route is not None:
             self._client.route.close()
         self._client.on_route_change = _ignore
@@ -187,10 +194,17 @@ class Connection(asyncio.BufferedProtocol):
             self.end("draining")
 
     def _note_answers(self) -> None:
+        buffered = self._transport.get_write_buffer_size() if self._is_writing_paused else 0
+        self._count_unsent(buffered + self._session.unsent_bytes)
         if self._is_writing_paused or self._session.unsent_bytes > UNSENT_BYTES_MAX:
             self._client.takes_answers.clear()
         else:
             self._client.takes_answers.set()
+
+    def _count_unsent(self, size_bytes: int) -> None:
+        if size_bytes != self._unsent_bytes:
+            self._owner.unsent.change(size_bytes - self._unsent_bytes)
+            self._unsent_bytes = size_bytes
 
     def _log_refusal(self, reason: str) -> None:
         if self._session.is_refused:  # by another request in flight, which has said why

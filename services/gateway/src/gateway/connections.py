@@ -15,6 +15,8 @@ from penstock.kafkawire.primitives import Buffer
 SWEEP_INTERVAL_S = 5.0
 # When the budget is spent on frames that are not complete, the largest of them is given up after this time.
 PARTIAL_FRAME_S_MAX = 30.0
+# When too many answers wait for clients, those are given up that have taken nothing for this long.
+STUCK_S_MAX = 30.0
 
 log = structlog.get_logger()
 
@@ -26,6 +28,7 @@ class Connections:
         self._gateway = gateway
         self._listeners = listeners
         self.budget = ReceiveBudget(gateway.config.held_bytes_max)
+        self.unsent = gateway.unsent
         self._connections: dict[Connection, None] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._is_closing = False
@@ -80,6 +83,12 @@ class Connections:
             if now_s - largest.partial_since_s > PARTIAL_FRAME_S_MAX:
                 log.warning("connection_refused", reason="too many bytes of a frame that does not end")
                 largest.end("partial_frame")
+        if self.unsent.is_spent:
+            for connection in list(self._connections):
+                if connection.stuck_since_s is not None and now_s - connection.stuck_since_s > STUCK_S_MAX:
+                    log.warning("connection_refused", reason="answers are not taken")
+                    connection.abort()
+        self._gateway.metrics.unsent_bytes.set(self.unsent.held_bytes)
         self._gateway.metrics.held_bytes.set(self.budget.held_bytes)
 
     def new_session(self) -> Session:

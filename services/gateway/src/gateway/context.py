@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gateway.reads import SegmentReads
     from gateway.tail_feed import TailFeed
     from gateway.topics import TopicCache
+    from gateway.unsent import UnsentBytes
     from penstock.runtime.bus import Bus
     from penstock.runtime.clock import Clock, Entropy
     from penstock.runtime.presence import Directory
@@ -37,7 +38,9 @@ class Gateway:
     flushes: Flushes
     tail: TailFeed
     reads: SegmentReads
+    unsent: UnsentBytes
     metrics: GatewayMetrics
+    proxied: frozenset[str] = frozenset()  # listeners whose clients are told another address than the gateway's
 
 
 def _nobody() -> None:

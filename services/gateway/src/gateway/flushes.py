@@ -81,9 +81,9 @@ class Flushes:
         """What all flushers together have not answered yet, per-batch overhead included."""
         return sum(link.unanswered_bytes for link in self._links.values())
 
-    def open_route(self, on_change: Callable[[], None]) -> FlushRoute:
-        """A way to a flusher for one connection, to be closed with it."""
-        return FlushRoute(self, f"{self._instance}/{next(self._route_numbers)}", on_change)
+    def open_route(self, on_change: Callable[[], None], key: str = "") -> FlushRoute:
+        """A way to a flusher for one connection, to be closed with it; routes with one key choose the same flusher."""
+        return FlushRoute(self, key or f"{self._instance}/{next(self._route_numbers)}", on_change)
 
     async def run(self) -> None:
         """Send and expire until cancelled."""

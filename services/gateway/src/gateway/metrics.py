@@ -24,6 +24,9 @@ class GatewayMetrics:
         self.connections_closed = Counter(
             "penstock_gateway_connections_closed", "Connections closed by the gateway.", ["cause"], registry=registry
         )
+        self.unsent_bytes = Gauge(
+            "penstock_gateway_unsent_bytes", "Bytes of answers that clients have not taken yet.", registry=registry
+        )
         self.held_bytes = Gauge(
             "penstock_gateway_held_bytes", "Bytes received from clients and not answered.", registry=registry
         )

@@ -28,7 +28,7 @@ SILENT_AVOIDED_S = 5.0  # somebody listens and does not answer: each further try
 # Answers on their way to this gateway. The bus cuts off a client that leaves 64 MB unread.
 WINDOW_BYTES = 32 * 1024 * 1024
 STORE_READS_MAX = 16  # at once
-FETCHED_BYTES_MAX = 256 * 1024 * 1024  # held by all fetches from before they read until they are put together
+FETCHED_BYTES_MAX = 128 * 1024 * 1024  # held by all fetches from before they read until they are put together
 NO_PREFIX = ""  # the store's address has a prefix of its own
 
 Data = memoryview | PenstockError

@@ -33,6 +33,9 @@ log = structlog.get_logger()
 FETCH_BYTES_MAX = 16 * 1024 * 1024  # of one answer, whatever the client asks for; it asks again at once
 WAIT_MS_MAX = 300_000  # nobody needs longer, and a mistaken client holds no connection for ever
 BARRIER_DEADLINE_S = 5.0
+ROOM_WAIT_S = (
+    1.0  # for other clients to take their answers; then this one gets an answer without records, and asks again
+)
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0  # of requests that name all their partitions, with and without wish for a session
 READ_COMMITTED = 1
 ROTATION_BYTES = 4
@@ -62,7 +65,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: FetchR
     rotated = wanted[first:] + wanted[:first]
     bytes_max = max(min(request.max_bytes, FETCH_BYTES_MAX), 1)
     await _wait(gateway, client, request, rotated, bytes_max)
-    portions = _divide(gateway, rotated, bytes_max, request.isolation_level)
+    has_room = await gateway.unsent.until_room(ROOM_WAIT_S)
+    portions = _divide(gateway, rotated, bytes_max, request.isolation_level) if has_room else []
     async with gateway.reads.budget.hold(sum(portion.read_bytes for portion in portions)):
         await read_portions(gateway.reads, portions)
     return _response(gateway, request, wanted)

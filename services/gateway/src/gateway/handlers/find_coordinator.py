@@ -1,7 +1,8 @@
-"""FindCoordinator: any gateway coordinates every group, so it is the one that was asked."""
+"""FindCoordinator: any gateway coordinates every group, so it is the one asked, or one in the client's zone."""
 
 from gateway.context import Client, Gateway
 from gateway.errors import TRANSACTIONS_REFUSED
+from gateway.handlers.metadata import cluster_of
 from penstock.kafkawire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from penstock.kafkawire.error_codes import ErrorCode
 
@@ -28,7 +29,9 @@ async def handle(
 
 def _coordinator(gateway: Gateway, client: Client, key: str, key_type: int) -> Coordinator:
     if key_type == KEY_GROUP:
-        node = gateway.nodes[client.listener]
+        cluster = cluster_of(gateway, client)
+        own = gateway.nodes[client.listener]
+        node = own if own in cluster.brokers else cluster.leader  # the client's zone may be another one
         return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
     if key_type == KEY_TRANSACTION:
         return _refused(key, TRANSACTIONS_REFUSED, "transactions are not supported yet")

@@ -142,8 +142,18 @@ def _hand_over(
 
 def _route(gateway: Gateway, client: Client) -> FlushRoute:
     if client.route is None:
-        client.route = gateway.flushes.open_route(client.on_route_change)
+        client.route = gateway.flushes.open_route(client.on_route_change, _route_key(gateway, client))
     return client.route
+
+
+def _route_key(gateway: Gateway, client: Client) -> str:
+    """What chooses the connection's flusher; "" for any.
+
+    When the leader that a client is told moves to another gateway, a producer without idempotence may send there while
+    the old one still works on its requests. With one flusher behind both, the order is the order of sending. Behind a
+    proxy there is one address and no such move, and all clients look the same.
+    """
+    return "" if client.listener in gateway.proxied else f"{client.client_id}\0{client.host}"
 
 
 def _answer(request: ProduceRequest, verdicts: list[int | ErrorCode], flushed: Flushed | None) -> ProduceResponse:
