@@ -196,9 +196,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._is_paused = False
         self._stop_at_step = -1
         self._hold()
+        timeline, shared = self.timeline, self.timeline.ready
+        own = deque(handle for _, handle in self._parked)
+        own.extend(handle for handle in shared if handle.loop is self)
+        others = [handle for handle in shared if handle.loop is not self]
         self._parked.clear()
-        own: deque[Handle] = deque()
-        timeline, others = self.timeline, self.timeline.ready
         timeline.ready = own  # nobody else has a turn while this process' tasks end
         before = events._get_running_loop()
         try:
@@ -209,8 +211,10 @@ class SimLoop(asyncio.AbstractEventLoop):
                     task.cancel()
                 timeline._run_moment()
         finally:
-            timeline.ready = others
-            others.extend(handle for handle in own if handle.loop is not self)
+            timeline.ready = shared
+            shared.clear()  # the same object as before: somebody may be going through it
+            shared.extend(others)
+            shared.extend(own)
             events._set_running_loop(before)
         self._is_ended = True
         self._hold()

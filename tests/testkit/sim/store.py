@@ -7,10 +7,9 @@ from typing import Any
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import PenstockError, Unavailable
-from penstock.objectstore import Listing
 from penstock.objectstore.errors import Throttled
 from penstock.objectstore.memory import MemoryStore
-from penstock.objectstore.store import LIST_LIMIT_MAX
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing
 from tests.testkit.sim.wire import Latency, Wire
 
 Note = Callable[[str], None]

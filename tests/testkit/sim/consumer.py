@@ -1,0 +1,100 @@
+"""Consumers that read partitions from the beginning, over whichever gateway answers, and check all that they see."""
+
+import asyncio
+
+from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.kafka import FETCH, REQUEST_TIMEOUT_S, Disconnected, KafkaClient
+from tests.testkit.sim.kafka import KafkaConnection as Connection
+from tests.testkit.sim.oracle import Oracle
+
+WAIT_MS = 500
+MOVE_SHARE = 0.05  # of fetches after which a reader goes to another gateway
+RETRIABLE = frozenset(
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+)
+
+
+class Reading:
+    """Positions in some partitions, and fetching from there."""
+
+    def __init__(self, client: KafkaClient, oracle: Oracle, topic: str) -> None:
+        self.positions: dict[int, int] = {}
+        self._client = client
+        self._oracle = oracle
+        self._topic = topic
+        self._version = client.stream.choice((4, 7, 11, 12))
+
+    async def fetch(self, connection: Connection, wait_ms: int = WAIT_MS) -> bool:
+        """Fetch once and go on; whether there was anything. `Disconnected` where another try is due."""
+        stream = self._client.stream
+        bytes_max = stream.choice((1, 300, 2_000, 1_000_000))
+        asked = [
+            FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)
+            for partition, offset in self.positions.items()
+        ]
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=stream.choice((1, 1, 1, 500)),
+            max_bytes=stream.choice((1, 5_000, 10_000_000)),
+            topics=[FetchTopic(self._topic, asked)],
+        )
+        timeout_s = REQUEST_TIMEOUT_S + wait_ms / 1000
+        return self._take(await connection.ask(FETCH, self._version, request, timeout_s))
+
+    def _take(self, response: FetchResponse) -> bool:
+        found = False
+        retry = ErrorCode.NONE
+        if response.error_code:
+            self._oracle.refused(self._client.name, "a fetch", ErrorCode(response.error_code).name)
+        for topic in response.responses:
+            for each in topic.partitions:
+                if each.error_code in RETRIABLE:
+                    retry = ErrorCode(each.error_code)
+                    continue
+                offset = self.positions[each.partition_index]
+                if each.error_code:
+                    what = f"a fetch of {self._topic}-{each.partition_index} from {offset} on"
+                    self._oracle.refused(self._client.name, what, ErrorCode(each.error_code).name)
+                    continue
+                records = b"" if each.records is None else bytes(each.records)
+                self.positions[each.partition_index] = self._oracle.fetched(
+                    self._client.name, self._topic, each.partition_index, offset, records, each.high_watermark
+                )
+                found = found or bool(records)
+        if retry:
+            raise Disconnected(f"to be asked again: {retry.name}")
+        return found
+
+
+class Reader:
+    """Reads all partitions of a topic, for ever."""
+
+    def __init__(self, client: KafkaClient, oracle: Oracle, topic: str, partitions: int) -> None:
+        self.name = client.name
+        self.reading = Reading(client, oracle, topic)
+        self.reading.positions = dict.fromkeys(range(partitions), 0)
+        self._client = client
+        self._oracle = oracle
+        self._topic = topic
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything that is committed was read."""
+        return all(
+            self._oracle.log(self._topic, partition).end == offset
+            for partition, offset in self.reading.positions.items()
+        )
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        while True:
+            connection = await self._client.connect()
+            try:
+                while self._client.stream.random() >= MOVE_SHARE:
+                    await self.reading.fetch(connection)
+            except Disconnected:
+                await self._client.back_off()
+            finally:
+                connection.close()
+            await asyncio.sleep(0)

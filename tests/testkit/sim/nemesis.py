@@ -1,0 +1,208 @@
+"""What goes wrong in a run: a choice of kinds of trouble for each seed, one after the other and several at once."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from tests.testkit.sim.bus import SERVERS, BusFaults
+from tests.testkit.sim.journal import JournalFaults
+from tests.testkit.sim.process import Process
+from tests.testkit.sim.store import StoreFaults
+from tests.testkit.sim.wire import Latency
+from tests.testkit.sim.world import World
+
+PAUSE_S = (0.05, 3.0)  # between the begin of one trouble and the next
+STEPS_MAX = 400  # how many callbacks from now a process may end at
+SKEW_MS_MAX = 4_000
+KINDS_SHARE = 0.5  # of all kinds, in each run
+
+Trouble = Callable[[], Awaitable[None]]
+
+
+class Nemesis:
+    """Troubles that come and go until `heal`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._dice: random.Random = world.stream("nemesis")
+        kinds: list[Trouble] = [
+            self._kill,
+            self._kill_at_step,
+            self._kill_role,
+            self._stop,
+            self._pause,
+            self._pause_long,
+            self._cut,
+            self._silence,
+            self._sever,
+            self._stall_journal,
+            self._break_store,
+            self._slow_store,
+            self._part_clients,
+            self._jump_clock,
+        ]
+        self._kinds = [kind for kind in kinds if self._dice.random() < KINDS_SHARE] or [self._kill]
+
+    def begin(self) -> None:
+        """From now on."""
+        self._make_unreliable()
+        self._world.note(f"troubles {[kind.__name__ for kind in self._kinds]}")
+        self._world.infrastructure.create_task(self._run())
+
+    def heal(self) -> None:
+        """No trouble any more: everything that was broken is whole, everybody who died is started again."""
+        world = self._world
+        world.note("heal")
+        for task in list(world.infrastructure.tasks):
+            task.cancel()
+        world.hub.faults = BusFaults()
+        world.hub.severed.pairs.clear()
+        world.hub.severed.is_noticed = False
+        world.journal.faults = JournalFaults()
+        world.journal.set_available(True)
+        world.store.faults = StoreFaults()
+        world.store.writes = Latency(0.01)
+        world.network.unblock()
+        for process in world.processes:
+            process.clock.skew_ms = 0
+            process.resume()
+            if process.is_up:
+                world.hub.mend(process.connection_name)
+            process.spare()
+            process.start()
+
+    def _make_unreliable(self) -> None:
+        """What goes wrong all the time, a little."""
+        world, dice = self._world, self._dice
+        world.hub.faults = BusFaults(dice.choice((0, 0, 0.002, 0.02)), dice.choice((0, 0, 0.01)))
+        world.journal.faults = JournalFaults(
+            lost_share=dice.choice((0, 0, 0.02)),
+            unacknowledged_share=dice.choice((0, 0, 0.05)),
+            late_share=dice.choice((0, 0, 0.01)),
+            late_s_max=dice.choice((1.0, 6.0)),
+            stuck_tail_share=dice.choice((0, 0, 0.02)),
+            stuck_tail_s_max=dice.choice((0.5, 4.0)),
+        )
+        self._set_store_faults()
+
+    def _set_store_faults(self) -> None:
+        dice = self._dice
+        self._world.store.writes = Latency(dice.choice((0.002, 0.02, 0.1)), dice.choice((0.2, 2.0)), 0.05)
+        self._world.store.faults = StoreFaults(
+            failed_share=dice.choice((0, 0, 0.05)),
+            unacknowledged_share=dice.choice((0, 0, 0.05)),
+            throttled_share=dice.choice((0, 0, 0.05)),
+            hung_share=dice.choice((0, 0, 0.01)),
+        )
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._dice.uniform(*PAUSE_S))
+            trouble = self._dice.choice(self._kinds)
+            self._world.note(f"trouble {trouble.__name__}")
+            self._world.infrastructure.create_task(_as_coroutine(trouble))
+
+    def _any(self) -> Process:
+        return self._dice.choice(self._world.processes)
+
+    async def _last(self, shortest_s: float, longest_s: float) -> None:
+        await asyncio.sleep(self._dice.uniform(shortest_s, longest_s))
+
+    async def _kill(self) -> None:
+        process = self._any()
+        process.kill()
+        process.restart_later()
+
+    async def _kill_at_step(self) -> None:
+        process = self._any()
+        if process.is_up:
+            process.kill_at_step(self._dice.randint(1, STEPS_MAX))
+
+    async def _kill_role(self) -> None:
+        role = self._dice.choice(("sequencer", "flusher", "cacher", "gateway", "all"))
+        for process in self._world.processes:
+            if role in (process.role, "all"):
+                process.kill()
+                process.restart_later()
+
+    async def _stop(self) -> None:
+        self._any().stop()
+
+    async def _pause(self) -> None:
+        await self._stand_still(0.1, 2.0)
+
+    async def _pause_long(self) -> None:
+        await self._stand_still(2.0, 12.0)
+
+    async def _stand_still(self, shortest_s: float, longest_s: float) -> None:
+        process = self._any()
+        process.pause()
+        await self._last(shortest_s, longest_s)
+        process.resume()
+
+    async def _cut(self) -> None:
+        name = self._any().connection_name
+        self._world.hub.cut(name)
+        await self._last(0.02, 5.0)
+        self._world.hub.mend(name)
+
+    async def _silence(self) -> None:
+        """The connection is dead, and both ends find out later."""
+        name = self._any().connection_name
+        self._world.hub.silence(name)
+        await self._last(0.5, 6.0)
+        self._world.hub.cut(name)
+        await self._last(0.02, 1.0)
+        self._world.hub.mend(name)
+
+    async def _sever(self) -> None:
+        """One server is cut off from the others; if it led the journal, they elect another leader."""
+        world = self._world
+        server = self._dice.randrange(SERVERS)
+        world.hub.severed.pairs |= {(min(server, other), max(server, other)) for other in range(SERVERS)} - {
+            (server, server)
+        }
+        world.note(f"severed {server}")
+        if world.journal_server() == server:
+            world.journal.set_available(False)
+            await self._last(0.2, 4.0)
+            world.move_journal((server + self._dice.randint(1, SERVERS - 1)) % SERVERS)
+            world.journal.set_available(True)
+        await self._last(0.1, 3.0)
+        world.hub.severed.is_noticed = True
+        await self._last(0.1, 5.0)
+        world.hub.severed.pairs.clear()
+        world.hub.severed.is_noticed = False
+
+    async def _stall_journal(self) -> None:
+        self._world.journal.set_available(False)
+        await self._last(0.1, 5.0)
+        self._world.journal.set_available(True)
+
+    async def _break_store(self) -> None:
+        self._world.store.faults = StoreFaults(
+            failed_share=self._dice.choice((0, 0.5, 1)),
+            unacknowledged_share=self._dice.choice((0.3, 1)),
+            throttled_share=self._dice.choice((0, 0.5)),
+        )
+        await self._last(0.2, 5.0)
+        self._set_store_faults()
+
+    async def _slow_store(self) -> None:
+        self._world.store.writes = Latency(self._dice.choice((0.3, 1.0)), 8.0, 0.1)
+        await self._last(0.5, 5.0)
+        self._set_store_faults()
+
+    async def _part_clients(self) -> None:
+        """Nothing passes between clients and a gateway."""
+        process = self._dice.choice(self._world.role("gateway"))
+        self._world.network.block(process.name)
+        await self._last(0.5, 8.0)
+        self._world.network.unblock()
+
+    async def _jump_clock(self) -> None:
+        self._any().clock.skew_ms = self._dice.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
+
+
+async def _as_coroutine(trouble: Trouble) -> None:
+    await trouble()

@@ -1,0 +1,186 @@
+"""Sees every entry as the journal stores it, and holds what clients are told against what is really there.
+
+Its log of each partition is made from the batches of accepted commits alone, and it judges the machine as it goes:
+offsets are dense, no sequence number is accepted twice or out of turn, and what a commit names is in the store.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult
+from penstock.contracts.commands import CommitSegment, SegmentCommitted
+from penstock.contracts.entries import decode_entry
+from penstock.contracts.ids import SegmentId, TopicId, ulid_text
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.records import batches
+from penstock.segment.keys import segment_key
+from sequencer.core import machine
+from sequencer.core.state import State, new_state
+from tests.testkit.sim.store import StoreServer
+
+SEQUENCE_MASK = 2**31 - 1
+PLACED_BYTES = 16  # base offset, length and leader epoch: all that a reader's copy of a batch may differ in
+
+Fail = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class LogBatch:
+    """One committed batch, and where its bytes are."""
+
+    base_offset: int
+    meta: BatchMeta
+    segment_id: SegmentId
+    position: int
+
+
+@dataclass
+class PartitionLog:
+    """What a partition really holds."""
+
+    batches: list[LogBatch] = field(default_factory=list)
+    bases: list[int] = field(default_factory=list)
+    end: int = 0
+    next_sequences: dict[int, tuple[int, int]] = field(default_factory=dict)  # producer -> epoch, sequence
+
+    def at(self, offset: int) -> LogBatch | None:
+        """The batch that holds an offset."""
+        if not 0 <= offset < self.end:
+            return None
+        return self.batches[bisect_right(self.bases, offset) - 1]
+
+
+class Oracle:
+    """The truth, and the judge."""
+
+    def __init__(self, cluster: str, store: StoreServer, fail: Fail) -> None:
+        self.state: State = new_state()
+        self.logs: dict[tuple[TopicId, int], PartitionLog] = {}
+        self._cluster = cluster
+        self._store = store
+        self._fail = fail
+        self._committed: dict[SegmentId, list[list[BatchResult]]] = {}
+
+    def observe(self, sequence: int, data: bytes) -> None:
+        """The journal stores an entry."""
+        requests = decode_entry(data).requests
+        for request in requests:
+            for command in request:
+                if isinstance(command, CommitSegment):
+                    self._check_stored(command)
+        outcomes, _ = machine.apply_entry(self.state, sequence, requests)
+        for request, answers in zip(requests, outcomes, strict=True):
+            for command, outcome in zip(request, answers, strict=True):
+                if isinstance(command, CommitSegment) and isinstance(outcome, SegmentCommitted):
+                    self._take(command, outcome)
+
+    def log(self, topic: str, partition: int) -> PartitionLog:
+        """A partition by its topic's name."""
+        found = self.state.topics.get(topic)
+        if found is None:
+            return PartitionLog()
+        return self.logs.setdefault((found.topic_id, partition), PartitionLog())
+
+    def acknowledged(self, who: str, topic: str, partition: int, offset: int, batch: bytes) -> None:
+        """A producer was told that its batch is at an offset."""
+        found = self.log(topic, partition).at(offset)
+        where = f"{who}: {topic}-{partition} at {offset}"
+        if found is None or found.base_offset != offset:
+            self._fail(f"{where} was acknowledged and is not in the journal")
+        elif self._bytes_of(found) != batch:
+            self._fail(f"{where} was acknowledged and holds another batch")
+
+    def refused(self, who: str, what: str, error: str) -> None:
+        """A client was told something that it should never have to hear."""
+        self._fail(f"{who}: {what} was refused: {error}")
+
+    def fetched(self, who: str, topic: str, partition: int, offset: int, records: bytes, high_watermark: int) -> int:
+        """A consumer was given records from an offset on; where it goes on."""
+        log = self.log(topic, partition)
+        where = f"{who}: {topic}-{partition}"
+        if high_watermark > log.end:
+            self._fail(f"{where} shows a high watermark of {high_watermark}, committed is {log.end}")
+        try:
+            found = list(batches(records))
+        except DecodeError as error:
+            self._fail(f"{where} from {offset} on is no row of batches: {error}")
+            return offset
+        for position, header in found:
+            truth = log.at(header.base_offset)
+            last_offset = header.base_offset + header.last_offset_delta
+            if truth is None or truth.base_offset != header.base_offset:
+                self._fail(f"{where} shows {header.base_offset}, which is not committed")
+                return offset
+            if not header.base_offset <= offset <= last_offset:
+                self._fail(f"{where} goes on with {header.base_offset} to {last_offset} when {offset} is due")
+                return offset
+            end = position + truth.meta.length
+            if self._bytes_of(truth)[PLACED_BYTES:] != records[position + PLACED_BYTES : end]:
+                self._fail(f"{where} at {header.base_offset} is not what was stored")
+            offset = last_offset + 1
+        return offset
+
+    def check_objects(self) -> None:
+        """Every extent's object is there."""
+        for key, log in self.logs.items():
+            for batch in log.batches:
+                if self._store.size_of(self._key(batch.segment_id)) is None:
+                    self._fail(f"{key[0].hex()}-{key[1]} at {batch.base_offset} points to an object that is not there")
+
+    def content(self, topic: str, partition: int) -> list[bytes]:
+        """All batches of a partition as they were produced, in order."""
+        return [self._bytes_of(batch) for batch in self.log(topic, partition).batches]
+
+    def _key(self, segment_id: SegmentId) -> str:
+        return segment_key("", self._cluster, 0, segment_id)
+
+    def _bytes_of(self, batch: LogBatch) -> bytes:
+        data = self._store.read(self._key(batch.segment_id))
+        return b"" if data is None else data[batch.position : batch.position + batch.meta.length]
+
+    def _check_stored(self, command: CommitSegment) -> None:
+        size_bytes = self._store.size_of(self._key(command.segment_id))
+        if size_bytes != command.size_bytes:
+            name = ulid_text(command.segment_id)
+            self._fail(f"segment {name} of {command.size_bytes} bytes is committed, the store has {size_bytes}")
+
+    def _take(self, command: CommitSegment, outcome: SegmentCommitted) -> None:
+        before = self._committed.setdefault(command.segment_id, outcome.runs)
+        if before is not outcome.runs:
+            if before != outcome.runs:
+                self._fail(f"segment {ulid_text(command.segment_id)} got other results when committed again")
+            return
+        for run, results in zip(command.runs, outcome.runs, strict=True):
+            log = self.logs.setdefault((run.topic_id, run.partition), PartitionLog())
+            position = run.position
+            for meta, result in zip(run.batches, results, strict=True):
+                if not result.refusal:
+                    self._accept(log, LogBatch(result.base_offset, meta, command.segment_id, position))
+                position += meta.length
+
+    def _accept(self, log: PartitionLog, batch: LogBatch) -> None:
+        meta = batch.meta
+        if batch.base_offset < log.end:
+            first = log.at(batch.base_offset)
+            if first is None or _sequence_of(first.meta) != _sequence_of(meta) or meta.producer_id == NO_PRODUCER:
+                self._fail(f"a batch of producer {meta.producer_id} got offset {batch.base_offset} of another")
+            return
+        if batch.base_offset != log.end:
+            self._fail(f"offset {batch.base_offset} was given out when {log.end} was due")
+        if meta.producer_id != NO_PRODUCER:
+            epoch, expected = log.next_sequences.get(meta.producer_id, (meta.producer_epoch, 0))
+            if epoch != meta.producer_epoch:
+                expected = 0
+            if meta.base_sequence != expected:
+                what = "twice" if meta.base_sequence < expected else "out of turn"
+                self._fail(f"producer {meta.producer_id}'s sequence {meta.base_sequence} was accepted {what}")
+            following = (meta.base_sequence + meta.record_count) & SEQUENCE_MASK
+            log.next_sequences[meta.producer_id] = (meta.producer_epoch, following)
+        log.bases.append(batch.base_offset)
+        log.batches.append(batch)
+        log.end = batch.base_offset + meta.record_count
+
+
+def _sequence_of(meta: BatchMeta) -> tuple[int, int, int, int]:
+    return meta.producer_id, meta.producer_epoch, meta.base_sequence, meta.record_count

@@ -1,0 +1,104 @@
+"""Runs one seed from beginning to end, and says what became of it."""
+
+import gc
+from dataclasses import dataclass
+
+from tests.testkit.sim.judge import are_replicas_level, is_group_done, judge_group, judge_records, judge_replicas
+from tests.testkit.sim.nemesis import Nemesis
+from tests.testkit.sim.world import World
+
+START_TIMEOUT_S = 30.0
+LOAD_S = 15.0
+REQUESTS = 40  # of each producer
+PACE_S = 0.3
+SETTLE_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 30.0
+
+
+@dataclass
+class Outcome:
+    """What became of a run."""
+
+    seed: int
+    failures: list[str]
+    digest: str
+    trace: list[str]
+    virtual_s: float
+    callbacks: int
+    acknowledged: int
+    entries: int
+
+
+def run_seed(seed: int, *, keep_trace: bool = False, faults: bool = True) -> Outcome:
+    """One run."""
+    world = World(seed, keep_trace=keep_trace)
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with world.watching():
+            _run(world, faults)
+            world.end()
+    finally:
+        if was_collecting:
+            gc.enable()
+    return Outcome(
+        seed,
+        world.failures,
+        world.trace.digest,
+        list(world.trace.lines),
+        world.now_s,
+        world.timeline.callbacks,
+        sum(producer.acknowledged for producer in world.producers),
+        world.journal.last_sequence,
+    )
+
+
+def _run(world: World, faults: bool) -> None:
+    for process in world.processes:
+        process.start()
+    world.spawn(world.make_topic())
+    if not world.until("the topic", lambda: world.topic_exists, START_TIMEOUT_S):
+        return
+    world.begin_work(requests=REQUESTS, pace_s=PACE_S)
+    nemesis = Nemesis(world)
+    if faults:
+        nemesis.begin()
+    world.run_for(LOAD_S)
+    nemesis.heal()
+    if not world.failures and _settle(world):
+        _stop(world)
+
+
+def _settle(world: World) -> bool:
+    """Everything that was begun comes to its end, and is judged; whether that went well."""
+    if not world.until("producers", lambda: all(each.is_done for each in world.producers), SETTLE_TIMEOUT_S):
+        return False
+    judge_records(world)
+    world.add_reader("auditor")
+    if not world.until("readers", lambda: all(each.is_at_end for each in world.readers), SETTLE_TIMEOUT_S):
+        return False
+    for member in world.members:
+        member.may_leave = False
+    if not world.until("the group", lambda: is_group_done(world), SETTLE_TIMEOUT_S):
+        return False
+    judge_group(world)
+    if not world.until("replicas", lambda: are_replicas_level(world), SETTLE_TIMEOUT_S):
+        return False
+    judge_replicas(world)
+    return not world.failures
+
+
+def _stop(world: World) -> None:
+    """Clients go, then services stop, and nothing of them is left."""
+    world.note("stop")
+    world.client_loop.kill()
+    for role in ("gateway", "flusher", "cacher", "sequencer"):
+        for process in world.role(role):
+            process.is_wanted = False
+            process.stop()
+        if not world.until(f"the end of each {role}", lambda role=role: _is_down(world, role), STOP_TIMEOUT_S):
+            return
+
+
+def _is_down(world: World, role: str) -> bool:
+    return not any(process.is_up for process in world.role(role))

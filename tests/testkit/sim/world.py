@@ -1,0 +1,183 @@
+"""One simulated cluster with its clients: built from a seed, run under faults, healed, judged and stopped."""
+
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import structlog
+
+from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.consumer import Reader
+from tests.testkit.sim.host import START_MS
+from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
+from tests.testkit.sim.loop import SimLoop
+from tests.testkit.sim.member import GroupLedger, Member
+from tests.testkit.sim.oracle import Oracle
+from tests.testkit.sim.process import Process
+from tests.testkit.sim.producer import Producer
+from tests.testkit.sim.services import CLUSTER, gateway_address, makers
+from tests.testkit.sim.surroundings import Surroundings
+
+TOPIC = "events"
+GROUP = "group"
+COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
+# What a service must never have to say of messages that only its own kind sends.
+BUGS = frozenset(
+    (
+        "request_failed",
+        "records_not_readable",
+        "announcement_unreadable",
+        "flush_message_malformed",
+        "cache_request_malformed",
+        "presence_not_understood",
+        "request_not_understood",
+        "message_not_understood",
+        "segment_commit_impossible",
+        "answer_too_large",
+        "entry_not_announced",
+    )
+)
+
+
+class World(Surroundings):
+    """Everything of one run."""
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        super().__init__(seed, keep_trace=keep_trace)
+        self.dice = self.stream("world")
+        self.partitions = self.dice.randint(1, 4)
+        self.oracle = Oracle(CLUSTER, self.store, self.fail)
+        self.journal.observers.append(self._observe)
+        store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
+        make = makers(self.network, store_url)
+        keeps_names = self.dice.random() < 0.3
+        self.processes = [
+            Process(self, role, number, make[role], keeps_name=keeps_names)
+            for role, count in COUNTS.items()
+            for number in range(count)
+        ]
+        self.client_loop = SimLoop(self.timeline, "clients", self._client_exception)
+        self.producers: list[Producer] = []
+        self.readers: list[Reader] = []
+        self.members: list[Member] = []
+        self.group = GroupLedger(GROUP, self.oracle)
+        self.topic_exists = False
+
+    def role(self, role: str) -> list[Process]:
+        """The processes of a role."""
+        return [each for each in self.processes if each.role == role]
+
+    def client(self, name: str) -> KafkaClient:
+        """One Kafka client."""
+        gateways = [gateway_address(each) for each in self.role("gateway")]
+        return KafkaClient(self.network, name, gateways, self.stream(f"client/{name}"))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let a client go about its work."""
+        self.client_loop.create_task(work)
+
+    async def make_topic(self) -> None:
+        """The topic that all work with."""
+        client = self.client("admin")
+        request = CreateTopicsRequest([CreatableTopic(TOPIC, self.partitions, 1)])
+        while not self.topic_exists:
+            connection = await client.connect()
+            try:
+                answer = await connection.ask(CREATE_TOPICS, 5, request, 10.0)
+                error = ErrorCode(answer.topics[0].error_code)
+                self.topic_exists = error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+            except Disconnected:
+                pass
+            connection.close()
+            if not self.topic_exists:
+                await client.back_off()
+
+    def begin_work(self, *, requests: int, pace_s: float) -> None:
+        """Producers, readers and members, chosen by the seed."""
+        for number in range(3):
+            is_idempotent = number < 2
+            producer = Producer(
+                self.client(f"producer-{number}"),
+                self.oracle,
+                TOPIC,
+                self.partitions,
+                is_idempotent=is_idempotent,
+                retries=is_idempotent or self.dice.random() < 0.5,
+                count=requests,
+                pace_s=pace_s,
+                now_ms=START_MS,
+            )
+            self.producers.append(producer)
+            self.spawn(producer.run())
+        self.add_reader("reader")
+        for number in range(2):
+            client = self.client(f"member-{number}")
+            self.members.append(Member(client, self.oracle, self.group, TOPIC, self.partitions))
+            self.spawn(self.members[-1].run())
+
+    def add_reader(self, name: str) -> None:
+        """One more that reads everything from the beginning."""
+        reader = Reader(self.client(name), self.oracle, TOPIC, self.partitions)
+        self.readers.append(reader)
+        self.spawn(reader.run())
+
+    def end(self) -> None:
+        """Let nothing be left of it, whatever state it is in."""
+        self.client_loop.kill()
+        for process in self.processes:
+            process.is_wanted = False
+            process.kill()
+        self.infrastructure.kill()
+
+    def until(self, what: str, condition: Callable[[], object], timeout_s: float) -> bool:
+        """Let things happen until the condition holds; a failure if it never does, or if a promise is broken."""
+        deadline_s = self.now_s + timeout_s
+        self.timeline.run(lambda: condition() or self.failures, deadline_s)
+        if not self.failures and not condition():
+            self.fail(f"waits for ever: {what}, at {self.now_s:.1f} s")
+        return not self.failures
+
+    def run_for(self, duration_s: float) -> None:
+        """Let things happen for a while."""
+        end_s = self.now_s + duration_s
+        self.infrastructure.call_at(end_s, lambda: None)
+        self.timeline.run(lambda: self.failures or self.now_s >= end_s, end_s)
+
+    def _observe(self, sequence: int, data: bytes) -> None:
+        self.note(f"journal {sequence} {len(data)}")
+        self.oracle.observe(sequence, data)
+
+    def _client_exception(self, context: dict[str, Any]) -> None:
+        self.fail(f"a client: {context.get('message')}: {context.get('exception')!r}")
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """What services log goes into the trace, and their bugs to the failures; no garbage is collected on the way."""
+        before = structlog.get_config()
+        structlog.configure(
+            processors=[self._take_log],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            cache_logger_on_first_use=False,
+        )
+
+        async def collect_nothing() -> None:
+            """The real one is for a process with a large state of its own."""
+
+        try:
+            with (
+                mock.patch("sequencer.app.stop_full_collections", lambda: None),
+                mock.patch("sequencer.app.collect_new_for_ever", collect_nothing),
+            ):
+                yield
+        finally:
+            structlog.configure(**before)
+
+    def _take_log(self, _logger: Any, level: str, event: Any) -> Any:
+        name = event["event"]
+        self.note(f"log {level} {name} {event.get('error', '')}")
+        if name in BUGS:
+            self.fail(f"a service logged {name}: {dict(event)}")
+        raise structlog.DropEvent
