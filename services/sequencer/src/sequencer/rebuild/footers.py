@@ -1,0 +1,67 @@
+"""The segments whose commits may be lost: level 0, young, unknown to the state; read from their footers."""
+
+import asyncio
+
+from penstock.contracts.errors import Corrupt, Invalid
+from penstock.contracts.ids import ID_BYTES, SegmentId, segment_born_ms
+from penstock.objectstore import NotFound, ObjectInfo, ObjectStore
+from penstock.segment import SegmentIndex, read_index_of
+from penstock.segment.keys import parse_segment_key, segments_prefix
+from sequencer.archiving import NO_PREFIX
+from sequencer.core.limits import SEGMENT_COMMIT_AGE_MAX_MS
+from sequencer.core.state import State
+from sequencer.rebuild.report import Report
+
+READS_MAX = 16  # at the same time
+LEVEL = 0  # what flushers write; above it segments hold what others held before them
+
+
+async def read_lost_segments(store: ObjectStore, cluster: str, state: State, report: Report) -> list[SegmentIndex]:
+    """The footers of all segments that may have been committed after the state's last entry."""
+    infos = await _list_unknown(store, cluster, state)
+    report.young_segments = len(infos)
+    found: list[SegmentIndex | None] = []
+    for start in range(0, len(infos), READS_MAX):
+        found += await asyncio.gather(*(_read(store, info, report) for info in infos[start : start + READS_MAX]))
+    return [index for index in found if index is not None]
+
+
+async def _list_unknown(store: ObjectStore, cluster: str, state: State) -> list[ObjectInfo]:
+    """Objects of segments that are young enough to have been committed later, and were not before."""
+    known = _known_ids(state)
+    # By the machine's clock nothing older than this was committed from here on.
+    oldest_ms = state.clock_ms - SEGMENT_COMMIT_AGE_MAX_MS
+    infos = []
+    after = ""
+    while page := await store.list(segments_prefix(NO_PREFIX, cluster), after):
+        for info in page:
+            try:
+                level, segment_id = parse_segment_key(info.key)
+            except Invalid:
+                continue  # not ours
+            if level == LEVEL and segment_born_ms(segment_id) >= oldest_ms and segment_id not in known:
+                infos.append(info)
+        after = page[-1].key
+    return infos
+
+
+def _known_ids(state: State) -> set[SegmentId]:
+    ids = bytes(state.segments.ids)
+    committed = {ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)}
+    return committed | state.commits.keys()
+
+
+async def _read(store: ObjectStore, info: ObjectInfo, report: Report) -> SegmentIndex | None:
+    async def get_range(position: int, length: int) -> bytes:
+        return await store.get_range(info.key, position, length)
+
+    try:
+        index = await read_index_of(get_range, info.size_bytes)
+        if (index.level, index.segment_id) != parse_segment_key(info.key):
+            raise Corrupt(f"it says that it is segment {index.segment_id.hex()} of level {index.level}")
+    except NotFound:
+        return None  # deleted meanwhile: by whom, if not by somebody who knew that nothing of it was acknowledged
+    except Corrupt as error:
+        report.damaged_segments.append(f"{info.key}: {error}")
+        return None
+    return index

@@ -1,0 +1,107 @@
+"""The exact part of a rebuild: the newest good snapshot, and after it what the archive holds without a gap."""
+
+import contextlib
+from collections.abc import Iterator
+
+import msgspec
+
+from penstock.contracts.entries import GENESIS_HASH, decode_entry, next_hash
+from penstock.contracts.errors import Corrupt, Invalid
+from penstock.objectstore import NotFound, ObjectStore
+from penstock.segment.keys import parse_snapshot_key, snapshot_key, snapshots_prefix
+from sequencer.archive import Archive, hash_after
+from sequencer.archiving import NO_PREFIX, list_archive, read_archive
+from sequencer.core.machine import apply_entry
+from sequencer.core.state import State, new_state
+from sequencer.rebuild.report import Report
+from sequencer.snapshot_file import Snapshot, UnknownVersion, read_snapshot
+
+
+class Past(msgspec.Struct):
+    """How far the journal is known; `hash` is its running hash after the state's last entry."""
+
+    state: State
+    hash: bytes
+
+
+async def list_snapshots(store: ObjectStore, cluster: str) -> list[int]:
+    """The sequence of every snapshot, ascending; what else lies there is passed over."""
+    sequences = []
+    after = ""
+    while page := await store.list(snapshots_prefix(NO_PREFIX, cluster), after):
+        for info in page:
+            with contextlib.suppress(Invalid):
+                sequences.append(parse_snapshot_key(info.key))
+        after = page[-1].key
+    return sorted(sequences)
+
+
+async def read_stored_snapshot(store: ObjectStore, cluster: str, sequence: int) -> Snapshot:
+    """One snapshot; `Corrupt` if it is damaged, `NotFound` if there is none, `Invalid` if it needs a newer release."""
+    key = snapshot_key(NO_PREFIX, cluster, sequence)
+    try:
+        snapshot = read_snapshot(await store.get(key))
+    except UnknownVersion as error:
+        raise Invalid(f"{key}: {error}; rebuild with the release that wrote it") from error
+    except Corrupt as error:
+        raise Corrupt(f"{key}: {error}") from error
+    if (snapshot.cluster, snapshot.state.sequence) != (cluster, sequence):
+        raise Corrupt(f"{key} is of entry {snapshot.state.sequence} of cluster {snapshot.cluster}")
+    return snapshot
+
+
+async def read_past(store: ObjectStore, cluster: str, report: Report) -> Past:
+    """The state as far as snapshots and archive tell; `Invalid` if they tell nothing."""
+    past = await _from_snapshot(store, cluster, report)
+    await _replay(store, cluster, past, report)
+    state = past.state
+    if not state.sequence:
+        raise Invalid(f"the store has no snapshot of cluster {cluster} that is whole, and no archive from entry 1 on")
+    report.archived_sequence, report.archived_until_ms = state.sequence, state.clock_ms
+    return past
+
+
+async def _from_snapshot(store: ObjectStore, cluster: str, report: Report) -> Past:
+    for sequence in reversed(await list_snapshots(store, cluster)):
+        try:
+            snapshot = await read_stored_snapshot(store, cluster, sequence)
+        except (Corrupt, NotFound) as error:
+            report.damaged_snapshots.append(str(error))
+            continue
+        report.snapshot_sequence = sequence
+        return Past(snapshot.state, snapshot.hashes[-1])
+    return Past(new_state(), GENESIS_HASH)
+
+
+async def _replay(store: ObjectStore, cluster: str, past: Past, report: Report) -> None:
+    """Apply archived entries as far as they go."""
+    spans = await list_archive(store, cluster)
+    tried: set[tuple[int, int]] = set()
+    while span := next(_continuing(spans, past.state.sequence, tried), None):
+        tried.add(span)
+        try:
+            archive = await read_archive(store, cluster, *span)
+            _check_continues(archive, past)
+            _apply(archive, past)
+            report.archive_objects += 1
+        except (Corrupt, NotFound) as error:
+            report.damaged_archive.append(f"entries {span[0]} to {span[1]}: {error}")
+    report.unreached_archive = sum(first > past.state.sequence + 1 for first, _ in spans)
+
+
+def _continuing(spans: list[tuple[int, int]], sequence: int, tried: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Objects with the entry after `sequence` that were not tried, the ones that reach farthest first."""
+    found = [span for span in spans if span[0] <= sequence + 1 <= span[1] and span not in tried]
+    return iter(sorted(found, key=lambda span: -span[1]))
+
+
+def _check_continues(archive: Archive, past: Past) -> None:
+    if hash_after(archive, past.state.sequence) != past.hash:
+        raise Corrupt(f"it builds on another past than the state at entry {past.state.sequence}")
+
+
+def _apply(archive: Archive, past: Past) -> None:
+    for data in archive.entries[past.state.sequence + 1 - archive.first :]:
+        entry = decode_entry(data)
+        apply_entry(past.state, past.state.sequence + 1, entry.requests, announce=False)
+        past.hash = next_hash(past.hash, data)

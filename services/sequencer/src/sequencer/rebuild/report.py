@@ -1,0 +1,112 @@
+"""What a rebuild found and did, for people and for programs."""
+
+import msgspec
+
+from penstock.contracts.ids import topic_id_text, ulid_text
+
+LISTED_MAX = 20  # names of one kind told to people; programs get all
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What a rebuild found and did; times in milliseconds since 1970."""
+
+    cluster: str
+    is_dry_run: bool = False
+    # What was read.
+    snapshot_sequence: int = 0  # 0: none, so the archive was read from the first entry on
+    damaged_snapshots: list[str] = []
+    archive_objects: int = 0
+    archived_sequence: int = 0  # the last entry that the archive or the snapshot gave
+    archived_until_ms: int = 0  # the state machine's clock there
+    damaged_archive: list[str] = []
+    unreached_archive: int = 0  # objects that come after a gap
+    # What the footers of segments gave.
+    young_segments: int = 0  # of those that may have been committed after the archive's end
+    recovered_segments: list[str] = []
+    damaged_segments: list[str] = []
+    refused_segments: dict[str, str] = {}
+    recovered_batches: int = 0
+    recovered_records: int = 0
+    repeated_batches: int = 0  # sent again by their producers, and there already
+    refused_batches: dict[str, int] = {}
+    leaps: int = 0  # producers' batches that came in although the one before them is nowhere
+    adopted_topics: dict[str, int] = {}  # made under a new name, because only the id is known: -> records
+    deleted_topic_batches: int = 0
+    grown_topics: dict[str, int] = {}  # -> partitions
+    # What was made.
+    next_producer_id: int = 0
+    first_sequence: int = 0  # of the new journal
+    journal_created: str = ""
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether the archive goes on after a gap."""
+        return bool(self.unreached_archive)
+
+
+def segment_name(segment_id: bytes) -> str:
+    """A segment as people know it."""
+    return ulid_text(segment_id)
+
+
+def adopted_name(topic_id: bytes) -> str:
+    """What a topic is called of which only the id is known."""
+    return f"recovered-{topic_id_text(topic_id)}"
+
+
+def as_json(report: Report) -> str:
+    """One JSON object."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def as_text(report: Report) -> str:
+    """A few sentences."""
+    return "\n".join([*_what_was_read(report), *_what_segments_gave(report), *_what_was_made(report)])
+
+
+def _what_was_read(report: Report) -> list[str]:
+    start = f"snapshot at entry {report.snapshot_sequence}" if report.snapshot_sequence else "no snapshot"
+    lines = [
+        f"cluster {report.cluster}: {start}, {report.archive_objects} archive objects, exact up to entry "
+        f"{report.archived_sequence}",
+        *_listed("damaged snapshot", report.damaged_snapshots),
+        *_listed("damaged archive object", report.damaged_archive),
+    ]
+    if report.has_gap:
+        lines.append(
+            f"  the archive has a gap there: {report.unreached_archive} objects come after it and are of no use, "
+            f"because what they say of topics and groups builds on what is missing"
+        )
+    return lines
+
+
+def _what_segments_gave(report: Report) -> list[str]:
+    lines = [
+        f"after that, {len(report.recovered_segments)} segments gave {report.recovered_records} records in "
+        f"{report.recovered_batches} batches; {report.repeated_batches} batches were there already",
+        *_listed("damaged segment, left out", report.damaged_segments),
+        *_listed("segment refused", [f"{name}: {why}" for name, why in report.refused_segments.items()]),
+        *(f"  {count} batches refused: {name}" for name, count in report.refused_batches.items()),
+        *(f"  topic {name} grown to {count} partitions" for name, count in report.grown_topics.items()),
+        *(f"  topic {name} made for {count} records of a topic whose name is lost" for name, count in _adopted(report)),
+    ]
+    if report.deleted_topic_batches:
+        lines.append(f"  {report.deleted_topic_batches} batches of deleted topics left out")
+    if report.leaps:
+        lines.append(f"  {report.leaps} times a producer's batch came in without the one before it, which is nowhere")
+    return lines
+
+
+def _what_was_made(report: Report) -> list[str]:
+    if report.is_dry_run:
+        return [f"dry run: nothing was changed; the new journal would begin with entry {report.first_sequence}"]
+    return [f"the new journal begins with entry {report.first_sequence}; it was made at {report.journal_created}"]
+
+
+def _adopted(report: Report) -> list[tuple[str, int]]:
+    return list(report.adopted_topics.items())
+
+
+def _listed(what: str, items: list[str]) -> list[str]:
+    lines = [f"  {what}: {item}" for item in items[:LISTED_MAX]]
+    return [*lines, f"  ... and {len(items) - LISTED_MAX} more"] if len(items) > LISTED_MAX else lines
