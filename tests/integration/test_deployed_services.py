@@ -133,11 +133,14 @@ async def test_a_key_is_good_for_nothing_without_its_secret(
 class House:
     """One process of each service."""
 
-    def __init__(self, folder: Path, credentials: Credentials, nats_url: str, endpoint: str) -> None:
+    def __init__(self, folder: Path, credentials: Credentials, nats_server: DeployedNats, endpoint: str) -> None:
         [port] = free_ports(1)
         self.kafka = f"{LOOPBACK}:{port}"
-        shared = {"NATS_URL": nats_url, "STORE_URL": store_url(endpoint), "LOG_LEVEL": "debug"}
-        own = {"gateway": {"LISTENERS": f"PLAINTEXT://{self.kafka}"}}
+        shared = {"NATS_URL": nats_server.url, "STORE_URL": store_url(endpoint), "LOG_LEVEL": "debug"}
+        own = {
+            "gateway": {"LISTENERS": f"PLAINTEXT://{self.kafka}"},
+            "sequencer": {"NATS_MONITOR_URL": nats_server.monitor_url},
+        }
         self.services = {
             role: DeployedService(role, ["-m", role], folder, credentials, **shared, **own.get(role, {}))
             for role in ROLES
@@ -152,7 +155,7 @@ class House:
 def house(
     credentials: Credentials, nats_server: DeployedNats, endpoint: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:
-    built = House(tmp_path_factory.mktemp("house"), credentials, nats_server.url, endpoint)
+    built = House(tmp_path_factory.mktemp("house"), credentials, nats_server, endpoint)
     try:
         built.until_ready()
         yield built

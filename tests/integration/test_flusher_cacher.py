@@ -51,6 +51,7 @@ class World:
         self.folder = folder
         self.bus = bus
         self.client = SequencerClient(bus, "default", SystemClock())
+        self._monitor_url = server.monitor_url
         self._settings = {"nats_url": server.url, "store_url": f"file://{folder}"}
 
     def settings(self, instance: str) -> dict[str, str]:
@@ -70,7 +71,7 @@ class World:
             await app.close()
 
     def sequencer(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return self.running(SequencerApp(SequencerConfig(**self.settings("s1"))))
+        return self.running(SequencerApp(SequencerConfig(**self.settings("s1"), nats_monitor_url=self._monitor_url)))
 
     async def make_topic(self, partitions: int = 4) -> None:
         create = CreateTopic(SystemClock().now_ms(), "events", TOPIC, partitions, {})

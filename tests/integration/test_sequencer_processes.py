@@ -49,6 +49,7 @@ class Process:
             "cluster": CLUSTER,
             "instance": name,
             "nats-url": server.url,
+            "nats-monitor-url": server.monitor_url,
             "store-url": f"file://{folder}/objects",
             "http-port": str(http_port),
         }

@@ -81,6 +81,11 @@ class DeployedNats:
         """The address for `connect_nats`."""
         return f"nats://{LOOPBACK}:{self.port}"
 
+    @property
+    def monitor_url(self) -> str:
+        """Where the server tells of itself, as `nats_monitor_url` wants it."""
+        return f"http://{LOOPBACK}:{self.monitor_port}"
+
     def start(self, **environ: str) -> None:
         """Begin to start, with these variables in the environment."""
         variables = ["env", *(f"{name}={value}" for name, value in environ.items())]

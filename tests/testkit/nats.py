@@ -17,7 +17,7 @@ class NatsServer:
     """One nats-server as `penstock up` runs it; the port and the folder stay the same over restarts."""
 
     def __init__(self, folder: Path, *, user: str = "", password: str = "") -> None:
-        self.port = free_ports(1)[0]
+        self.port, self.monitor_port = free_ports(2)
         self.log_path = folder / "nats-server.log"
         self._folder = folder
         self._config = folder / "nats-server.conf"
@@ -28,6 +28,7 @@ class NatsServer:
             store_dir=folder / "jetstream",
             host=LOOPBACK,
             port=self.port,
+            monitor_port=self.monitor_port,
             user=user,
             password=password,
         )
@@ -36,6 +37,11 @@ class NatsServer:
     def url(self) -> str:
         """The address for `connect_nats`."""
         return f"nats://{LOOPBACK}:{self.port}"
+
+    @property
+    def monitor_url(self) -> str:
+        """Where the server tells of itself, as `nats_monitor_url` wants it."""
+        return f"http://{LOOPBACK}:{self.monitor_port}"
 
     def start(self) -> None:
         """Return when the server takes connections."""

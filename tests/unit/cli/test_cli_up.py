@@ -21,7 +21,7 @@ RESTARTING = "the journal takes no entries; restarting nats-server"
 class House:
     """A supervisor of which only the nats-server runs."""
 
-    def __init__(self, data: Path, port: int) -> None:
+    def __init__(self, data: Path, port: int, monitor_port: int) -> None:
         address = Address("127.0.0.1", 1)
         options = UpOptions(
             data=data,
@@ -35,7 +35,7 @@ class House:
             cachers=1,
         )
         self.said: list[str] = []
-        self.supervisor = Supervisor(options, port, self.said.append)
+        self.supervisor = Supervisor(options, port, monitor_port, self.said.append)
         self.nats = self.supervisor._nats
         self.keeper = asyncio.create_task(self.nats.keep())
 
@@ -45,8 +45,8 @@ class House:
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
-    with take_folder(tmp_path), reserved_port() as port:
-        built = House(tmp_path, port)
+    with take_folder(tmp_path), reserved_port() as port, reserved_port() as monitor_port:
+        built = House(tmp_path, port, monitor_port)
         yield built
         built.nats.kill()
         await built.keeper

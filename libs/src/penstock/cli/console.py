@@ -2,9 +2,11 @@
 
 import asyncio
 import html
+import json
 from collections.abc import Iterable, Sequence
 
 import aiohttp
+import msgspec
 import prometheus_client
 from aiohttp import web
 from prometheus_client.core import Metric
@@ -28,7 +30,7 @@ _PAGE = """<!doctype html>
  code {{ font-size: .92em }}
 </style></head><body>
 <h1>Penstock <span class="{tone}">{state}</span></h1>
-<table><tr><th>service</th><th>instance</th><th>kafka</th><th>held</th><th>health and metrics</th></tr>
+{degraded}<table><tr><th>service</th><th>instance</th><th>kafka</th><th>held</th><th>health and metrics</th></tr>
 {instances}</table>
 <h1>Processes</h1>
 <table><tr><th>process</th><th>pid</th><th>restarts</th><th>log</th></tr>
@@ -36,6 +38,15 @@ _PAGE = """<!doctype html>
 <p><a href="/metrics">metrics</a> &middot; <a href="/health">health</a></p>
 </body></html>
 """
+
+
+class Degraded(msgspec.Struct, frozen=True):
+    """Something that is wrong at one instance, though it works on."""
+
+    service: str
+    instance: str
+    name: str
+    reason: str
 
 
 class Console:
@@ -74,11 +85,20 @@ class Console:
 
     async def is_ready(self) -> bool:
         """Whether there is one of each service and every one says that it is ready."""
+        return (await self._states())[0]
+
+    async def _states(self) -> tuple[bool, list[Degraded]]:
+        """Whether all is ready, and what is wrong all the same."""
         instances = self._instances()
-        if {instance.role for instance in instances} < set(ROLES):
-            return False
         answers = await asyncio.gather(*(self._fetch(instance, "/ready") for instance in instances))
-        return all(answer is not None for answer in answers)
+        degraded = [
+            Degraded(instance.role, instance.instance, name, reason)
+            for instance, answer in zip(instances, answers, strict=True)
+            if answer is not None
+            for name, reason in json.loads(answer)["degraded"].items()
+        ]
+        are_there = {instance.role for instance in instances} >= set(ROLES)
+        return are_there and all(answer is not None for answer in answers), degraded
 
     def _instances(self) -> list[Presence]:
         return [instance for role in ROLES for instance in self._directory.live(role)]
@@ -93,10 +113,14 @@ class Console:
             return None
 
     async def _page(self, _request: web.Request) -> web.Response:
-        ready = await self.is_ready()
+        ready, degraded = await self._states()
         page = _PAGE.format(
             tone="ok" if ready else "bad",
             state="is ready" if ready else "is not ready",
+            degraded="".join(
+                f'<p class="bad">{html.escape(f"{each.instance} is degraded: {each.reason}")}</p>\n'
+                for each in degraded
+            ),
             instances="".join(_row(*_facts(instance)) for instance in self._instances()),
             processes="".join(
                 _row(child.spec.name, str(child.pid or "not running"), str(child.restarts), str(child.spec.log_path))
@@ -106,9 +130,10 @@ class Console:
         return web.Response(text=page, content_type="text/html")
 
     async def _health(self, _request: web.Request) -> web.Response:
-        ready = await self.is_ready()
+        ready, degraded = await self._states()
         counts = {role: len(self._directory.live(role)) for role in ROLES}
-        return web.json_response({"ready": ready, "instances": counts}, status=200 if ready else 503)
+        told = {"ready": ready, "instances": counts, "degraded": msgspec.to_builtins(degraded)}
+        return web.json_response(told, status=200 if ready else 503)
 
     async def _processes(self, _request: web.Request) -> web.Response:
         return web.json_response(

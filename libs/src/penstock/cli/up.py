@@ -70,8 +70,8 @@ async def _run(options: UpOptions) -> int:
     with take_folder(options.data):
         store = await open_store(options.store, registry=prometheus_client.CollectorRegistry())
         await store.close()
-        with reserved_port() as nats_port:
-            supervisor = Supervisor(options, nats_port)
+        with reserved_port() as nats_port, reserved_port() as monitor_port:
+            supervisor = Supervisor(options, nats_port, monitor_port)
             try:
                 return await supervisor.run()
             finally:
@@ -87,10 +87,13 @@ def say(line: str) -> None:
 class Supervisor:
     """Owns the children and the console: start in order, wait, stop in reverse order."""
 
-    def __init__(self, options: UpOptions, nats_port: int, say: Callable[[str], None] = say) -> None:
+    def __init__(
+        self, options: UpOptions, nats_port: int, monitor_port: int, say: Callable[[str], None] = say
+    ) -> None:
         self._options = options
         self._say = say
         self._nats_address = parse_address("nats", f"127.0.0.1:{nats_port}")
+        self._monitor_port = monitor_port
         self._nats = Child(self._nats_spec(), say)
         self._services = {
             role: [Child(self._spec(role, i), say, self._after_death) for i in range(self._count(role))]
@@ -192,7 +195,13 @@ class Supervisor:
     def _nats_spec(self) -> ChildSpec:
         folder = self._options.data / "nats"
         config = folder / "nats-server.conf"
-        write_config(config, store_dir=folder / "jetstream", host=self._nats_address.host, port=self._nats_address.port)
+        write_config(
+            config,
+            store_dir=folder / "jetstream",
+            host=self._nats_address.host,
+            port=self._nats_address.port,
+            monitor_port=self._monitor_port,
+        )
         return ChildSpec(
             name="nats-server",
             argv=[str(find_nats_server()), "--config", str(config)],
@@ -223,6 +232,8 @@ class Supervisor:
             return {"LISTENERS": f"PLAINTEXT://{self._options.kafka}"}
         if role == "flusher":
             return {"FLUSH_INTERVAL_MS": str(self._options.flush_ms)}
+        if role == "sequencer":
+            return {"NATS_MONITOR_URL": f"http://127.0.0.1:{self._monitor_port}"}
         return {}
 
 

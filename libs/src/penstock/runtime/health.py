@@ -1,10 +1,11 @@
 """What a process says of itself over HTTP: whether it lives, whether it is ready, and its metrics."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import prometheus_client
 from aiohttp import web
+from prometheus_client.core import GaugeMetricFamily
 
 from penstock.contracts.errors import Invalid
 
@@ -53,11 +54,31 @@ class Health:
         """All of it, as `/ready` and `/health` answer."""
         return {"ready": self.is_ready, "reason": self._reason or self._missing(), "degraded": dict(self._degraded)}
 
+    @property
+    def degraded(self) -> list[str]:
+        """The names of what is wrong."""
+        return list(self._degraded)
+
+
+class _DegradedMetric(prometheus_client.registry.Collector):
+    """What is wrong, for an alarm; the sentences are for `/health`."""
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """A sample for each name."""
+        metric = GaugeMetricFamily("penstock_degraded", "1 while this is wrong though work goes on.", labels=["reason"])
+        for name in self._health.degraded:
+            metric.add_metric([name], 1)
+        yield metric
+
 
 class HttpServer:
     """`/health` answers while the process lives, `/ready` with 200 or 503, `/metrics` as Prometheus reads it."""
 
     def __init__(self, health: Health, registry: prometheus_client.CollectorRegistry, host: str, port: int) -> None:
+        registry.register(_DegradedMetric(health))
         self._health = health
         self._registry = registry
         self._host = host

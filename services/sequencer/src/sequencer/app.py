@@ -10,6 +10,7 @@ from sequencer.config import SequencerConfig
 from sequencer.garbage import collect_new_for_ever, stop_full_collections
 from sequencer.identity import open_own_journal
 from sequencer.metrics import SequencerMetrics
+from sequencer.safety import JournalSafety
 from sequencer.service import Sequencer
 
 LIFE_ENTROPY_BYTES = 6  # makes the author of entries unique to one life, also when the instance's name is given
@@ -32,6 +33,7 @@ class SequencerApp:
         self._host = make_host(
             config, "sequencer", self._clock, entropy=self._entropy, distribution="penstock-sequencer"
         )
+        self._safety = JournalSafety(config, self._host.health)
         self._open_store = open_store
         self._store: ObjectStore | None = None
         self._sequencer: Sequencer | None = None
@@ -42,9 +44,12 @@ class SequencerApp:
         stop_full_collections()
         await self._host.open_http()
         bus = await self._host.connect()
+        await self._safety.check_servers()
         registry = self._host.registry
         self._store = await self._open_store(config.store_url, registry=registry, now_ms=self._clock.now_ms)
-        journal = await open_own_journal(self._host.connection, self._store, config.cluster, config.journal_replicas)
+        journals = self._safety.opener(self._host.connection)
+        journal = await open_own_journal(journals, self._store, config.cluster, config.journal_replicas)
+        await self._safety.check_copies(journal)
         author = f"{config.instance}.{self._entropy.take(LIFE_ENTROPY_BYTES).hex()}"
         metrics = SequencerMetrics(registry)
         self._sequencer = Sequencer(
@@ -58,6 +63,7 @@ class SequencerApp:
         async with asyncio.TaskGroup() as group:
             self._host.start(group)
             group.create_task(self._sequencer.run())
+            group.create_task(self._safety.run())
             await self._sequencer.until_serving()
             self._host.health.set_ready(True)
             await self._host.announcer.announce()

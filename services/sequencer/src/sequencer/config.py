@@ -4,7 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from penstock.contracts.errors import Invalid
 from penstock.runtime.config import ServiceConfig
+
+SYNC_ALWAYS = "sync-always"
 
 
 class SequencerConfig(ServiceConfig, frozen=True, kw_only=True):
@@ -13,3 +16,18 @@ class SequencerConfig(ServiceConfig, frozen=True, kw_only=True):
     journal_replicas: Annotated[
         int, Meta(ge=1, le=5, description="copies of the journal when it is made; more than one needs as many servers")
     ] = 1
+    nats_monitor_url: Annotated[
+        str, Meta(description="monitoring addresses of all nats servers, http://host:port, separated by commas")
+    ] = ""
+    journal_assurance: Annotated[
+        str, Meta(description="sync-always: your word that every nats server syncs each entry; monitoring counts more")
+    ] = ""
+    unsafe_journal: Annotated[bool, Meta(description="start on a journal that may lose what it acknowledged")] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.journal_assurance not in ("", SYNC_ALWAYS):
+            raise Invalid(f"journal assurance must be {SYNC_ALWAYS} or nothing: {self.journal_assurance!r}")
+        for url in filter(None, self.nats_monitor_url.split(",")):
+            if not url.strip().startswith(("http://", "https://")):
+                raise Invalid(f"nats monitor url must be http://host:port, or several with commas: {url!r}")

@@ -1,0 +1,112 @@
+"""What a nats-server tells of itself on its monitoring port (`/varz`), as far as a journal's safety hangs on it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import aiohttp
+import msgspec
+
+from penstock.contracts.errors import Invalid, Unavailable
+
+ASK_TIMEOUT_S = 2.0
+ASK_AGAIN_S = 0.2
+STRAGGLER_GRACE_S = 1.0  # for the others when a majority has answered: one that hangs must not delay every start
+
+
+class ServerReport(msgspec.Struct, frozen=True):
+    """One server's account of itself."""
+
+    server_id: str  # another one in each life of the server
+    name: str
+    version: str
+    has_jetstream: bool
+    syncs_always: bool  # an entry is on the disk before it is acknowledged
+    cluster_size: int  # the servers that share JetStream, this one included
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    sync_always: bool = False
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    cluster_size: int = 1
+
+
+class _Jetstream(msgspec.Struct, frozen=True):
+    config: _Settings | None = None
+    meta: _Meta = _Meta()
+
+
+class _Varz(msgspec.Struct, frozen=True):
+    server_id: str
+    version: str
+    server_name: str = ""
+    jetstream: _Jetstream = _Jetstream()
+
+
+Ask = Callable[[str], Awaitable[ServerReport]]
+
+
+def parse_varz(url: str, data: bytes) -> ServerReport:
+    """The report in a server's answer; `Invalid` if it is no such answer."""
+    try:
+        told = msgspec.json.decode(data, type=_Varz)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Invalid(f"{url} is not the monitoring address of a nats-server: {error}") from error
+    settings = told.jetstream.config
+    return ServerReport(
+        told.server_id,
+        told.server_name,
+        told.version,
+        settings is not None,
+        settings is not None and settings.sync_always,
+        told.jetstream.meta.cluster_size,
+    )
+
+
+async def ask_server(url: str) -> ServerReport:
+    """Ask the server at `http://host:port`; `Unavailable` if it does not answer, `Invalid` if something else does."""
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_TIMEOUT_S)) as client,
+            client.get(f"{url.rstrip('/')}/varz") as answer,
+        ):
+            data = await answer.read()
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unavailable(f"{url} does not answer: {error or type(error).__name__}") from error
+    if answer.status != 200:
+        raise Unavailable(f"{url} answers with status {answer.status}")
+    return parse_varz(url, data)
+
+
+async def ask_servers(
+    urls: Sequence[str], deadline_s: float, ask: Ask = ask_server, grace_s: float = STRAGGLER_GRACE_S
+) -> dict[str, ServerReport]:
+    """The reports by url of all servers that answer; `Unavailable` unless a majority does within `deadline_s`."""
+    asking = {url: asyncio.create_task(_ask_until_answered(url, ask)) for url in urls}
+    try:
+        await _until_done(list(asking.values()), len(urls) // 2 + 1, deadline_s)
+        await asyncio.wait(asking.values(), timeout=grace_s)
+        return {url: task.result() for url, task in asking.items() if task.done()}
+    except TimeoutError as error:
+        silent = ", ".join(url for url, task in asking.items() if not task.done())
+        raise Unavailable(f"the monitoring of nats at {silent} did not answer within {deadline_s:g} s") from error
+    finally:
+        for task in asking.values():
+            task.cancel()
+        await asyncio.gather(*asking.values(), return_exceptions=True)
+
+
+async def _ask_until_answered(url: str, ask: Ask) -> ServerReport:
+    while True:
+        try:
+            return await ask(url)
+        except Unavailable:
+            await asyncio.sleep(ASK_AGAIN_S)
+
+
+async def _until_done(tasks: "list[asyncio.Task[ServerReport]]", count: int, deadline_s: float) -> None:
+    """Return when so many are done; `TimeoutError` if that takes too long."""
+    async with asyncio.timeout(deadline_s):
+        while sum(task.done() for task in tasks) < count:
+            await asyncio.wait([task for task in tasks if not task.done()], return_when=asyncio.FIRST_COMPLETED)
