@@ -11,6 +11,7 @@ import pytest
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream
 from penstock.runtime import nats_journal, nats_loss
+from penstock.runtime.bus import Inbound
 from penstock.runtime.journal import Journal, JournalGap, JournalLost
 from penstock.runtime.nats_client import NatsConnection, connect_nats
 from tests.testkit.nats import NatsServer
@@ -119,6 +120,31 @@ async def test_a_server_that_hangs_with_much_unsent_is_left_within_ten_seconds(c
     await connection.close()
     print(f"left after {took_s:.1f} s")
     assert took_s < 10
+
+
+@pytest.mark.slow
+async def test_what_was_told_to_be_broken_off_does_not_reach_the_next_server(cluster: NatsCluster) -> None:
+    hung, following, third = cluster.nodes
+    listener = await connect_nats(third.url, name="listener")
+    heard: list[int] = []
+
+    async def hear(message: Inbound) -> None:
+        heard.append(len(message.data))
+
+    await listener.bus.subscribe("work", hear)
+    await listener.bus.flush()
+    connection = await connect_nats(cluster.url, name="test")
+    await until(lambda: following.is_up)
+    hung.pause()
+    requests = [connection.bus.request("work", bytes(4 * 1024 * 1024), 60.0) for _ in range(12)]
+    outcomes = await asyncio.gather(*requests, return_exceptions=True)
+    assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
+    await until(lambda: connected_to(connection, following))
+    await connection.bus.publish("work", b"the last")
+    await until(lambda: heard and heard[-1] == len(b"the last"))
+    assert heard == [len(b"the last")]
+    await connection.close()
+    await listener.close()
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import re
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 
 import nats
 import nats.errors
@@ -324,6 +326,8 @@ async def connect_nats(
 ) -> NatsConnection:
     """Connect to one of the servers in `url`; `Unavailable` if none is there within `CONNECT_DEADLINE_S`.
 
+    `Invalid` if an address cannot be one.
+
     Several servers are separated by commas and tried in the order given, again and again: a process that names the
     server of its own zone first has its bytes stay in the zone. When a connection breaks, the next in the list is
     taken, and kept while it lives.
@@ -333,12 +337,13 @@ async def connect_nats(
     """
     chance = (entropy or SystemEntropy()).take(12)
     wait_s = (RECONNECT_WAIT_MS_MIN + RECONNECT_WAIT_MS_SPREAD * chance[0] / 255) / 1000
+    servers = [_checked_server(server) for server in url.split(",")]
     client = ImpatientClient()
     owner = f"{check_token('nats user', user)}." if user else ""
     bus = NatsBus(client, f"_INBOX.{owner}{chance[1:].hex()}", registry)
     try:
         connecting = client.connect(
-            url.split(","),
+            servers,
             name=name,
             user=user or None,
             password=password or None,
@@ -361,7 +366,8 @@ async def connect_nats(
     except (TimeoutError, OSError, nats.errors.Error) as error:
         reason = client.last_error or error
         await bus.close()
-        raise Unavailable(f"no nats server at {url}: {reason}") from error
+        named = ",".join(map(_without_password, servers))
+        raise Unavailable(f"no nats server at {named}: {reason}") from error
     try:
         await bus.open()
         await bus.try_flush()  # the server tells that it refuses the inbox before it answers this
@@ -371,3 +377,18 @@ async def connect_nats(
         await bus.close()
         raise
     return NatsConnection(bus)
+
+
+def _checked_server(text: str) -> str:
+    """A server's address as the client can use it; `Invalid` with one sentence if it is none."""
+    try:
+        parts = urlsplit(text.strip() if "://" in text else f"nats://{text.strip()}")
+        if parts.hostname and (parts.port is None or parts.port > 0):
+            return parts.geturl()
+    except ValueError:  # a port that is no number, or too large
+        pass
+    raise Invalid(f"a nats server is named nats://host:port: {_without_password(text)!r}")
+
+
+def _without_password(address: str) -> str:
+    return re.sub(r"//[^@/]*@", "//***@", address)

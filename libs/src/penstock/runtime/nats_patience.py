@@ -9,10 +9,13 @@ class ImpatientClient(Client):
     """Leaves a server that was found dead at once.
 
     The client's own way is to close its socket, which first waits until all that is unsent was taken. A server that
-    hangs takes nothing and its kernel answers for it, so that would be for as long as it hangs.
+    hangs takes nothing and its kernel answers for it, so that would be for as long as it hangs. Then it sends what it
+    had not handed to the socket yet to the next server: but who sent that has been told that the connection broke, and
+    may have sent it again.
     """
 
     async def _attempt_reconnect(self) -> None:
+        self._pending, self._pending_data_size = [], 0
         abort(self)
         await super()._attempt_reconnect()
 
