@@ -136,7 +136,11 @@ async def test_what_was_told_to_be_broken_off_does_not_reach_the_next_server(clu
     connection = await connect_nats(cluster.url, name="test")
     await until(lambda: following.is_up)
     hung.pause()
-    requests = [connection.bus.request("work", bytes(4 * 1024 * 1024), 60.0) for _ in range(12)]
+    requests = []
+    for _ in range(12):  # the first fills the socket, the others wait behind it
+        requests.append(asyncio.create_task(connection.bus.request("work", bytes(4 * 1024 * 1024), 60.0)))
+        await asyncio.sleep(0.01)
+    assert connection.bus._client._pending, "nothing waits"  # type: ignore[attr-defined]
     outcomes = await asyncio.gather(*requests, return_exceptions=True)
     assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
     await until(lambda: connected_to(connection, following))
