@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.host import ServiceHost
+from sequencer.capture import Capture, capture_inline
 from sequencer.config import SequencerConfig
 from sequencer.garbage import collect_new_for_ever, stop_full_collections
 from sequencer.identity import open_own_journal
 from sequencer.metrics import SequencerMetrics
 from sequencer.safety import JournalSafety
 from sequencer.service import Sequencer
+from sequencer.snapshots import SnapshotSettings
 
 LIFE_ENTROPY_BYTES = 6  # makes the author of entries unique to one life, also when the instance's name is given
 
@@ -26,6 +28,7 @@ class SequencerApp:
         entropy: Entropy | None = None,
         make_host: Callable[..., ServiceHost] = ServiceHost,
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
+        capture: Capture = capture_inline,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
@@ -35,6 +38,7 @@ class SequencerApp:
         )
         self._safety = JournalSafety(config, self._host.health)
         self._open_store = open_store
+        self._capture = capture
         self._store: ObjectStore | None = None
         self._sequencer: Sequencer | None = None
 
@@ -52,9 +56,9 @@ class SequencerApp:
         await self._safety.check_copies(journal)
         author = f"{config.instance}.{self._entropy.take(LIFE_ENTROPY_BYTES).hex()}"
         metrics = SequencerMetrics(registry)
-        self._sequencer = Sequencer(
-            journal, bus, config.cluster, author, self._clock, self._entropy, metrics, self._store
-        )
+        snapshots = SnapshotSettings(config.snapshot_entries, config.snapshot_interval_ms)
+        surroundings = (self._clock, self._entropy, metrics, self._store)
+        self._sequencer = Sequencer(journal, bus, config.cluster, author, *surroundings, snapshots, self._capture)
 
     async def run(self) -> None:
         """Follow the journal, and answer once caught up, until cancelled."""

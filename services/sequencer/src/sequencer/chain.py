@@ -1,6 +1,7 @@
 """The running hash over all entries, and whether other replicas' entries were written on the same past (pure)."""
 
 from collections import deque
+from collections.abc import Sequence
 
 from penstock.contracts.entries import GENESIS_HASH, Entry, next_hash
 from penstock.contracts.errors import Corrupt
@@ -16,6 +17,23 @@ class Chain:
         self.sequence = 0
         self.hash = GENESIS_HASH
         self._recent: deque[bytes] = deque([GENESIS_HASH], hashes_max)  # the last one is of `sequence`
+
+    def restore(self, sequence: int, hashes: Sequence[bytes]) -> None:
+        """Begin at a snapshot's place: `hashes` are those after the last entries up to `sequence`, and that one."""
+        assert not self.sequence, f"at entry {self.sequence} it is too late to begin elsewhere"
+        self.sequence = sequence
+        self.hash = hashes[-1]
+        self._recent.clear()
+        self._recent.extend(hashes)
+
+    def newest_hashes(self, count: int) -> list[bytes]:
+        """The hashes after the last entries, at most so many, oldest first."""
+        start = max(len(self._recent) - count, 0)
+        return [self._recent[place] for place in range(start, len(self._recent))]
+
+    def ends_with(self, data: bytes) -> bool:
+        """Whether the entry at `sequence` has these bytes; also true if the hash before it is not known."""
+        return len(self._recent) < 2 or next_hash(self._recent[-2], data) == self.hash
 
     @property
     def earliest_sequence(self) -> int:

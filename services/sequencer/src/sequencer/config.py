@@ -23,6 +23,12 @@ class SequencerConfig(ServiceConfig, frozen=True, kw_only=True):
         str, Meta(description="sync-always: your word that every nats server syncs each entry; monitoring counts more")
     ] = ""
     unsafe_journal: Annotated[bool, Meta(description="start on a journal that may lose what it acknowledged")] = False
+    snapshot_entries: Annotated[
+        int, Meta(ge=1, description="a snapshot is taken this many journal entries after the newest one")
+    ] = 50_000
+    snapshot_interval_ms: Annotated[
+        int, Meta(ge=1, description="and this long after the newest one, if anything happened since")
+    ] = 600_000
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -71,3 +71,27 @@ class SequencerMetrics:
         self.archive_bytes = Counter(
             "penstock_sequencer_archive_bytes", "Bytes stored in the journal's archive.", registry=registry
         )
+        self.snapshot_sequence = Gauge(
+            "penstock_sequencer_snapshot_sequence",
+            "Journal sequence of the newest verified snapshot.",
+            registry=registry,
+        )
+        self.snapshot_age_seconds = Gauge(
+            "penstock_sequencer_snapshot_age_seconds",
+            "Since the newest verified snapshot, or since there are custodians if there is none yet.",
+            registry=registry,
+        )
+        self.snapshot_bytes = Gauge(
+            "penstock_sequencer_snapshot_bytes", "Size of the last snapshot that this replica took.", registry=registry
+        )
+        self.snapshot_seconds = Histogram(
+            "penstock_sequencer_snapshot_seconds",
+            "Taking, storing, verifying and noting a snapshot.",
+            buckets=(0.01, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
+            registry=registry,
+        )
+        self.snapshot_failures = Counter(
+            "penstock_sequencer_snapshot_failures",
+            "Times that a snapshot or what follows it failed, to be tried again.",
+            registry=registry,
+        )

@@ -10,22 +10,26 @@ import asyncio
 import structlog
 
 from penstock.contracts import codec, subjects
-from penstock.contracts.commands import Tick
-from penstock.contracts.entries import Entry, decode_entry
+from penstock.contracts.commands import HOUSEKEEPING, Tick
+from penstock.contracts.entries import ENTRY_VERSION, Entry, decode_entry
 from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.contracts.messages import Advanced
 from penstock.runtime.bus import Bus
 from penstock.runtime.clock import Clock
-from penstock.runtime.journal import Journal, JournalEntry, JournalLost
+from penstock.runtime.journal import Journal, JournalEntry, JournalInfo, JournalLost
 from sequencer.chain import Chain
 from sequencer.core.machine import Effects, apply_entry
 from sequencer.core.state import State, new_state
 from sequencer.halt import halted_at
 from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import Proposals
+from sequencer.snapshot_file import Snapshot, UnknownVersion
 from sequencer.waiting import Waiting
 
 SLICE_S = 0.005  # applied without a pause for others; an entry more comes on top
+DESCRIBE_RETRY_S = 0.2
+# A server of a cluster may not know for a moment how far the journal reaches; seen are some tenths of a second.
+LOSS_PROVEN_AFTER_S = 10.0
 _APPLIED = ""
 
 log = structlog.get_logger()
@@ -46,6 +50,7 @@ class Replica:
     ) -> None:
         self.state: State = new_state()
         self.last_tick_s = clock.monotonic_s()  # when a Tick was applied last
+        self.worked_sequence = 0  # of the last entry that holds more than housekeeping, as far as we have seen
         self._journal = journal
         self._bus = bus
         self._subject = subjects.advanced(cluster)
@@ -56,26 +61,65 @@ class Replica:
         self._announcements: list[Advanced] = []
         self._applied = Waiting()
         self._groups = Waiting()
+        self._begun_after = 0  # the entry of the snapshot that we began with, 0 without one
+        self._is_in_place = True  # whether the journal is known to hold the past that the state was made of
 
     @property
     def applied_sequence(self) -> int:
         """The journal sequence that the state reflects."""
         return self._chain.sequence
 
+    def begin_with(self, snapshot: Snapshot) -> None:
+        """Take the snapshot's state for ours, before `run`."""
+        self.state = snapshot.state
+        self._chain.restore(snapshot.state.sequence, snapshot.hashes)
+        self._begun_after = self.worked_sequence = snapshot.state.sequence
+        self._is_in_place = False
+
+    def snapshot(self, cluster: str, hashes_max: int) -> Snapshot:
+        """What we have applied, as it is now; it changes with the next entry."""
+        return Snapshot(cluster, self._chain.newest_hashes(hashes_max), self.state)
+
     async def run(self) -> None:
         """Apply the journal from where we are, for ever; `Halted` if it cannot be followed."""
         try:
-            async for group in self._journal.tail(self._chain.sequence):
+            after = self._chain.sequence if self._is_in_place else await self._find_place()
+            async for group in self._journal.tail(after):
                 await self._apply_group(group)
         except (Corrupt, JournalLost) as error:
             self._metrics.halted.set(1)
-            raise halted_at(self._chain.sequence, error) from error
+            raise halted_at(self._chain.sequence, error, self._begun_after) from error
+
+    async def _find_place(self) -> int:
+        """After which entry to read: one earlier than the snapshot's where that is there, to see that it is the same.
+
+        `JournalLost` if the journal ends before the snapshot.
+        """
+        sequence = self._chain.sequence
+        since_s = self._clock.monotonic_s()
+        while (info := await self._describe()).last_sequence < sequence:
+            if info.replicas == 1 or self._clock.monotonic_s() - since_s >= LOSS_PROVEN_AFTER_S:
+                raise JournalLost(f"the journal ends with entry {info.last_sequence}")
+            await asyncio.sleep(DESCRIBE_RETRY_S)
+        if info.first_sequence <= sequence:
+            return sequence - 1
+        self._is_in_place = True
+        self._applied.wake_all()
+        return sequence
+
+    async def _describe(self) -> JournalInfo:
+        while True:
+            try:
+                return await self._journal.describe()
+            except Unavailable as error:
+                log.warning("journal_not_described", error=str(error))
+                await asyncio.sleep(DESCRIBE_RETRY_S)
 
     async def until_applied(self, sequence: int, timeout_s: float) -> None:
         """Return when the state reflects the journal sequence; `Unavailable` if it does not within the time."""
         try:
             async with asyncio.timeout(timeout_s):
-                while self._chain.sequence < sequence:
+                while self._chain.sequence < sequence or not self._is_in_place:
                     await self._applied.wait(_APPLIED)
         except TimeoutError as error:
             raise Unavailable(
@@ -94,12 +138,21 @@ class Replica:
         """Apply entries in slices, so that others have their turn in between."""
         pause_s = self._clock.monotonic_s() + SLICE_S
         for item in group:
-            self._apply(item)
+            if self._is_in_place:
+                self._apply(item)
+            else:
+                self._check_place(item)
             if self._clock.monotonic_s() >= pause_s:
                 await self._tell()
                 await asyncio.sleep(0)
                 pause_s = self._clock.monotonic_s() + SLICE_S
         await self._tell()
+
+    def _check_place(self, item: JournalEntry) -> None:
+        """The first entry that we read is the snapshot's last, and was applied there already."""
+        if item.sequence != self._chain.sequence or not self._chain.ends_with(item.data):
+            raise Corrupt(f"the journal's entry {item.sequence} is another than the one in the snapshot")
+        self._is_in_place = True
 
     def _apply(self, item: JournalEntry) -> None:
         started_s = self._clock.monotonic_s()
@@ -118,13 +171,16 @@ class Replica:
         try:
             entry = decode_entry(item.data)
         except Corrupt as error:
-            raise Corrupt(f"entry {item.sequence}: {error}") from error
+            kind = UnknownVersion if item.data and item.data[0] > ENTRY_VERSION else Corrupt
+            raise kind(f"entry {item.sequence}: {error}") from error
         if not self._chain.check(entry):
             log.warning("entry_unchecked", sequence=item.sequence, author=entry.author, built_on=entry.author_sequence)
         return entry
 
     def _note(self, entry: Entry, effects: Effects) -> None:
         self._metrics.entries.inc()
+        if any(type(command) not in HOUSEKEEPING for request in entry.requests for command in request):
+            self.worked_sequence = self._chain.sequence
         for request in entry.requests:
             self._metrics.commands.inc(len(request))
             if request and type(request[0]) is Tick:

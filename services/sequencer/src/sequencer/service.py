@@ -11,17 +11,23 @@ from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.journal import Journal
 from sequencer.api import Api
 from sequencer.archiving import Archiving
+from sequencer.capture import Capture, capture_inline
 from sequencer.chain import Chain
 from sequencer.custody import Custody
+from sequencer.halt import halted_at_start
 from sequencer.heartbeats import Heartbeats
 from sequencer.members import Members
 from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import Proposals
 from sequencer.replica import Replica
+from sequencer.snapshot_file import UnknownVersion
+from sequencer.snapshots import Snapshots, SnapshotSettings
 from sequencer.stalls import Stalls
+from sequencer.stored_snapshots import Found, find_newest_snapshot
 from sequencer.ticker import Ticker
 
 DESCRIBE_RETRY_S = 0.2
+STORE_RETRY_S = 1.0
 CATCH_UP_LOOK_S = 60.0  # how long we wait in one go; a long journal takes several
 
 log = structlog.get_logger()
@@ -30,7 +36,7 @@ log = structlog.get_logger()
 class Sequencer:
     """One replica with all that it does; `author` is unique to this life.
 
-    Without a `store` it never becomes custodian, so somebody else has to archive the journal and take snapshots.
+    Without a `store` it replays the whole journal and never becomes custodian.
     """
 
     def __init__(
@@ -43,23 +49,34 @@ class Sequencer:
         entropy: Entropy,
         metrics: SequencerMetrics,
         store: ObjectStore | None = None,
+        snapshots: SnapshotSettings | None = None,
+        capture: Capture = capture_inline,
     ) -> None:
         chain = Chain()
         members = Members()
         self._journal = journal
+        self._cluster = cluster
+        self._store = store
         self._stalls = Stalls(bus, clock, metrics)
         self._proposals = Proposals(journal, chain, author, clock, metrics, self._stalls)
         self.replica = Replica(journal, bus, cluster, self._proposals, chain, clock, metrics)
         self._ticker = Ticker(self.replica, self._proposals, clock, entropy)
         self.custody = Custody(self.replica, self._proposals, clock, entropy, metrics)
-        self._has_store = store is not None
         if store is not None:
             self.custody.add(Archiving(journal, store, cluster, chain, self.custody, clock, metrics).run)
+            own = (journal, store, cluster, self.replica, self.custody, clock, metrics)
+            self.custody.add(Snapshots(*own, snapshots, capture).run)
+        self._tell_of_snapshots(metrics)
         self._heartbeats = Heartbeats(bus, cluster, members, self.replica, self._proposals, clock)
         self._api = Api(bus, cluster, self.replica, self._proposals, members, clock, metrics, self._stalls)
 
     async def run(self) -> None:
-        """Replay the journal, then answer, until cancelled; `Halted` if the journal cannot be followed."""
+        """Begin with the newest snapshot, replay the journal after it, then answer, until cancelled.
+
+        `Halted` if they do not belong together or the journal cannot be followed.
+        """
+        if self._store is not None:
+            await self._begin(self._store)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.replica.run())
             await self._catch_up()
@@ -69,7 +86,7 @@ class Sequencer:
             group.create_task(self._ticker.run())
             group.create_task(self._heartbeats.run())
             group.create_task(self._api.run())
-            if self._has_store:
+            if self._store is not None:
                 group.create_task(self.custody.run())
 
     async def until_serving(self) -> None:
@@ -81,12 +98,43 @@ class Sequencer:
         await self._heartbeats.close()
         await self._api.drain()
 
+    async def _begin(self, store: ObjectStore) -> None:
+        """Take over the newest good snapshot, if there is one; what comes before it may be gone from the journal."""
+        found = await self._find_snapshot(store)
+        if found.snapshot is None:
+            log.info("begins_without_snapshot", damaged=len(found.damaged))
+            return
+        self.replica.begin_with(found.snapshot)
+        log.info("begins_with_snapshot", sequence=self.replica.applied_sequence, damaged_newer=len(found.damaged))
+
+    async def _find_snapshot(self, store: ObjectStore) -> Found:
+        while True:
+            try:
+                return await find_newest_snapshot(store, self._cluster)
+            except UnknownVersion as error:
+                raise halted_at_start(error) from error
+            except Unavailable as error:
+                log.warning("snapshot_not_read", error=str(error))
+                await asyncio.sleep(STORE_RETRY_S)
+
+    def _tell_of_snapshots(self, metrics: SequencerMetrics) -> None:
+        def sequence() -> float:
+            return max(self.replica.state.custody.snapshots, default=0)
+
+        def age_s() -> float:
+            state = self.replica.state
+            return (state.clock_ms - state.custody.snapshot_ms) / 1000 if state.custody.holder else 0
+
+        metrics.snapshot_sequence.set_function(sequence)
+        metrics.snapshot_age_seconds.set_function(age_s)
+
     async def _catch_up(self) -> None:
         """Apply all that the journal held when we came."""
         last_sequence = await self._last_sequence()
-        while self.replica.applied_sequence < last_sequence:
+        while True:
             try:
                 await self.replica.until_applied(last_sequence, CATCH_UP_LOOK_S)
+                break
             except Unavailable:
                 log.info("replay_goes_on", applied=self.replica.applied_sequence, last=last_sequence)
         log.info("caught_up", sequence=last_sequence)
