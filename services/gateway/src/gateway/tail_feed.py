@@ -74,7 +74,7 @@ class TailFeed:
         self._sequencer = sequencer
         self._topics = topics
         self._tail = Tail(index or TailIndex())
-        self._watches: dict[PartitionKey, set[Watch]] = {}
+        self._watches: dict[PartitionKey, dict[Watch, None]] = {}  # woken in the order in which they came
         self._subscription: Subscription | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._losses = Counter(
@@ -126,14 +126,14 @@ class TailFeed:
         """Notice all news of these partitions, and every change of topics, from now to the end of the block."""
         watch = Watch()
         for key in keys:
-            self._watches.setdefault(key, set()).add(watch)
+            self._watches.setdefault(key, {})[watch] = None
         try:
             yield watch
         finally:
             for key in keys:
                 others = self._watches.get(key)
                 if others is not None:
-                    others.discard(watch)
+                    others.pop(watch, None)
                     if not others:
                         del self._watches[key]
 
