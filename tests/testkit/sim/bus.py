@@ -99,8 +99,10 @@ class SimHub(MemoryHub):
 
     def reaches(self, name: str, server: int) -> bool:
         """Whether what a connection sends gets as far as a server."""
-        link = self._links[name]
-        return not link.is_silent and self._buses[name].is_connected and not self.severed.parts(link.server, server)
+        link, bus = self._links[name], self._buses.get(name)
+        return (
+            bus is not None and bus.is_connected and not link.is_silent and not self.severed.parts(link.server, server)
+        )
 
     def generation(self, name: str) -> int:
         """Changes when the connection breaks."""

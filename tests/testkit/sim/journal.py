@@ -15,6 +15,8 @@ DUPLICATE_WINDOW_S = 120.0
 RETRY_S = 0.05
 SILENCE_S_MAX = 2.0  # then the real tail misses its consumer's heartbeats and makes another
 
+IN_A_SERVER = -1  # instead of the generation of a connection: what happens to that does not matter any more
+
 Observer = Callable[[int, bytes], None]
 
 
@@ -103,11 +105,11 @@ class SimJournal(MemoryJournal):
             late_s = 0.0
             if self._stream.happens(self._stream.faults.late_share):
                 late_s = ANSWER_TIMEOUT_S + self._stream.wire.stream.uniform(0, self._stream.faults.late_s_max)
-            arrive = self._arrive, self._reach.generation(), entry_id, data, answer
             if late_s:  # it waits in some server, and those behind it do not
-                self._stream.wire.later(late_s, *arrive)
+                self._stream.wire.later(late_s, self._arrive, IN_A_SERVER, entry_id, data, answer)
             else:
-                self._stream.wire.carry(("append", self._name), *arrive)
+                generation = self._reach.generation()
+                self._stream.wire.carry(("append", self._name), self._arrive, generation, entry_id, data, answer)
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 outcome = await answer
@@ -120,11 +122,9 @@ class SimJournal(MemoryJournal):
 
     def _arrive(self, generation: int, entry_id: str, data: bytes, answer: "asyncio.Future[int | Exception]") -> None:
         stream = self._stream
-        if (
-            generation != self._reach.generation()
-            or not stream.is_available
-            or stream.happens(stream.faults.lost_share)
-        ):
+        if generation not in (IN_A_SERVER, self._reach.generation()) or not stream.is_available:
+            return
+        if stream.happens(stream.faults.lost_share):
             return
         outcome: int | Exception
         if stream.exists:

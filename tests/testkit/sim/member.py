@@ -153,6 +153,7 @@ class Member:
         )
         answer = await connection.ask(SYNC_GROUP, 5, request, REBALANCE_WAIT_S)
         self._check("a sync", answer.error_code)
+        self._oracle.heard(self.name, f"generation {self.generation} {self._member_id[-4:]}")
         self.assigned = msgspec.msgpack.decode(bytes(answer.assignment), type=list[int]) if answer.assignment else []
 
     async def _start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
@@ -161,6 +162,7 @@ class Member:
         request = OffsetFetchRequest(self._ledger.group_id, topics)
         answer = await connection.ask(OFFSET_FETCH, 7, request)
         self._check("an offset fetch", answer.error_code)
+        self._oracle.heard(self.name, f"offsets {[e.committed_offset for t in answer.topics for e in t.partitions]}")
         told: dict[int, int] = {}
         for topic in answer.topics:
             for each in topic.partitions:
@@ -211,6 +213,7 @@ class Member:
             topics=[OffsetCommitRequestTopic(self._topic, partitions)],
         )
         answer = await connection.ask(OFFSET_COMMIT, 8, request)
+        self._oracle.heard(self.name, f"commit of {due} {[e.error_code for t in answer.topics for e in t.partitions]}")
         for topic in answer.topics:
             for each in topic.partitions:
                 if not each.error_code:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult
-from penstock.contracts.commands import CommitSegment, SegmentCommitted
+from penstock.contracts.commands import Command, CommitOffsets, CommitSegment, SegmentCommitted
 from penstock.contracts.entries import decode_entry
 from penstock.contracts.ids import SegmentId, TopicId, ulid_text
 from penstock.kafkawire.errors import DecodeError
@@ -54,17 +54,20 @@ class PartitionLog:
 class Oracle:
     """The truth, and the judge."""
 
-    def __init__(self, cluster: str, store: StoreServer, fail: Fail) -> None:
+    def __init__(self, cluster: str, store: StoreServer, fail: Fail, note: Fail) -> None:
         self.state: State = new_state()
         self.logs: dict[tuple[TopicId, int], PartitionLog] = {}
         self._cluster = cluster
         self._store = store
         self._fail = fail
+        self._note = note
         self._committed: dict[SegmentId, list[list[BatchResult]]] = {}
 
     def observe(self, sequence: int, data: bytes) -> None:
         """The journal stores an entry."""
-        requests = decode_entry(data).requests
+        entry = decode_entry(data)
+        requests = entry.requests
+        self._note(f"journal {sequence} {entry.entry_id}: {_summary(requests)}")
         for request in requests:
             for command in request:
                 if isinstance(command, CommitSegment):
@@ -90,6 +93,10 @@ class Oracle:
             self._fail(f"{where} was acknowledged and is not in the journal")
         elif self._bytes_of(found) != batch:
             self._fail(f"{where} was acknowledged and holds another batch")
+
+    def heard(self, who: str, what: str) -> None:
+        """A client was told something that is worth a line."""
+        self._note(f"{who} heard {what}")
 
     def refused(self, who: str, what: str, error: str) -> None:
         """A client was told something that it should never have to hear."""
@@ -180,6 +187,20 @@ class Oracle:
         log.bases.append(batch.base_offset)
         log.batches.append(batch)
         log.end = batch.base_offset + meta.record_count
+
+
+def _summary(requests: list[list[Command]]) -> str:
+    return " ".join(_told_of(command) for request in requests for command in request)
+
+
+def _told_of(command: Command) -> str:
+    name = type(command).__name__
+    if isinstance(command, CommitSegment):
+        return f"{name}({ulid_text(command.segment_id)})"
+    if isinstance(command, CommitOffsets):
+        offsets = {each.partition: each.offset for each in command.offsets}
+        return f"{name}({command.generation} {command.member_id[-4:]} {offsets})"
+    return name
 
 
 def _sequence_of(meta: BatchMeta) -> tuple[int, int, int, int]:

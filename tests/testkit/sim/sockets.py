@@ -128,6 +128,8 @@ class ClientSocket:
 
     def reset_by_gateway(self) -> None:
         """The gateway's process is gone."""
+        if self._other is not None:
+            self._other.die()
         self._other = None
         self.send_back(None)
 
@@ -158,6 +160,8 @@ class SimTransport:
 
     def begin(self) -> None:
         """Make the protocol's acquaintance, in the gateway's loop."""
+        if self._is_closing:
+            return
         self._protocol = self._accept()
         self._protocol.connection_made(self)
         self._pump_soon()
@@ -190,6 +194,10 @@ class SimTransport:
                 self._inbox.insert(0, data)
                 break
         self._pump_soon()
+
+    def die(self) -> None:
+        """The gateway's process is gone: nothing is handed over any more."""
+        self._is_closing = True
 
     def _end(self) -> None:
         if not self._is_closing:

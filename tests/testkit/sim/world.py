@@ -49,8 +49,8 @@ class World(Surroundings):
         super().__init__(seed, keep_trace=keep_trace)
         self.dice = self.stream("world")
         self.partitions = self.dice.randint(1, 4)
-        self.oracle = Oracle(CLUSTER, self.store, self.fail)
-        self.journal.observers.append(self._observe)
+        self.oracle = Oracle(CLUSTER, self.store, self.fail, self.note)
+        self.journal.observers.append(self.oracle.observe)
         store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
         make = makers(self.network, store_url)
         keeps_names = self.dice.random() < 0.3
@@ -145,10 +145,6 @@ class World(Surroundings):
         end_s = self.now_s + duration_s
         self.infrastructure.call_at(end_s, lambda: None)
         self.timeline.run(lambda: self.failures or self.now_s >= end_s, end_s)
-
-    def _observe(self, sequence: int, data: bytes) -> None:
-        self.note(f"journal {sequence} {len(data)}")
-        self.oracle.observe(sequence, data)
 
     def _client_exception(self, context: dict[str, Any]) -> None:
         self.fail(f"a client: {context.get('message')}: {context.get('exception')!r}")
