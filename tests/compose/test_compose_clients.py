@@ -42,7 +42,11 @@ def test_every_container_has_a_memory_limit_and_a_bounded_log(project: Project) 
         assert facts["HostConfig"]["LogConfig"]["Config"]["max-size"], container.name
 
 
-def test_no_service_sees_the_credentials_of_another(project: Project) -> None:
+def test_each_service_sees_its_own_credentials_only(project: Project) -> None:
+    for service in SERVICES:
+        mounts = json.loads(docker("inspect", "--format", "{{json .Mounts}}", project.one(service).id))
+        assert [mount["Name"] for mount in mounts] == [f"{project.name}_{service}-credentials"]
+        assert docker("exec", project.one(service).id, "ls", "/run/credentials").split() == ["credentials.env"]
     passwords = {
         service: docker("exec", project.one(service).id, "cat", "/run/credentials/credentials.env")
         for service in SERVICES

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
 MORE_RECORDS = 10_000
 RECORD_BYTES = 2_000
 # What a zone hears of another: announcements of the sequencers about every entry, and presence. No records.
-IDLE_ZONE_SHARE_MAX = 0.1
+IDLE_ZONE_SHARE_MAX = 0.01
 
 
 @pytest.fixture(scope="module")
