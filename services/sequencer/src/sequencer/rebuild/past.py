@@ -1,6 +1,5 @@
 """The exact part of a rebuild: the newest good snapshot, and after it what the archive holds without a gap."""
 
-import contextlib
 from collections.abc import Iterator
 
 import msgspec
@@ -8,13 +7,12 @@ import msgspec
 from penstock.contracts.entries import GENESIS_HASH, decode_entry, next_hash
 from penstock.contracts.errors import Corrupt, Invalid
 from penstock.objectstore import NotFound, ObjectStore
-from penstock.segment.keys import parse_snapshot_key, snapshot_key, snapshots_prefix
 from sequencer.archive import Archive, hash_after
-from sequencer.archiving import NO_PREFIX, list_archive, read_archive
+from sequencer.archiving import list_archive, read_archive
 from sequencer.core.machine import apply_entry
 from sequencer.core.state import State, new_state
 from sequencer.rebuild.report import Report
-from sequencer.snapshot_file import Snapshot, UnknownVersion, read_snapshot
+from sequencer.stored_snapshots import find_newest_snapshot
 
 
 class Past(msgspec.Struct):
@@ -22,32 +20,6 @@ class Past(msgspec.Struct):
 
     state: State
     hash: bytes
-
-
-async def list_snapshots(store: ObjectStore, cluster: str) -> list[int]:
-    """The sequence of every snapshot, ascending; what else lies there is passed over."""
-    sequences = []
-    after = ""
-    while page := await store.list(snapshots_prefix(NO_PREFIX, cluster), after):
-        for info in page:
-            with contextlib.suppress(Invalid):
-                sequences.append(parse_snapshot_key(info.key))
-        after = page[-1].key
-    return sorted(sequences)
-
-
-async def read_stored_snapshot(store: ObjectStore, cluster: str, sequence: int) -> Snapshot:
-    """One snapshot; `Corrupt` if it is damaged, `NotFound` if there is none, `Invalid` if it needs a newer release."""
-    key = snapshot_key(NO_PREFIX, cluster, sequence)
-    try:
-        snapshot = read_snapshot(await store.get(key))
-    except UnknownVersion as error:
-        raise Invalid(f"{key}: {error}; rebuild with the release that wrote it") from error
-    except Corrupt as error:
-        raise Corrupt(f"{key}: {error}") from error
-    if (snapshot.cluster, snapshot.state.sequence) != (cluster, sequence):
-        raise Corrupt(f"{key} is of entry {snapshot.state.sequence} of cluster {snapshot.cluster}")
-    return snapshot
 
 
 async def read_past(store: ObjectStore, cluster: str, report: Report) -> Past:
@@ -62,15 +34,12 @@ async def read_past(store: ObjectStore, cluster: str, report: Report) -> Past:
 
 
 async def _from_snapshot(store: ObjectStore, cluster: str, report: Report) -> Past:
-    for sequence in reversed(await list_snapshots(store, cluster)):
-        try:
-            snapshot = await read_stored_snapshot(store, cluster, sequence)
-        except (Corrupt, NotFound) as error:
-            report.damaged_snapshots.append(str(error))
-            continue
-        report.snapshot_sequence = sequence
-        return Past(snapshot.state, snapshot.hashes[-1])
-    return Past(new_state(), GENESIS_HASH)
+    found = await find_newest_snapshot(store, cluster)
+    report.damaged_snapshots = found.damaged
+    if found.snapshot is None:
+        return Past(new_state(), GENESIS_HASH)
+    report.snapshot_sequence = found.snapshot.state.sequence
+    return Past(found.snapshot.state, found.snapshot.hashes[-1])
 
 
 async def _replay(store: ObjectStore, cluster: str, past: Past, report: Report) -> None:

@@ -1,0 +1,106 @@
+"""`penstock rebuild`: makes a lost journal again from the object store alone; the work itself is the sequencer's."""
+
+import argparse
+import contextlib
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.cli.children import die_with_parent, last_line
+from penstock.cli.options import take_folder
+from penstock.cli.up import reserved_port
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
+from penstock.runtime.nats_server import find_nats_server, write_config
+
+PROGRAM = "sequencer.rebuild"  # run, not imported: the library knows no service
+STOP_TIMEOUT_S = 15.0
+INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `penstock rebuild` with the command line."""
+    parser = commands.add_parser(
+        "rebuild",
+        help="make a lost journal again from the object store",
+        description="Make a new journal from the object store alone, when the old one is gone. A journal that is there "
+        "is never replaced. Stop all services first, and look at --dry-run.",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        default="./penstock-data",
+        help="the folder of `penstock up`, whose nats-server is run meanwhile (%(default)s)",
+    )
+    parser.add_argument(
+        "--nats-url",
+        metavar="URL",
+        default="",
+        help="nats servers that run already, in place of --data; what else is not given here is read as by a service",
+    )
+    parser.add_argument("--store", metavar="URL", default="", help="where records rest (the folder inside --data)")
+    parser.add_argument("--cluster", metavar="NAME", default="", help="the virtual cluster (default)")
+    parser.add_argument("--journal-replicas", metavar="N", default="", help="copies of the new journal (1)")
+    parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+    parser.add_argument("--json", action="store_true", help="report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Rebuild; 0 if there is a new journal now (or might be, in a dry run), 1 with one sentence if not."""
+    try:
+        if importlib.util.find_spec(PROGRAM.partition(".")[0]) is None:
+            raise Invalid("the sequencer is not installed here; run this where it is, such as in its container")
+        if arguments.nats_url:
+            return _rebuild(arguments, arguments.nats_url, arguments.store)
+        data = Path(arguments.data).expanduser().absolute()
+        if not data.is_dir():
+            raise Invalid(f"there is no folder {data}; name the one of `penstock up` with --data")
+        with take_folder(data), _nats_server(data) as url:
+            return _rebuild(arguments, url, arguments.store or f"file://{data / 'objects'}")
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED_EXIT_CODE
+
+
+def _rebuild(arguments: argparse.Namespace, nats_url: str, store_url: str) -> int:
+    options = {
+        "nats-url": nats_url,
+        "store-url": store_url,
+        "cluster": arguments.cluster,
+        "journal-replicas": arguments.journal_replicas,
+        "dry-run": str(arguments.dry_run).lower(),
+        "json": str(arguments.json).lower(),
+    }
+    flags = [part for name, value in options.items() if value for part in (f"--{name}", value)]
+    with subprocess.Popen([sys.executable, "-m", PROGRAM, *flags], preexec_fn=die_with_parent) as process:
+        return process.wait()
+
+
+@contextlib.contextmanager
+def _nats_server(data: Path) -> Iterator[str]:
+    """The address of the folder's own nats-server, which runs as long as this."""
+    folder, log_path = data / "nats", data / "logs" / "nats-server.log"
+    with reserved_port() as port:
+        config = folder / "nats-server.conf"
+        write_config(config, store_dir=folder / "jetstream", host="127.0.0.1", port=port)
+        argv = [str(find_nats_server()), "--config", str(config)]
+        # A session of its own: Ctrl-C ends the rebuild first, and the server after it.
+        with (
+            log_path.open("ab") as log,
+            subprocess.Popen(
+                argv, stdout=log, stderr=log, preexec_fn=die_with_parent, start_new_session=True
+            ) as server,
+        ):
+            try:
+                yield f"nats://127.0.0.1:{port}"
+                if server.poll() is not None:
+                    raise Unavailable(f"the nats-server ended: {last_line(log_path)}")
+            finally:
+                server.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    server.wait(STOP_TIMEOUT_S)
+                server.kill()
