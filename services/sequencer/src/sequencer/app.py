@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.host import ServiceHost
+from sequencer.archiving import check_journal_has_what_is_archived
 from sequencer.capture import Capture, capture_inline
 from sequencer.config import SequencerConfig
 from sequencer.garbage import collect_new_for_ever, stop_full_collections
@@ -54,6 +55,7 @@ class SequencerApp:
         journals = self._safety.opener(self._host.connection)
         journal = await open_own_journal(journals, self._store, config.cluster, config.journal_replicas)
         await self._safety.check_copies(journal)
+        await check_journal_has_what_is_archived(journal, self._store, config.cluster)
         author = f"{config.instance}.{self._entropy.take(LIFE_ENTROPY_BYTES).hex()}"
         metrics = SequencerMetrics(registry)
         snapshots = SnapshotSettings(config.snapshot_entries, config.snapshot_interval_ms)
