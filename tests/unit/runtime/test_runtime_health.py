@@ -79,3 +79,14 @@ async def test_an_address_in_use_is_refused_in_one_sentence(health: Health) -> N
 async def test_a_closed_server_can_be_closed_again(server: HttpServer) -> None:
     await server.close()
     await server.close()
+
+
+async def test_a_degraded_process_raises_a_metric_by_reason_until_it_is_right_again(
+    server: HttpServer, health: Health
+) -> None:
+    sample = 'penstock_degraded{reason="cache"} 1.0'
+    assert sample not in (await get(server, "/metrics"))[2]
+    health.set_degraded("cache", "no cacher in this zone")
+    assert sample in (await get(server, "/metrics"))[2]
+    health.set_degraded("cache", "")
+    assert sample not in (await get(server, "/metrics"))[2]

@@ -17,7 +17,6 @@ class ServerReport(msgspec.Struct, frozen=True):
     """One server's account of itself."""
 
     server_id: str  # another one in each life of the server
-    name: str
     version: str
     has_jetstream: bool
     syncs_always: bool  # an entry is on the disk before it is acknowledged
@@ -40,7 +39,6 @@ class _Jetstream(msgspec.Struct, frozen=True):
 class _Varz(msgspec.Struct, frozen=True):
     server_id: str
     version: str
-    server_name: str = ""
     jetstream: _Jetstream = _Jetstream()
 
 
@@ -56,7 +54,6 @@ def parse_varz(url: str, data: bytes) -> ServerReport:
     settings = told.jetstream.config
     return ServerReport(
         told.server_id,
-        told.server_name,
         told.version,
         settings is not None,
         settings is not None and settings.sync_always,

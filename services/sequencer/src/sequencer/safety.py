@@ -57,17 +57,17 @@ class JournalSafety:
         except Unavailable as error:
             if not self._may_be_unsafe:
                 raise
-            self._note("servers", [f"nobody knows: {error}"])
-        self._refuse_faults()
+            self._faults["servers"] = f"nobody knows: {error}"
+        self._refuse_or_tell()
 
     async def check_copies(self, journal: Journal) -> None:
         """After the journal was opened; `Invalid` if it has fewer copies than the settings ask for."""
         copies = (await journal.describe()).replicas
         if copies < self._replicas:
-            self._note("copies", [f"{copies} copies of it are kept, and journal_replicas asks for {self._replicas}"])
+            self._faults["copies"] = f"it has {copies} of the {self._replicas} copies that journal_replicas asks for"
         elif copies == 1:
             log.info("journal_has_one_copy", note="safe, but without its nats-server nothing can be committed")
-        self._refuse_faults()
+        self._refuse_or_tell()
 
     def opener(self, journals: JournalOpener) -> JournalOpener:
         """What opens the journal: `journals`, or where it may be unsafe, one that accepts fewer copies."""
@@ -79,22 +79,27 @@ class JournalSafety:
             await asyncio.sleep(LOOK_AGAIN_S)
             try:
                 await self._look_at_servers()
+                self._tell()
             except (Unavailable, Invalid) as error:
                 log.warning("journal_servers_not_checked", error=str(error))
 
     async def _look_at_servers(self) -> None:
         if not self._urls:
-            self._note("servers", [] if self._is_vouched_for else [NOT_VOUCHED_FOR])
+            self._faults["servers"] = "" if self._is_vouched_for else NOT_VOUCHED_FOR
             return
         reports = await ask_servers(self._urls, ANSWER_DEADLINE_S, self._ask)
         for url in self._urls:
             if url not in reports:
                 log.warning("journal_server_not_checked", url=url, error="no answer")
-        self._note("servers", faults_of_servers(self._urls, reports))
+        self._faults["servers"] = "; ".join(faults_of_servers(self._urls, reports))
 
-    def _note(self, what: str, faults: list[str]) -> None:
-        """Be degraded for the faults of `what` and all others, or no longer."""
-        self._faults[what] = "; ".join(faults)
+    def _refuse_or_tell(self) -> None:
+        if self._reason() and not self._may_be_unsafe:
+            raise Invalid(f"the journal is not safe: {self._reason()}; {REMEDY}")
+        self._tell()
+
+    def _tell(self) -> None:
+        """Be degraded for all faults, or no longer."""
         reason = self._reason()
         self._health.set_degraded(DEGRADED, reason)
         if reason and reason != self._told:
@@ -105,10 +110,6 @@ class JournalSafety:
 
     def _reason(self) -> str:
         return "; ".join(filter(None, self._faults.values()))
-
-    def _refuse_faults(self) -> None:
-        if self._reason() and not self._may_be_unsafe:
-            raise Invalid(f"the journal is not safe: {self._reason()}; {REMEDY}")
 
 
 class _AnyCopies:
@@ -129,7 +130,7 @@ class _AnyCopies:
 
 def faults_of_servers(urls: list[str], reports: Mapping[str, ServerReport]) -> list[str]:
     """What is wrong with the servers that answered, in words; nothing if the journal is safe with them."""
-    faults = [f"nats-server {report.name} at {url} {fault}" for url, report in reports.items() for fault in _of(report)]
+    faults = [f"the nats-server at {url} {fault}" for url, report in reports.items() for fault in _of(report)]
     servers = len({report.server_id for report in reports.values()}) + len(urls) - len(reports)
     size = max((report.cluster_size for report in reports.values()), default=0)
     if servers < size:

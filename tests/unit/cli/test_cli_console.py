@@ -1,0 +1,82 @@
+"""What the console tells of services that work, do not, or work although something is wrong."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import cast
+
+import aiohttp
+import pytest
+
+from penstock.cli.console import ROLES, Console
+from penstock.cli.options import Address
+from penstock.contracts.messages import Presence
+from penstock.runtime.health import Health, HttpServer, new_registry
+from penstock.runtime.presence import Directory
+from tests.testkit.backend import LOOPBACK, free_ports
+
+REASON = "its <server> acknowledges too soon"
+
+
+class House:
+    """One service of each role, as far as the console sees it."""
+
+    def __init__(self) -> None:
+        self.health = {role: Health() for role in ROLES}
+        self._servers = {role: HttpServer(health, new_registry(), LOOPBACK, 0) for role, health in self.health.items()}
+        [port] = free_ports(1)
+        self._console = Console(Address(LOOPBACK, port), cast(Directory, self), [])
+        self._url = f"http://{LOOPBACK}:{port}"
+
+    def live(self, role: str) -> list[Presence]:
+        return [Presence(role, "z", f"{role}-1", "0", http=self._servers[role].address)]
+
+    async def open(self) -> None:
+        for health in self.health.values():
+            health.set_ready(True)
+        for server in self._servers.values():
+            await server.open()
+        await self._console.open()
+
+    async def close(self) -> None:
+        await self._console.close()
+        for server in self._servers.values():
+            await server.close()
+
+    async def page(self, path: str) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as client, client.get(self._url + path) as answer:
+            return answer.status, await answer.text()
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    made = House()
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def test_when_all_is_well_nothing_is_called_degraded(house: House) -> None:
+    status, text = await house.page("/health")
+    told = json.loads(text)
+    assert (status, told["ready"], told["degraded"]) == (200, True, [])
+    assert "degraded" not in (await house.page("/"))[1]
+
+
+async def test_what_is_wrong_is_told_with_its_instance_and_keeps_nobody_from_being_ready(house: House) -> None:
+    house.health["sequencer"].set_degraded("journal", REASON)
+    status, text = await house.page("/health")
+    wrong = {"service": "sequencer", "instance": "sequencer-1", "name": "journal", "reason": REASON}
+    assert (status, json.loads(text)["degraded"]) == (200, [wrong])
+    assert (await house.page("/ready"))[0] == 200
+    page = (await house.page("/"))[1]
+    assert "sequencer-1 is degraded: its &lt;server&gt; acknowledges too soon" in page
+    assert (
+        'penstock_degraded{instance="sequencer-1",reason="journal",service="sequencer"} 1.0'
+        in (await house.page("/metrics"))[1]
+    )
+
+
+async def test_one_service_that_is_not_ready_is_enough_to_say_so(house: House) -> None:
+    house.health["flusher"].set_ready(False, "starting")
+    assert (await house.page("/ready"))[0] == 503
+    assert "is not ready" in (await house.page("/"))[1]
