@@ -1,0 +1,154 @@
+"""The journal is gone, for good: `penstock rebuild` makes it again, and clients find all that was acknowledged."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.testkit.cluster import Cluster, wait_until
+from tests.testkit.ledger import QUIET, Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
+
+pytestmark = pytest.mark.e2e
+
+TOPIC = "records"
+CLUSTER = "default"
+
+
+def rebuild(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock.cli", "rebuild", "--data", str(data), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def report_of(data: Path, *arguments: str) -> dict[str, Any]:
+    result = rebuild(data, "--json", *arguments)
+    assert result.returncode == 0, result.stderr
+    report: dict[str, Any] = json.loads(result.stdout)
+    return report
+
+
+def produce(producer: Producer, ledger: Ledger, numbers: range) -> None:
+    """Records with these numbers, each acknowledged or noted as failed."""
+    for number in numbers:
+        producer.produce(TOPIC, b"%d " % number, partition=number % 3, on_delivery=ledger.note)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    assert not ledger.failures
+
+
+def commit(bootstrap: str, offset: int) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", **QUIET})
+    try:
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def committed(bootstrap: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", **QUIET})
+    try:
+        (partition,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=30)
+        return int(partition.offset)
+    finally:
+        consumer.close()
+
+
+def archive(data: Path) -> list[Path]:
+    return sorted((data / "objects" / CLUSTER / "journal").glob("*-*"))
+
+
+def until_archived(cluster: Cluster) -> None:
+    """Return when all that was journaled until now is in the archive."""
+    applied = cluster.metric("penstock_sequencer_applied_sequence")
+    wait_until(lambda: cluster.metric("penstock_sequencer_archived_sequence") >= applied, 90, "the archive")
+
+
+class Life:
+    """A cluster before and after it lost its journal, with a producer that lives through it."""
+
+    def __init__(self, data: Path) -> None:
+        self.cluster = Cluster(data)
+        self.ledger = Ledger()
+        self.cluster.start()
+        self.producer = idempotent_producer(self.cluster.kafka, **{"topic.metadata.refresh.interval.ms": 1000})
+
+    @property
+    def data(self) -> Path:
+        return self.cluster.data
+
+    def lose_journal(self) -> None:
+        """Everything stops, and the journal is gone."""
+        assert self.cluster.stop() == 0
+        shutil.rmtree(self.data / "nats")
+
+    def check(self) -> int:
+        return check_nothing_lost_twice_or_reordered(self.ledger, self.cluster.kafka, TOPIC)
+
+
+def make_topic(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    (made,) = admin.create_topics([NewTopic(TOPIC, 3)]).values()
+    made.result(30)
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Any:
+    made = Life(tmp_path / "data")
+    try:
+        make_topic(made.cluster.kafka)
+        yield made
+    finally:
+        made.cluster.close()
+
+
+def test_records_producers_and_groups_go_on_after_the_journal_was_lost(life: Life) -> None:
+    produce(life.producer, life.ledger, range(300))
+    commit(life.cluster.kafka, 77)
+    until_archived(life.cluster)
+    produce(life.producer, life.ledger, range(300, 600))  # of these the archive need not know
+    life.lose_journal()
+
+    told = report_of(life.data, "--dry-run")
+    done = report_of(life.data)
+    assert told["first_sequence"] == done["first_sequence"]
+    assert done["refused_batches"] == {} and done["damaged_segments"] == [] and done["leaps"] == 0
+    again = rebuild(life.data)
+    assert again.returncode == 1
+    assert "is there; nothing was changed" in again.stderr
+
+    life.cluster.start()
+    assert life.check() == 600
+    produce(life.producer, life.ledger, range(600, 900))  # with the next sequences of the same producer id
+    assert life.check() == 900
+    assert committed(life.cluster.kafka) == 77
+
+
+def test_without_the_newest_archive_objects_segments_bring_all_records_back(life: Life) -> None:
+    until_archived(life.cluster)
+    kept = len(archive(life.data))
+    for start in range(0, 600, 200):
+        produce(life.producer, life.ledger, range(start, start + 200))
+        until_archived(life.cluster)
+    life.lose_journal()
+    assert len(archive(life.data)) > kept
+    for path in archive(life.data)[kept:]:
+        path.unlink()
+
+    report = report_of(life.data)
+    assert report["recovered_records"] == 600
+    life.cluster.start()
+    assert life.check() == 600
+    produce(life.producer, life.ledger, range(600, 700))
+    assert life.check() == 700
+
+
+def test_a_sequencer_without_its_journal_says_what_brings_it_back(life: Life) -> None:
+    life.lose_journal()
+    process = subprocess.run(life.cluster.command(), capture_output=True, text=True, timeout=120)
+    assert process.returncode == 1
+    assert "penstock rebuild" in (life.data / "logs" / "sequencer-1.log").read_text()
