@@ -147,6 +147,22 @@ def test_without_the_newest_archive_objects_segments_bring_all_records_back(life
     assert life.check() == 700
 
 
+def test_a_producer_that_lives_through_the_death_of_everything_loses_nothing_and_repeats_nothing(life: Life) -> None:
+    produce(life.producer, life.ledger, range(200))
+    until_archived(life.cluster)
+    for number in range(200, 5000):
+        life.producer.produce(TOPIC, b"%d " % number, partition=number % 3, on_delivery=life.ledger.note)
+    wait_until(lambda: life.producer.poll(0.01) or life.ledger.count > 1000, 60, "acknowledgements")
+    life.cluster.kill_all()
+    shutil.rmtree(life.data / "nats")
+
+    report_of(life.data)
+    life.cluster.start()
+    assert life.producer.flush(120) == 0
+    assert not life.ledger.failures
+    assert life.check() == 5000
+
+
 def test_a_sequencer_without_its_journal_says_what_brings_it_back(life: Life) -> None:
     life.lose_journal()
     process = subprocess.run(life.cluster.command(), capture_output=True, text=True, timeout=120)

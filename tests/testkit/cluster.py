@@ -106,6 +106,20 @@ class Cluster:
         pid = wait_until(lambda: self.processes()[name]["pid"], READY_TIMEOUT_S, f"{name} to run")
         os.kill(pid, number)
 
+    def kill_all(self) -> None:
+        """SIGKILL for every process, the one that would start them again first."""
+        process = self._process
+        assert process is not None
+        pids = [each["pid"] for each in self.processes().values() if each["pid"] is not None]
+        process.kill()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+        self._process, self.output = None, []
+
     def is_ready(self) -> bool:
         """Whether the console says that everything is ready."""
         try:
