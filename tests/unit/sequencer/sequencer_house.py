@@ -16,6 +16,7 @@ from penstock.objectstore import ObjectStore
 from penstock.runtime.sequencer_client import SequencerClient
 from sequencer.metrics import SequencerMetrics
 from sequencer.service import Sequencer
+from sequencer.snapshots import SnapshotSettings
 from tests.testkit.memory_bus import MemoryBus, MemoryHub
 from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.virtual_time import CountingEntropy, VirtualClock
@@ -74,6 +75,7 @@ class Running:
             house.entropy,
             SequencerMetrics(self.registry),
             house.objects,
+            house.snapshots,
         )
         self.task = asyncio.create_task(self.sequencer.run())
 
@@ -102,6 +104,7 @@ class House:
         self.store = MemoryJournalStore()
         self.make_journal: Callable[[MemoryJournalStore], MemoryJournal] = MemoryJournal
         self.objects: ObjectStore | None = None  # with a store they archive, take snapshots and trim the journal
+        self.snapshots = SnapshotSettings()
         self.running: dict[str, Running] = {}
         self.client_bus = self.hub.connect("client")
         self.client = SequencerClient(self.client_bus, CLUSTER, self.clock)
