@@ -1,0 +1,122 @@
+"""A rebuild with nothing but the sequencer's generated credentials, on an S3 server and a NATS that lost its disk."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.contracts.commands import CreateTopic
+from penstock.contracts.ids import new_topic_id
+from penstock.contracts.queries import MetadataQuery, MetadataView
+from penstock.objectstore import open_store
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.env_file import read_env_file, with_store_keys
+from penstock.runtime.nats_client import connect_nats
+from penstock.runtime.sequencer_client import SequencerClient
+from tests.testkit.cluster import wait_until
+from tests.testkit.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
+
+pytestmark = pytest.mark.slow
+
+CLUSTER = "default"
+START_TIMEOUT_S = 60.0
+
+
+class Place:
+    """Where everything is: one store, and one NATS after the other."""
+
+    def __init__(self, folder: Path, credentials: Credentials, endpoint: str) -> None:
+        self.folder = folder
+        self.credentials = credentials
+        self.store_url = f"s3://penstock/?endpoint={endpoint}&region=us-east-1"
+
+    def settings(self, server: DeployedNats) -> dict[str, str]:
+        return {"NATS_URL": server.url, "NATS_MONITOR_URL": server.monitor_url, "STORE_URL": self.store_url}
+
+    @contextlib.contextmanager
+    def sequencer(self, server: DeployedNats) -> Iterator[DeployedService]:
+        service = DeployedService(
+            "sequencer", ["-m", "sequencer"], self.folder, self.credentials, **self.settings(server)
+        )
+        try:
+            wait_until(service.is_ready, START_TIMEOUT_S, "the sequencer")
+            yield service
+        finally:
+            service.kill()
+
+    def rebuild(self, server: DeployedNats, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environ = {
+            "PENSTOCK_ENV_FILE": str(self.credentials.env_file("sequencer")),
+            "PENSTOCK_STORE_URL": self.store_url,
+            "PATH": os.environ["PATH"],
+        }
+        command = [sys.executable, "-m", "penstock.cli", "rebuild", "--nats-url", server.url, *arguments]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    credentials = Credentials(tmp_path / "credentials")
+    (tmp_path / "s3").mkdir()
+    with deployed_seaweed(tmp_path / "s3", credentials) as endpoint:
+        made = Place(tmp_path, credentials, endpoint)
+        environ = {
+            "PENSTOCK_STORE_URL": made.store_url,
+            "PENSTOCK_ENV_FILE": str(credentials.env_file("bucket")),
+        }
+        subprocess.run([sys.executable, "-m", "penstock.cli", "bucket"], env=environ, check=True, capture_output=True)
+        yield made
+
+
+async def client_of(server: DeployedNats, credentials: Credentials) -> tuple[Any, SequencerClient]:
+    gateway = credentials.of("gateway")
+    user, password = gateway["PENSTOCK_NATS_USER"], gateway["PENSTOCK_NATS_PASSWORD"]
+    connection = await connect_nats(server.url, name="test", user=user, password=password)
+    return connection, SequencerClient(connection.bus, CLUSTER, SystemClock())
+
+
+async def archived(place: Place) -> list[str]:
+    file = read_env_file(str(place.credentials.env_file("sequencer")))
+    store = await open_store(with_store_keys(place.store_url, file, {}))
+    try:
+        return [info.key for info in await store.list(f"{CLUSTER}/journal/")]
+    finally:
+        await store.close()
+
+
+def new_folder(place: Place, name: str) -> Path:
+    folder = place.folder / name
+    folder.mkdir()
+    return folder
+
+
+async def test_the_sequencers_own_credentials_are_enough_for_a_rebuild(place: Place) -> None:
+    with deployed_nats(new_folder(place, "nats-1"), place.credentials) as server, place.sequencer(server):
+        connection, client = await client_of(server, place.credentials)
+        topic_id = new_topic_id(bytes(16))
+        await client.command([CreateTopic(SystemClock().now_ms(), "kept", topic_id, 3, {})], deadline_s=10)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not await archived(place):
+                await asyncio.sleep(0.2)
+        refused = place.rebuild(server)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "is there; nothing was changed" in refused.stderr
+        await connection.close()
+    with deployed_nats(new_folder(place, "nats-2"), place.credentials) as server:
+        done = place.rebuild(server, "--json")
+        assert done.returncode == 0, done.stderr
+        assert "Permissions Violation" not in server.log()
+        first_sequence = json.loads(done.stdout)["first_sequence"]
+        with place.sequencer(server):
+            connection, client = await client_of(server, place.credentials)
+            view = await client.query("metadata", MetadataQuery(0, None), MetadataView)
+            assert [(topic.name, topic.partitions) for topic in view.topics] == [("kept", 3)]
+            assert view.sequence >= first_sequence
+            await connection.close()
