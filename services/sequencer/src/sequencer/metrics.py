@@ -12,6 +12,11 @@ class SequencerMetrics:
         self.applied_sequence = Gauge(
             "penstock_sequencer_applied_sequence", "Journal sequence applied last.", registry=registry
         )
+        self.chain_check = Gauge(
+            "penstock_sequencer_chain_check",
+            "The first bits of the running hash over the journal; equal wherever the applied sequence is.",
+            registry=registry,
+        )
         self.halted = Gauge(
             "penstock_sequencer_halted",
             "1 when the journal turned out to be broken, just before the end.",

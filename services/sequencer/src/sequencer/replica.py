@@ -30,6 +30,7 @@ SLICE_S = 0.005  # applied without a pause for others; an entry more comes on to
 DESCRIBE_RETRY_S = 0.2
 # A server of a cluster may not know for a moment how far the journal reaches; seen are some tenths of a second.
 LOSS_PROVEN_AFTER_S = 10.0
+CHECK_BYTES = 6  # of the running hash in the metrics, whose floats hold so many exactly
 _APPLIED = ""
 
 log = structlog.get_logger()
@@ -194,6 +195,7 @@ class Replica:
         There is one announcement per entry, so one that fits no message leaves a gap, and receivers ask instead.
         """
         self._metrics.applied_sequence.set(self._chain.sequence)
+        self._metrics.chain_check.set(int.from_bytes(self._chain.hash[:CHECK_BYTES]))
         self._applied.wake_all()
         announcements, self._announcements = self._announcements, []
         for announcement in announcements:
