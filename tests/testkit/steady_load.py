@@ -36,10 +36,17 @@ class SteadyLoad:
     """A thread that produces numbered records until it is told to stop."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, record_bytes: int = RECORD_BYTES, **settings: object
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        record_bytes: int = RECORD_BYTES,
+        record_pause_s: float = RECORD_PAUSE_S,
+        **settings: object,
     ) -> None:
         self.ledger = Ledger()
         self._filling = b"x" * record_bytes
+        self._record_pause_s = record_pause_s
         self._topic = topic
         self._partitions = partitions
         self._producer: Producer = idempotent_producer(bootstrap, **{"linger.ms": 5, **settings})
@@ -73,7 +80,7 @@ class SteadyLoad:
             except BufferError:
                 self._producer.poll(0.1)
             self._producer.poll(0)
-            time.sleep(RECORD_PAUSE_S)
+            time.sleep(self._record_pause_s)
 
     def wait_for_more(self, count: int) -> None:
         """Until `count` more records are acknowledged than now."""
@@ -176,13 +183,18 @@ class Account:
 
 @contextlib.contextmanager
 def steady_account(
-    bootstrap: str, topic: str, partitions: int = 4, record_bytes: int = RECORD_BYTES, **settings: object
+    bootstrap: str,
+    topic: str,
+    partitions: int = 4,
+    record_bytes: int = RECORD_BYTES,
+    record_pause_s: float = RECORD_PAUSE_S,
+    **settings: object,
 ) -> Iterator[Account]:
     """Load and reader at work on a new topic; whoever asks settles it."""
     create_topic(bootstrap, topic, partitions)
     with (
         SteadyReader(bootstrap, topic, f"{topic}-group", **settings) as reader,
-        SteadyLoad(bootstrap, topic, partitions, record_bytes, **settings) as load,
+        SteadyLoad(bootstrap, topic, partitions, record_bytes, record_pause_s, **settings) as load,
     ):
         yield Account(bootstrap, topic, load, reader)
 
