@@ -1,14 +1,8 @@
 """Sequencers as processes on a real nats-server: killed, restarted, drained, halted."""
 
 import asyncio
-import json
 import shutil
 import signal
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -31,77 +25,12 @@ from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.nats_client import connect_nats
 from penstock.runtime.sequencer_client import SequencerClient
 from tests.testkit.nats import NatsServer
+from tests.testkit.sequencers import CLUSTER, Process, Processes
 from tests.testkit.waiting import until
 
-CLUSTER = "test"
 TOPIC = new_topic_id(bytes(range(16)))
 LEFT_BEHIND = 1_000  # requests of 1 KB: many turns of the event loop lie in the socket
 clock = SystemClock()
-
-
-class Process:
-    """One sequencer process."""
-
-    def __init__(self, name: str, folder: Path, server: NatsServer, http_port: int) -> None:
-        self.http = f"http://127.0.0.1:{http_port}"
-        self.log = folder / f"{name}.log"
-        settings = {
-            "cluster": CLUSTER,
-            "instance": name,
-            "nats-url": server.url,
-            "nats-monitor-url": server.monitor_url,
-            "store-url": f"file://{folder}/objects",
-            "http-port": str(http_port),
-        }
-        flags = [part for key, value in settings.items() for part in (f"--{key}", value)]
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen([sys.executable, "-m", "sequencer", *flags], stdout=output, stderr=output)
-
-    def get(self, path: str) -> str:
-        with urllib.request.urlopen(self.http + path, timeout=5) as answer:
-            return str(answer.read().decode())
-
-    async def until_ready(self) -> None:
-        def is_ready() -> bool:
-            assert self.process.poll() is None, self.log.read_text()
-            try:
-                return bool(json.loads(self.get("/ready"))["ready"])
-            except (urllib.error.URLError, ConnectionError):
-                return False
-
-        await until(is_ready)
-
-    async def ended(self) -> int:
-        return await asyncio.to_thread(self.process.wait, 15)
-
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-
-
-class Processes:
-    """Sequencers that share a server and a store."""
-
-    def __init__(self, folder: Path, server: NatsServer) -> None:
-        self.folder = folder
-        self.server = server
-        self.running: list[Process] = []
-
-    async def start(self, name: str) -> Process:
-        process = Process(name, self.folder, self.server, _free_port())
-        self.running.append(process)
-        await process.until_ready()
-        return process
-
-    def end(self) -> None:
-        for each in self.running:
-            each.process.kill()
-            each.process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -1,0 +1,131 @@
+"""Snapshots of a real sequencer process: on a nats-server that is really purged, in a store in a folder."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.contracts.batches import BatchMeta, BatchRun
+from penstock.contracts.commands import CommitSegment, CreateTopic, SegmentCommitted
+from penstock.contracts.ids import new_segment_id, new_topic_id
+from penstock.contracts.queries import MetadataQuery, MetadataView
+from penstock.runtime.clock import SystemClock, SystemEntropy
+from penstock.runtime.journal import Journal
+from penstock.runtime.nats_client import connect_nats
+from penstock.runtime.sequencer_client import SequencerClient
+from penstock.segment.keys import snapshots_prefix
+from tests.testkit.nats import NatsServer
+from tests.testkit.sequencers import CLUSTER, Process, Processes
+from tests.testkit.waiting import until
+
+TOPIC = new_topic_id(bytes(range(16)))
+SNAPSHOT_ENTRIES = 100
+TRIMMED_WITHIN_S = 60  # custody, two snapshots and the archive of what they hold take some 10 s
+clock = SystemClock()
+
+
+class Cluster:
+    """Sequencers, what they are asked, and what they leave in journal and store."""
+
+    def __init__(self, processes: Processes, client: SequencerClient, journal: Journal) -> None:
+        self.processes = processes
+        self.client = client
+        self.journal = journal
+        self.committed = 0
+
+    async def commit(self, count: int) -> None:
+        """Segments with one record each, one after the other; offsets must be dense."""
+        for _ in range(count):
+            now_ms = clock.now_ms()
+            runs = [BatchRun(TOPIC, 0, 16, [BatchMeta(100, 1, now_ms, -1, -1, -1, 0)])]
+            command = CommitSegment(now_ms, new_segment_id(now_ms, SystemEntropy().take(10)), 200, "f", "z1", runs)
+            (outcome,) = await self.client.command([command], deadline_s=30)
+            assert isinstance(outcome, SegmentCommitted), outcome
+            assert outcome.runs[0][0].base_offset == self.committed
+            self.committed += 1
+
+    async def work_until_trimmed(self) -> int:
+        """Work until the journal was purged; its first sequence."""
+        async with asyncio.timeout(TRIMMED_WITHIN_S):
+            while (first := (await self.journal.describe()).first_sequence) == 1:
+                await self.commit(SNAPSHOT_ENTRIES // 10)
+        return first
+
+    async def kill(self, process: Process) -> None:
+        process.signal(signal.SIGKILL)
+        await process.ended()
+
+    def snapshots(self) -> list[Path]:
+        """The files of the snapshots, the oldest first."""
+        return sorted((self.processes.folder / "objects" / snapshots_prefix("", CLUSTER)).iterdir())
+
+
+@pytest.fixture
+def processes(tmp_path: Path, nats_server: NatsServer) -> Iterator[Processes]:
+    built = Processes(tmp_path, nats_server, snapshot_entries=str(SNAPSHOT_ENTRIES))
+    yield built
+    built.end()
+
+
+@pytest.fixture
+async def trimmed(processes: Processes, nats_server: NatsServer) -> AsyncIterator[Cluster]:
+    """A cluster whose journal was purged, and whose only sequencer was killed after that."""
+    first = await processes.start("a")
+    connection = await connect_nats(nats_server.url, name="client")
+    client = SequencerClient(connection.bus, CLUSTER, clock)
+    cluster = Cluster(processes, client, await connection.journal(CLUSTER, create=False))
+    await client.command([CreateTopic(clock.now_ms(), "t", TOPIC, 1, {})], deadline_s=5)
+    await cluster.work_until_trimmed()
+    await cluster.commit(10)
+    await cluster.kill(first)
+    yield cluster
+    await connection.close()
+
+
+def damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+async def test_a_restart_begins_with_the_newest_snapshot_of_a_purged_journal(trimmed: Cluster) -> None:
+    info = await trimmed.journal.describe()
+    assert info.first_sequence > SNAPSHOT_ENTRIES
+    assert info.first_sequence == int(trimmed.snapshots()[0].name) + 1
+    again = await trimmed.processes.start("b")
+    newest = int(trimmed.snapshots()[-1].name)
+    assert again.metric("entries_total") <= again.metric("applied_sequence") - newest + 1
+    view = await trimmed.client.query("metadata", MetadataQuery(0, None), MetadataView)
+    assert [topic.name for topic in view.topics] == ["t"]
+    await trimmed.commit(10)
+    # Custody passes to the new process when the lease of the killed one is over, and goes on from there.
+    await until(lambda: again.metric("custodian") == 1, 40)
+    before = info.first_sequence
+    async with asyncio.timeout(TRIMMED_WITHIN_S):
+        while (await trimmed.journal.describe()).first_sequence == before:
+            await trimmed.commit(SNAPSHOT_ENTRIES // 10)
+    assert len(trimmed.snapshots()) == 2
+    assert again.metric("snapshot_failures_total") == 0
+
+
+async def test_a_damaged_newest_snapshot_is_told_and_the_one_before_it_does(trimmed: Cluster) -> None:
+    damage(trimmed.snapshots()[-1])
+    again = await trimmed.processes.start("b")
+    log = again.log.read_text()
+    assert "snapshot_damaged" in log
+    assert trimmed.snapshots()[-1].name in log
+    await trimmed.commit(10)
+
+
+async def test_without_a_good_snapshot_a_purged_journal_halts_and_nothing_is_changed(trimmed: Cluster) -> None:
+    for path in trimmed.snapshots():
+        damage(path)
+    before = await trimmed.journal.describe()
+    process = trimmed.processes.begin("b")
+    assert await process.ended() == 1
+    log = process.log.read_text()
+    assert f"there is no good snapshot, but journal entries 1 to {before.first_sequence - 1} are gone" in log
+    assert await trimmed.journal.describe() == before
+    assert len(trimmed.snapshots()) == 2
