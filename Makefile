@@ -11,7 +11,7 @@ CODE := libs services tests benches
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env up test quick e2e-compose check format bench lock clean
+.PHONY: help env up test quick e2e-compose chaos check format bench lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,14 +20,17 @@ up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1
 	@$(BIN)/penstock up $(ARGS)
 
 test: env  ## run every test
-	$(BIN)/pytest -m "not e2e and not compose" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not e2e and not compose and not chaos" -n 2 --dist worksteal
 	$(BIN)/pytest -m e2e
 
 quick: env  ## run the tests that take no more than a few seconds each
-	$(BIN)/pytest -q -m "not slow and not e2e and not compose" -n 2
+	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos" -n 2
 
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
+
+chaos: env  ## kill and pause processes at random under load, for MINUTES=10; SEED=n does it in that order again
+	PENSTOCK_CHAOS_MINUTES="$(MINUTES)" PENSTOCK_CHAOS_SEED="$(SEED)" $(BIN)/pytest -m chaos -s tests/chaos
 
 check: env  ## format, lint, types, import contracts and the house rules, as CI runs them
 	$(BIN)/ruff format --check $(CODE)

@@ -40,6 +40,20 @@ async def test_two_replicas_both_answer_and_end_in_the_same_state() -> None:
 
 
 @in_virtual_time
+async def test_replicas_tell_the_same_check_of_the_chain_and_another_after_every_entry() -> None:
+    async with house("a", "b") as both:
+        checks: list[float] = []
+        for _ in range(3):
+            await both.client.command([Tick(both.clock.now_ms())], deadline_s=5)
+            for running in both.running.values():
+                await running.sequencer.replica.until_applied(both.store.last_sequence, 5)
+            told = {running.metric("chain_check") for running in both.running.values()}
+            assert len(told) == 1
+            checks += told
+        assert len(set(checks)) == 3
+
+
+@in_virtual_time
 async def test_every_entry_is_announced_once_and_by_its_author_in_the_order_of_the_journal() -> None:
     async with house("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)

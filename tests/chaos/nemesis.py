@@ -1,0 +1,116 @@
+"""Which process is killed or paused when: a plan made of a seed, and what carries it out."""
+
+import contextlib
+import os
+import random
+import signal
+import time
+import urllib.error
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.testkit.cluster import Cluster, wait_until
+
+ROLES = {"sequencer": 3, "gateway": 2, "flusher": 2, "cacher": 2}
+VICTIMS = [f"{role}-{number}" for role, count in ROLES.items() for number in range(1, count + 1)] + ["nats-server"]
+BETWEEN_S = (1.0, 5.0)
+PAUSE_S = (1.0, 30.0)
+LONG_PAUSE_S = 60.0
+RUNNING_TIMEOUT_S = 60.0
+
+
+class Act(NamedTuple):
+    """A process is paused for `pause_s`, or killed if that is 0, `at_s` after the beginning."""
+
+    at_s: float
+    victim: str
+    pause_s: float
+
+    def __str__(self) -> str:
+        what = f"pause {self.victim} for {self.pause_s:.1f} s" if self.pause_s else f"kill {self.victim}"
+        return f"{self.at_s:7.1f} s  {what}"
+
+
+def plan(seed: int, duration_s: float) -> list[Act]:
+    """Every process is killed and paused once before the second round begins; one sequencer is paused for a minute."""
+    chance = random.Random(seed)
+    long = Act(chance.uniform(0, duration_s / 2), chance.choice(VICTIMS[: ROLES["sequencer"]]), LONG_PAUSE_S)
+    acts = [long]
+    at_s = 0.0
+    for victim, is_pause in _rounds(chance):
+        at_s += chance.uniform(*BETWEEN_S)
+        if at_s > duration_s:
+            return sorted(acts)
+        is_in_long_pause = victim == long.victim and long.at_s <= at_s < long.at_s + LONG_PAUSE_S
+        if not is_in_long_pause:
+            acts.append(Act(at_s, victim, chance.uniform(*PAUSE_S) if is_pause else 0.0))
+    raise AssertionError("rounds never end")
+
+
+def _rounds(chance: random.Random) -> Iterator[tuple[str, bool]]:
+    every = [(victim, is_pause) for victim in VICTIMS for is_pause in (False, True)]
+    while True:
+        yield from chance.sample(every, len(every))
+
+
+class Nemesis:
+    """Carries a plan out; in the end nothing is paused."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.done: Counter[str] = Counter()
+        self.killed: Counter[str] = Counter()
+        self._cluster = cluster
+        self._paused: dict[str, tuple[int, float]] = {}  # by name: process id, when it goes on
+        self._started_s = time.monotonic()
+
+    def carry_out(self, acts: list[Act]) -> None:
+        """Return when everything was done and all goes on."""
+        for act in acts:
+            self._until(act.at_s)
+            print(act, flush=True)
+            self._do(act)
+        while self._paused:
+            self._until(min(resume_s for _, resume_s in self._paused.values()))
+
+    def end(self) -> None:
+        """Let everything go on at once."""
+        for name in list(self._paused):
+            self._resume(name)
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    def _until(self, at_s: float) -> None:
+        """Let time pass, and whatever is due go on."""
+
+        def has_come() -> bool:
+            for name, (_, resume_s) in list(self._paused.items()):
+                if resume_s <= self._now_s():
+                    self._resume(name)
+            return self._now_s() >= at_s
+
+        wait_until(has_come, max(at_s - self._now_s(), 0) + RUNNING_TIMEOUT_S, f"second {at_s:g}")
+
+    def _do(self, act: Act) -> None:
+        pid = wait_until(lambda: self._pid(act.victim), RUNNING_TIMEOUT_S, f"{act.victim} to run")
+        if act.pause_s:
+            os.kill(pid, signal.SIGSTOP)
+            self._paused[act.victim] = (pid, self._now_s() + act.pause_s)
+            self.done["paused"] += 1
+        else:
+            os.kill(pid, signal.SIGKILL)
+            self._paused.pop(act.victim, None)
+            self.done["killed"] += 1
+            self.killed[act.victim] += 1
+
+    def _pid(self, name: str) -> int | None:
+        with contextlib.suppress(urllib.error.URLError, TimeoutError):
+            pid: int | None = self._cluster.processes()[name]["pid"]
+            return pid
+        return None
+
+    def _resume(self, name: str) -> None:
+        pid, _ = self._paused.pop(name)
+        with contextlib.suppress(ProcessLookupError):  # it ended while it was paused
+            os.kill(pid, signal.SIGCONT)
