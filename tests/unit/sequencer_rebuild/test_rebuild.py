@@ -13,6 +13,7 @@ from sequencer.core.snapshot import encode_state
 from sequencer.core.state import Partition, State
 from sequencer.identity import JournalIdentity, marker_key
 from sequencer.rebuild.rebuild import Rebuild
+from sequencer.rebuild.report import segment_name
 from sequencer.stored_snapshots import list_snapshots, read_stored_snapshot
 from tests.testkit.memory_journal import MemoryJournalStore
 from tests.testkit.virtual_time import in_virtual_time
@@ -142,6 +143,21 @@ async def test_a_stored_segment_that_nobody_acknowledged_may_come_in() -> None:
         await Flusher(built, gone.store).store(batch(records=4))
     report = (await rebuilt(gone.store)).report
     assert partition(await state_at(gone.store, report.first_sequence)).high_watermark == 4
+
+
+@in_virtual_time
+async def test_a_segment_that_its_flusher_passed_by_before_the_end_of_the_archive_stays_out() -> None:
+    gone = Lost()
+    async with house("a", objects=gone.store) as built:
+        await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
+        flusher, other = Flusher(built, gone.store), Flusher(built, gone.store, "flusher-2")
+        given_up, under_way = await flusher.store(batch(records=4)), await other.store(batch(records=2))
+        await flusher.produce(batch())
+        await until(lambda: gone.store.archived())
+    report = (await rebuilt(gone.store)).report
+    assert report.passed_by_segments == [segment_name(given_up.segment_id)]
+    assert report.recovered_segments == [segment_name(under_way.segment_id)]
+    assert partition(await state_at(gone.store, report.first_sequence)).high_watermark == 1 + 2
 
 
 @in_virtual_time

@@ -65,6 +65,10 @@ class SequencerMetrics:
         self.unannounced = Counter(
             "penstock_sequencer_unannounced_entries", "Entries whose announcement fits no message.", registry=registry
         )
+        self._add_housekeeping(registry)
+
+    def _add_housekeeping(self, registry: CollectorRegistry) -> None:
+        """What the custodian does."""
         self.custodian = Gauge(
             "penstock_sequencer_custodian", "1 while this replica keeps the journal's house.", registry=registry
         )

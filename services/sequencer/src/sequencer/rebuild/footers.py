@@ -10,7 +10,7 @@ from penstock.segment.keys import parse_segment_key, segments_prefix
 from sequencer.archiving import NO_PREFIX
 from sequencer.core.limits import SEGMENT_COMMIT_AGE_MAX_MS
 from sequencer.core.state import State
-from sequencer.rebuild.report import Report
+from sequencer.rebuild.report import Report, segment_name
 
 READS_MAX = 16  # at the same time
 LEVEL = 0  # what flushers write; above it segments hold what others held before them
@@ -23,7 +23,17 @@ async def read_lost_segments(store: ObjectStore, cluster: str, state: State, rep
     found: list[SegmentIndex | None] = []
     for start in range(0, len(infos), READS_MAX):
         found += await asyncio.gather(*(_read(store, info, report) for info in infos[start : start + READS_MAX]))
-    return [index for index in found if index is not None]
+    newest_ms = _newest_committed_ms(state)
+    lost = []
+    for index in found:
+        if index is None:
+            continue
+        # A flusher commits in the order of its segments, so what it had passed by was never acknowledged.
+        if segment_born_ms(index.segment_id) < newest_ms.get(index.writer, 0):
+            report.passed_by_segments.append(segment_name(index.segment_id))
+        else:
+            lost.append(index)
+    return lost
 
 
 async def _list_unknown(store: ObjectStore, cluster: str, state: State) -> list[ObjectInfo]:
@@ -49,6 +59,15 @@ def _known_ids(state: State) -> set[SegmentId]:
     ids = bytes(state.segments.ids)
     committed = {ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)}
     return committed | state.commits.keys()
+
+
+def _newest_committed_ms(state: State) -> dict[str, int]:
+    """By flusher, the birth of its newest segment that is committed."""
+    segments = state.segments
+    newest_ms = [0] * len(segments.names)
+    for row, name in enumerate(segments.writers):
+        newest_ms[name] = max(newest_ms[name], segment_born_ms(segments.id(row)))
+    return dict(zip(segments.names, newest_ms, strict=True))
 
 
 async def _read(store: ObjectStore, info: ObjectInfo, report: Report) -> SegmentIndex | None:

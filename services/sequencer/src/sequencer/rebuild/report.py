@@ -22,6 +22,7 @@ class Report(msgspec.Struct, kw_only=True):
     unreached_archive: int = 0  # objects that come after a gap
     # What the footers of segments gave.
     young_segments: int = 0  # of those that may have been committed after the archive's end
+    passed_by_segments: list[str] = []  # their flushers committed later ones in the archive: never acknowledged
     recovered_segments: list[str] = []
     damaged_segments: list[str] = []
     refused_segments: dict[str, str] = {}
@@ -92,6 +93,10 @@ def _what_segments_gave(report: Report) -> list[str]:
     ]
     if report.deleted_topic_batches:
         lines.append(f"  {report.deleted_topic_batches} batches of deleted topics left out")
+    if report.passed_by_segments:
+        lines.append(
+            f"  {len(report.passed_by_segments)} segments left out that their flushers had given up long before"
+        )
     if report.leaps:
         lines.append(f"  {report.leaps} times a producer's batch came in without the one before it, which is nowhere")
     return lines
