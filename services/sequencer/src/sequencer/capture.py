@@ -24,6 +24,7 @@ Write = Callable[[IO[bytes]], None]
 Capture = Callable[[Write], Awaitable[Buffer]]
 
 ERROR_BYTES_MAX = 32 * 1024  # what the child says of its failure; half of what fits into a pipe that nobody reads yet
+NICENESS = 5  # of the child: what the parent does in the meantime is awaited by somebody
 _FIRST_FREE_FD = 3  # after stdin, stdout, stderr
 _FDS_MAX = 2**31 - 1
 _PR_SET_PDEATHSIG = 1
@@ -98,6 +99,7 @@ def _live_as_child(write: Write, memory: int, says: int) -> NoReturn:
     code = 1
     try:
         gc.disable()
+        os.nice(NICENESS)
         _obey_the_kernel()
         _let_go_of_all_but(memory, says)
         with os.fdopen(memory, "w+b", closefd=False) as out:
