@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.testkit.cluster import wait_until
-from tests.testkit.compose import Project
+from tests.testkit.compose import POLL_S, Project
 from tests.testkit.steady_load import Account, steady_account
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(600)]
@@ -31,7 +31,9 @@ def die(project: Project, service: str) -> None:
     """Kill the process from within, as a crash does; returns when the engine has started it again."""
     victim = project.one(service)
     os.kill(victim.pid, signal.SIGKILL)
-    wait_until(lambda: project.one(service).restarts > victim.restarts, RESTART_TIMEOUT_S, f"{service} to restart")
+    wait_until(
+        lambda: project.one(service).restarts > victim.restarts, RESTART_TIMEOUT_S, f"{service} to restart", POLL_S
+    )
 
 
 def recover(account: Account, what: str) -> None:

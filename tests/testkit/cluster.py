@@ -26,7 +26,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+def wait_until(condition: Callable[[], Any], timeout_s: float, what: str, poll_s: float = POLL_S) -> Any:
     """Poll until `condition` gives something true and return that; fail with `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -34,7 +34,7 @@ def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> Any
         if value:
             return value
         assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
-        time.sleep(POLL_S)
+        time.sleep(poll_s)
 
 
 class Cluster:

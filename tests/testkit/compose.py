@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_S = 300.0
 HEALTHY_TIMEOUT_S = 120.0
 HTTP_PORT = 8080
+POLL_S = 0.25  # asking the engine costs a process each time
 CLIENT_IMAGE = "penstock-tests/client"
 
 
@@ -113,7 +114,8 @@ class Project:
         wait_until(
             lambda: all(len(self.containers(service)) == count for service, count in scale.items()) and self.is_well,
             HEALTHY_TIMEOUT_S,
-            f"all containers to be well: {[(each.name, each.status, each.health) for each in self.containers()]}",
+            "all containers to be well",
+            POLL_S,
         )
         return time.monotonic() - started_s
 
@@ -146,7 +148,7 @@ class Project:
     def wait_until_well(self) -> float:
         """Return when every container is healthy, and how long that took, in s."""
         started_s = time.monotonic()
-        wait_until(lambda: self.is_well, HEALTHY_TIMEOUT_S, "every container to be healthy")
+        wait_until(lambda: self.is_well, HEALTHY_TIMEOUT_S, "every container to be healthy", POLL_S)
         return time.monotonic() - started_s
 
     def down(self) -> None:
@@ -221,7 +223,10 @@ class NetworkClient:
         """Until `count` more records are acknowledged than now."""
         goal = (self.says("acknowledged") or 0) + count
         wait_until(
-            lambda: (self.says("acknowledged") or 0) >= goal, HEALTHY_TIMEOUT_S, f"{count} more acknowledged records"
+            lambda: (self.says("acknowledged") or 0) >= goal,
+            HEALTHY_TIMEOUT_S,
+            f"{count} more acknowledged records",
+            POLL_S,
         )
 
     def settle(self) -> int:

@@ -87,6 +87,14 @@ async def test_a_lost_journal_is_not_replaced(rig: Rig) -> None:
     assert not rig.server.streams.exists
 
 
+async def test_a_journal_with_entries_is_not_adopted_by_an_empty_store(rig: Rig) -> None:
+    journal = await rig.open()
+    await journal.append("an entry", b"entry")
+    rig.store = await open_store("memory://emptied")
+    with pytest.raises(Halted, match=r"no test/journal-identity, but the journal .* has 1 entries: the store was lost"):
+        await rig.open()
+
+
 async def test_another_journal_of_the_same_name_is_not_ours(rig: Rig) -> None:
     await rig.open()
     rig.server.streams.make_again("2026-02-02T00:00:00Z")

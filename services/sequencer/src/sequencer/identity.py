@@ -3,7 +3,9 @@
 The stream is made first and the marker after it. So there are these cases at a start:
 
 - no marker, no stream: a new cluster. Several replicas may make both at once; all find the same stream and one marker.
-- no marker, a stream: a replica died in between, or the store is new. The marker is written.
+- no marker, a stream without entries: a replica died in between. The marker is written.
+- no marker, a stream with entries: nobody appends before there is a marker, so the store was lost, or it is another one.
+  Halt: the entries speak of objects that are not there.
 - a marker and the stream that it names: go on.
 - a marker, and no stream or another one: the journal was lost. Halt, and make nothing.
 """
@@ -51,7 +53,17 @@ async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster:
         journal = await journals.journal(cluster, create=marker is None, replicas=replicas)
     except JournalLost as error:
         raise _lost(cluster, marker, str(error)) from error
-    found = JournalIdentity(journal_stream(cluster), (await journal.describe()).created)
+    described = await journal.describe()
+    found = JournalIdentity(journal_stream(cluster), described.created)
+    if marker is None and described.last_sequence:  # another replica may have been faster with all of it
+        marker = await _read_marker(store, cluster)
+    if marker is None and described.last_sequence:
+        raise Halted(
+            f"the sequencer halted: the object store has no {marker_key(cluster)}, but the journal of cluster "
+            f"{cluster} has {described.last_sequence} entries: the store was lost, or this is not the journal's store. "
+            f"Nothing was changed or deleted. Name the store that belongs to the journal, or begin anew under another "
+            f"cluster name"
+        )
     if marker is None:
         marker = await _write_marker(store, cluster, found)
     if marker != found:
