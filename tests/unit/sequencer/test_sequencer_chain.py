@@ -48,3 +48,28 @@ def test_only_so_many_hashes_are_remembered() -> None:
     chain = grown(past, hashes_max=4)
     assert chain.check(entry_on(grown(past[:7])))
     assert not chain.check(entry_on(grown(past[:6])))
+
+
+@given(PASTS, PASTS, st.integers(1, 30))
+def test_a_chain_begun_at_a_snapshot_goes_on_as_the_whole_one(past: list[bytes], more: list[bytes], kept: int) -> None:
+    whole, restored = grown(past), Chain()
+    restored.restore(len(past), whole.newest_hashes(kept))
+    assert restored.ends_with(past[-1])
+    for data in more:
+        assert restored.check(entry_on(grown(past)))
+        whole.advance(data)
+        restored.advance(data)
+        assert (restored.sequence, restored.hash) == (whole.sequence, whole.hash)
+    known = min(kept, len(past) + 1)
+    assert restored.earliest_sequence == len(past) + 1 - known
+    sequences = range(len(past) + len(more) + 1)
+    expected = [None if each < restored.earliest_sequence else whole.hash_at(each) for each in sequences]
+    assert [restored.hash_at(each) for each in sequences] == expected
+
+
+def test_a_chain_knows_its_last_entry_if_it_knows_the_hash_before_it() -> None:
+    whole, restored = grown([b"a", b"b"]), Chain()
+    assert whole.ends_with(b"b")
+    assert not whole.ends_with(b"c")
+    restored.restore(2, whole.newest_hashes(1))
+    assert restored.ends_with(b"anything")

@@ -13,7 +13,7 @@ from penstock.contracts.entries import Entry, encode_entry
 from penstock.contracts.errors import Unavailable
 from penstock.objectstore import AlreadyExists, Throttled
 from penstock.objectstore.memory import MemoryStore
-from penstock.runtime.journal import JournalEntry
+from penstock.runtime.journal import JournalEntry, JournalInfo
 from penstock.segment.keys import snapshot_key, snapshots_prefix
 from sequencer.core.snapshot import encode_state
 from sequencer.halt import Halted
@@ -304,6 +304,34 @@ async def test_a_journal_that_ends_before_its_snapshot_halts() -> None:
             f"halted at the snapshot of journal entry {newer}: the journal ends with entry {newer - 1}. "
             f"Nothing was changed or deleted. Bring the journal's stream back",
         )
+
+
+class Forgetful(MemoryJournal):
+    """One of three servers, which for a while does not know how far the journal reaches."""
+
+    def __init__(self, store: MemoryJournalStore, ends_at: int, until_s: float) -> None:
+        super().__init__(store)
+        self._ends_at = ends_at
+        self._until_s = until_s
+
+    async def describe(self) -> JournalInfo:
+        info = await super().describe()
+        is_late = asyncio.get_running_loop().time() >= self._until_s
+        return JournalInfo(1, info.last_sequence if is_late else self._ends_at, info.created, replicas=3)
+
+
+@in_virtual_time
+async def test_a_server_of_a_cluster_that_knows_less_than_the_snapshot_is_given_time_but_not_for_ever() -> None:
+    async with estate("a") as one:
+        (first,) = await one.until_snapshots(1)
+        await one.house.kill("a")
+        now_s = asyncio.get_running_loop().time()
+        one.house.make_journal = functools.partial(Forgetful, ends_at=first - 1, until_s=now_s + 5)
+        again = await one.house.start("b")
+        one.check(again)
+        await one.house.kill("b")
+        one.house.make_journal = functools.partial(Forgetful, ends_at=first - 1, until_s=now_s + 1_000)
+        await expect_halt(one, f"halted at the snapshot of journal entry {first}: the journal ends with entry")
 
 
 @in_virtual_time
