@@ -4,7 +4,7 @@ The stream is made first and the marker after it. So there are these cases at a 
 
 - no marker, no stream: a new cluster. Several replicas may make both at once; all find the same stream and one marker.
 - no marker, a stream without entries: a replica died in between. The marker is written.
-- no marker, a stream with entries: nobody appends before there is a marker, so the store was lost, or it is another one.
+- no marker, a stream with entries: nobody appends before there is a marker, so the store was lost, or is another one.
   Halt: the entries speak of objects that are not there.
 - a marker and the stream that it names: go on.
 - a marker, and no stream or another one: the journal was lost. Halt, and make nothing.
