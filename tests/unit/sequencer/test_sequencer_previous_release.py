@@ -1,0 +1,132 @@
+"""An upgrade: today's sequencers go on with the journal of the release before, as if it were their own.
+
+The recordings are in tests/fixtures; how they were made is in tests/testkit/record_journal.py.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import crc32c
+import msgspec
+import pytest
+
+from penstock.contracts.batches import BatchMeta, BatchRun
+from penstock.contracts.commands import CommitSegment, Refused, SegmentCommitted
+from penstock.contracts.entries import GENESIS_HASH, Entry, decode_entry, encode_entry
+from penstock.contracts.ids import TopicId, new_segment_id
+from penstock.contracts.queries import MetadataQuery, MetadataView
+from sequencer.halt import Halted
+from tests.testkit.recorded_journal import read_entries, read_summary, replay, summary_of
+from tests.testkit.virtual_time import in_virtual_time
+from tests.unit.sequencer.sequencer_house import House, house
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+RECORDINGS = sorted(FIXTURES.glob("journal-*"))
+OLDEST = FIXTURES / "journal-0.1.0"
+# What 0.1.0 knew. A recording without one of them would say nothing about it.
+COMMANDS = {
+    "Tick",
+    "CommitSegment",
+    "CreateTopic",
+    "DeleteTopic",
+    "CreatePartitions",
+    "AllocateProducer",
+    "JoinGroup",
+    "SyncGroup",
+    "LeaveGroup",
+    "ExpireMember",
+    "CommitOffsets",
+    "DeleteGroup",
+}
+
+recorded = pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)
+
+
+def test_there_is_a_recording_with_every_command_that_the_release_knew() -> None:
+    entries = [decode_entry(data) for data in read_entries(OLDEST)]
+    found = {type(command).__name__ for entry in entries for request in entry.requests for command in request}
+    assert found == COMMANDS
+    assert len({entry.author for entry in entries}) > 2, "several replicas in several lives"
+
+
+@recorded
+def test_todays_machine_makes_of_the_entries_what_the_release_made(folder: Path) -> None:
+    assert replay(read_entries(folder)) == read_summary(folder)
+
+
+def the_same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
+    """Whether all that the state tells, but for the time and the sequence, is as expected."""
+    told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
+    return all(told[key] == expected[key] for key in told.keys() - {"sequence", "clock_ms"})
+
+
+def fill(empty: House, folder: Path) -> None:
+    for data in read_entries(folder):
+        empty.store.inject(data)
+
+
+@recorded
+@in_virtual_time
+async def test_a_sequencer_replays_the_journal_to_the_same_hash_and_goes_on(folder: Path) -> None:
+    async with house() as one:
+        fill(one, folder)
+        expected = read_summary(folder)
+        running = await one.start("a")
+        replica = running.sequencer.replica
+        chain_hash = replica._chain.hash_at(expected["sequence"])
+        assert chain_hash is not None
+        assert chain_hash.hex() == expected["hash"]
+        assert the_same(summary_of(replica.state), expected)
+        view = await one.client.query("metadata", MetadataQuery(0, None), MetadataView)
+        assert [topic.name for topic in view.topics] == list(expected["topics"])
+        await commits_go_on(one, expected)
+
+
+async def commits_go_on(one: House, expected: dict[str, Any]) -> None:
+    """An idempotent producer of the old release sends its last batch again and then the next."""
+    topic = expected["topics"]["orders"]
+    topic_id = TopicId(bytes.fromhex(topic["id"]))
+    [partition] = topic["partitions"][:1]
+    producer_id, (epoch, last_sequence, _, recent) = next(iter(partition["producers"].items()))
+    first, _, base_offset = recent[-3:]
+    again = BatchMeta(100, last_sequence - first + 1, 0, int(producer_id), epoch, first, 0)
+    following = BatchMeta(100, 1, 0, int(producer_id), epoch, last_sequence + 1, 0)
+    now_ms = max(expected["clock_ms"], one.clock.now_ms())
+    segment_id = new_segment_id(now_ms, one.entropy.take(10))
+    runs = [BatchRun(topic_id, 0, 16, [again, following])]
+    (outcome,) = await one.client.command([CommitSegment(now_ms, segment_id, 300, "f", "z", runs)], deadline_s=5)
+    assert isinstance(outcome, SegmentCommitted), outcome
+    duplicate, accepted = outcome.runs[0]
+    assert (duplicate.base_offset, accepted.base_offset) == (base_offset, partition["high_watermark"])
+    assert accepted.refusal == 0
+
+
+@in_virtual_time
+async def test_two_replicas_go_on_with_the_old_journal_alike() -> None:
+    async with house() as both:
+        fill(both, OLDEST)
+        started = [await both.start(name) for name in ("a", "b")]
+        for _ in range(5):
+            (outcome,) = await both.client.command([both.create_topic(f"new-{_}")], deadline_s=5)
+            assert not isinstance(outcome, Refused)
+        for running in started:
+            await running.sequencer.replica.until_applied(both.store.last_sequence, 5)
+        assert len({running.metric("chain_check") for running in started}) == 1
+
+
+def entry_of_a_newer_release() -> bytes:
+    """An entry as today's, with a command that today's code does not know."""
+    packed = encode_entry(Entry("x.1", "x", 0, GENESIS_HASH, []))
+    fields = msgspec.msgpack.decode(packed[5:])
+    fields[-1] = [[[99, 1_700_000_000_000]]]
+    body = msgspec.msgpack.encode(fields)
+    return packed[:1] + crc32c.crc32c(body).to_bytes(4) + body
+
+
+@in_virtual_time
+async def test_a_command_of_a_newer_release_halts_a_replica_rather_than_being_left_out() -> None:
+    async with house() as one:
+        one.store.inject(entry_of_a_newer_release())
+        with pytest.raises(ExceptionGroup) as caught:
+            await one.start("a")
+        assert caught.group_contains(Halted, match="entry 1: journal entry that cannot be read: Invalid value 99")
