@@ -3,12 +3,15 @@
 import asyncio
 
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.kafkawire.error_codes import ErrorCode
-from tests.testkit.sim.kafka import FETCH, REQUEST_TIMEOUT_S, Disconnected, KafkaClient
+from tests.testkit.sim.kafka import FETCH, LIST_OFFSETS, REQUEST_TIMEOUT_S, Disconnected, KafkaClient
 from tests.testkit.sim.kafka import KafkaConnection as Connection
 from tests.testkit.sim.oracle import Oracle
 
 WAIT_MS = 500
+ASK_END_SHARE = 0.1  # of fetches before which a reader asks for the partitions' ends
+LATEST = -1
 MOVE_SHARE = 0.05  # of fetches after which a reader goes to another gateway
 RETRIABLE = frozenset(
     (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -92,9 +95,27 @@ class Reader:
             connection = await self._client.connect()
             try:
                 while self._client.stream.random() >= MOVE_SHARE:
+                    if self._client.stream.random() < ASK_END_SHARE:
+                        await self._ask_ends(connection)
                     await self.reading.fetch(connection)
             except Disconnected:
                 await self._client.back_off()
             finally:
                 connection.close()
             await asyncio.sleep(0)
+
+    async def _ask_ends(self, connection: Connection) -> None:
+        """Where the partitions end must never be before what was read, nor behind what is committed."""
+        floors = dict(self.reading.positions)
+        asked = [ListOffsetsPartition(partition_index=partition, timestamp=LATEST) for partition in floors]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(self._topic, asked)])
+        answer = await connection.ask(LIST_OFFSETS, 5, request)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if each.error_code in RETRIABLE:
+                    raise Disconnected("to be asked again")
+                floor, end = floors[each.partition_index], self._oracle.log(self._topic, each.partition_index).end
+                if each.error_code or not floor <= each.offset <= end:
+                    what = f"the end of {self._topic}-{each.partition_index}"
+                    why = f"{ErrorCode(each.error_code).name}: {each.offset}, read {floor}, committed {end}"
+                    self._oracle.refused(self.name, what, why)

@@ -13,6 +13,7 @@ from tests.testkit.sim.wire import Wire
 ANSWER_TIMEOUT_S = 1.0  # as the real journal's, for appends and for questions
 DUPLICATE_WINDOW_S = 120.0
 RETRY_S = 0.05
+REPLAY_ENTRIES_MAX = 16  # at once: journals of simulations are short, and reading them should take its time
 SILENCE_S_MAX = 2.0  # then the real tail misses its consumer's heartbeats and makes another
 
 IN_A_SERVER = -1  # instead of the generation of a connection: what happens to that does not matter any more
@@ -30,6 +31,7 @@ class JournalFaults:
     late_s_max: float = 0.0
     stuck_tail_share: float = 0.0  # of notices that an entry is there; its reader learns of it with the next, or later
     stuck_tail_s_max: float = 0.0
+    replay_s: float = 0.0  # per entry, for a reader that is behind
 
 
 class Reach:
@@ -170,8 +172,11 @@ class SimJournal(MemoryJournal):
                     while generation == self._reach.generation():
                         group = [entry for entry in self._take(expected) if entry.sequence <= self._told]
                         if group:
+                            group = group[:REPLAY_ENTRIES_MAX]
                             expected = group[-1].sequence + 1
                             yield group
+                            if expected <= self._told and self._stream.faults.replay_s:
+                                await asyncio.sleep(len(group) * self._stream.faults.replay_s)
                         elif not await self._is_news():
                             break
                 except Unavailable:

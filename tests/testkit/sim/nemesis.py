@@ -82,6 +82,7 @@ class Nemesis:
             late_s_max=dice.choice((1.0, 6.0)),
             stuck_tail_share=dice.choice((0, 0, 0.02)),
             stuck_tail_s_max=dice.choice((0.5, 4.0)),
+            replay_s=dice.choice((0, 0.001, 0.01)),
         )
         self._set_store_faults()
 

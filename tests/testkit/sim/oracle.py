@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult
-from penstock.contracts.commands import Command, CommitOffsets, CommitSegment, SegmentCommitted
+from penstock.contracts.commands import Command, CommitOffsets, CommitSegment, PerItem, SegmentCommitted
 from penstock.contracts.entries import decode_entry
 from penstock.contracts.ids import SegmentId, TopicId, ulid_text
 from penstock.kafkawire.errors import DecodeError
@@ -61,6 +61,8 @@ class Oracle:
         self._store = store
         self._fail = fail
         self._note = note
+        self._offsets: dict[tuple[str, int], int] = {}  # group and partition
+        self._lowered: dict[tuple[str, int], None] = {}
         self._committed: dict[SegmentId, list[list[BatchResult]]] = {}
 
     def observe(self, sequence: int, data: bytes) -> None:
@@ -77,6 +79,8 @@ class Oracle:
             for command, outcome in zip(request, answers, strict=True):
                 if isinstance(command, CommitSegment) and isinstance(outcome, SegmentCommitted):
                     self._take(command, outcome)
+                elif isinstance(command, CommitOffsets) and isinstance(outcome, PerItem):
+                    self._note_offsets(command, outcome)
 
     def log(self, topic: str, partition: int) -> PartitionLog:
         """A partition by its topic's name."""
@@ -128,6 +132,10 @@ class Oracle:
             offset = last_offset + 1
         return offset
 
+    def was_lowered(self, group_id: str, partition: int) -> bool:
+        """Whether the journal ever got a lower offset behind a higher one."""
+        return (group_id, partition) in self._lowered
+
     def check_objects(self) -> None:
         """Every extent's object is there."""
         for key, log in self.logs.items():
@@ -138,6 +146,14 @@ class Oracle:
     def content(self, topic: str, partition: int) -> list[bytes]:
         """All batches of a partition as they were produced, in order."""
         return [self._bytes_of(batch) for batch in self.log(topic, partition).batches]
+
+    def _note_offsets(self, command: CommitOffsets, outcome: PerItem) -> None:
+        for offset, refusal in zip(command.offsets, outcome.refusals, strict=True):
+            key = (command.group_id, offset.partition)
+            if not refusal:
+                if offset.offset < self._offsets.get(key, 0):
+                    self._lowered[key] = None
+                self._offsets[key] = offset.offset
 
     def _key(self, segment_id: SegmentId) -> str:
         return segment_key("", self._cluster, 0, segment_id)

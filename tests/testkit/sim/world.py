@@ -164,6 +164,7 @@ class World(Surroundings):
 
         try:
             with (
+                mock.patch("penstock.runtime.host.version", lambda _: "simulated"),
                 mock.patch("sequencer.app.stop_full_collections", lambda: None),
                 mock.patch("sequencer.app.collect_new_for_ever", collect_nothing),
             ):

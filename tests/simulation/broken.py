@@ -1,0 +1,116 @@
+"""Deliberately broken services, each in one of the ways that would be worst; the simulator must catch every one."""
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from flusher.flush import Flush, Flushes
+from penstock.contracts.batches import BatchMeta, BatchResult
+from penstock.contracts.commands import CommandReply, CommandRequest
+from penstock.contracts.errors import Unavailable
+from sequencer.api import Api
+from sequencer.core import machine
+from sequencer.core.producers import accept
+from sequencer.core.state import Partition, State
+from sequencer.service import Sequencer
+
+Break = Callable[[], AbstractContextManager[Any]]
+
+
+def acknowledge_before_commit() -> AbstractContextManager[Any]:
+    """A sequencer answers with what would come of the commands, while their entry is still on its way."""
+
+    async def answer_at_once(self: Api, request: CommandRequest, _ticket: int) -> CommandReply:
+        async def journal_later() -> None:
+            with contextlib.suppress(Unavailable):  # it was answered long ago
+                await self._proposals.propose(request.commands)
+
+        assert self._owner is not None
+        self._owner.create_task(journal_later())
+        guess = copy.deepcopy(self._replica.state)
+        outcomes, _ = machine.apply_entry(guess, guess.sequence + 1, [request.commands])
+        return CommandReply(self._replica.applied_sequence, outcomes[0], clock_ms=guess.clock_ms)
+
+    return mock.patch.object(Api, "_command", answer_at_once)
+
+
+def acknowledge_before_upload() -> AbstractContextManager[Any]:
+    """A flusher commits segments that are not in the store yet."""
+    upload = Flushes._upload
+
+    async def commit_already(self: Flushes, flush: Flush) -> None:
+        uploading = asyncio.create_task(upload(self, flush))
+        while flush.built is None and not uploading.done():
+            await asyncio.sleep(0)
+        flush.uploaded.set()
+        await uploading
+
+    return mock.patch.object(Flushes, "_upload", commit_already)
+
+
+def commit_out_of_order() -> AbstractContextManager[Any]:
+    """A flusher commits segments as they are uploaded, not as their buffers closed."""
+    upload = Flushes._upload
+
+    async def upload_then_first(self: Flushes, flush: Flush) -> None:
+        await upload(self, flush)
+        waiting = [each for each in self._to_commit if each.uploaded.is_set()]
+        self._to_commit.remove(flush)
+        self._to_commit.insert(len(waiting), flush)
+
+    async def commit_for_ever(self: Flushes) -> None:
+        while True:
+            while not (self._to_commit and self._to_commit[0].uploaded.is_set()):
+                await asyncio.sleep(0.01)
+            if self._to_commit[0].built is not None:
+                await self._commit(self._next_group())
+
+    return mock.patch.multiple(Flushes, _upload=upload_then_first, _commit_for_ever=commit_for_ever)
+
+
+def forget_duplicates() -> AbstractContextManager[Any]:
+    """The machine takes a batch that it has already for a new one."""
+
+    def accept_again(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
+        verdict = accept(state, partition, batch, offset)
+        return None if verdict is not None and not verdict.refusal else verdict
+
+    return mock.patch("sequencer.core.commit.accept", accept_again)
+
+
+def answer_duplicates_with_new_offset() -> AbstractContextManager[Any]:
+    """The machine knows a duplicate, and answers with the offset that it would get now."""
+
+    def place_anew(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
+        verdict = accept(state, partition, batch, offset)
+        if verdict is None or verdict.refusal:
+            return verdict
+        return BatchResult(0, offset, partition.log_start_offset)
+
+    return mock.patch("sequencer.core.commit.accept", place_anew)
+
+
+def serve_before_catching_up() -> AbstractContextManager[Any]:
+    """A sequencer answers from whatever it has replayed so far."""
+
+    async def catch_up_never(_self: Sequencer) -> None:
+        """Be content."""
+
+    return mock.patch.object(Sequencer, "_catch_up", catch_up_never)
+
+
+BROKEN: dict[str, Break] = {
+    each.__name__: each
+    for each in (
+        acknowledge_before_commit,
+        acknowledge_before_upload,
+        commit_out_of_order,
+        forget_duplicates,
+        answer_duplicates_with_new_offset,
+        serve_before_catching_up,
+    )
+}
