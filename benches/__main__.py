@@ -21,6 +21,7 @@ def main() -> int:
         "machine": micro.machine,
         "snapshot": snapshots.costs,
         "commit": commits.latency,
+        "commits": commits.throughput,
         "throughput": lambda: whole.throughput(arguments.mib),
         "timer-alone": whole.timer_alone,
         "latency": lambda: whole.latency(arguments.records),

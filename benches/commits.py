@@ -20,6 +20,56 @@ from tests.testkit.cluster import Cluster
 COMMITS = 1_000
 PARTITIONS = 16
 TOPIC_ID = b"t" * 16
+REPLICAS = (1, 3)
+IN_FLIGHT = 64  # commits of as many flushers
+BATCHES_PER_PARTITION = 8
+COMMITS_AT_ONCE = 10_000
+
+
+def throughput() -> Iterator[Result]:
+    """Many commits at once through one replica and through three: every one of them applies all."""
+    for replicas in REPLICAS:
+        with scratch_cluster("--sequencers", str(replicas)) as cluster:
+            seconds, times_ms = asyncio.run(_many_commits(_nats_url(cluster)))
+        rate = COMMITS_AT_ONCE / seconds
+        through = f"through {replicas} replica{'s' if replicas > 1 else ''}, {IN_FLIGHT} in flight"
+        yield Result("commit", f"commands {through}", rate, "/s")
+        yield Result("commit", f"batches {through}", rate * PARTITIONS * BATCHES_PER_PARTITION, "/s")
+        yield Result("commit", f"latency {through}, p50", statistics.median(times_ms), "ms")
+        yield Result("commit", f"latency {through}, p99", sorted(times_ms)[int(len(times_ms) * 0.99)], "ms")
+
+
+async def _many_commits(url: str) -> tuple[float, list[float]]:
+    clock = SystemClock()
+    connection = await connect_nats(url, name="bench")
+    client = SequencerClient(connection.bus, "default", clock)
+    await client.command([CreateTopic(clock.now_ms(), "commits", TOPIC_ID, PARTITIONS, {})], deadline_s=10)
+    runs = _runs(clock.now_ms(), BATCHES_PER_PARTITION)
+    numbers = iter(range(COMMITS_AT_ONCE))
+    times_ms = []
+
+    async def one_flusher() -> None:
+        for number in numbers:
+            started_s = time.perf_counter()
+            await client.command([_commit(clock.now_ms(), number, runs)], deadline_s=30)
+            times_ms.append((time.perf_counter() - started_s) * 1000)
+
+    started_s = time.perf_counter()
+    await asyncio.gather(*(one_flusher() for _ in range(IN_FLIGHT)))
+    seconds = time.perf_counter() - started_s
+    await connection.close()
+    return seconds, times_ms
+
+
+def _runs(now_ms: int, batches: int) -> list[BatchRun]:
+    metas = [BatchMeta(1000, 1, now_ms, -1, -1, -1, 0)] * batches
+    return [BatchRun(TOPIC_ID, partition, 64 + partition * batches * 1000, metas) for partition in range(PARTITIONS)]
+
+
+def _commit(now_ms: int, number: int, runs: list[BatchRun]) -> CommitSegment:
+    segment_id = new_segment_id(now_ms, number.to_bytes(10, "big"))
+    size_bytes = 64 + sum(meta.length for run in runs for meta in run.batches)
+    return CommitSegment(now_ms, segment_id, size_bytes, "bench", "local", runs)
 
 
 def latency() -> Iterator[Result]:
@@ -42,14 +92,10 @@ async def _commit_times_ms(url: str) -> list[float]:
     connection = await connect_nats(url, name="bench")
     client = SequencerClient(connection.bus, "default", clock)
     await client.command([CreateTopic(clock.now_ms(), "commits", TOPIC_ID, PARTITIONS, {})], deadline_s=10)
-    runs = [
-        BatchRun(TOPIC_ID, partition, 64 + partition * 1000, [BatchMeta(1000, 1, clock.now_ms(), -1, -1, -1, 0)])
-        for partition in range(PARTITIONS)
-    ]
+    runs = _runs(clock.now_ms(), 1)
     times_ms = []
     for number in range(COMMITS):
-        segment_id = new_segment_id(clock.now_ms(), number.to_bytes(10, "big"))
-        commit = CommitSegment(clock.now_ms(), segment_id, 64 + PARTITIONS * 1000, "bench", "local", runs)
+        commit = _commit(clock.now_ms(), number, runs)
         started_s = time.perf_counter()
         await client.command([commit], deadline_s=10)
         times_ms.append((time.perf_counter() - started_s) * 1000)
