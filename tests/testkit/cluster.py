@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -47,6 +48,14 @@ class Cluster:
         self._arguments = arguments
         self._process: subprocess.Popen[str] | None = None
         self.output: list[str] = []
+
+    @property
+    def nats_url(self) -> str:
+        """Where its nats-server listens."""
+        settings = (self.data / "nats" / "nats-server.conf").read_text()
+        found = re.search(r'^listen: "(.*)"$', settings, re.MULTILINE)
+        assert found is not None, settings
+        return f"nats://{found[1]}"
 
     def command(self) -> list[str]:
         """The command line that `start` runs."""

@@ -7,7 +7,6 @@ its own journal. Record before the release is left behind; afterwards it may not
 import argparse
 import asyncio
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -40,7 +39,7 @@ def main() -> int:
         os.environ["PYTHONPATH"] = code_of(release)
         with running(Path(scratch) / "data", "--flush-ms", "20", "--sequencers", "2") as cluster:
             Work(cluster).do()
-            entries = asyncio.run(read_journal(nats_url(Path(scratch) / "data" / "nats" / "nats-server.conf")))
+            entries = asyncio.run(read_journal(cluster.nats_url))
         write_entries(options.folder, entries)
         summarize = [sys.executable, "-m", "tests.testkit.recorded_journal", str(options.folder)]
         summary = subprocess.run(summarize, check=True, capture_output=True, text=True).stdout
@@ -61,13 +60,6 @@ def code_of(release: Path) -> str:
     """The value of PYTHONPATH that makes every process run the release's code."""
     folders = [release / "libs" / "src", *(release / "services" / service / "src" for service in SERVICES)]
     return os.pathsep.join(map(str, folders))
-
-
-def nats_url(settings: Path) -> str:
-    """Where the nats-server with these settings listens."""
-    found = re.search(r'^listen: "(.*)"$', settings.read_text(), re.MULTILINE)
-    assert found is not None, f"{settings} says not where to connect"
-    return f"nats://{found[1]}"
 
 
 async def read_journal(url: str) -> list[bytes]:

@@ -1,0 +1,130 @@
+"""A sequencer that stood still wakes with an old state, and tells nobody what is no longer true."""
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from penstock.contracts import codec, subjects
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import TopicId
+from penstock.contracts.queries import LATEST, MetadataQuery, MetadataView, OffsetOf, OffsetsQuery, OffsetsView
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.nats_client import connect_nats
+from penstock.runtime.sequencer_client import SequencerClient
+from tests.testkit.cluster import Cluster, running, wait_until
+from tests.testkit.ledger import QUIET
+from tests.testkit.steady_load import Account, steady_account
+
+TOPIC = "steady"
+GROUP = "outside"
+PARTITIONS = 4
+CLUSTER = "default"
+QUESTIONS = 200
+ANSWER_TIMEOUT_S = 5.0
+CLIENT_TIMEOUT_S = 60.0
+
+
+class Questions:
+    """Asks sequencers over NATS, as gateways do, and keeps what they said."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._url = cluster.nats_url
+        self.seen_sequence = 0
+        self._topic_id = TopicId(bytes(16))
+
+    async def look(self) -> None:
+        """Ask whoever is awake how far the journal is."""
+        connection = await connect_nats(self._url, name="test")
+        client = SequencerClient(connection.bus, CLUSTER, SystemClock())
+        view = await client.query("metadata", MetadataQuery(0, [TOPIC]), MetadataView, deadline_s=CLIENT_TIMEOUT_S)
+        [topic] = view.topics
+        self._topic_id, self.seen_sequence = topic.topic_id, client.seen_sequence
+        await connection.close()
+
+    async def ask_for_ends(self) -> list[OffsetsView]:
+        """Many questions at once for what was true when we looked; all answers that came."""
+        connection = await connect_nats(self._url, name="test")
+        places = [OffsetOf(self._topic_id, number, LATEST) for number in range(PARTITIONS)]
+        question = codec.encode(OffsetsQuery(self.seen_sequence, places))
+        subject = subjects.sequencer_query(CLUSTER, "offsets")
+        asking = [connection.bus.request(subject, question, ANSWER_TIMEOUT_S) for _ in range(QUESTIONS)]
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        await connection.close()
+        unexpected = [each for each in answers if isinstance(each, BaseException) and not isinstance(each, Unavailable)]
+        assert not unexpected
+        return [codec.decode(each, OffsetsView) for each in answers if isinstance(each, bytes)]
+
+
+class Client:
+    """What a stock client is told through a gateway."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **QUIET})
+
+    def ends(self) -> list[int]:
+        """The end of every partition, now."""
+        places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        return [self._consumer.get_watermark_offsets(place, timeout=CLIENT_TIMEOUT_S)[1] for place in places]
+
+    def commit(self, offset: int) -> None:
+        self._consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+
+    def committed(self) -> int:
+        [found] = self._consumer.committed([TopicPartition(TOPIC, 0)], timeout=CLIENT_TIMEOUT_S)
+        return int(found.offset)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def acknowledged_ends(account: Account) -> list[int]:
+    acknowledged = account.load.ledger.acknowledged
+    return [max(offset for offset, _ in list(acknowledged[number])) + 1 for number in range(PARTITIONS)]
+
+
+def hold(seconds: float) -> None:
+    """The load goes on in its threads meanwhile."""
+    end_s = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() >= end_s, seconds + 1, "the pause to have lasted")
+
+
+@pytest.mark.parametrize(
+    "pause_s", [pytest.param(5.0, marks=pytest.mark.e2e), pytest.param(60.0, marks=pytest.mark.chaos)]
+)
+def test_a_sequencer_that_was_paused_tells_nothing_old_when_it_wakes(tmp_path: Path, pause_s: float) -> None:
+    sleeper, other = "sequencer-1", "sequencer-2"
+    with (
+        running(tmp_path / "data", "--flush-ms", "20", "--sequencers", "2") as cluster,
+        steady_account(cluster.kafka, TOPIC, PARTITIONS, record_pause_s=0.005) as account,
+    ):
+        questions, client = Questions(cluster), Client(cluster.kafka)
+        account.load.wait_for_more(100)
+        cluster.kill(sleeper, signal.SIGSTOP)
+        hold(pause_s)
+        account.load.wait_for_more(100)
+        client.commit(offset=77)
+        ends = acknowledged_ends(account)
+        asyncio.run(questions.look())
+        # Now the sleeper is the only one who can answer.
+        cluster.kill(other, signal.SIGSTOP)
+        cluster.kill(sleeper, signal.SIGCONT)
+        try:
+            answers = asyncio.run(questions.ask_for_ends())
+            told, committed = client.ends(), client.committed()
+        finally:
+            cluster.kill(other, signal.SIGCONT)
+        client.close()
+        given = [answer for answer in answers if answer.failure is None]
+        print(f"{len(given)} of {QUESTIONS} questions answered, {len(answers) - len(given)} refused")
+        assert given, "the sleeper answered nothing"
+        for answer in given:
+            assert answer.sequence >= questions.seen_sequence
+            assert all(found.offset >= end for found, end in zip(answer.partitions, ends, strict=True))
+        assert all(now >= end for now, end in zip(told, ends, strict=True)), (told, ends)
+        assert committed == 77
+        wait_until(cluster.is_ready, CLIENT_TIMEOUT_S, "everything to be ready again")
+        account.settle()
