@@ -11,7 +11,7 @@ CODE := libs services tests benches
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env up test quick e2e-compose chaos check format bench lock clean
+.PHONY: help env up test quick e2e-compose sim chaos check format bench lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ quick: env  ## run the tests that take no more than a few seconds each
 
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
+
+sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"
+	@$(BIN)/python -m tests.testkit.sim $(SEED)
 
 chaos: env  ## kill and pause processes at random under load, for MINUTES=10; SEED=n does it in that order again
 	PENSTOCK_CHAOS_MINUTES="$(MINUTES)" PENSTOCK_CHAOS_SEED="$(SEED)" $(BIN)/pytest -m chaos -s tests/chaos

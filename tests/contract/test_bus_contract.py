@@ -1,7 +1,8 @@
-"""What every bus promises, checked over the one in memory and over a real nats-server."""
+"""What every bus promises, checked over the one in memory, the simulated one and a real nats-server."""
 
 import asyncio
 import contextlib
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -12,6 +13,8 @@ from penstock.runtime.bus import Bus, Inbound
 from penstock.runtime.nats_client import connect_nats
 from tests.testkit.memory_bus import MemoryBus, MemoryHub
 from tests.testkit.nats import NatsServer
+from tests.testkit.sim.bus import SimHub
+from tests.testkit.sim.wire import Latency, Wire
 from tests.testkit.waiting import until
 
 TIMEOUT_S = 10.0
@@ -39,9 +42,9 @@ class World:
 
 
 class MemoryWorld(World):
-    def __init__(self) -> None:
+    def __init__(self, hub: MemoryHub) -> None:
         super().__init__()
-        self._hub = MemoryHub()
+        self._hub = hub
 
     async def connect(self, name: str) -> Bus:
         self.buses.append(self._hub.connect(name))
@@ -56,6 +59,23 @@ class MemoryWorld(World):
         for bus in self.buses:
             assert isinstance(bus, MemoryBus)
             bus.mend()
+
+
+class SimulatedWorld(MemoryWorld):
+    def __init__(self) -> None:
+        wire = Wire(asyncio.get_running_loop(), random.Random(1), Latency(0.0005, 0.005, 0.01))
+        self._simulated = SimHub(wire)
+        super().__init__(self._simulated)
+
+    async def outage(self) -> None:
+        for bus in self.buses:
+            assert isinstance(bus, MemoryBus)
+            self._simulated.cut(bus.name)
+
+    async def recovery(self) -> None:
+        for bus in self.buses:
+            assert isinstance(bus, MemoryBus)
+            self._simulated.mend(bus.name)
 
 
 class NatsWorld(World):
@@ -76,9 +96,16 @@ class NatsWorld(World):
         await until(lambda: all(bus.is_connected for bus in self.buses))
 
 
-@pytest.fixture(params=["memory", "nats"])
+@pytest.fixture(params=["memory", "simulated", "nats"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    made = MemoryWorld() if request.param == "memory" else NatsWorld(request.getfixturevalue("nats_server"))
+    made: World
+    match request.param:
+        case "memory":
+            made = MemoryWorld(MemoryHub())
+        case "simulated":
+            made = SimulatedWorld()
+        case _:
+            made = NatsWorld(request.getfixturevalue("nats_server"))
     yield made
     await made.close()
 

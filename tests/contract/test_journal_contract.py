@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 
@@ -17,6 +18,8 @@ from penstock.runtime.nats_client import NatsConnection, connect_nats
 from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.nats import NatsServer
 from tests.testkit.nats_cluster import NatsCluster, running_nats_cluster
+from tests.testkit.sim.journal import SimJournal, SimJournalStore
+from tests.testkit.sim.wire import Latency, Wire
 
 TIMEOUT_S = 30.0  # three servers that all were killed may need two elections of up to 9 s
 
@@ -25,7 +28,10 @@ class MemoryWorld:
     replicas = 1
 
     def __init__(self) -> None:
-        self._store = MemoryJournalStore()
+        self._store = self._make_store()
+
+    def _make_store(self) -> MemoryJournalStore:
+        return MemoryJournalStore()
 
     async def open(self) -> Journal:
         return MemoryJournal(self._store)
@@ -47,6 +53,17 @@ class MemoryWorld:
 
     async def close(self) -> None:
         pass
+
+
+class SimulatedWorld(MemoryWorld):
+    """The simulator's, late but without faults."""
+
+    def _make_store(self) -> MemoryJournalStore:
+        self._simulated = SimJournalStore(Wire(asyncio.get_running_loop(), random.Random(1), Latency(0.0005)))
+        return self._simulated
+
+    async def open(self) -> Journal:
+        return SimJournal(self._simulated)
 
 
 class NatsWorld:
@@ -106,10 +123,12 @@ def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClust
         yield running
 
 
-@pytest.fixture(params=["memory", "nats", pytest.param("nats-cluster", marks=pytest.mark.slow)])
+@pytest.fixture(params=["memory", "simulated", "nats", pytest.param("nats-cluster", marks=pytest.mark.slow)])
 async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 0.3)
     made: World = MemoryWorld()
+    if request.param == "simulated":
+        made = SimulatedWorld()
     if request.param == "nats":
         made = NatsWorld(request.getfixturevalue("nats_server"), replicas=1)
     elif request.param == "nats-cluster":

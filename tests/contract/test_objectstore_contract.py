@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -18,11 +19,14 @@ from penstock.objectstore.s3 import open_s3_store
 from tests.testkit.moto import running_moto
 from tests.testkit.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.testkit.seaweed import running_seaweed
+from tests.testkit.sim.store import SimStore, StoreServer
+from tests.testkit.sim.wire import Latency, Wire
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KINDS = [
     "memory",
+    "simulated",
     "file",
     "file, retrying and measured",
     "s3 of moto",
@@ -56,6 +60,8 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     match request.param:
         case "memory":
             opened = MemoryStore()
+        case "simulated":
+            opened = SimStore(StoreServer(Wire(asyncio.get_running_loop(), random.Random(1), Latency(0.0005))))
         case "file":
             opened = await open_file_store(folder / "made" / "on the way")
         case "file, retrying and measured":

@@ -73,7 +73,7 @@ class MemorySubscription:
 
     async def unsubscribe(self) -> None:
         """Hand over what was already sent, then end."""
-        self.bus.hub.remove(self)
+        await self.bus.hub.withdraw(self)
         await self._idle.wait()
         self.end()
 
@@ -222,6 +222,10 @@ class MemoryHub:
         """Route no more to the subscription."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
+
+    async def withdraw(self, subscription: MemorySubscription) -> None:
+        """Route no more to the subscription; return when what was routed to it before has come."""
+        self.remove(subscription)
 
     def forget(self, bus: MemoryBus) -> None:
         """The connection was closed."""

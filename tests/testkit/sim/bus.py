@@ -6,6 +6,7 @@ looks whole and carries nothing. Between servers that are severed nothing passes
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -57,6 +58,7 @@ class SimHub(MemoryHub):
         super().__init__()
         self.faults = BusFaults()
         self.severed = Severed()
+        self.on_answer: Callable[[str, bytes], None] = lambda sender, data: None
         self._wire = wire
         self._note = note
         self._links: dict[str, Link] = {}
@@ -113,7 +115,7 @@ class SimHub(MemoryHub):
         if not link.is_silent:
             self._wire.carry(("up", sender.name), self._arrive, sender, link.generation, subject, data, reply)
 
-    async def echo(self, bus: MemoryBus) -> None:
+    async def echo(self, bus: MemoryBus, at_server: Callable[[], None] = lambda: None) -> None:
         link = self._links[bus.name]
         done = asyncio.get_running_loop().create_future()
 
@@ -122,6 +124,7 @@ class SimHub(MemoryHub):
                 done.set_result(None)
 
         def arrived(generation: int) -> None:
+            at_server()
             self._wire.carry(("down", bus.name), came_back, generation)
 
         self._wire.carry(("up", bus.name), arrived, link.generation)
@@ -131,12 +134,18 @@ class SimHub(MemoryHub):
         except TimeoutError as error:
             raise Unavailable("the nats servers do not answer") from error
 
+    async def withdraw(self, subscription: MemorySubscription) -> None:
+        with contextlib.suppress(Unavailable):
+            await self.echo(subscription.bus, lambda: self.remove(subscription))
+        self.remove(subscription)
+
     def _arrive(self, sender: MemoryBus, generation: int, subject: str, data: bytes, reply: str) -> None:
         link = self._links[sender.name]
         if link.generation != generation or link.is_silent:
             return
         self._note(f"bus {sender.name} > {subject} {len(data)} {crc32c.crc32c(data):08x}")
         if subject.startswith("_INBOX."):
+            self.on_answer(sender.name, data)
             self._answer(link, subject, data)
             return
         if not self._deliver(link, subject, data, reply) and reply:

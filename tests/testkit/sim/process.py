@@ -28,6 +28,7 @@ class Process:
         self.zone = f"z{self.server}"
         self.is_up = False
         self.is_paused = False
+        self.answered_sequence = 0  # a sequencer's answers must not reflect less: what was there when its life began
         self.is_wanted = False  # the supervisor starts it again
         self.app: App | None = None
         self.clock = SimClock(around.timeline)
@@ -55,6 +56,7 @@ class Process:
             return
         self._life += 1
         self.is_up = self.is_wanted = True
+        self.answered_sequence = self._around.journal.last_sequence
         self._around.note(f"start {self.name} {self._life}")
         self.loop = SimLoop(self._around.timeline, self.connection_name, self._exception)
         self._stop = asyncio.Event()

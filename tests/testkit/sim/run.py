@@ -28,6 +28,12 @@ class Outcome:
     acknowledged: int
     entries: int
 
+    def report(self) -> str:
+        """One line for people, and how to see more if it failed."""
+        what = f"{self.virtual_s:.1f} s, {self.callbacks} callbacks, {self.acknowledged} batches acknowledged"
+        line = f"seed {self.seed}: {what}, {self.entries} journal entries, trace {self.digest}"
+        return "\n".join((line, *self.failures, f"make sim SEED={self.seed}")) if self.failures else line
+
 
 def run_seed(seed: int, *, keep_trace: bool = False, faults: bool = True) -> Outcome:
     """One run."""

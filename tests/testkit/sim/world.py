@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+import msgspec
 import structlog
 
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -59,6 +60,8 @@ class World(Surroundings):
             for role, count in COUNTS.items()
             for number in range(count)
         ]
+        self._replicas = {f"{each.name}-": each for each in self.role("sequencer")}
+        self.hub.on_answer = self._check_answer
         self.client_loop = SimLoop(self.timeline, "clients", self._client_exception)
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
@@ -145,6 +148,16 @@ class World(Surroundings):
         end_s = self.now_s + duration_s
         self.infrastructure.call_at(end_s, lambda: None)
         self.timeline.run(lambda: self.failures or self.now_s >= end_s, end_s)
+
+    def _check_answer(self, sender: str, data: bytes) -> None:
+        """A replica's answers reflect all that the journal held when it came, and never less than the one before."""
+        replica = self._replicas.get(sender[: sender.rindex("-") + 1])
+        if replica is None or replica.connection_name != sender:
+            return
+        sequence = msgspec.msgpack.decode(data[1:])[0]
+        if sequence < replica.answered_sequence:
+            self.fail(f"{sender} answers as of {sequence}, {replica.answered_sequence} was there before")
+        replica.answered_sequence = sequence
 
     def _client_exception(self, context: dict[str, Any]) -> None:
         self.fail(f"a client: {context.get('message')}: {context.get('exception')!r}")
