@@ -87,9 +87,7 @@ def say(line: str) -> None:
 class Supervisor:
     """Owns the children and the console: start in order, wait, stop in reverse order."""
 
-    def __init__(
-        self, options: UpOptions, nats_port: int, monitor_port: int, say: Callable[[str], None] = say
-    ) -> None:
+    def __init__(self, options: UpOptions, nats_port: int, monitor_port: int, say: Callable[[str], None] = say) -> None:
         self._options = options
         self._say = say
         self._nats_address = parse_address("nats", f"127.0.0.1:{nats_port}")
