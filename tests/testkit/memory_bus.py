@@ -73,9 +73,11 @@ class MemorySubscription:
 
     async def unsubscribe(self) -> None:
         """Hand over what was already sent, then end."""
-        await self.bus.hub.withdraw(self)
-        await self._idle.wait()
-        self.end()
+        try:
+            await self.bus.hub.withdraw(self)
+            await self._idle.wait()
+        finally:
+            self.end()
 
     def end(self) -> None:
         """End at once."""

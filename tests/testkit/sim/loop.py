@@ -58,6 +58,7 @@ class Timeline:
         self.ready: deque[Handle] = deque()
         self._timers: list[tuple[float, int, Handle]] = []
         self._numbers = 0
+        self._running: SimLoop | None = None  # whose callbacks run
 
     def at(self, when_s: float, handle: Handle) -> None:
         """Run the handle at a time."""
@@ -67,7 +68,7 @@ class Timeline:
     def run(self, until: Callable[[], object], deadline_s: float) -> bool:
         """Let things happen until the condition holds, which is looked at whenever time passes; False: too late."""
         before = events._get_running_loop()
-        events._set_running_loop(None)
+        self._running = None
         try:
             while not until():
                 self._run_moment()
@@ -89,7 +90,7 @@ class Timeline:
     def _run_moment(self) -> None:
         """Run all that is ready, and what that makes ready."""
         ready, set_running = self.ready, events._set_running_loop
-        last: SimLoop | None = None
+        last = self._running
         count = 0
         while ready:
             handle = ready.popleft()
@@ -101,7 +102,7 @@ class Timeline:
                 continue
             if loop is not last:
                 set_running(loop)
-                last = loop
+                last = self._running = loop
             count += 1
             loop.steps += 1
             try:
@@ -116,7 +117,6 @@ class Timeline:
             if count > CALLBACKS_PER_MOMENT_MAX:
                 raise Spinning(f"{CALLBACKS_PER_MOMENT_MAX} callbacks at {self.now_s} s, the last in {loop.name}")
         self.callbacks += count
-        set_running(None)
 
 
 class SimTask(asyncio.Task[Any]):
@@ -202,7 +202,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         others = [handle for handle in shared if handle.loop is not self]
         self._parked.clear()
         timeline.ready = own  # nobody else has a turn while this process' tasks end
-        before = events._get_running_loop()
+        before, running = events._get_running_loop(), timeline._running
+        timeline._running = None
         try:
             for _ in range(END_ROUNDS_MAX):
                 if not self.tasks:
@@ -215,6 +216,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             shared.clear()  # the same object as before: somebody may be going through it
             shared.extend(others)
             shared.extend(own)
+            timeline._running = running
             events._set_running_loop(before)
         self._is_ended = True
         self._hold()

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from tests.testkit.sim.bus import SERVERS, BusFaults
 from tests.testkit.sim.journal import JournalFaults
 from tests.testkit.sim.process import Process
+from tests.testkit.sim.services import CLUSTER
 from tests.testkit.sim.store import StoreFaults
 from tests.testkit.sim.wire import Latency
 from tests.testkit.sim.world import World
 
-PAUSE_S = (0.05, 3.0)  # between the begin of one trouble and the next
+PAUSE_S = (0.05, 2.4)  # between the begin of one trouble and the next
 STEPS_MAX = 400  # how many callbacks from now a process may end at
 SKEW_MS_MAX = 4_000
 KINDS_SHARE = 0.5  # of all kinds, in each run
@@ -25,6 +26,7 @@ class Nemesis:
     def __init__(self, world: World) -> None:
         self._world = world
         self._dice: random.Random = world.stream("nemesis")
+        self._has_damaged = False
         kinds: list[Trouble] = [
             self._kill,
             self._kill_at_step,
@@ -40,6 +42,7 @@ class Nemesis:
             self._slow_store,
             self._part_clients,
             self._jump_clock,
+            self._damage_snapshot,
         ]
         self._kinds = [kind for kind in kinds if self._dice.random() < KINDS_SHARE] or [self._kill]
 
@@ -203,6 +206,14 @@ class Nemesis:
 
     async def _jump_clock(self) -> None:
         self._any().clock.skew_ms = self._dice.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
+
+    async def _damage_snapshot(self) -> None:
+        """The newest of several snapshots is damaged; once in a run, for nobody promises to bear more."""
+        keys = self._world.store.keys(f"{CLUSTER}/snapshots/")
+        if len(keys) > 1 and not self._has_damaged:
+            self._has_damaged = True
+            self._world.note(f"damaged {keys[-1]}")
+            self._world.store.damage(keys[-1], self._dice)
 
 
 async def _as_coroutine(trouble: Trouble) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult
 from penstock.contracts.commands import Command, CommitOffsets, CommitSegment, PerItem, SegmentCommitted
 from penstock.contracts.entries import decode_entry
-from penstock.contracts.ids import SegmentId, TopicId, ulid_text
+from penstock.contracts.ids import SegmentId, TopicId
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import batches
 from penstock.segment.keys import segment_key
@@ -61,6 +61,7 @@ class Oracle:
         self._store = store
         self._fail = fail
         self._note = note
+        self._keys: dict[SegmentId, str] = {}
         self._offsets: dict[tuple[str, int], int] = {}  # group and partition
         self._lowered: dict[tuple[str, int], None] = {}
         self._committed: dict[SegmentId, list[list[BatchResult]]] = {}
@@ -156,7 +157,10 @@ class Oracle:
                 self._offsets[key] = offset.offset
 
     def _key(self, segment_id: SegmentId) -> str:
-        return segment_key("", self._cluster, 0, segment_id)
+        known = self._keys.get(segment_id)
+        if known is None:
+            known = self._keys[segment_id] = segment_key("", self._cluster, 0, segment_id)
+        return known
 
     def _bytes_of(self, batch: LogBatch) -> bytes:
         data = self._store.read(self._key(batch.segment_id))
@@ -165,14 +169,14 @@ class Oracle:
     def _check_stored(self, command: CommitSegment) -> None:
         size_bytes = self._store.size_of(self._key(command.segment_id))
         if size_bytes != command.size_bytes:
-            name = ulid_text(command.segment_id)
+            name = command.segment_id.hex()
             self._fail(f"segment {name} of {command.size_bytes} bytes is committed, the store has {size_bytes}")
 
     def _take(self, command: CommitSegment, outcome: SegmentCommitted) -> None:
         before = self._committed.setdefault(command.segment_id, outcome.runs)
         if before is not outcome.runs:
             if before != outcome.runs:
-                self._fail(f"segment {ulid_text(command.segment_id)} got other results when committed again")
+                self._fail(f"segment {command.segment_id.hex()} got other results when committed again")
             return
         for run, results in zip(command.runs, outcome.runs, strict=True):
             log = self.logs.setdefault((run.topic_id, run.partition), PartitionLog())
@@ -212,7 +216,7 @@ def _summary(requests: list[list[Command]]) -> str:
 def _told_of(command: Command) -> str:
     name = type(command).__name__
     if isinstance(command, CommitSegment):
-        return f"{name}({ulid_text(command.segment_id)})"
+        return f"{name}({command.segment_id.hex()})"
     if isinstance(command, CommitOffsets):
         offsets = {each.partition: each.offset for each in command.offsets}
         return f"{name}({command.generation} {command.member_id[-4:]} {offsets})"

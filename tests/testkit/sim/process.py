@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
+from penstock.runtime.journal import JournalGap
 from penstock.runtime.process import App
 from tests.testkit.sim.host import BusReach, SimClock, SimConnection, SimHost, store_opener
 from tests.testkit.sim.loop import SimLoop
@@ -28,7 +29,7 @@ class Process:
         self.zone = f"z{self.server}"
         self.is_up = False
         self.is_paused = False
-        self.answered_sequence = 0  # a sequencer's answers must not reflect less: what was there when its life began
+        self.born_at_sequence = 0  # the journal's last when this life began
         self.is_wanted = False  # the supervisor starts it again
         self.app: App | None = None
         self.clock = SimClock(around.timeline)
@@ -56,7 +57,7 @@ class Process:
             return
         self._life += 1
         self.is_up = self.is_wanted = True
-        self.answered_sequence = self._around.journal.last_sequence
+        self.born_at_sequence = self._around.journal.last_sequence
         self._around.note(f"start {self.name} {self._life}")
         self.loop = SimLoop(self._around.timeline, self.connection_name, self._exception)
         self._stop = asyncio.Event()
@@ -162,11 +163,17 @@ class Process:
             self._around.fail(f"{self.connection_name} stopped and left tasks behind: {leaked}")
         if cause is not None and (not isinstance(cause, PenstockError | TimeoutError) or isinstance(cause, Corrupt)):
             self._around.fail(f"{self.connection_name} died of {cause!r}")
-        elif cause is not None and not isinstance(cause, Unavailable | TimeoutError):
+        elif (
+            cause is not None and not isinstance(cause, Unavailable | TimeoutError) and not self._is_left_behind(cause)
+        ):
             self._around.fail(f"{self.connection_name} ended: {cause}")
         self.kill()
         if self.is_wanted:
             self.restart_later()
+
+    def _is_left_behind(self, cause: BaseException) -> bool:
+        """Whether the journal was purged while a sequencer stood still; it comes back and begins with a snapshot."""
+        return isinstance(cause.__cause__, JournalGap) and self._around.journal.first_sequence > 1
 
     def _given(self) -> dict[str, Any]:
         """What every app takes from outside."""

@@ -8,8 +8,10 @@ from tests.testkit.sim.nemesis import Nemesis
 from tests.testkit.sim.world import World
 
 START_TIMEOUT_S = 30.0
-LOAD_S = 15.0
-REQUESTS = 40  # of each producer
+LOAD_S = 12.0
+LONG_SHARE = 0.08  # of runs that last longer, for what takes its time: leases, snapshots, purges
+LONG_FACTOR = 3
+REQUESTS = 32  # of each producer
 PACE_S = 0.3
 SETTLE_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
@@ -65,11 +67,12 @@ def _run(world: World, faults: bool) -> None:
     world.spawn(world.make_topic())
     if not world.until("the topic", lambda: world.topic_exists, START_TIMEOUT_S):
         return
-    world.begin_work(requests=REQUESTS, pace_s=PACE_S)
+    is_long = world.dice.random() < LONG_SHARE
+    world.begin_work(requests=REQUESTS, pace_s=PACE_S * (LONG_FACTOR if is_long else 1))
     nemesis = Nemesis(world)
     if faults:
         nemesis.begin()
-    world.run_for(LOAD_S)
+    world.run_for(LOAD_S * (LONG_FACTOR if is_long else 1))
     nemesis.heal()
     if not world.failures and _settle(world):
         _stop(world)

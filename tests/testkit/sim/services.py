@@ -1,5 +1,6 @@
 """Builds the real services for simulated processes, each from its own app."""
 
+import random
 from typing import Any, cast
 
 from cacher.app import CacherApp
@@ -28,8 +29,12 @@ def _settings(process: Process, store_url: str) -> dict[str, Any]:
     return {"cluster": CLUSTER, "zone": process.zone, "instance": process.instance, "store_url": store_url}
 
 
-def makers(network: Network, store_url: str) -> dict[str, MakeApp]:
-    """By role, what builds its app."""
+def makers(network: Network, store_url: str, dice: random.Random) -> dict[str, MakeApp]:
+    """By role, what builds its app; what may be set is chosen by lot where that finds more."""
+    snapshots = {
+        "snapshot_entries": dice.choice((20, 60, 50_000)),
+        "snapshot_interval_ms": dice.choice((2_000, 5_000, 600_000)),
+    }
 
     def gateway(process: Process, given: dict[str, Any]) -> App:
         host, port = gateway_address(process)
@@ -47,6 +52,6 @@ def makers(network: Network, store_url: str) -> dict[str, MakeApp]:
         "flusher": lambda process, given: FlusherApp(FlusherConfig(**_settings(process, store_url)), **given),
         "cacher": lambda process, given: CacherApp(CacherConfig(**_settings(process, store_url)), **given),
         "sequencer": lambda process, given: SequencerApp(
-            SequencerConfig(**_settings(process, store_url), journal_assurance="sync-always"), **given
+            SequencerConfig(**_settings(process, store_url), journal_assurance="sync-always", **snapshots), **given
         ),
     }

@@ -1,6 +1,7 @@
 """An object store that is late, fails before or after the effect, asks for patience, or never answers."""
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,17 @@ class StoreServer:
         except PenstockError:
             return None
         return data
+
+    def keys(self, prefix: str) -> list[str]:
+        """All objects below a prefix, as they are now."""
+        return [listed.key for listed in _done(self.objects.list(prefix))]
+
+    def damage(self, key: str, dice: random.Random) -> None:
+        """One bit of an object is another."""
+        data = bytearray(self.read(key) or b"?")
+        data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+        _done(self.objects.delete([key]))
+        _done(self.objects.put(key, [data]))
 
     def happens(self, share: float) -> bool:
         """Throw dice."""

@@ -37,7 +37,9 @@ class Wire:
     def carry(self, lane: tuple[str, str], deliver: Callable[..., None], *args: object, late_s: float = 0.0) -> None:
         """Call `deliver` at the other end, after all that the lane carries already, and `late_s` later than usual."""
         when_s = self.loop.time() + self.latency.choose_s(self.stream) + late_s
-        when_s = max(when_s, self._busy_s.get(lane, 0.0) + AFTER_S)
+        busy_s = self._busy_s.get(lane, 0.0)
+        if when_s <= busy_s:
+            when_s = busy_s + AFTER_S
         self._busy_s[lane] = when_s
         self.loop.call_at(when_s, deliver, *args)
 

@@ -1,0 +1,211 @@
+"""What the simulated surroundings of services do when they are told to fail."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from penstock.contracts.errors import Unavailable, Undelivered
+from penstock.objectstore.errors import Throttled
+from penstock.runtime.bus import Inbound
+from tests.testkit.sim.host import BusReach
+from tests.testkit.sim.journal import JournalFaults, SimJournal
+from tests.testkit.sim.loop import SimLoop, Spinning
+from tests.testkit.sim.store import SimStore, StoreFaults
+from tests.testkit.sim.surroundings import Surroundings
+
+pytestmark = pytest.mark.simulation
+
+
+class Stage:
+    """Surroundings with a few processes of the test's own making."""
+
+    def __init__(self) -> None:
+        self.around = Surroundings(1)
+
+    def loop(self, name: str) -> SimLoop:
+        return SimLoop(self.around.timeline, name, lambda context: self.around.fail(str(context)))
+
+    def run(self, loop: SimLoop, work: Callable[[], Awaitable[Any]]) -> Any:
+        """What `work` returns or raises, run as a process of its own."""
+
+        async def act() -> Any:
+            return await work()
+
+        task = loop.create_task(act())
+        assert self.around.timeline.run(task.done, self.around.now_s + 100), "it never ends"
+        return task.result()
+
+    def pass_time(self, duration_s: float) -> None:
+        end_s = self.around.now_s + duration_s
+        self.around.infrastructure.call_at(end_s, lambda: None)
+        self.around.timeline.run(lambda: self.around.now_s >= end_s, end_s)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+async def echo(message: Inbound) -> None:
+    await message.respond(message.data)
+
+
+def test_a_paused_process_does_nothing_and_then_all_at_once(stage: Stage) -> None:
+    loop, seen = stage.loop("p"), list[float]()
+
+    async def count() -> None:
+        while True:
+            await asyncio.sleep(1)
+            seen.append(stage.around.now_s)
+
+    loop.create_task(count())
+    stage.pass_time(2.5)
+    loop.pause()
+    stage.pass_time(10)
+    assert seen == [1, 2]
+    loop.resume(timers_first=True)
+    stage.pass_time(1.2)
+    assert seen == [1, 2, 12.5, 13.5]
+
+
+def test_a_killed_process_ends_in_the_middle_and_leaves_no_task(stage: Stage) -> None:
+    loop, steps = stage.loop("p"), list[str]()
+
+    async def work() -> None:
+        try:
+            steps.append("begun")
+            await asyncio.sleep(1)
+            steps.append("never")
+        finally:
+            steps.append("ended")
+
+    loop.create_task(work())
+    stage.pass_time(0.5)
+    assert loop.kill() == []
+    stage.pass_time(5)
+    assert steps == ["begun", "ended"]
+
+
+def test_a_process_can_be_ended_before_any_of_its_steps(stage: Stage) -> None:
+    loop, steps = stage.loop("p"), list[int]()
+
+    async def work() -> None:
+        for step in range(10):
+            steps.append(step)
+            await asyncio.sleep(0)
+
+    loop.create_task(work())
+    loop.stop_at_step(3, lambda: steps.extend(-1 for _ in loop.kill()))
+    stage.pass_time(1)
+    assert steps == [0, 1, 2]
+
+
+def test_a_task_that_does_not_end_is_told(stage: Stage) -> None:
+    loop = stage.loop("p")
+
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                continue
+
+    task = loop.create_task(stubborn())
+    stage.pass_time(0.5)
+    assert loop.kill() == [task]
+    task.get_coro().close()  # type: ignore[union-attr]
+
+
+def test_who_is_busy_for_ever_is_found_out(stage: Stage) -> None:
+    async def spin() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    loop = stage.loop("p")
+    loop.create_task(spin())
+    with pytest.raises(Spinning, match="p"):
+        stage.pass_time(1)
+    loop.kill()
+
+
+def test_a_request_over_a_connection_that_is_cut_is_unknown(stage: Stage) -> None:
+    asker, answerer = stage.around.hub.connect("a"), stage.around.hub.connect("b")
+    stage.run(stage.loop("b"), lambda: answerer.subscribe("s", echo))
+    loop = stage.loop("a")
+    assert stage.run(loop, lambda: asker.request("s", b"one", 1)) == b"one"
+    stage.around.infrastructure.call_later(0.00001, stage.around.hub.cut, "a")
+    with pytest.raises(Unavailable, match="broke"):
+        stage.run(loop, lambda: asker.request("s", b"two", 1))
+
+
+def test_a_silent_connection_looks_whole_and_carries_nothing(stage: Stage) -> None:
+    asker, answerer = stage.around.hub.connect("a"), stage.around.hub.connect("b")
+    stage.run(stage.loop("b"), lambda: answerer.subscribe("s", echo))
+    stage.around.hub.silence("a")
+    assert asker.is_connected
+    with pytest.raises(Unavailable, match="no answer"):
+        stage.run(stage.loop("a"), lambda: asker.request("s", b"one", 1))
+
+
+def test_nothing_passes_between_severed_servers_and_in_time_they_know(stage: Stage) -> None:
+    asker, answerer = stage.around.hub.connect("a", 0), stage.around.hub.connect("b", 1)
+    stage.run(stage.loop("b"), lambda: answerer.subscribe("s", echo))
+    stage.around.hub.severed.pairs.add((0, 1))
+    with pytest.raises(Unavailable, match="no answer"):
+        stage.run(stage.loop("a"), lambda: asker.request("s", b"one", 1))
+    stage.around.hub.severed.is_noticed = True
+    with pytest.raises(Undelivered):
+        stage.run(stage.loop("a"), lambda: asker.request("s", b"one", 1))
+
+
+def test_an_append_whose_acknowledgement_is_lost_is_stored_once_however_often_it_is_sent(stage: Stage) -> None:
+    around, loop = stage.around, stage.loop("p")
+    journal = stage.run(loop, lambda: _journal(stage))
+    around.journal.faults = JournalFaults(unacknowledged_share=1.0)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            stage.run(loop, lambda: journal.append("one", b"data"))
+    around.journal.faults = JournalFaults()
+    assert stage.run(loop, lambda: journal.append("one", b"data")) == 1
+    assert around.journal.last_sequence == 1
+
+
+def test_a_late_append_is_stored_although_its_process_is_gone(stage: Stage) -> None:
+    around, loop = stage.around, stage.loop("p")
+    journal = stage.run(loop, lambda: _journal(stage))
+    around.journal.faults = JournalFaults(late_share=1.0, late_s_max=2.0)
+    loop.create_task(journal.append("one", b"data"))
+    stage.pass_time(0.5)
+    around.hub.kill("journal")
+    loop.kill()
+    stage.pass_time(5)
+    assert around.journal.last_sequence == 1
+
+
+def test_a_put_may_fail_before_its_effect_after_it_or_never_answer(stage: Stage) -> None:
+    around, loop = stage.around, stage.loop("p")
+    store = SimStore(around.store, "p")
+    around.store.faults = StoreFaults(failed_share=1.0)
+    with pytest.raises(Unavailable):
+        stage.run(loop, lambda: store.put("failed", [b"data"]))
+    around.store.faults = StoreFaults(unacknowledged_share=1.0)
+    with pytest.raises(Unavailable):
+        stage.run(loop, lambda: store.put("unacknowledged", [b"data"]))
+    around.store.faults = StoreFaults(throttled_share=1.0)
+    with pytest.raises(Throttled):
+        stage.run(loop, lambda: store.put("throttled", [b"data"]))
+    around.store.faults = StoreFaults(hung_share=1.0)
+    hanging = [loop.create_task(store.put(f"hung-{number}", [b"data"])) for number in range(20)]
+    stage.pass_time(around.store.faults.hung_s_max + 5)
+    assert not any(task.done() for task in hanging)
+    done = around.store.keys("hung")
+    assert 0 < len(done) < len(hanging)
+    assert around.store.keys("") == sorted(["unacknowledged", *done])
+    loop.kill()
+
+
+async def _journal(stage: Stage) -> SimJournal:
+    stage.around.hub.connect("journal")
+    return SimJournal(stage.around.journal, "journal", BusReach(stage.around.hub, "journal", lambda: 0))
