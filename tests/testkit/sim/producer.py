@@ -15,6 +15,7 @@ from tests.testkit.sim.oracle import Oracle
 IN_FLIGHT_MAX = 5
 RECORDS_MAX = 4
 PARTS_MAX = 3
+PADDING_BYTES = 12_000  # of each record of some producers
 RETRIABLE = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -72,6 +73,9 @@ class Producer:
         self._count = count
         self._pace_s = pace_s
         self._now_ms = now_ms
+        self._acks = -1 if is_idempotent else self._stream.choice((-1, 1))
+        # Fat requests are split over several messages where the bus takes none so large.
+        self._padding = self._stream.choice((b"", b"", b"." * PADDING_BYTES))
         self._version = self._stream.choice((3, 7, 8, 9))
         self._pending: deque[Sending] = deque()  # in order
         self._producer_id = -1
@@ -131,7 +135,7 @@ class Producer:
 
     def _send(self, connection: Connection, sending: Sending) -> "asyncio.Future[ProduceResponse]":
         data = [PartitionProduceData(partition, batch) for partition, batch in sending.parts.items()]
-        request = ProduceRequest(None, -1, int(REQUEST_TIMEOUT_S * 1000), [TopicProduceData(self._topic, data)])
+        request = ProduceRequest(None, self._acks, int(REQUEST_TIMEOUT_S * 1000), [TopicProduceData(self._topic, data)])
         sending.sent_s = asyncio.get_running_loop().time()
         sending.attempts += 1
         return connection.send(PRODUCE, self._version, request)
@@ -150,7 +154,9 @@ class Producer:
     def _batch(self, number: int, partition: int) -> bytes:
         count = self._stream.randint(1, RECORDS_MAX)
         records = [
-            Record(index, self._now_ms + number, None, f"{self.name}/{number}/{partition}/{index}".encode())
+            Record(
+                index, self._now_ms + number, None, f"{self.name}/{number}/{partition}/{index}".encode() + self._padding
+            )
             for index in range(count)
         ]
         if not self.is_idempotent:

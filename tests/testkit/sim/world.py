@@ -1,5 +1,6 @@
 """One simulated cluster with its clients: built from a seed, run under faults, healed, judged and stopped."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,10 @@ import structlog
 
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.error_codes import ErrorCode
+from sequencer.core.machine import apply_entry
+from sequencer.core.snapshot import encode_state
+from sequencer.core.state import State
+from tests.testkit.memory_bus import MESSAGE_BYTES_MAX
 from tests.testkit.sim.consumer import Reader
 from tests.testkit.sim.host import START_MS
 from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
@@ -24,6 +29,8 @@ from tests.testkit.sim.surroundings import Surroundings
 
 TOPIC = "events"
 GROUP = "group"
+SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
+COMPARED_ENTRIES = 16  # after each so many the states of all replicas are compared
 COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
 # What a service must never have to say of messages that only its own kind sends.
 BUGS = frozenset(
@@ -50,6 +57,8 @@ class World(Surroundings):
         super().__init__(seed, keep_trace=keep_trace)
         self.dice = self.stream("world")
         self.partitions = self.dice.randint(1, 4)
+        self.hub.message_bytes_max = self.dice.choice((MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX))
+        self._state_digests: dict[int, bytes] = {}
         self.oracle = Oracle(CLUSTER, self.store, self.fail, self.note)
         self.journal.observers.append(self.oracle.observe)
         store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
@@ -149,6 +158,12 @@ class World(Surroundings):
         self.infrastructure.call_at(end_s, lambda: None)
         self.timeline.run(lambda: self.failures or self.now_s >= end_s, end_s)
 
+    def _compare(self, state: State, sequence: int) -> None:
+        """Whoever applies an entry has the same state then, byte for byte."""
+        digest = hashlib.blake2b(encode_state(state), digest_size=16).digest()
+        if self._state_digests.setdefault(sequence, digest) != digest:
+            self.fail(f"replicas differ after journal entry {sequence}")
+
     def _check_answer(self, sender: str, data: bytes) -> None:
         """A replica's answers reflect all that the journal held when it came."""
         replica = self._replicas.get(sender[: sender.rindex("-") + 1])
@@ -174,8 +189,15 @@ class World(Surroundings):
         async def collect_nothing() -> None:
             """The real one is for a process with a large state of its own."""
 
+        def apply_and_compare(state: State, sequence: int, *args: Any, **options: Any) -> Any:
+            done = apply_entry(state, sequence, *args, **options)
+            if sequence % COMPARED_ENTRIES == 0:
+                self._compare(state, sequence)
+            return done
+
         try:
             with (
+                mock.patch("sequencer.replica.apply_entry", apply_and_compare),
                 mock.patch("penstock.runtime.host.version", lambda _: "simulated"),
                 mock.patch("sequencer.app.stop_full_collections", lambda: None),
                 mock.patch("sequencer.app.collect_new_for_ever", collect_nothing),
