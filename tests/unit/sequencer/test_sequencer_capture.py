@@ -1,6 +1,8 @@
 """A state captured by a child: as it was when the child was made, and the parent none the worse for it."""
 
 import asyncio
+import errno
+import mmap
 import os
 import signal
 from pathlib import Path
@@ -96,12 +98,71 @@ async def test_a_child_holds_none_of_its_parents_connections() -> None:
     assert len(held - {"0", "1", "2"}) == 3
 
 
-async def test_without_a_child_there_is_no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> int:
-        raise BlockingIOError(11, "too many processes")
+REFUSED = {
+    "memfd_create": "make memory",
+    "pipe": "make a pipe",
+    "fork": "fork",
+    "pidfd_open": "watch a child",
+}
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, number: int) -> None:
+    def refused(*_args: object, **_options: object) -> int:
+        raise OSError(number, "not today")
+
+    monkeypatch.setattr(owner, name, refused)
+
+
+def write_a_little(out: IO[bytes]) -> None:
+    out.write(b"state")
+
+
+def has_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_the_kernel_refuses_is_tried_later_and_leaves_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = open_descriptors()
+    refuse(monkeypatch, os, name, errno.EAGAIN)
+    with pytest.raises(Unavailable, match=f"cannot {REFUSED[name]}: not today"):
+        await capture_forked(write_a_little)
+    assert open_descriptors() == before
+    assert not has_children()
+
+
+async def test_memory_that_cannot_be_mapped_is_no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = open_descriptors()
+    refuse(monkeypatch, mmap, "mmap", errno.ENOMEM)
+    with pytest.raises(Unavailable, match="cannot map memory: not today"):
+        await capture_forked(write_a_little)
+    assert open_descriptors() == before
+    assert not has_children()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
+@pytest.mark.parametrize("name", REFUSED)
+async def test_where_no_child_may_ever_be_made_the_parent_captures(
+    name: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, os, name, number)
+    assert bytes(await capture_forked(write_a_little)) == b"state"
+    assert not has_children()
+
+
+async def test_a_child_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(out: IO[bytes]) -> None:
+        signal.pause()
 
     before = open_descriptors()
-    monkeypatch.setattr(os, "fork", refuse)
-    with pytest.raises(Unavailable, match="cannot fork: too many processes"):
-        await capture_forked(lambda out: None)
+    monkeypatch.setattr(capture, "CHILD_TIMEOUT_S", 0.1)
+    with pytest.raises(Unavailable, match=r"was not done after 0\.1 s"):
+        await capture_forked(write)
     assert open_descriptors() == before
+    assert not has_children()

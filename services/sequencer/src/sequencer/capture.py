@@ -5,7 +5,9 @@ ends; meanwhile the parent goes on. `capture_inline` simply does it, for tests, 
 """
 
 import asyncio
+import contextlib
 import ctypes
+import errno
 import gc
 import io
 import mmap
@@ -13,9 +15,10 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
-from itertools import pairwise
+from collections.abc import Awaitable, Callable, Iterator
 from typing import IO, NoReturn
+
+import structlog
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Unavailable
@@ -24,12 +27,19 @@ Write = Callable[[IO[bytes]], None]
 Capture = Callable[[Write], Awaitable[Buffer]]
 
 ERROR_BYTES_MAX = 32 * 1024  # what the child says of its failure; half of what fits into a pipe that nobody reads yet
+CHILD_TIMEOUT_S = 120.0  # the largest state takes a part of that; longer, and the child hangs
 NICENESS = 5  # of the child: what the parent does in the meantime is awaited by somebody
 _FIRST_FREE_FD = 3  # after stdin, stdout, stderr
-_FDS_MAX = 2**31 - 1
 _PR_SET_PDEATHSIG = 1
+_FORBIDDEN_ERRORS = (errno.ENOSYS, errno.EPERM)  # an old kernel, or a sandbox; trying again changes nothing
 # Looked up beforehand: what a fork of one thread of several may do is to go on with what is there.
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+log = structlog.get_logger()
+
+
+class _Forbidden(Unavailable):
+    """Not here, neither now nor later."""
 
 
 async def capture_inline(write: Write) -> Buffer:
@@ -43,51 +53,81 @@ async def capture_forked(write: Write) -> Buffer:
     """The same by a child: the event loop stands still for the fork alone. `write` must neither wait nor log.
 
     The bytes are memory that the child has left, freed with the last reference. `Unavailable` if there was no child or
-    it failed.
+    it failed; where no child may ever be made, it is done inline.
     """
-    memory = os.memfd_create("snapshot")
+    try:
+        return await _capture_by_child(write)
+    except _Forbidden as error:
+        log.warning("capture_is_inline", error=str(error))
+        return await capture_inline(write)
+
+
+async def _capture_by_child(write: Write) -> Buffer:
+    with _asking("make memory"):
+        memory = os.memfd_create("snapshot")
     try:
         await _write_in_child(write, memory)
-        return memoryview(mmap.mmap(memory, 0, prot=mmap.PROT_READ))
+        with _asking("map memory"):
+            return memoryview(mmap.mmap(memory, 0, prot=mmap.PROT_READ))
     finally:
         os.close(memory)
 
 
-async def _write_in_child(write: Write, memory: int) -> None:
-    said, says = os.pipe()
+@contextlib.contextmanager
+def _asking(what: str) -> Iterator[None]:
+    """What the kernel refuses is `Unavailable`; the process has more to do than this."""
     try:
-        pid = os.fork()
+        yield
     except OSError as error:
-        os.close(said)
-        os.close(says)
-        raise Unavailable(f"cannot fork: {error.strerror}") from error
-    if pid == 0:
-        _live_as_child(write, memory, says)
-    os.close(says)
-    ended = os.pidfd_open(pid)
+        kind = _Forbidden if error.errno in _FORBIDDEN_ERRORS else Unavailable
+        raise kind(f"cannot {what}: {error.strerror or error}") from error
+
+
+async def _write_in_child(write: Write, memory: int) -> None:
+    with _asking("make a pipe"):
+        said, says = os.pipe()
     try:
-        await _until_readable(ended)
-        said_text = os.read(said, ERROR_BYTES_MAX).decode(errors="replace")
-    except BaseException:
-        os.kill(pid, signal.SIGKILL)
-        raise
+        try:
+            with _asking("fork"):
+                pid = os.fork()
+            if pid == 0:
+                _live_as_child(write, memory, says)
+        finally:
+            os.close(says)
+        try:
+            await _until_ended(pid)
+        finally:
+            code = _reaped(pid)
+        if code:
+            said_text = os.read(said, ERROR_BYTES_MAX).decode(errors="replace")
+            raise Unavailable(f"the child that captured the state ended with {code}: {said_text}")
+    finally:
+        os.close(said)
+
+
+def _reaped(pid: int) -> int:
+    """The exit code of a child that has ended, or does now."""
+    os.kill(pid, signal.SIGKILL)  # one that has ended does not notice
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+async def _until_ended(pid: int) -> None:
+    with _asking("watch a child"):
+        ended = os.pidfd_open(pid)
+    try:
+        async with asyncio.timeout(CHILD_TIMEOUT_S):
+            await _until_readable(ended)
+    except TimeoutError as error:
+        raise Unavailable(f"the child that captures the state was not done after {CHILD_TIMEOUT_S:g} s") from error
     finally:
         os.close(ended)
-        os.close(said)
-        code = _exit_code(pid)
-    if code:
-        raise Unavailable(f"the child that captured the state ended with {code}: {said_text}")
-
-
-def _exit_code(pid: int) -> int:
-    """Of a child that has ended, or does at once."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 async def _until_readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
-    loop.add_reader(fd, readable.set)
+    with _asking("watch a child"):
+        loop.add_reader(fd, readable.set)
     try:
         await readable.wait()
     finally:
@@ -122,5 +162,7 @@ def _obey_the_kernel() -> None:
 
 def _let_go_of_all_but(*kept: int) -> None:
     """Close the parent's connections, which must not outlive it."""
-    for before, after in pairwise((_FIRST_FREE_FD - 1, *sorted(kept), _FDS_MAX)):
-        os.closerange(before + 1, after)
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd >= _FIRST_FREE_FD and fd not in kept:
+            with contextlib.suppress(OSError):  # the listing's own is closed already
+                os.close(fd)
