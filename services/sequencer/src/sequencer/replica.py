@@ -7,6 +7,7 @@ serve a state that others do not have.
 
 import asyncio
 
+import msgspec
 import structlog
 
 from penstock.contracts import codec, subjects
@@ -172,7 +173,7 @@ class Replica:
         try:
             entry = decode_entry(item.data)
         except Corrupt as error:
-            kind = UnknownVersion if item.data and item.data[0] > ENTRY_VERSION else Corrupt
+            kind = UnknownVersion if _is_of_later_release(item.data, error) else Corrupt
             raise kind(f"entry {item.sequence}: {error}") from error
         if not self._chain.check(entry):
             log.warning("entry_unchecked", sequence=item.sequence, author=entry.author, built_on=entry.author_sequence)
@@ -205,3 +206,11 @@ class Replica:
             else:
                 self._metrics.unannounced.inc()
                 log.warning("entry_not_announced", sequence=announcement.sequence, size_bytes=len(data))
+
+
+def _is_of_later_release(data: bytes, error: Corrupt) -> bool:
+    """Whether an entry that we cannot read is as it was written: of a later version, or good and with an unknown part.
+
+    The checksum comes first, so what is found not to be what we know was written so.
+    """
+    return data[:1] > bytes([ENTRY_VERSION]) or isinstance(error.__cause__, msgspec.ValidationError)
