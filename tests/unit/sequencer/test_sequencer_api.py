@@ -6,7 +6,16 @@ import msgspec
 import pytest
 
 from penstock.contracts import codec, subjects
-from penstock.contracts.commands import CommandReply, CommandRequest, Refused, TopicCreated
+from penstock.contracts.commands import (
+    Command,
+    CommandReply,
+    CommandRequest,
+    NoteArchived,
+    NoteSnapshot,
+    Refused,
+    TakeCustody,
+    TopicCreated,
+)
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries import MetadataQuery, MetadataView
 from penstock.contracts.refusals import Refusal
@@ -92,6 +101,19 @@ async def test_commands_that_fit_into_no_entry_are_refused_for_good() -> None:
         assert {outcome.refusal for outcome in outcomes if isinstance(outcome, Refused)} == {Refusal.INVALID_REQUEST}
         assert one.store.last_sequence == 0
         assert ENTRY_BYTES_MAX > 2_000
+
+
+@pytest.mark.parametrize("own", [TakeCustody(1, "x"), NoteArchived(1, "x", 1), NoteSnapshot(1, "x", 1)])
+def test_what_only_replicas_propose_is_refused_on_the_bus_with_all_that_came_with_it(own: Command) -> None:
+    @in_virtual_time
+    async def check() -> None:
+        async with house("a") as one:
+            outcomes = await one.client.command([one.create_topic("t"), own], deadline_s=5)
+            refusals = [outcome.refusal for outcome in outcomes if isinstance(outcome, Refused)]
+            assert refusals == [Refusal.INVALID_REQUEST] * 2
+            assert one.store.last_sequence == 0
+
+    check()
 
 
 @in_virtual_time

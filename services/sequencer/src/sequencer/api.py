@@ -7,7 +7,16 @@ import msgspec
 import structlog
 
 from penstock.contracts import codec, subjects
-from penstock.contracts.commands import CommandReply, CommandRequest, Outcome, Refused, Waiting
+from penstock.contracts.commands import (
+    CommandReply,
+    CommandRequest,
+    NoteArchived,
+    NoteSnapshot,
+    Outcome,
+    Refused,
+    TakeCustody,
+    Waiting,
+)
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
 from penstock.contracts.queries import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
 from penstock.contracts.refusals import Refusal
@@ -30,6 +39,8 @@ CATCH_UP_TIMEOUT_S = 1.0
 GROUP_WAIT_MS_MAX = 30_000
 FLUSH_RETRY_S = 0.2
 ALIVE = (Refusal.NONE, Refusal.REBALANCE_IN_PROGRESS)  # answers to heartbeats of members that count
+# Replicas propose these themselves. Taken from the bus, one of them could have the journal purged of what nobody kept.
+REPLICAS_OWN = (TakeCustody, NoteArchived, NoteSnapshot)
 
 log = structlog.get_logger()
 
@@ -169,7 +180,11 @@ class Api:
         if not self._stalls.is_good(ticket):
             raise Undelivered("the commands may have waited here while the process stood still")
         sequence, outcomes = self._replica.applied_sequence, list[Outcome]()
-        if request.commands:
+        if any(type(command) in REPLICAS_OWN for command in request.commands):
+            outcomes = [
+                Refused(Refusal.INVALID_REQUEST, "only replicas keep the journal's house") for _ in request.commands
+            ]
+        elif request.commands:
             try:
                 sequence, outcomes = await self._proposals.propose(request.commands)
             except Invalid as error:
