@@ -17,6 +17,7 @@ from penstock.runtime.journal import JournalEntry, JournalInfo
 from penstock.segment.keys import snapshot_key, snapshots_prefix
 from sequencer.core.snapshot import encode_state
 from sequencer.halt import Halted
+from sequencer.replica import LeftBehind
 from sequencer.snapshots import SnapshotSettings
 from sequencer.stored_snapshots import check_stored_snapshot, list_snapshots
 from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
@@ -256,7 +257,7 @@ async def test_a_start_waits_for_a_store_that_does_not_answer() -> None:
 
 
 @in_virtual_time
-async def test_a_replica_that_was_away_while_the_journal_was_purged_says_what_to_do_and_starts_well_again() -> None:
+async def test_a_replica_that_was_away_while_the_journal_was_purged_says_so_and_starts_well_again() -> None:
     async with estate("a") as two:
         await two.until_snapshots(1)
         gate = asyncio.Event()
@@ -268,8 +269,29 @@ async def test_a_replica_that_was_away_while_the_journal_was_purged_says_what_to
         gate.set()
         with pytest.raises(BaseExceptionGroup) as caught:
             await away.task
-        assert caught.group_contains(Halted, match="If this replica was away while they were purged, start it again")
+        text = r"left behind after journal entry \d+: .* are gone, .* It starts again from the newest snapshot"
+        assert caught.group_contains(LeftBehind, match=text)
+        assert not caught.group_contains(Halted)
+        assert away.metric("halted") == 0
         two.check(await two.house.start("c"))
+
+
+@in_virtual_time
+async def test_an_entry_that_is_missing_after_a_pause_halts_when_it_was_not_purged() -> None:
+    async with estate("a") as two:
+        await two.until_snapshots(1)
+        gate = asyncio.Event()
+        two.house.make_journal = functools.partial(Held, gate=gate)
+        away = Running("b", two.house)
+        two.house.make_journal = MemoryJournal
+        await until(lambda: away.applied > 0)
+        await two.work(2)
+        two.journal.drop(away.applied + 1)
+        gate.set()
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await away.task
+        assert caught.group_contains(Halted, match=r"journal entry \d+ is gone")
+        assert away.metric("halted") == 1
 
 
 class Held(MemoryJournal):

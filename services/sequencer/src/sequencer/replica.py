@@ -13,11 +13,11 @@ import structlog
 from penstock.contracts import codec, subjects
 from penstock.contracts.commands import HOUSEKEEPING, Tick
 from penstock.contracts.entries import ENTRY_VERSION, Entry, decode_entry
-from penstock.contracts.errors import Corrupt, Unavailable
+from penstock.contracts.errors import Corrupt, Fenced, Unavailable
 from penstock.contracts.messages import Advanced
 from penstock.runtime.bus import Bus
 from penstock.runtime.clock import Clock
-from penstock.runtime.journal import Journal, JournalEntry, JournalInfo, JournalLost
+from penstock.runtime.journal import Journal, JournalEntry, JournalGap, JournalInfo, JournalLost
 from sequencer.chain import Chain
 from sequencer.core.machine import Effects, apply_entry
 from sequencer.core.state import State, new_state
@@ -35,6 +35,10 @@ CHECK_BYTES = 6  # of the running hash in the metrics, whose floats hold so many
 _APPLIED = ""
 
 log = structlog.get_logger()
+
+
+class LeftBehind(Fenced):
+    """The journal was purged beyond what this replica has applied, as after a long pause: end, and start again."""
 
 
 class Replica:
@@ -83,14 +87,30 @@ class Replica:
         return Snapshot(cluster, self._chain.newest_hashes(hashes_max), self.state)
 
     async def run(self) -> None:
-        """Apply the journal from where we are, for ever; `Halted` if it cannot be followed."""
+        """Apply the journal from where we are, for ever; `Halted` if it cannot be followed.
+
+        `LeftBehind` if the others have purged what we had yet to apply.
+        """
         try:
             after = self._chain.sequence if self._is_in_place else await self._find_place()
-            async for group in self._journal.tail(after):
-                await self._apply_group(group)
+            await self._follow(after)
         except (Corrupt, JournalLost) as error:
             self._metrics.halted.set(1)
             raise halted_at(self._chain.sequence, error, self._begun_after) from error
+
+    async def _follow(self, after: int) -> None:
+        try:
+            async for group in self._journal.tail(after):
+                await self._apply_group(group)
+        except JournalGap as error:
+            sequence = self._chain.sequence
+            # One that has applied nothing yet began with the newest snapshot, and another start would do no better.
+            if sequence == self._begun_after or (await self._describe()).first_sequence <= sequence + 1:
+                raise
+            raise LeftBehind(
+                f"the sequencer was left behind after journal entry {sequence}: {error}, because the others have "
+                f"purged them meanwhile. It starts again from the newest snapshot"
+            ) from error
 
     async def _find_place(self) -> int:
         """After which entry to read: one earlier than the snapshot's where that is there, to see that it is the same.
