@@ -55,6 +55,7 @@ class Place:
         environ = {
             "PENSTOCK_ENV_FILE": str(self.credentials.env_file("sequencer")),
             "PENSTOCK_STORE_URL": self.store_url,
+            "PENSTOCK_ARCHIVE_AGE_MIN_S": "0",
             "PATH": os.environ["PATH"],
         }
         command = [sys.executable, "-m", "penstock.cli", "rebuild", "--nats-url", server.url, *arguments]

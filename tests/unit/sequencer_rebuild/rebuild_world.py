@@ -22,6 +22,7 @@ from penstock.segment.keys import journal_archive_prefix, segment_key, snapshots
 from sequencer.identity import JournalIdentity, marker_key
 from sequencer.rebuild.stream import FoundStream
 from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.virtual_time import VirtualClock
 from tests.unit.sequencer.sequencer_house import CLUSTER, House
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-03-03T00:00:00Z"
@@ -81,7 +82,7 @@ class SteppedStore(MemoryStore):
     """A store that counts puts as steps, before and after their effect."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(now_ms=VirtualClock().now_ms)
         self.steps = Steps()
 
     async def put(self, key, body, *, if_match=None):  # type: ignore[no-untyped-def]
@@ -118,10 +119,10 @@ class Flusher:
         self._store = store
         self._name = name
 
-    async def store(self, *batches: BatchMeta, topic: str = TOPIC) -> CommitSegment:
-        """A stored segment and its commit, not sent yet."""
+    async def store(self, *batches: BatchMeta, topic: str = TOPIC, ahead_ms: int = 0) -> CommitSegment:
+        """A stored segment and its commit, not sent yet; its flusher's clock may be ahead."""
         await asyncio.sleep(0.002)  # another millisecond
-        now_ms = self._house.clock.now_ms()
+        now_ms = self._house.clock.now_ms() + ahead_ms
         segment_id = new_segment_id(now_ms, self._house.entropy.take(10))
         placed = [(self._house.topic_id(topic), 0, each, bytes(each.length)) for each in batches]
         built = build_segment(segment_id, writer=self._name, created_ms=now_ms, level=0, batches=placed)

@@ -8,15 +8,17 @@ import pytest
 
 from penstock.contracts.entries import decode_entry, next_hash
 from penstock.contracts.errors import Conflict, Invalid, Unavailable
+from sequencer.core.limits import SEGMENT_COMMIT_AGE_MAX_MS
 from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import encode_state
 from sequencer.core.state import Partition, State
 from sequencer.identity import JournalIdentity, marker_key
+from sequencer.rebuild.liveness import ARCHIVE_AGE_MIN_MS
 from sequencer.rebuild.rebuild import Rebuild
-from sequencer.rebuild.report import segment_name
+from sequencer.rebuild.report import as_text, segment_name
 from sequencer.stored_snapshots import list_snapshots, read_stored_snapshot
 from tests.testkit.memory_journal import MemoryJournalStore
-from tests.testkit.virtual_time import in_virtual_time
+from tests.testkit.virtual_time import VirtualClock, in_virtual_time
 from tests.unit.sequencer.sequencer_house import CLUSTER, house
 from tests.unit.sequencer_core.core_world import check_invariants
 from tests.unit.sequencer_rebuild.rebuild_segments import batch
@@ -70,9 +72,12 @@ async def lost() -> Lost:
     return made
 
 
-async def rebuilt(store: SteppedStore, streams: FakeStreams | None = None, **options: bool) -> Rebuild:
-    rebuild = Rebuild(store, streams or FakeStreams(), CLUSTER)
-    await rebuild.run(**options)
+async def rebuilt(
+    store: SteppedStore, streams: FakeStreams | None = None, *, is_dry_run: bool = False, age_min_ms: int = 0
+) -> Rebuild:
+    now_ms = VirtualClock().now_ms
+    rebuild = Rebuild(store, streams or FakeStreams(), CLUSTER, now_ms, archive_age_min_ms=age_min_ms)
+    await rebuild.run(is_dry_run=is_dry_run)
     return rebuild
 
 
@@ -146,7 +151,7 @@ async def test_a_stored_segment_that_nobody_acknowledged_may_come_in() -> None:
 
 
 @in_virtual_time
-async def test_a_segment_that_its_flusher_passed_by_before_the_end_of_the_archive_stays_out() -> None:
+async def test_a_segment_older_than_its_flushers_newest_archived_one_comes_in_and_is_told() -> None:
     gone = Lost()
     async with house("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
@@ -156,8 +161,41 @@ async def test_a_segment_that_its_flusher_passed_by_before_the_end_of_the_archiv
         await until(lambda: gone.store.archived())
     report = (await rebuilt(gone.store)).report
     assert report.passed_by_segments == [segment_name(given_up.segment_id)]
-    assert report.recovered_segments == [segment_name(under_way.segment_id)]
-    assert partition(await state_at(gone.store, report.first_sequence)).high_watermark == 1 + 2
+    assert report.recovered_segments == [segment_name(each.segment_id) for each in (given_up, under_way)]
+    assert partition(await state_at(gone.store, report.first_sequence)).high_watermark == 1 + 4 + 2
+
+
+@in_virtual_time
+async def test_what_a_flusher_acknowledged_after_its_clock_stepped_back_is_not_lost() -> None:
+    gone = Lost()
+    async with house("a", objects=gone.store) as built:
+        await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
+        flusher = Flusher(built, gone.store)
+        await built.client.command([await flusher.store(batch(), ahead_ms=60_000)], deadline_s=10)
+        count = len(gone.store.archived())
+        await until(lambda: len(gone.store.archived()) > count)
+        await flusher.produce(batch(records=3))
+    report = (await rebuilt(gone.store)).report
+    assert (len(report.passed_by_segments), report.recovered_records) == (1, 3)
+    assert partition(await state_at(gone.store, report.first_sequence)).high_watermark == 1 + 3
+
+
+@in_virtual_time
+async def test_a_segment_born_in_the_future_is_left_out_and_the_clock_stays_where_it_is() -> None:
+    gone = Lost()
+    async with house("a", objects=gone.store) as built:
+        await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
+        await until(lambda: gone.store.archived())
+        flusher = Flusher(built, gone.store)
+        a_little = await flusher.store(batch(), ahead_ms=SEGMENT_COMMIT_AGE_MAX_MS)
+        far = await flusher.store(batch(records=4), ahead_ms=SEGMENT_COMMIT_AGE_MAX_MS + 60_000)
+    report = (await rebuilt(gone.store)).report
+    assert report.future_segments == [segment_name(far.segment_id)]
+    assert report.recovered_segments == [segment_name(a_little.segment_id)]
+    assert "segment born in the future, left out" in as_text(report)
+    state = await state_at(gone.store, report.first_sequence)
+    assert partition(state).high_watermark == 1
+    assert state.clock_ms <= VirtualClock().now_ms()
 
 
 @in_virtual_time
@@ -270,6 +308,60 @@ async def test_a_journal_that_is_there_is_never_replaced() -> None:
         await rebuilt(gone.store, streams)
     assert (await marker(gone.store)).created == OLD
     assert await list_snapshots(gone.store, CLUSTER) == []
+
+
+@in_virtual_time
+async def test_at_the_wrong_server_nothing_is_made_while_the_cluster_archives() -> None:
+    store, streams = SteppedStore(), FakeStreams()
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
+        await until(lambda: store.archived())
+        await name_old_journal(store)
+        for _ in range(3):  # also long after the last command
+            await asyncio.sleep(100)
+            with pytest.raises(Invalid, match=r"grew \d+ s ago.* stop all sequencers, wait"):
+                await rebuilt(store, streams, age_min_ms=ARCHIVE_AGE_MIN_MS)
+    assert streams.held is None
+    assert (await marker(store)).created == OLD
+    await asyncio.sleep(ARCHIVE_AGE_MIN_MS / 1000)
+    report = (await rebuilt(store, streams, age_min_ms=ARCHIVE_AGE_MIN_MS)).report
+    await check_is_good(store, streams, report.first_sequence)
+
+
+@in_virtual_time
+async def test_a_rebuild_cut_short_after_it_archived_goes_on_at_once() -> None:
+    gone = await lost()
+    streams = FakeStreams()
+    await asyncio.sleep(ARCHIVE_AGE_MIN_MS / 1000)
+    report = (await rebuilt(gone.store, streams, age_min_ms=ARCHIVE_AGE_MIN_MS)).report
+    await gone.store.delete([marker_key(CLUSTER)])
+    await name_old_journal(gone.store)
+    await rebuilt(gone.store, streams, age_min_ms=ARCHIVE_AGE_MIN_MS)
+    await check_is_good(gone.store, streams, report.first_sequence)
+
+
+@in_virtual_time
+async def test_a_rebuilt_journal_in_use_whose_marker_is_lost_is_left_alone_and_the_marker_is_told() -> None:
+    gone = await lost()
+    streams = FakeStreams()
+    await rebuilt(gone.store, streams)
+    named = await gone.store.get(marker_key(CLUSTER))
+    await gone.store.delete([marker_key(CLUSTER), *gone.store.snapshots()[:1]])
+    assert streams.held is not None
+    streams.held.last_sequence += 1000
+    with pytest.raises(Invalid, match="was in use since, up to entry") as told:
+        await rebuilt(gone.store, streams)
+    assert named.decode() in str(told.value)
+
+
+@in_virtual_time
+async def test_a_rebuild_that_cannot_go_on_because_the_store_is_further_says_so() -> None:
+    gone = await lost()
+    streams = FakeStreams()
+    await rebuilt(gone.store, streams)
+    await gone.store.delete([marker_key(CLUSTER), *gone.store.snapshots()[:1]])
+    with pytest.raises(Invalid, match="the store has journal entries up to"):
+        await rebuilt(gone.store, streams)
 
 
 @in_virtual_time

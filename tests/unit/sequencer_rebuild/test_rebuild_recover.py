@@ -28,9 +28,9 @@ def world(partitions: int = 1) -> World:
     return made
 
 
-def recover(built: World, *segments: SegmentIndex) -> Report:
+def recover(built: World, *segments: SegmentIndex, now_ms: int = BORN_MS + 10 * SEGMENT_COMMIT_AGE_MAX_MS) -> Report:
     report = Report(cluster="c")
-    commit_lost_segments(built.state, list(segments), report)
+    commit_lost_segments(built.state, list(segments), now_ms, report)
     check_invariants(built.state)
     assert as_text(report)
     assert as_json(report)
@@ -103,6 +103,22 @@ def test_ids_of_producers_whose_allocation_is_lost_are_good_and_never_given_out_
     report = recover(built, of("a", 10, batch(lost, sequence=0)), of("a", 20, batch(lost, sequence=1)))
     assert partition(built).high_watermark == 2
     assert built.producer() == lost + 1 + PRODUCER_IDS_SKIPPED == report.next_producer_id
+
+
+def test_a_made_up_producer_id_does_not_use_up_all_that_there_are() -> None:
+    built = world()
+    before = built.state.next_producer_id
+    made_up = [batch(2**63 - 1, sequence=0), batch(2**63 - 2, sequence=7)]
+    report = recover(built, of("a", 10, *made_up), of("a", 20, batch(before + 5, sequence=0)))
+    assert (partition(built).high_watermark, report.leaps, sum(report.refused_batches.values())) == (1, 0, 2)
+    assert built.producer() == before + 5 + 1 + PRODUCER_IDS_SKIPPED
+
+
+def test_the_clock_does_not_go_beyond_now_for_a_segment_that_is_born_a_little_later() -> None:
+    built = world()
+    report = recover(built, of("a", 60_000, batch(records=2)), now_ms=BORN_MS + 1000)
+    assert (partition(built).high_watermark, report.refused_segments) == (2, {})
+    assert built.state.clock_ms == BORN_MS + 1000
 
 
 def test_ids_are_skipped_also_if_nobody_has_used_them_yet() -> None:

@@ -58,7 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
         if not data.is_dir():
             raise Invalid(f"there is no folder {data}; name the one of `penstock up` with --data")
         with take_folder(data), _nats_server(data) as url:
-            return _rebuild(arguments, url, arguments.store or f"file://{data / 'objects'}")
+            if arguments.store:
+                return _rebuild(arguments, url, arguments.store)
+            # The folder is ours, and so is the store in it: nobody else is at work on them, which needs no waiting for.
+            return _rebuild(arguments, url, f"file://{data / 'objects'}", **{"archive-age-min-s": "0"})
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
@@ -66,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         return INTERRUPTED_EXIT_CODE
 
 
-def _rebuild(arguments: argparse.Namespace, nats_url: str, store_url: str) -> int:
+def _rebuild(arguments: argparse.Namespace, nats_url: str, store_url: str, **more: str) -> int:
     options = {
         "nats-url": nats_url,
         "store-url": store_url,
@@ -74,6 +77,7 @@ def _rebuild(arguments: argparse.Namespace, nats_url: str, store_url: str) -> in
         "journal-replicas": arguments.journal_replicas,
         "dry-run": str(arguments.dry_run).lower(),
         "json": str(arguments.json).lower(),
+        **more,
     }
     flags = [part for name, value in options.items() if value for part in (f"--{name}", value)]
     with subprocess.Popen([sys.executable, "-m", PROGRAM, *flags], preexec_fn=die_with_parent) as process:

@@ -14,6 +14,7 @@ from penstock.runtime.config import ServiceConfig, read_config
 from penstock.runtime.journal import Journal
 from penstock.runtime.logs import configure_logs
 from penstock.runtime.nats_client import NatsConnection, connect_nats
+from sequencer.rebuild.liveness import ARCHIVE_AGE_MIN_MS
 from sequencer.rebuild.rebuild import Rebuild
 from sequencer.rebuild.report import as_json, as_text
 from sequencer.rebuild.stream import Streams
@@ -25,6 +26,9 @@ class RebuildConfig(ServiceConfig, frozen=True, kw_only=True):
     """Settings of a rebuild; those of the sequencers of the cluster will do."""
 
     journal_replicas: Annotated[int, Meta(ge=1, le=5, description="copies of the new journal")] = 1
+    archive_age_min_s: Annotated[
+        int, Meta(ge=0, description="how long the archive must not have grown; 0 if no sequencer can be at work")
+    ] = ARCHIVE_AGE_MIN_MS // 1000
     dry_run: Annotated[bool, Meta(description="only tell what would be done")] = False
     json: Annotated[bool, Meta(description="report as JSON")] = False
 
@@ -65,7 +69,14 @@ async def _run(config: RebuildConfig) -> None:
         )
         try:
             streams = NatsStreams(connection, config.cluster, config.journal_replicas)
-            rebuild = Rebuild(store, streams, config.cluster, replicas=config.journal_replicas)
+            rebuild = Rebuild(
+                store,
+                streams,
+                config.cluster,
+                clock.now_ms,
+                replicas=config.journal_replicas,
+                archive_age_min_ms=config.archive_age_min_s * 1000,
+            )
             await rebuild.run(is_dry_run=config.dry_run)
         finally:
             await connection.close()

@@ -16,9 +16,11 @@ READS_MAX = 16  # at the same time
 LEVEL = 0  # what flushers write; above it segments hold what others held before them
 
 
-async def read_lost_segments(store: ObjectStore, cluster: str, state: State, report: Report) -> list[SegmentIndex]:
+async def read_lost_segments(
+    store: ObjectStore, cluster: str, state: State, now_ms: int, report: Report
+) -> list[SegmentIndex]:
     """The footers of all segments that may have been committed after the state's last entry."""
-    infos = await _list_unknown(store, cluster, state)
+    infos = await _list_unknown(store, cluster, state, now_ms, report)
     report.young_segments = len(infos)
     found: list[SegmentIndex | None] = []
     for start in range(0, len(infos), READS_MAX):
@@ -28,15 +30,16 @@ async def read_lost_segments(store: ObjectStore, cluster: str, state: State, rep
     for index in found:
         if index is None:
             continue
-        # A flusher commits in the order of its segments, so what it had passed by was never acknowledged.
+        # Most of these were given up; but where a flusher's clock stepped back they may have been acknowledged.
         if segment_born_ms(index.segment_id) < newest_ms.get(index.writer, 0):
             report.passed_by_segments.append(segment_name(index.segment_id))
-        else:
-            lost.append(index)
+        lost.append(index)
     return lost
 
 
-async def _list_unknown(store: ObjectStore, cluster: str, state: State) -> list[ObjectInfo]:
+async def _list_unknown(
+    store: ObjectStore, cluster: str, state: State, now_ms: int, report: Report
+) -> list[ObjectInfo]:
     """Objects of segments that are young enough to have been committed later, and were not before."""
     known = _known_ids(state)
     # By the machine's clock nothing older than this was committed from here on.
@@ -49,7 +52,13 @@ async def _list_unknown(store: ObjectStore, cluster: str, state: State) -> list[
                 level, segment_id = parse_segment_key(info.key)
             except Invalid:
                 continue  # not ours
-            if level == LEVEL and segment_born_ms(segment_id) >= oldest_ms and segment_id not in known:
+            born_ms = segment_born_ms(segment_id)
+            if level != LEVEL or born_ms < oldest_ms or segment_id in known:
+                continue
+            # The machine commits nothing that is born so long after its clock.
+            if born_ms > min(info.modified_ms, now_ms) + SEGMENT_COMMIT_AGE_MAX_MS:
+                report.future_segments.append(segment_name(segment_id))
+            else:
                 infos.append(info)
         after = page[-1].key
     return infos

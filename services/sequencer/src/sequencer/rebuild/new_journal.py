@@ -60,9 +60,16 @@ async def read_marker(store: ObjectStore, cluster: str) -> Marker | None:
 
 
 def begin_anew(past: Past, first_sequence: int) -> Past:
-    """The state just before the new journal's first entry; its running hash is of no journal that was."""
+    """The state just before the new journal's first entry; its running hash is of no journal that was.
+
+    `Invalid` if the state is not of before that entry.
+    """
     state = past.state
-    assert state.sequence < first_sequence, "the new journal begins after the old one"
+    if state.sequence >= first_sequence:
+        raise Invalid(
+            f"the store has journal entries up to {state.sequence}, and the stream that a rebuild made begins with "
+            f"entry {first_sequence}; nothing was changed. Remove that stream if nobody needs it, and rebuild then"
+        )
     state.sequence = first_sequence - 1
     state.custody = Custody()
     return Past(state, next_hash(past.hash, first_sequence.to_bytes(8, "big")))

@@ -1,14 +1,19 @@
 """A rebuild from its beginning to its end, over a store and a NATS server."""
 
+from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from penstock.contracts.errors import Corrupt, Invalid
+from penstock.contracts.subjects import journal_stream
 from penstock.objectstore import NotFound, ObjectStore
 from penstock.runtime.journal import Journal
 from sequencer.archiving import list_archive
+from sequencer.identity import JournalIdentity, marker_key
 from sequencer.rebuild.footers import read_lost_segments
+from sequencer.rebuild.liveness import ARCHIVE_AGE_MIN_MS, check_is_silent
 from sequencer.rebuild.new_journal import (
     SEQUENCES_SKIPPED,
     Marker,
@@ -41,18 +46,31 @@ class Streams(Protocol):
 class Rebuild:
     """One run for one cluster; `report` tells what came of it, also of a run that failed."""
 
-    def __init__(self, store: ObjectStore, streams: Streams, cluster: str, *, replicas: int = 1) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        streams: Streams,
+        cluster: str,
+        now_ms: Callable[[], int],
+        *,
+        replicas: int = 1,
+        archive_age_min_ms: int = ARCHIVE_AGE_MIN_MS,
+    ) -> None:
         self.report = Report(cluster=cluster)
         self._store = store
         self._streams = streams
         self._cluster = cluster
+        self._now_ms = now_ms
         self._replicas = replicas
+        self._archive_age_min_ms = archive_age_min_ms
 
     async def run(self, *, is_dry_run: bool = False) -> None:
         """Rebuild the journal, or only report; `Invalid` with one sentence if that must not or cannot be."""
         self.report.is_dry_run = is_dry_run
         marker = await read_marker(self._store, self._cluster)
         begun = await self._check_is_lost(marker)
+        ours = begun.first_sequence if begun is not None else None
+        await check_is_silent(self._store, self._cluster, self._now_ms, self._archive_age_min_ms, ours)
         first_sequence = begun.first_sequence if begun is not None else await self._next_first_sequence()
         self.report.first_sequence = first_sequence
         past = await self._finished_part(first_sequence) if begun is not None else None
@@ -76,8 +94,19 @@ class Rebuild:
                 f"a stream made at {found.created} has the name of the journal of cluster {self._cluster} and is not "
                 f"the one that the store knows; nothing was changed. Remove it if nobody needs it, and rebuild then"
             )
+        if found.last_sequence > found.first_sequence:
+            raise self._in_use(found)
         log.info("rebuild_goes_on", first_sequence=found.first_sequence)
         return found
+
+    def _in_use(self, found: FoundStream) -> Invalid:
+        identity = JournalIdentity(journal_stream(self._cluster), found.created)
+        return Invalid(
+            f"the stream made at {found.created} by a rebuild was in use since, up to entry {found.last_sequence}: it "
+            f"is the journal of cluster {self._cluster}, but the object {marker_key(self._cluster)} does not name it; "
+            f"nothing was changed. If nothing else is missing in the store, put that object there again: "
+            f"{msgspec.json.encode(identity).decode()}"
+        )
 
     async def _next_first_sequence(self) -> int:
         """Far behind whatever the old journal can have given out."""
@@ -98,8 +127,10 @@ class Rebuild:
 
     async def _recover(self) -> Past:
         past = await read_past(self._store, self._cluster, self.report)
-        indexes = await read_lost_segments(self._store, self._cluster, past.state, self.report)
-        commit_lost_segments(past.state, indexes, self.report)
+        # If this machine's clock is behind the cluster's, that one is right: it cannot be turned back.
+        now_ms = max(self._now_ms(), past.state.clock_ms)
+        indexes = await read_lost_segments(self._store, self._cluster, past.state, now_ms, self.report)
+        commit_lost_segments(past.state, indexes, now_ms, self.report)
         return past
 
     async def _make(self, marker: Marker | None, begun: FoundStream | None, past: Past) -> None:

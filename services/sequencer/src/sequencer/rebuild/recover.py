@@ -28,10 +28,11 @@ PRODUCER_IDS_SKIPPED = 1_000_000
 UNKNOWN_ZONE = ""  # so nobody asks the writer for the segment; the store has it
 
 
-def commit_lost_segments(state: State, indexes: list[SegmentIndex], report: Report) -> None:
+def commit_lost_segments(state: State, indexes: list[SegmentIndex], now_ms: int, report: Report) -> None:
     """Commit the segments to the state in an order that keeps every producer's sequences.
 
-    What the state must know before that (topics, partitions, producer ids) and what lost entries told it is added.
+    What the state must know before that (topics, partitions, producer ids) and what lost entries told it is added. Its
+    clock goes on with the births of segments, but never beyond `now_ms`.
     """
     _make_room(state, indexes, report)
     _skip_producer_ids(state, indexes)
@@ -39,14 +40,13 @@ def commit_lost_segments(state: State, indexes: list[SegmentIndex], report: Repo
     zones = _zones(state)
     for placed in in_order(indexes, lambda key: _place(state, key)):
         for leap in placed.leaps:
-            _leap(state, leap)
-            report.leaps += 1
+            report.leaps += _leap(state, leap)
         index = placed.index
         tally = _Tally(state, index)
-        born_ms = segment_born_ms(index.segment_id)
+        then_ms = min(segment_born_ms(index.segment_id), now_ms)
         zone = zones.get(index.writer, UNKNOWN_ZONE)
-        commit = CommitSegment(born_ms, index.segment_id, index.size_bytes, index.writer, zone, index.runs)
-        _, outcome = _apply(state, Tick(born_ms), commit)
+        commit = CommitSegment(then_ms, index.segment_id, index.size_bytes, index.writer, zone, index.runs)
+        _, outcome = _apply(state, Tick(then_ms), commit)
         if isinstance(outcome, SegmentCommitted):
             tally.note(outcome, report)
         else:
@@ -85,8 +85,11 @@ def _make_room(state: State, indexes: list[SegmentIndex], report: Report) -> Non
 
 
 def _skip_producer_ids(state: State, indexes: list[SegmentIndex]) -> None:
-    seen = (batch.producer_id for index in indexes for run in index.runs for batch in run.batches)
     first = state.next_producer_id
+    # Clients write the ids into their batches: one that no lost entry can have given out would use up all there are.
+    end = first + PRODUCER_IDS_SKIPPED
+    ids = (batch.producer_id for index in indexes for run in index.runs for batch in run.batches)
+    seen = (producer_id for producer_id in ids if producer_id < end)
     state.next_producer_id = max(first, max(seen, default=0) + 1) + PRODUCER_IDS_SKIPPED
     state.producer_births.append((state.clock_ms, first))
 
@@ -111,12 +114,15 @@ def _place(state: State, key: ProducerKey) -> Place | None:
     return Place(producer.epoch, (producer.last_sequence + 1) & SEQUENCE_MAX) if producer is not None else None
 
 
-def _leap(state: State, leap: Leap) -> None:
-    """Have the machine take the batch at the leap's place for the producer's next one; it remembers none before it."""
+def _leap(state: State, leap: Leap) -> bool:
+    """Have the machine take the batch at the leap's place for the producer's next one; it remembers none before it.
+
+    False if there can be no such producer.
+    """
     topic_id, number, producer_id = leap.producer
     partition = _partition(state, topic_id, number)
-    if partition is None:
-        return
+    if partition is None or producer_id >= state.next_producer_id:
+        return False
     if producer_id not in partition.producers:
         state.producer_count += 1
     last_sequence = (leap.place.next_sequence - 1) & SEQUENCE_MAX
@@ -124,6 +130,7 @@ def _leap(state: State, leap: Leap) -> None:
     if not partition.in_sweep:
         partition.in_sweep = True
         state.producer_sweep.append(partition)
+    return True
 
 
 class _Tally:

@@ -22,7 +22,8 @@ class Report(msgspec.Struct, kw_only=True):
     unreached_archive: int = 0  # objects that come after a gap
     # What the footers of segments gave.
     young_segments: int = 0  # of those that may have been committed after the archive's end
-    passed_by_segments: list[str] = []  # their flushers committed later ones in the archive: never acknowledged
+    passed_by_segments: list[str] = []  # brought in, though their flushers have later ones in the archive
+    future_segments: list[str] = []  # left out: born later than the store or this machine says it can have been
     recovered_segments: list[str] = []
     damaged_segments: list[str] = []
     refused_segments: dict[str, str] = {}
@@ -86,6 +87,7 @@ def _what_segments_gave(report: Report) -> list[str]:
         f"after that, {len(report.recovered_segments)} segments gave {report.recovered_records} records in "
         f"{report.recovered_batches} batches; {report.repeated_batches} batches were there already",
         *_listed("damaged segment, left out", report.damaged_segments),
+        *_listed("segment born in the future, left out", report.future_segments),
         *_listed("segment refused", [f"{name}: {why}" for name, why in report.refused_segments.items()]),
         *(f"  {count} batches refused: {name}" for name, count in report.refused_batches.items()),
         *(f"  topic {name} grown to {count} partitions" for name, count in report.grown_topics.items()),
@@ -95,7 +97,8 @@ def _what_segments_gave(report: Report) -> list[str]:
         lines.append(f"  {report.deleted_topic_batches} batches of deleted topics left out")
     if report.passed_by_segments:
         lines.append(
-            f"  {len(report.passed_by_segments)} segments left out that their flushers had given up long before"
+            f"  {len(report.passed_by_segments)} segments are older than what their flushers had committed before: "
+            f"given up, or named by a clock that stepped back; they were taken, too"
         )
     if report.leaps:
         lines.append(f"  {report.leaps} times a producer's batch came in without the one before it, which is nowhere")
