@@ -10,7 +10,7 @@ import pytest
 
 from penstock.contracts.commands import Tick
 from penstock.contracts.entries import Entry, encode_entry
-from penstock.contracts.errors import Unavailable
+from penstock.contracts.errors import Corrupt, Invalid, Unavailable
 from penstock.objectstore import AlreadyExists, Throttled
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import JournalEntry, JournalInfo
@@ -23,7 +23,7 @@ from sequencer.stored_snapshots import check_stored_snapshot, list_snapshots
 from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
-from tests.unit.sequencer.sequencer_estate import ARCHIVE, Estate, estate
+from tests.unit.sequencer.sequencer_estate import ARCHIVE, OFTEN, Estate, estate
 from tests.unit.sequencer.sequencer_house import CLUSTER, Running
 
 
@@ -198,6 +198,50 @@ async def test_a_snapshot_that_reads_back_otherwise_does_not_count_and_does_not_
         assert await list_snapshots(objects, CLUSTER) == one.custody.snapshots
         assert one.house.running["a"].metric("snapshot_failures_total") == 3
         await one.until_trimmed()
+
+
+class Denying(MemoryStore):
+    """Denies reading snapshots while told to."""
+
+    is_denying = False
+    denied = 0
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
+        if self.is_denying and key.startswith(snapshots_prefix("", CLUSTER)):
+            self.denied += 1
+            raise Invalid("s3 answered AccessDenied")
+        return await super().get_range(key, position, length)
+
+
+@in_virtual_time
+async def test_a_store_that_denies_reading_is_no_sign_of_damage_and_nothing_is_deleted() -> None:
+    objects = Denying()
+    async with estate("a", objects=objects) as one:
+        (first,) = await one.until_snapshots(1)
+        objects.is_denying = True
+        await one.work(OFTEN.entries)
+        await until(lambda: objects.denied >= 3, 120)
+        taken = await list_snapshots(objects, CLUSTER)
+        assert taken[0] == first
+        assert len(taken) > 1, "what could not be read back stays"
+        assert one.custody.snapshots == [first]
+        objects.is_denying = False
+        await until(lambda: len(one.custody.snapshots) == 2, 60)
+        assert one.custody.snapshots[0] == first
+        await one.until_trimmed()
+
+
+@in_virtual_time
+async def test_a_snapshot_that_lost_its_end_is_damaged() -> None:
+    async with estate("a") as one:
+        (first,) = await one.until_snapshots(1)
+        key = snapshot_key("", CLUSTER, first)
+        data = await one.objects.get(key)
+        for kept_bytes in (len(data) - 1, 100, 7):
+            await one.objects.delete([key])
+            await one.objects.put(key, [data[:kept_bytes]])
+            with pytest.raises(Corrupt, match=f"it ends after {kept_bytes} bytes"):
+                await check_stored_snapshot(one.objects, CLUSTER, first)
 
 
 class Doubtful(MemoryStore):

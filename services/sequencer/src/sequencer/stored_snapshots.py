@@ -51,21 +51,35 @@ async def read_stored_snapshot(store: ObjectStore, cluster: str, sequence: int) 
 
 
 async def check_stored_snapshot(store: ObjectStore, cluster: str, sequence: int) -> int:
-    """Read a snapshot piece by piece, and return its bytes; `NotFound` or `Corrupt` if it would be of no use."""
+    """Read a snapshot piece by piece, and return its bytes; `NotFound` or `Corrupt` if it would be of no use.
+
+    `Invalid` says nothing of the snapshot: the store refuses to answer.
+    """
     key = snapshot_key(NO_PREFIX, cluster, sequence)
     try:
-        head = read_head(await store.get_range(key, 0, HEAD_BYTES))
+        head = read_head(await _range(store, key, 0, HEAD_BYTES))
         check = PayloadCheck(head)
         size_bytes = HEAD_BYTES + head.payload_length
         for position in range(HEAD_BYTES, size_bytes, PIECE_BYTES):
-            check.take(await store.get_range(key, position, min(PIECE_BYTES, size_bytes - position)))
+            check.take(await _range(store, key, position, min(PIECE_BYTES, size_bytes - position)))
         check.finish()
-    except NotFound:
-        raise
-    except (Corrupt, Invalid) as error:  # Invalid: it does not have all of these bytes
+    except Corrupt as error:
         raise Corrupt(f"{key}: {error}") from error
     _check_place(key, head.cluster, head.sequence, cluster, sequence)
     return size_bytes
+
+
+async def _range(store: ObjectStore, key: str, position: int, length: int) -> bytes:
+    """These bytes; `Corrupt` if the object ends before, and `Invalid` if the store refuses for any other reason."""
+    try:
+        return await store.get_range(key, position, length)
+    except NotFound:
+        raise
+    except Invalid as error:  # no proof of damage: a store that denies access says that too
+        sizes = [info.size_bytes for info in await store.list(key, limit=1) if info.key == key]
+        if not sizes or sizes[0] >= position + length:
+            raise
+        raise Corrupt(f"it ends after {sizes[0]} bytes: {error}") from error
 
 
 async def find_newest_snapshot(store: ObjectStore, cluster: str) -> Found:
