@@ -2,18 +2,21 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
+from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import NoteArchived, TakeCustody, Tick
 from penstock.contracts.errors import Unavailable
 from penstock.objectstore.memory import MemoryStore
+from penstock.segment.keys import journal_archive_prefix
 from sequencer.core.limits import CUSTODY_LEASE_MS
+from sequencer.custody import BACK_OFF_S, FRUITLESS_S_MAX
 from tests.testkit.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
-from tests.unit.sequencer.sequencer_house import House, Running, house
+from tests.unit.sequencer.sequencer_house import CLUSTER, House, Running, house
 
 LEASE_S = CUSTODY_LEASE_MS / 1000
 
@@ -65,8 +68,8 @@ class Keepers:
 
 
 @asynccontextmanager
-async def keepers(*names: str) -> AsyncIterator[Keepers]:
-    async with house(objects=MemoryStore()) as built:
+async def keepers(*names: str, objects: MemoryStore | None = None) -> AsyncIterator[Keepers]:
+    async with house(objects=objects or MemoryStore()) as built:
         made = Keepers(built)
         for name in names:
             await made.start(name)
@@ -159,6 +162,50 @@ async def test_only_the_custodian_can_note_how_far_it_has_come() -> None:
         assert not await two.work[other].custody.note_snapshot(3)
         custody = two.house.running[custodian].sequencer.replica.state.custody
         assert (custody.archived_sequence, custody.snapshots) == (2, [1])
+
+
+class CutOff(MemoryStore):
+    """Takes no object for the archive from the replica that `is_cut_off` says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_cut_off: Callable[[], bool] = lambda: False
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        if key.startswith(journal_archive_prefix("", CLUSTER)) and self.is_cut_off():
+            raise Unavailable("cut off")
+        return await super().put(key, body, if_match=if_match)
+
+
+@in_virtual_time
+async def test_a_custodian_that_archives_nothing_leaves_custody_to_another_replica() -> None:
+    store = CutOff()
+    async with keepers("a", "b", objects=store) as two:
+        first = await two.until_somebody_works()
+        (second,) = two.work.keys() - {first}
+        store.is_cut_off = lambda: two.working == [first]
+        await two.house.client.command([two.house.create_topic("t")], deadline_s=5)
+        last = two.house.client.seen_sequence
+        await asyncio.sleep(FRUITLESS_S_MAX - 10)
+        assert two.working == [first]
+        await until(lambda: two.working == [second], LEASE_S + 15)
+        await until(lambda: two.house.running[second].metric("archived_sequence") >= last)
+        await asyncio.sleep(BACK_OFF_S + FRUITLESS_S_MAX + LEASE_S)
+        assert two.working == [second]
+
+
+@in_virtual_time
+async def test_the_only_replica_tries_again_after_it_archived_nothing_for_long() -> None:
+    store = CutOff()
+    async with keepers("a", objects=store) as one:
+        await one.until_somebody_works()
+        store.is_cut_off = lambda: True
+        await one.house.client.command([one.house.create_topic("t")], deadline_s=5)
+        last = one.house.client.seen_sequence
+        await until(lambda: not one.working, FRUITLESS_S_MAX + LEASE_S + 5)
+        store.is_cut_off = lambda: False
+        await until(lambda: one.working, BACK_OFF_S + 5)
+        await until(lambda: one.house.running["a"].metric("archived_sequence") >= last)
 
 
 @in_virtual_time

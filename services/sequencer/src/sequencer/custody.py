@@ -15,6 +15,8 @@ from sequencer.replica import Replica
 
 LOOK_INTERVAL_S = 0.25
 RENEW_MS = CUSTODY_LEASE_MS // 2  # left of the lease when it is renewed; what the custodian notes renews it, too
+FRUITLESS_S_MAX = 60.0  # without progress; then another replica shall try
+BACK_OFF_S = 60.0  # of one that made no progress, longer than others need to see that the lease is free
 TAKE_JITTER_S = 1.0  # spread over replicas by lot, so that mostly one of them asks for a lease that became free
 
 Worker = Callable[[], Awaitable[None]]
@@ -38,6 +40,7 @@ class Custody:
         self._entropy = entropy
         self._metrics = metrics
         self._workers: list[Worker] = []
+        self._fruitless_s = 0.0  # how long we have been custodian without progress though there is something to archive
 
     def add(self, worker: Worker) -> None:
         """Work that is begun whenever custody becomes ours and cancelled when it is lost; it never ends by itself.
@@ -51,6 +54,10 @@ class Custody:
         """Whether we are custodian, as far as we know; false when we wake from a stall that outlasted the lease."""
         custody = self._replica.state.custody
         return custody.holder == self._proposals.author and self._now_ms() < custody.until_ms
+
+    def made_progress(self) -> None:
+        """Something was archived, so this replica does well as custodian."""
+        self._fruitless_s = 0.0
 
     async def note_archived(self, sequence: int) -> bool:
         """Journal that all entries up to `sequence` are archived; false if custody is lost, so nothing was noted.
@@ -79,6 +86,9 @@ class Custody:
                 log.warning("custody_lost", holder=self._replica.state.custody.holder)
             finally:
                 self._metrics.custodian.set(0)
+            if self._is_fruitless:
+                log.warning("custody_left_to_others", back_off_s=BACK_OFF_S)
+                await asyncio.sleep(BACK_OFF_S)
 
     async def _until_ours(self) -> None:
         while not self.is_ours:
@@ -94,11 +104,19 @@ class Custody:
         return state.custody.holder == self._proposals.author or state.clock_ms >= state.custody.until_ms
 
     async def _keep(self) -> None:
-        """Return when custody is lost."""
+        """Return when custody is lost; without progress we do not renew it, so that another replica gets its turn."""
+        self._fruitless_s = 0.0
         while self.is_ours:
-            if self._replica.state.custody.until_ms - self._now_ms() <= RENEW_MS:
+            if not self._is_fruitless and self._replica.state.custody.until_ms - self._now_ms() <= RENEW_MS:
                 await self._take()
             await asyncio.sleep(LOOK_INTERVAL_S)
+            self._fruitless_s += LOOK_INTERVAL_S  # by looks, so that a process that stood still is not blamed for it
+            if self._replica.worked_sequence <= self._replica.state.custody.archived_sequence:
+                self._fruitless_s = 0.0
+
+    @property
+    def _is_fruitless(self) -> bool:
+        return self._fruitless_s >= FRUITLESS_S_MAX
 
     async def _take(self) -> None:
         try:
