@@ -5,18 +5,20 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.entries import GENESIS_HASH, next_hash
-from penstock.contracts.errors import Unavailable
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore.memory import MemoryStore
+from penstock.runtime.journal import JournalInfo
 from penstock.segment.keys import journal_archive_key, journal_archive_prefix, parse_journal_archive_key
 from sequencer import archiving
 from sequencer.archive import Archive, decode_archive, encode_archive
 from sequencer.archiving import check_journal_has_what_is_archived, list_archive
 from sequencer.halt import Halted
-from tests.testkit.memory_journal import MemoryJournal
+from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.virtual_time import in_virtual_time
 from tests.unit.sequencer.sequencer_house import CLUSTER, House, house
 
@@ -37,11 +39,14 @@ class ArchiveStore(MemoryStore):
         super().__init__()
         self.failures: list[bool] = []  # whether the put has its effect all the same
         self.puts = 0
+        self.refusal: PenstockError | None = None  # of every put to the archive
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         if not key.startswith(PREFIX):
             return await super().put(key, body, if_match=if_match)
         self.puts += 1
+        if self.refusal is not None:
+            raise self.refusal
         if not self.failures:
             return await super().put(key, body, if_match=if_match)
         if self.failures.pop(0):
@@ -195,6 +200,104 @@ async def test_much_at_once_goes_into_several_objects(monkeypatch: pytest.Monkey
         assert len(store.archived()) > 5
         await check_archive(built, store)
         assert all(last - first < 20 for first, last in store.spans())
+
+
+@in_virtual_time
+async def test_a_full_piece_of_nothing_but_housekeeping_is_archived_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiving, "ENTRIES_BYTES_MAX", 2_000)
+    monkeypatch.setattr(archiving, "BACKLOG_BYTES_MAX", 4_000)
+    monkeypatch.setattr(archiving, "IDLE_INTERVAL_S", 1_000_000.0)
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await until(lambda: len(store.archived()) > 2)
+        await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_a_store_that_refuses_the_archive_ends_nothing_and_is_tried_again() -> None:
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        store.refusal = Invalid("403: the clock is skewed")
+        last = await work(built)
+        await until(lambda: store.puts >= 3)
+        assert not built.running["a"].task.done()
+        store.refusal = None
+        await until(lambda: store.end >= last)
+        await check_archive(built, store)
+
+
+class Occupied(ArchiveStore):
+    """Finds under the key of the first archive put what `make` makes of its bytes."""
+
+    def __init__(self, make: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self.make: Callable[[bytes], bytes] | None = make
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        if key.startswith(PREFIX) and self.make is not None:
+            occupant, self.make = self.make(b"".join(body)), None
+            await MemoryStore.put(self, key, [occupant])
+        return await super().put(key, body, if_match=if_match)
+
+
+def damaged(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def foreign(data: bytes) -> bytes:
+    piece = decode_archive(data)
+    return encode_archive(Archive(piece.first, piece.hash_before, [b"of another journal"] * len(piece.entries)))
+
+
+@in_virtual_time
+async def test_a_damaged_object_in_a_pieces_place_is_replaced_before_it_counts_as_archived() -> None:
+    store = Occupied(damaged)
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        await until(lambda: built.running["a"].metric("archived_sequence"))
+        assert store.make is None
+        await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_an_object_of_another_journal_in_a_pieces_place_does_not_count_as_archived() -> None:
+    store = Occupied(foreign)
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        await until(lambda: store.archived())
+        (occupied,) = store.archived()
+        await until(lambda: built.running["a"].metric("archived_sequence"))
+        await store.delete([occupied])
+        assert store.end >= built.running["a"].metric("archived_sequence")
+        await check_archive(built, store)
+
+
+class Waking(MemoryJournal):
+    """One of three servers, which tells of an old end until it has caught up, at `knows_s`."""
+
+    def __init__(self, store: MemoryJournalStore, knows_s: float) -> None:
+        super().__init__(store)
+        self.knows_s = knows_s
+
+    async def describe(self) -> JournalInfo:
+        info = msgspec.structs.replace(await super().describe(), replicas=3)
+        is_awake = asyncio.get_running_loop().time() >= self.knows_s
+        return info if is_awake else msgspec.structs.replace(info, last_sequence=1)
+
+
+@in_virtual_time
+async def test_a_server_of_a_cluster_that_has_just_woken_is_given_time_to_know_its_journals_end() -> None:
+    store, journal = ArchiveStore(), MemoryJournalStore()
+    for number in range(3):
+        journal.append(str(number), b"x")
+    await store.put(journal_archive_key("", CLUSTER, 1, 3), [b"x"])
+    started_s = asyncio.get_running_loop().time()
+    await check_journal_has_what_is_archived(Waking(journal, started_s + 2), store, CLUSTER)
+    assert asyncio.get_running_loop().time() - started_s < 4
+    with pytest.raises(Halted, match="ends at entry 1, but entry 3 is in its archive already"):
+        await check_journal_has_what_is_archived(Waking(journal, started_s + 1_000), store, CLUSTER)
+    assert 10 <= asyncio.get_running_loop().time() - started_s < 20
 
 
 @in_virtual_time

@@ -14,10 +14,11 @@ import structlog
 
 from penstock.contracts.commands import HOUSEKEEPING
 from penstock.contracts.entries import decode_entry, next_hash
-from penstock.contracts.errors import Corrupt, Fenced, Invalid, Unavailable
+from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailable
 from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
 from penstock.runtime.clock import Clock
-from penstock.runtime.journal import Journal, JournalEntry
+from penstock.runtime.journal import Journal, JournalEntry, JournalInfo, JournalLost
+from penstock.runtime.nats_loss import LossWatch
 from penstock.segment.keys import journal_archive_key, journal_archive_prefix, parse_journal_archive_key
 from sequencer.archive import ENTRIES_BYTES_MAX, Archive, decode_archive, encode_archive, hash_after
 from sequencer.chain import Chain
@@ -28,6 +29,7 @@ from sequencer.metrics import SequencerMetrics
 INTERVAL_S = 5.0  # what a lost journal costs
 IDLE_INTERVAL_S = 60.0  # for entries that only tell that time passes
 RETRY_S = 5.0
+LOSS_LOOK_S = 0.5
 BACKLOG_BYTES_MAX = 2 * ENTRIES_BYTES_MAX  # read and not stored yet; then reading waits
 ENTRY_OVERHEAD_BYTES = 100  # of a tiny entry in memory
 OBJECTS_TRIED_MAX = 5  # from the archive's end backwards, for one that is whole
@@ -69,13 +71,31 @@ async def read_archive(store: ObjectStore, cluster: str, first: int, last: int) 
 
 
 async def check_journal_has_what_is_archived(journal: Journal, store: ObjectStore, cluster: str) -> None:
-    """`Halted` if the archive goes on where the journal ends: the journal lost what it had acknowledged."""
+    """`Halted` if the archive goes on where the journal ends: the journal lost what it had acknowledged.
+
+    A server of a cluster that has just woken may not know better, so there it has to say so for a while.
+    """
     archived = max((last for _, last in await list_archive(store, cluster)), default=0)
     info = await journal.describe()
+    watch = LossWatch(lambda: info.replicas > 1)
+    while True:
+        try:
+            with watch.watch():
+                _check_reaches(info, archived, cluster)
+            return
+        except JournalLost as loss:
+            raise Halted(f"the sequencer halted: {loss}. {REMEDY}") from loss
+        except Unavailable:
+            await asyncio.sleep(LOSS_LOOK_S)
+        with contextlib.suppress(Unavailable):  # then the last answer stands a little longer
+            info = await journal.describe()
+
+
+def _check_reaches(info: JournalInfo, archived: int, cluster: str) -> None:
     if info.last_sequence < archived:
-        raise Halted(
-            f"the sequencer halted: the journal of cluster {cluster} ends at entry {info.last_sequence}, but entry "
-            f"{archived} is in its archive already. {REMEDY}"
+        raise JournalLost(
+            f"the journal of cluster {cluster} ends at entry {info.last_sequence}, but entry {archived} is in its "
+            "archive already"
         )
 
 
@@ -156,7 +176,7 @@ class Archiving:
         while True:
             try:
                 await self._archive(Backlog(await self._find_place()))
-            except* (Unavailable, Corrupt, Fenced) as errors:
+            except* PenstockError as errors:  # also `Invalid`: what a store refuses today it may take tomorrow
                 log.warning("archive_waits", error=str(errors.exceptions[0]))
             await asyncio.sleep(RETRY_S)
 
@@ -187,7 +207,8 @@ class Archiving:
         while True:
             await self._until(lambda: backlog.size_bytes >= ENTRIES_BYTES_MAX, INTERVAL_S)
             idle_s = self._clock.monotonic_s() - written_s
-            if not len(backlog) or not (backlog.has_news or idle_s >= IDLE_INTERVAL_S):
+            is_due = backlog.has_news or idle_s >= IDLE_INTERVAL_S or backlog.size_bytes >= ENTRIES_BYTES_MAX
+            if not len(backlog) or not is_due:
                 continue
             written_s = self._clock.monotonic_s()
             archived = 0
@@ -214,9 +235,24 @@ class Archiving:
     async def _store_piece(self, piece: Archive) -> None:
         key = journal_archive_key(NO_PREFIX, self._cluster, piece.first, piece.last)
         data = encode_archive(piece)
-        with contextlib.suppress(AlreadyExists):  # the same entries, by another custodian or by a put in doubt
+        try:
             await self._store.put(key, [data])
+        except AlreadyExists:  # the same entries, by another custodian or by a put in doubt
+            await self._check_stored(key, piece, data)
+        self._custody.made_progress()
         self._metrics.archive_bytes.inc(len(data))
+
+    async def _check_stored(self, key: str, piece: Archive, data: bytes) -> None:
+        """See that the object holds the piece, and put it in the place of a damaged one."""
+        try:
+            stored = await read_archive(self._store, self._cluster, piece.first, piece.last)
+        except Corrupt as error:
+            log.error("archive_object_replaced", error=str(error))
+            for info in await self._store.list(key, limit=1):
+                await self._store.put(key, [data], if_match=info.etag)
+            stored = await read_archive(self._store, self._cluster, piece.first, piece.last)
+        if stored != piece:
+            raise Corrupt(f"{key} holds the entries of another journal")
 
     async def _find_place(self) -> Place:
         """Where the archive ends; or, if that cannot be gone on from, the earliest place that we know the hash of."""
