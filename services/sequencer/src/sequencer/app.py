@@ -11,6 +11,7 @@ from sequencer.capture import Capture, capture_inline
 from sequencer.config import SequencerConfig
 from sequencer.garbage import collect_new_for_ever, stop_full_collections
 from sequencer.identity import open_own_journal
+from sequencer.identity_watch import IdentityWatch
 from sequencer.metrics import SequencerMetrics
 from sequencer.safety import JournalSafety
 from sequencer.service import Sequencer
@@ -42,6 +43,7 @@ class SequencerApp:
         self._capture = capture
         self._store: ObjectStore | None = None
         self._sequencer: Sequencer | None = None
+        self._identity_watch: IdentityWatch | None = None
 
     async def open(self) -> None:
         """Listen for health checks, connect, and find this cluster's journal."""
@@ -56,6 +58,7 @@ class SequencerApp:
         journal = await open_own_journal(journals, self._store, config.cluster, config.journal_replicas)
         await self._safety.check_copies(journal)
         await check_journal_has_what_is_archived(journal, self._store, config.cluster)
+        self._identity_watch = IdentityWatch(self._store, config.cluster, journal)
         author = f"{config.instance}.{self._entropy.take(LIFE_ENTROPY_BYTES).hex()}"
         metrics = SequencerMetrics(registry)
         snapshots = SnapshotSettings(config.snapshot_entries, config.snapshot_interval_ms)
@@ -64,12 +67,13 @@ class SequencerApp:
 
     async def run(self) -> None:
         """Follow the journal, and answer once caught up, until cancelled."""
-        assert self._sequencer is not None, "run comes after open"
+        assert self._sequencer is not None and self._identity_watch is not None, "run comes after open"
         self._host.health.set_ready(False, "replaying the journal")
         async with asyncio.TaskGroup() as group:
             self._host.start(group)
             group.create_task(self._sequencer.run())
             group.create_task(self._safety.run())
+            group.create_task(self._identity_watch.run())
             await self._sequencer.until_serving()
             self._host.health.set_ready(True)
             await self._host.announcer.announce()
