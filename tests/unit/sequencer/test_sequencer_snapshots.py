@@ -3,9 +3,10 @@
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import IO, Any
 
 import crc32c
+import msgspec
 import pytest
 
 from penstock.contracts.commands import Tick
@@ -15,9 +16,11 @@ from penstock.objectstore import AlreadyExists, Throttled
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import JournalEntry, JournalInfo
 from penstock.segment.keys import snapshot_key, snapshots_prefix
-from sequencer.core.snapshot import encode_state
+from sequencer import snapshots
+from sequencer.core.snapshot import decode_state, encode_state
 from sequencer.halt import Halted
 from sequencer.replica import LeftBehind
+from sequencer.snapshot_file import Snapshot, write_snapshot
 from sequencer.snapshots import SnapshotSettings
 from sequencer.stored_snapshots import check_stored_snapshot, list_snapshots
 from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
@@ -197,6 +200,24 @@ async def test_a_snapshot_that_reads_back_otherwise_does_not_count_and_does_not_
         assert objects.times == 0
         assert await list_snapshots(objects, CLUSTER) == one.custody.snapshots
         assert one.house.running["a"].metric("snapshot_failures_total") == 3
+        await one.until_trimmed()
+
+
+@in_virtual_time
+async def test_a_snapshot_that_would_be_read_as_another_state_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(out: IO[bytes], snapshot: Snapshot) -> None:
+        other = decode_state(encode_state(snapshot.state))
+        other.next_producer_id += 1
+        write_snapshot(out, msgspec.structs.replace(snapshot, state=other))
+
+    async with estate("a") as one:
+        monkeypatch.setattr(snapshots, "write_snapshot", forgetful)
+        await one.work(OFTEN.entries)
+        await until(lambda: one.house.running["a"].metric("snapshot_failures_total") >= 2, 120)
+        assert await list_snapshots(one.objects, CLUSTER) == []
+        assert one.journal.first_sequence == 1
+        monkeypatch.undo()
+        await one.until_snapshots(2)
         await one.until_trimmed()
 
 

@@ -6,6 +6,7 @@ more. Older snapshots and what the archive holds of older entries go with it.
 
 import asyncio
 import contextlib
+from typing import IO
 
 import msgspec
 import structlog
@@ -19,10 +20,11 @@ from penstock.segment.keys import journal_archive_key, snapshot_key
 from sequencer.archiving import list_archive
 from sequencer.capture import Capture, capture_inline
 from sequencer.core.limits import SNAPSHOTS_KEPT
+from sequencer.core.snapshot import encode_state
 from sequencer.custody import Custody
 from sequencer.metrics import SequencerMetrics
 from sequencer.replica import Replica
-from sequencer.snapshot_file import HASHES_MAX, write_snapshot
+from sequencer.snapshot_file import HASHES_MAX, Snapshot, read_snapshot, write_snapshot
 from sequencer.stored_snapshots import NO_PREFIX, check_stored_snapshot, list_snapshots
 
 LOOK_INTERVAL_S = 1.0
@@ -30,6 +32,18 @@ RETRY_S = 10.0
 DELETE_KEYS_MAX = 1_000  # at once
 
 log = structlog.get_logger()
+
+
+def write_proven(out: IO[bytes], snapshot: Snapshot) -> None:
+    """Write the snapshot to an empty file, and read it; `Corrupt` if that gives another state.
+
+    Checksums tell only that the bytes are those that were written, and the journal is purged because of them.
+    """
+    write_snapshot(out, snapshot)
+    out.seek(0)
+    found = read_snapshot(out.read())
+    if found.hashes != snapshot.hashes[-HASHES_MAX:] or encode_state(found.state) != encode_state(snapshot.state):
+        raise Corrupt(f"the snapshot of entry {snapshot.state.sequence} reads as another state than it was made of")
 
 
 class SnapshotSettings(msgspec.Struct, frozen=True):
@@ -94,7 +108,7 @@ class Snapshots:
         started_s = self._clock.monotonic_s()
         snapshot = self._replica.snapshot(self._cluster, HASHES_MAX)
         sequence = snapshot.state.sequence
-        data = await self._capture(lambda out: write_snapshot(out, snapshot))
+        data = await self._capture(lambda out: write_proven(out, snapshot))
         if not self._custody.is_ours:
             return
         size_bytes = await self._put(sequence, data)
