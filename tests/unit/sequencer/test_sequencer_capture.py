@@ -21,6 +21,10 @@ def open_descriptors() -> set[str]:
     return set(os.listdir("/proc/self/fd"))
 
 
+def oom_score() -> bytes:
+    return Path("/proc/self/oom_score_adj").read_bytes()
+
+
 @pytest.mark.parametrize("way", [capture_inline, capture_forked])
 async def test_what_is_written_is_what_is_captured(way: capture.Capture) -> None:
     def write(out: IO[bytes]) -> None:
@@ -96,6 +100,15 @@ async def test_a_child_holds_none_of_its_parents_connections() -> None:
     os.close(writing)
     # beside stdin, stdout and stderr: the memory, the way to the parent, and the folder that is being listed
     assert len(held - {"0", "1", "2"}) == 3
+
+
+async def test_where_memory_runs_out_the_child_goes_before_its_parent() -> None:
+    def write(out: IO[bytes]) -> None:
+        out.write(oom_score())
+
+    before = oom_score()
+    assert bytes(await capture_forked(write)).strip() == b"1000"
+    assert oom_score() == before
 
 
 REFUSED = {

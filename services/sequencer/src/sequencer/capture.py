@@ -31,6 +31,7 @@ CHILD_TIMEOUT_S = 120.0  # the largest state takes a part of that; longer, and t
 NICENESS = 5  # of the child: what the parent does in the meantime is awaited by somebody
 _FIRST_FREE_FD = 3  # after stdin, stdout, stderr
 _PR_SET_PDEATHSIG = 1
+_OOM_SCORE_MAX = "1000"
 _FORBIDDEN_ERRORS = (errno.ENOSYS, errno.EPERM)  # an old kernel, or a sandbox; trying again changes nothing
 # Looked up beforehand: what a fork of one thread of several may do is to go on with what is there.
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -140,6 +141,7 @@ def _live_as_child(write: Write, memory: int, says: int) -> NoReturn:
     try:
         gc.disable()
         os.nice(NICENESS)
+        _die_first()
         _obey_the_kernel()
         _let_go_of_all_but(memory, says)
         with os.fdopen(memory, "w+b", closefd=False) as out:
@@ -149,6 +151,12 @@ def _live_as_child(write: Write, memory: int, says: int) -> NoReturn:
         os.write(says, traceback.format_exc().encode()[-ERROR_BYTES_MAX:])
     finally:
         os._exit(code)
+
+
+def _die_first() -> None:
+    """Where memory runs out, a snapshot is what can be done without, and the parent is not."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write(_OOM_SCORE_MAX)
 
 
 def _obey_the_kernel() -> None:
