@@ -100,3 +100,8 @@ def test_only_one_boundary_per_process_catches_everything() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if re.search(r"except Exception\b", line):
                 assert "  # " in line, f"{name_of(path)}:{number} catches everything without saying why"
+
+
+def test_every_test_module_has_a_name_of_its_own() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) == len(set(names)), "pytest cannot import two modules of one name"

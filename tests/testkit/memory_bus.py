@@ -73,6 +73,8 @@ class MemorySubscription:
 
     async def unsubscribe(self) -> None:
         """Hand over what was already sent, then end."""
+        if self.bus.is_closed:  # and with it all that was sent
+            return self.end()
         try:
             await self.bus.hub.withdraw(self)
             await self._idle.wait()
@@ -104,6 +106,11 @@ class MemoryBus:
     @property
     def message_bytes_max(self) -> int:
         return self.hub.message_bytes_max
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it will not connect again."""
+        return self._closed
 
     @property
     def is_connected(self) -> bool:

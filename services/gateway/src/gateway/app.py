@@ -97,12 +97,13 @@ class GatewayApp:
             await self._connections.close()
         for listener in self._listeners:
             listener.close()
+        # Before what listens is closed: without a connection no silent server is waited for, one time-out after another.
+        await self._host.disconnect()
         if self._tail is not None:
             await self._tail.close()
             await self._host.directory.close()
         if self._store is not None:
             await self._store.close()
-        await self._host.disconnect()
         await self._host.close_http()
 
     def _wire(self, bus: Bus, store: ObjectStore) -> Gateway:
