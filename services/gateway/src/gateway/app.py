@@ -97,7 +97,7 @@ class GatewayApp:
             await self._connections.close()
         for listener in self._listeners:
             listener.close()
-        # Before what listens is closed: without a connection no silent server is waited for, one time-out after another.
+        # Before what listens is closed: without a connection nobody waits for a silent server, time-out after time-out.
         await self._host.disconnect()
         if self._tail is not None:
             await self._tail.close()
