@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.testkit.metrics import samples, total
+
 READY_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.02
@@ -140,18 +142,11 @@ class Cluster:
     def metrics(self) -> dict[str, float]:
         """Every sample of the metrics page, by its name with labels as printed, instance labels included."""
         with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
-        return {name: float(value) for name, _, value in pairs}
+            return samples(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples whose labels include `labels`."""
-        wanted = [f'{label}="{value}"' for label, value in labels.items()]
-        return sum(
-            value
-            for sample, value in self.metrics().items()
-            if sample.partition("{")[0] == name and all(part in sample for part in wanted)
-        )
+        return total(self.metrics(), name, **labels)
 
     def cpu_seconds(self) -> dict[str, float]:
         """CPU time used so far by each child process, user and system, in seconds."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.testkit.cluster import free_port, wait_until
+from tests.testkit.metrics import samples, total
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_S = 300.0
@@ -58,18 +59,11 @@ class Container:
     def metrics(self) -> dict[str, float]:
         """Every sample of its metrics page by name, labels as printed."""
         with urllib.request.urlopen(f"http://{self.address}:{HTTP_PORT}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
-        return {name: float(value) for name, _, value in pairs}
+            return samples(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples whose labels include `labels`."""
-        wanted = [f'{label}="{value}"' for label, value in labels.items()]
-        return sum(
-            value
-            for sample, value in self.metrics().items()
-            if sample.partition("{")[0] == name and all(part in sample for part in wanted)
-        )
+        return total(self.metrics(), name, **labels)
 
     def logs(self) -> str:
         """All that it has logged."""
