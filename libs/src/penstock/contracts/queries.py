@@ -249,3 +249,94 @@ class ValidateView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     outcomes: list[Outcome]
     failure: str | None = None
+
+
+class SegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Segments in the order in which they were committed, from a row of the table on; `levels` empty is all levels."""
+
+    min_sequence: int
+    first_row: int
+    levels: list[int]
+    limit: int
+    condemned: bool = False  # with those that no extent points to any more
+
+
+class SegmentView(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A segment as who compacts or audits sees it."""
+
+    row: int  # its place in the table
+    segment_id: SegmentId
+    level: int
+    size_bytes: int
+    live_bytes: int
+    live_extents: int
+    condemned_ms: int  # the machine's clock when its last extent went, -1 if it is live
+    claimed: bool  # by a job whose lease is not over
+
+
+class SegmentsView(msgspec.Struct, frozen=True, array_like=True):
+    """Segments; there may be more from `next_row` on, unless that is -1. An answer may be short and not be the last."""
+
+    sequence: int
+    clock_ms: int
+    segments: list[SegmentView]
+    next_row: int
+    failure: str | None = None
+
+
+class SegmentExtentsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """The live extents of segments, by their rows."""
+
+    min_sequence: int
+    rows: list[int]
+
+
+class PlacedExtent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A live extent of a segment that is known already."""
+
+    topic_id: TopicId
+    partition: int
+    base_offset: int
+    last_offset: int
+    position: int
+    length: int
+    max_timestamp: int
+
+
+class SegmentExtentsView(msgspec.Struct, frozen=True, array_like=True):
+    """One list per segment, by position, for the first of the rows that were asked for: at least one, maybe not all."""
+
+    sequence: int
+    extents: list[list[PlacedExtent]]
+    failure: str | None = None
+
+
+class LogsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """How the logs of topics stand, as key compaction plans by it."""
+
+    min_sequence: int
+    topic_ids: list[TopicId]
+
+
+class LogView(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One partition's log; "clean" is what lies below `cleaned_offset`."""
+
+    topic_id: TopicId
+    partition: int
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    cleaned_offset: int  # up to here key compaction is done
+    delete_horizon_ms: int  # when the first tombstone below it may go, -1 without one
+    clean_bytes: int
+    dirty_bytes: int  # up to the last stable offset
+    dirty_since_ms: int  # max timestamp of the first dirty extent, -1 without one
+
+
+class LogsView(msgspec.Struct, frozen=True, array_like=True):
+    """Every partition of the topics that exist."""
+
+    sequence: int
+    clock_ms: int
+    logs: list[LogView]
+    failure: str | None = None
