@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.contracts.batches import Extent
 from penstock.contracts.commands import Command, Outcome
-from penstock.contracts.ids import TopicId
+from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.refusals import Refusal
 
 LATEST = -1
