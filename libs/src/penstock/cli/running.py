@@ -1,0 +1,90 @@
+"""Where a cluster that is running can be reached: for commands that ask its sequencers and read its store."""
+
+import argparse
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from penstock.contracts.errors import Invalid
+from penstock.contracts.ids import check_token
+from penstock.runtime.env_file import ENV_FILE_VARIABLE, EnvFile, read_env_file, with_store_keys
+
+DATA_DEFAULT = "./penstock-data"
+CLUSTER_DEFAULT = "default"
+_LISTEN = re.compile(r'^listen: "(?P<address>[^"]+)"$', re.MULTILINE)
+
+
+class RunningCluster(msgspec.Struct, frozen=True):
+    """A cluster's name, its NATS servers and its store; secrets are among these, so they are never shown."""
+
+    cluster: str
+    nats_url: str
+    nats_user: str
+    nats_password: str
+    store_url: str
+
+    def __repr__(self) -> str:
+        """The name only."""
+        return f"RunningCluster({self.cluster!r})"
+
+
+def add_cluster_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that say which cluster is meant."""
+    parser.add_argument(
+        "--data", metavar="DIR", default=DATA_DEFAULT, help="the folder of a `penstock up` that runs (%(default)s)"
+    )
+    parser.add_argument(
+        "--nats-url", metavar="URL", default="", help="nats servers, in place of --data [PENSTOCK_NATS_URL]"
+    )
+    parser.add_argument(
+        "--store", metavar="URL", default="", help="where records rest (the folder in --data) [PENSTOCK_STORE_URL]"
+    )
+    parser.add_argument(
+        "--cluster", metavar="NAME", default="", help="the virtual cluster (default) [PENSTOCK_CLUSTER]"
+    )
+    parser.add_argument(
+        "--env-file",
+        metavar="FILE",
+        default="",
+        help=f"file of NAME=value lines, as services take it [{ENV_FILE_VARIABLE}]",
+    )
+
+
+def read_cluster(arguments: argparse.Namespace) -> RunningCluster:
+    """The cluster that flags, environment and env file name, in this order; else the one in --data.
+
+    `Invalid` with one sentence if nothing runs there.
+    """
+    file = read_env_file(arguments.env_file or os.environ.get(ENV_FILE_VARIABLE, ""))
+    nats_url = _setting(arguments.nats_url, "NATS_URL", file)
+    store_url = _setting(arguments.store, "STORE_URL", file)
+    data = Path(arguments.data).expanduser().absolute()
+    if nats_url and not store_url:
+        raise Invalid("where do the records rest? give --store or PENSTOCK_STORE_URL")
+    return RunningCluster(
+        check_token("cluster", _setting(arguments.cluster, "CLUSTER", file) or CLUSTER_DEFAULT),
+        nats_url or _nats_url_of(data),
+        _setting("", "NATS_USER", file),
+        _setting("", "NATS_PASSWORD", file),
+        with_store_keys(store_url or f"file://{data / 'objects'}", file, os.environ),
+    )
+
+
+def _setting(flag: str, name: str, file: EnvFile) -> str:
+    variable = f"PENSTOCK_{name}"
+    return flag or os.environ.get(variable, "") or file.settings.get(variable, "")
+
+
+def _nats_url_of(data: Path) -> str:
+    """The server of the `penstock up` that has the folder."""
+    try:
+        found = _LISTEN.search((data / "nats" / "nats-server.conf").read_text(encoding="utf-8"))
+    except OSError:
+        found = None
+    if found is None:
+        raise Invalid(
+            f"no `penstock up` has run in {data}; name its folder with --data, or the servers with --nats-url"
+        )
+    return f"nats://{found['address']}"

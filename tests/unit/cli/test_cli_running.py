@@ -1,0 +1,65 @@
+"""Where commands find the cluster that they are to ask: flags, environment, env file, or the folder of `penstock up`."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.running import RunningCluster, add_cluster_flags, read_cluster
+from penstock.contracts.errors import Invalid
+from penstock.runtime.nats_server import write_config
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NATS_URL", "STORE_URL", "CLUSTER", "ENV_FILE", "NATS_USER", "NATS_PASSWORD"):
+        monkeypatch.delenv(f"PENSTOCK_{name}", raising=False)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+
+
+def read(*argv: str) -> RunningCluster:
+    parser = argparse.ArgumentParser()
+    add_cluster_flags(parser)
+    return read_cluster(parser.parse_args(argv))
+
+
+def test_the_folder_of_penstock_up_tells_where_its_server_and_its_store_are(tmp_path: Path) -> None:
+    (tmp_path / "nats").mkdir()
+    write_config(tmp_path / "nats" / "nats-server.conf", store_dir=tmp_path, host="127.0.0.1", port=14_300)
+    found = read("--data", str(tmp_path))
+    assert found == RunningCluster("default", "nats://127.0.0.1:14300", "", "", f"file://{tmp_path / 'objects'}")
+
+
+def test_a_flag_counts_more_than_the_environment_and_that_more_than_the_env_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "env"
+    path.write_text(
+        "PENSTOCK_NATS_URL=nats://file\nPENSTOCK_NATS_USER=me\nPENSTOCK_NATS_PASSWORD=secret\n"
+        "PENSTOCK_STORE_URL=s3://bucket\nAWS_ACCESS_KEY_ID=a\nAWS_SECRET_ACCESS_KEY=b\n"
+    )
+    assert read("--env-file", str(path)) == RunningCluster(
+        "default", "nats://file", "me", "secret", "s3://bucket?access_key=a&secret_key=b"
+    )
+    monkeypatch.setenv("PENSTOCK_NATS_URL", "nats://environment")
+    assert read("--env-file", str(path)).nats_url == "nats://environment"
+    assert read("--env-file", str(path), "--nats-url", "nats://flag", "--cluster", "c").nats_url == "nats://flag"
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "secret" not in repr(
+        RunningCluster("default", "nats://u:secret@h", "u", "secret", "s3://b?secret_key=secret")
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("--data", "/nowhere"), "no `penstock up` has run in /nowhere"),
+        (("--nats-url", "nats://n"), "where do the records rest"),
+        (("--nats-url", "nats://n", "--store", "file:///s", "--cluster", "a.b"), "cluster"),
+    ],
+)
+def test_what_cannot_be_found_is_said(argv: tuple[str, ...], said: str) -> None:
+    with pytest.raises(Invalid, match=said):
+        read(*argv)
