@@ -1,4 +1,4 @@
-"""Where commands find the cluster that they are to ask: flags, environment, env file, or the folder of `penstock up`."""
+"""Where commands find the cluster they are to ask: in flags, environment, env file, or the folder of `penstock up`."""
 
 import argparse
 from pathlib import Path
