@@ -18,7 +18,19 @@ def test_every_default_is_a_value_that_would_be_accepted() -> None:
         ("max.message.bytes", "1e6"),
         ("max.message.bytes", "٣٠٠"),
         ("max.message.bytes", "9" * 30),
-        ("cleanup.policy", "compact"),
+        ("cleanup.policy", ""),
+        ("cleanup.policy", "compact,"),
+        ("cleanup.policy", "compact,compact"),
+        ("cleanup.policy", "compacted"),
+        ("delete.retention.ms", "-1"),
+        ("max.compaction.lag.ms", "0"),
+        ("max.compaction.lag.ms", str(2**63)),
+        ("min.compaction.lag.ms", "-1"),
+        ("min.cleanable.dirty.ratio", "1.01"),
+        ("min.cleanable.dirty.ratio", "-0.1"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", ""),
+        ("min.cleanable.dirty.ratio", "٠"),
         ("retention.ms", "1000"),
     ],
 )
@@ -30,3 +42,46 @@ def test_what_is_not_supported_is_refused_by_name(name: str, value: str) -> None
 def test_the_largest_batch_follows_the_topic() -> None:
     assert topic_configs.message_bytes_max({}) == topic_configs.MESSAGE_BYTES_DEFAULT
     assert topic_configs.message_bytes_max({"max.message.bytes": "2000000"}) == 2_000_000
+
+
+@pytest.mark.parametrize("value", ["delete", "compact", "compact,delete", "delete,compact", "compact, delete"])
+def test_a_cleanup_policy_is_one_or_both(value: str) -> None:
+    assert topic_configs.objections({"cleanup.policy": value}) == []
+    assert topic_configs.is_compacted({"cleanup.policy": value}) is ("compact" in value)
+
+
+@pytest.mark.parametrize("value", ["0", "1", "0.5", "1.0", "5e-1", "0.01"])
+def test_a_ratio_is_a_number_from_0_to_1(value: str) -> None:
+    assert topic_configs.objections({"min.cleanable.dirty.ratio": value}) == []
+
+
+def test_the_compaction_lags_must_leave_room_for_each_other() -> None:
+    assert topic_configs.objections({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}) == []
+    (sentence,) = topic_configs.objections({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
+    assert "min.compaction.lag.ms" in sentence and "max.compaction.lag.ms" in sentence
+
+
+def test_key_compaction_follows_the_topic() -> None:
+    assert not topic_configs.is_compacted({})
+    assert topic_configs.compaction_configs({}) == topic_configs.CompactionConfigs(0, 2**63 - 1, 0.5, 86_400_000)
+    configs = {
+        "min.compaction.lag.ms": "1",
+        "max.compaction.lag.ms": "2",
+        "min.cleanable.dirty.ratio": "0.25",
+        "delete.retention.ms": "3",
+    }
+    assert topic_configs.compaction_configs(configs) == topic_configs.CompactionConfigs(1, 2, 0.25, 3)
+
+
+@pytest.mark.parametrize(
+    ("configs", "needed"),
+    [
+        ({}, False),
+        ({"cleanup.policy": "delete", "max.message.bytes": "100"}, False),
+        ({"cleanup.policy": "compact"}, True),
+        ({"cleanup.policy": "delete,compact"}, True),
+        ({"delete.retention.ms": "1"}, True),
+    ],
+)
+def test_what_an_earlier_release_would_refuse_is_told_apart(configs: dict[str, str], needed: bool) -> None:
+    assert topic_configs.need_key_compaction(configs) is needed

@@ -1,18 +1,29 @@
 """Topic configurations that Penstock honours, their defaults and what each accepts; every other is refused by name."""
 
+import re
 from collections.abc import Callable
 
 import msgspec
 
 MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default: 1 MiB and a batch's overhead
 MESSAGE_BYTES_CEILING = 8_000_000  # a batch travels whole in one message of the bus, which holds 8 MiB
+LONG_MAX = 2**63 - 1
+DAY_MS = 86_400_000
+
+COMPACT = "compact"
+DELETE = "delete"
+CLEANUP_POLICY = "cleanup.policy"
+MIN_COMPACTION_LAG = "min.compaction.lag.ms"
+MAX_COMPACTION_LAG = "max.compaction.lag.ms"
+
+_DECIMAL = re.compile(r"\d{1,20}(\.\d{1,20})?(e-?\d{1,3})?", re.ASCII | re.IGNORECASE)
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
     """One configuration: Kafka's name, type and default, and why a value is not accepted ("" if it is)."""
 
     name: str
-    kind: str  # Kafka's words: INT, LONG, STRING, LIST
+    kind: str  # Kafka's words: INT, LONG, DOUBLE, STRING, LIST
     default: str
     documentation: str
     objection: Callable[[str], str]
@@ -28,6 +39,10 @@ def _whole_number(low: int, high: int) -> Callable[[str], str]:
     return objection
 
 
+def _ratio(value: str) -> str:
+    return "" if _DECIMAL.fullmatch(value) and float(value) <= 1 else "must be a number from 0 to 1"
+
+
 def _only(*values: str) -> Callable[[str], str]:
     def objection(value: str) -> str:
         return "" if value in values else f"only {' or '.join(values)} is supported"
@@ -35,11 +50,41 @@ def _only(*values: str) -> Callable[[str], str]:
     return objection
 
 
+def _policies(value: str) -> str:
+    found = _items(value)
+    is_good = 0 < len(found) == len(set(found)) and {*found} <= {COMPACT, DELETE}
+    return "" if is_good else f"must be {DELETE}, {COMPACT}, or both with a comma between"
+
+
+def _items(value: str) -> list[str]:
+    return [item.strip(" ") for item in value.split(",")]
+
+
 TOPIC_CONFIGS: dict[str, TopicConfig] = {
     config.name: config
     for config in (
-        TopicConfig("cleanup.policy", "LIST", "delete", "What happens to old records.", _only("delete")),
+        TopicConfig(
+            CLEANUP_POLICY,
+            "LIST",
+            DELETE,
+            "What happens to old records: delete by age and size, compact to the last record of each key, or both.",
+            _policies,
+        ),
         TopicConfig("compression.type", "STRING", "producer", "Batches keep the producer's codec.", _only("producer")),
+        TopicConfig(
+            "delete.retention.ms",
+            "LONG",
+            str(DAY_MS),
+            "Milliseconds that key compaction keeps a tombstone after first coming by it.",
+            _whole_number(0, LONG_MAX),
+        ),
+        TopicConfig(
+            MAX_COMPACTION_LAG,
+            "LONG",
+            str(LONG_MAX),
+            "Milliseconds after which a record is compacted, however little there is to gain.",
+            _whole_number(1, LONG_MAX),
+        ),
         TopicConfig(
             "max.message.bytes",
             "INT",
@@ -54,10 +99,36 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             "Whose clock a record's timestamp is.",
             _only("CreateTime"),
         ),
+        TopicConfig(
+            "min.cleanable.dirty.ratio",
+            "DOUBLE",
+            "0.5",
+            "How large a part of a log must be new since the last key compaction before there is another.",
+            _ratio,
+        ),
+        TopicConfig(
+            MIN_COMPACTION_LAG,
+            "LONG",
+            "0",
+            "Milliseconds during which key compaction leaves a record alone.",
+            _whole_number(0, LONG_MAX),
+        ),
         TopicConfig("retention.bytes", "LONG", "-1", "Bytes kept per partition; -1 keeps all.", _only("-1")),
         TopicConfig("retention.ms", "LONG", "-1", "Milliseconds a record is kept; -1 keeps it for ever.", _only("-1")),
     )
 }
+
+# What releases before key compaction accepted; anything else must not reach a journal that one of them reads.
+_FIRST_NAMES = ("compression.type", "max.message.bytes", "message.timestamp.type", "retention.bytes", "retention.ms")
+
+
+class CompactionConfigs(msgspec.Struct, frozen=True):
+    """What a topic's configurations say about key compaction."""
+
+    min_lag_ms: int
+    max_lag_ms: int
+    dirty_ratio_min: float
+    delete_retention_ms: int
 
 
 def objections(configs: dict[str, str]) -> list[str]:
@@ -68,9 +139,37 @@ def objections(configs: dict[str, str]) -> list[str]:
         reason = "is not a supported topic configuration" if config is None else config.objection(value)
         if reason:
             found.append(f"{name} {reason}: {value!r}" if config else f"{name} {reason}")
+    if not found and int(_value(configs, MIN_COMPACTION_LAG)) > int(_value(configs, MAX_COMPACTION_LAG)):
+        found.append(f"{MIN_COMPACTION_LAG} must not be larger than {MAX_COMPACTION_LAG}")
     return found
+
+
+def need_key_compaction(configs: dict[str, str]) -> bool:
+    """Whether only releases that have key compaction accept these configurations."""
+    return any(
+        value != DELETE if name == CLEANUP_POLICY else name not in _FIRST_NAMES for name, value in configs.items()
+    )
 
 
 def message_bytes_max(configs: dict[str, str]) -> int:
     """The largest record batch that a topic with these configurations accepts, in bytes."""
     return int(configs.get("max.message.bytes", MESSAGE_BYTES_DEFAULT))
+
+
+def is_compacted(configs: dict[str, str]) -> bool:
+    """Whether of each key only the last record is to stay."""
+    return COMPACT in _items(configs.get(CLEANUP_POLICY, DELETE))
+
+
+def compaction_configs(configs: dict[str, str]) -> CompactionConfigs:
+    """When the records of a topic with these configurations are compacted."""
+    return CompactionConfigs(
+        min_lag_ms=int(_value(configs, MIN_COMPACTION_LAG)),
+        max_lag_ms=int(_value(configs, MAX_COMPACTION_LAG)),
+        dirty_ratio_min=float(_value(configs, "min.cleanable.dirty.ratio")),
+        delete_retention_ms=int(_value(configs, "delete.retention.ms")),
+    )
+
+
+def _value(configs: dict[str, str], name: str) -> str:
+    return configs.get(name, TOPIC_CONFIGS[name].default)

@@ -15,7 +15,7 @@ class ConfigSource(enum.IntEnum):
     DEFAULT = 5
 
 
-CONFIG_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "LIST": 7}  # Kafka's numbers (KIP-569)
+CONFIG_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}  # Kafka's numbers (KIP-569)
 
 
 class Setting(msgspec.Struct, frozen=True):
