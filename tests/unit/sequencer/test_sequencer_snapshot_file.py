@@ -14,6 +14,7 @@ from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import encode_state
 from sequencer.core.state import new_state
 from sequencer.snapshot_file import (
+    FORMAT_VERSION,
     HASHES_MAX,
     HEAD_BYTES,
     PayloadCheck,
@@ -83,9 +84,9 @@ def test_a_change_of_any_byte_and_a_cut_at_any_place_are_found() -> None:
 
 def test_a_version_to_come_is_told_from_damage() -> None:
     data = bytearray(encode_snapshot(snapshot()))
-    data[8:10] = (2).to_bytes(2, "big")
+    data[8:10] = (FORMAT_VERSION + 1).to_bytes(2, "big")
     data[12:16] = crc32c.crc32c(data[:12]).to_bytes(4, "big")
-    with pytest.raises(UnknownVersion, match="snapshot of version 2, this release knows 1"):
+    with pytest.raises(UnknownVersion, match="snapshot of version 3, this release knows 2"):
         read_snapshot(bytes(data))
 
 

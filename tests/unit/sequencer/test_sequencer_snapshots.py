@@ -20,7 +20,7 @@ from sequencer import snapshots
 from sequencer.core.snapshot import decode_state, encode_state
 from sequencer.halt import Halted
 from sequencer.replica import LeftBehind
-from sequencer.snapshot_file import Snapshot, write_snapshot
+from sequencer.snapshot_file import FORMAT_VERSION, Snapshot, write_snapshot
 from sequencer.snapshots import SnapshotSettings
 from sequencer.stored_snapshots import check_stored_snapshot, list_snapshots
 from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
@@ -480,7 +480,7 @@ async def test_an_entry_after_the_snapshot_that_is_damaged_or_too_new_halts() ->
         await expect_halt(one, f"entry {newer + 1}: journal entry with crc .* Bring the journal's stream back")
         one.journal._entries[newer + 1] = b"\x02" + entry[1:]
         await expect_halt(
-            one, f"entry {newer + 1}: journal entry of version 2, this release knows 1. Start the release that wrote it"
+            one, f"entry {newer + 1}: journal entry of version 2, this release knows 1. Upgrade this replica"
         )
 
 
@@ -493,10 +493,10 @@ async def test_a_snapshot_of_a_later_release_halts_although_an_older_one_is_good
         data = later_version(await one.objects.get(key))
         await one.objects.delete([key])
         await one.objects.put(key, [data])
-        with pytest.raises(Halted, match=r"snapshot of version 2, this release knows 1. Start the release that wrote"):
+        with pytest.raises(Halted, match=r"snapshot of version 3, this release knows 2. Upgrade this replica"):
             await one.house.start("b")
 
 
 def later_version(data: bytes) -> bytes:
-    head = data[:8] + (2).to_bytes(2, "big") + data[10:12]
+    head = data[:8] + (FORMAT_VERSION + 1).to_bytes(2, "big") + data[10:12]
     return head + crc32c.crc32c(head).to_bytes(4, "big") + data[16:]

@@ -24,6 +24,7 @@ from penstock.contracts.commands import (
     NoteArchived,
     NoteSnapshot,
     OffsetToCommit,
+    RaiseLevel,
     SyncGroup,
     TakeCustody,
     Tick,
@@ -51,6 +52,7 @@ MEMBERS = st.sampled_from(["m1", "m2", "m3", "m4", ""])
 COMING = st.sampled_from(["", "", "m1", "m2", "m3"])
 INSTANCES = st.sampled_from([None, None, None, None, "i", "j"])
 SMALL: Integers = st.integers(-1, 4)
+SEEN: Integers = st.integers(-1, 12)
 GENERATIONS: Integers = st.sampled_from([-1, 0, 1, 1, 1, 2, 2, 3])
 # seconds go by, back and forth; now and then minutes or a day
 NOW_MS: Integers = st.builds(
@@ -142,8 +144,9 @@ def groups(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Com
         st.builds(SyncGroup, number(NOW_MS), GROUPS, generations, MEMBERS, INSTANCES, kinds, protocols, assignments),
         st.builds(LeaveGroup, number(NOW_MS), GROUPS, leaving),
         st.builds(ExpireMember, number(NOW_MS), GROUPS, MEMBERS, number(st.integers(0, 50))),
-        st.builds(CommitOffsets, number(NOW_MS), GROUPS, generations, MEMBERS, INSTANCES, items),
-        st.builds(DeleteGroup, number(NOW_MS), GROUPS),
+        st.builds(CommitOffsets, number(NOW_MS), GROUPS, generations, MEMBERS, INSTANCES, items, number(SEEN)),
+        st.builds(DeleteGroup, number(NOW_MS), GROUPS, number(SEEN)),
+        st.builds(RaiseLevel, number(NOW_MS), number(st.integers(0, 2))),
     ]
 
 

@@ -24,6 +24,7 @@ from penstock.contracts.commands import (
     NoteArchived,
     NoteSnapshot,
     OffsetToCommit,
+    RaiseLevel,
     SyncGroup,
     TakeCustody,
     Tick,
@@ -79,6 +80,7 @@ class Walker:
             self.commit_offsets: 15,
             self.delete_group: 3,
             self.custody: 6,
+            self.raise_level: 1,
         }
         (make,) = random.choices(list(weights), list(weights.values()))
         return make()
@@ -201,10 +203,16 @@ class Walker:
         member_id, instance = self.random.choice([self.some_member(), ("", None)])
         item = OffsetToCommit(self.some_topic(), self.random.randint(0, 3), self.random.randint(0, 99), 1, "")
         generation = self.some_generation() if member_id else -1
-        return CommitOffsets(self.now_ms, "g", generation, member_id, instance, [item])
+        return CommitOffsets(self.now_ms, "g", generation, member_id, instance, [item], self.some_seen_sequence())
 
     def delete_group(self) -> Command:
-        return DeleteGroup(self.now_ms, "g")
+        return DeleteGroup(self.now_ms, "g", self.some_seen_sequence())
+
+    def some_seen_sequence(self) -> int:
+        return self.random.choice([-1, max(self.state.sequence - self.random.randint(0, 60), 0)])
+
+    def raise_level(self) -> Command:
+        return RaiseLevel(self.now_ms, self.random.randint(0, 2))
 
     def custody(self) -> Command:
         author, sequence = self.random.choice(["r1", "r2"]), self.state.sequence - self.random.randint(0, 20)

@@ -158,9 +158,10 @@ class World:
         member_id: str = "",
         instance: str | None = None,
         metadata: str = "",
+        seen: int = -1,
     ) -> Any:
         item = OffsetToCommit(topic, partition, offset, 1, metadata)
-        return self.do(CommitOffsets(self.now_ms, "g", generation, member_id, instance, [item]))
+        return self.do(CommitOffsets(self.now_ms, "g", generation, member_id, instance, [item], seen))
 
     def wait_outcome(self, kind: str, member_id: str, generation: int) -> Any:
         return queries.group_wait(self.state, GroupWaitQuery(0, kind, "g", member_id, generation, 0)).outcome
@@ -226,6 +227,9 @@ def check_invariants(state: State) -> None:
     assert all(0 < each < state.sequence for each in custody.snapshots)
     members = [member for group in state.groups.values() for member in group.members.values()]
     offsets = [each for group in state.groups.values() for topic in group.offsets.values() for each in topic.values()]
+    assert all(0 <= each.sequence <= state.sequence for each in offsets)
+    assert state.level or not any(each.sequence for each in offsets)
+    assert 0 <= state.forgotten_sequence <= state.sequence
     said = [len(each.name) + len(each.metadata) for member in members for each in member.protocols]
     sizes = [1_024 + len(member.assignment) for member in members] + [256 + len(each.metadata) for each in offsets]
     assert state.group_bytes == sum(said) + sum(sizes)

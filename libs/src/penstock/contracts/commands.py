@@ -151,6 +151,7 @@ class CommitOffsets(msgspec.Struct, frozen=True, array_like=True, tag=11):
     member_id: str
     group_instance_id: str | None
     offsets: list[OffsetToCommit]
+    seen_sequence: int = -1  # the newest entry that its sender knew of when it was asked; -1: not told
 
 
 class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag=12):
@@ -158,6 +159,7 @@ class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
     now_ms: int
     group_id: str
+    seen_sequence: int = -1  # as in `CommitOffsets`
 
 
 class TakeCustody(msgspec.Struct, frozen=True, array_like=True, tag=13):
@@ -181,6 +183,13 @@ class NoteSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=15):
     now_ms: int
     author: str
     sequence: int
+
+
+class RaiseLevel(msgspec.Struct, frozen=True, array_like=True, tag=16):
+    """Every replica knows commands up to this level, and may be given them from now on."""
+
+    now_ms: int
+    level: int
 
 
 class ClaimJob(msgspec.Struct, frozen=True, array_like=True, tag=18):
@@ -261,9 +270,10 @@ Command = (
     | TakeCustody
     | NoteArchived
     | NoteSnapshot
+    | RaiseLevel
 )
 # What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
-HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot)
+HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel)
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):

@@ -14,11 +14,16 @@ import msgspec
 
 from penstock.contracts.commands import Command
 from penstock.contracts.errors import Corrupt
+from penstock.contracts.levels import NEWEST_LEVEL, unknown_level
 
 ENTRY_VERSION = 1
 HASH_BYTES = 16
 GENESIS_HASH = bytes(HASH_BYTES)
 _HEAD = struct.Struct(">BI")
+
+
+class UnknownLevel(Corrupt):
+    """As it was written, and beyond the reader: what follows may be unknown to it, or mean another thing."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -41,8 +46,11 @@ def encode_entry(entry: Entry) -> bytes:
     return _HEAD.pack(ENTRY_VERSION, crc32c.crc32c(packed)) + packed
 
 
-def decode_entry(data: bytes) -> Entry:
-    """The entry in `data`; `Corrupt` for a damaged one or a version this code does not know."""
+def decode_entry(data: bytes, known_level: int = NEWEST_LEVEL) -> Entry:
+    """The entry in `data`; `Corrupt` for a damaged one or a version this code does not know.
+
+    `UnknownLevel` if it raises the cluster above `known_level`.
+    """
     if len(data) < _HEAD.size:
         raise Corrupt(f"journal entry of {len(data)} bytes is shorter than its head")
     version, crc = _HEAD.unpack_from(data)
@@ -52,9 +60,13 @@ def decode_entry(data: bytes) -> Entry:
     if crc32c.crc32c(packed) != crc:
         raise Corrupt(f"journal entry with crc {crc32c.crc32c(packed):08x}, expected {crc:08x}")
     try:
-        return _decoder.decode(packed)
+        entry = _decoder.decode(packed)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise Corrupt(f"journal entry that cannot be read: {error}") from error
+    level = unknown_level(entry.requests, known_level)
+    if level is not None:
+        raise UnknownLevel(f"journal entry that raises the cluster to level {level}, this release knows {known_level}")
+    return entry
 
 
 def next_hash(previous: bytes, data: bytes) -> bytes:

@@ -111,7 +111,8 @@ class HeardMember(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heard(msgspec.Struct, frozen=True, array_like=True):
-    """Members that the sending replica heard from since its last such message."""
+    """Members that the sending replica heard from since its last such message, and what it knows itself."""
 
     replica: str
     members: list[HeardMember]
+    level: int = 0  # the highest that its code knows

@@ -33,3 +33,4 @@ class Refusal(enum.IntEnum):
     DUPLICATE_TOPIC = 24
     OUTCOME_UNKNOWN = 25  # given by services, never by the machine: a time-out, the effect may or may not be there
     INVALID_REQUEST = 26
+    STALE = 27  # something newer was committed that its sender did not know of; asked again it knows

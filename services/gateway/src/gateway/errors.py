@@ -33,6 +33,8 @@ REFUSALS: dict[Refusal, ErrorCode] = {
     # Retriable, and possibly stored: only an idempotent producer's retry can tell.
     Refusal.OUTCOME_UNKNOWN: ErrorCode.REQUEST_TIMED_OUT,
     Refusal.INVALID_REQUEST: ErrorCode.INVALID_REQUEST,
+    # Clients ask again, of the same gateway, which has learnt by the refusal what it did not know.
+    Refusal.STALE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 
 # What an API answers while the sequencers cannot be reached; each is a code that clients of the API retry quietly.

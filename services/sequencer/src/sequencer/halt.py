@@ -16,7 +16,7 @@ GAP_REMEDY = (
     "If this replica was away while they were purged, start it again: it begins with the newest snapshot. Else bring "
     "the journal's stream back from the nats-server's own files or a backup"
 )
-VERSION_REMEDY = "Start the release that wrote it, or a newer one"
+VERSION_REMEDY = "Upgrade this replica: start the release that wrote it, or a newer one"
 
 
 class Halted(PenstockError):

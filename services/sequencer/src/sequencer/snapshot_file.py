@@ -14,10 +14,12 @@ import zstandard
 from penstock.contracts.codec import Buffer
 from penstock.contracts.entries import HASH_BYTES
 from penstock.contracts.errors import Corrupt
+from penstock.contracts.levels import NEWEST_LEVEL
 from sequencer.core.snapshot import decode_state, encode_state
 from sequencer.core.state import State
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+OLDEST_VERSION = 1  # that can still be read
 MAGIC = b"PSTKSNAP"
 COMPRESSION_LEVEL = 1  # of columns of numbers; higher ones take several times as long for a tenth of the bytes
 CONTENT_BYTES_MAX = 8 * 1024 * 1024 * 1024  # four times what a state can be; more than that is damage
@@ -89,7 +91,7 @@ def read_head(data: Buffer) -> Head:
     magic, version, prologue_crc = _PROLOGUE.unpack_from(view)
     if magic != MAGIC or crc32c.crc32c(view[:_PROLOGUE_CRC_AT]) != prologue_crc:
         raise Corrupt("not a snapshot: its first bytes are damaged")
-    if version != FORMAT_VERSION:
+    if not OLDEST_VERSION <= version <= FORMAT_VERSION:
         raise UnknownVersion(f"snapshot of version {version}, this release knows {FORMAT_VERSION}")
     packed = view[_PROLOGUE.size : -_CRC.size]
     if crc32c.crc32c(packed) != _CRC.unpack_from(view, HEAD_BYTES - _CRC.size)[0]:
@@ -114,6 +116,8 @@ def read_snapshot(data: Buffer) -> Snapshot:
     state = decode_state(content[hashes_length:])
     if (state.sequence, state.clock_ms, hashes[-1]) != (head.sequence, head.clock_ms, head.running_hash):
         raise Corrupt(f"snapshot whose state is of entry {state.sequence} and whose head is of {head.sequence}")
+    if state.level > NEWEST_LEVEL:
+        raise UnknownVersion(f"snapshot of a cluster of level {state.level}, this release knows {NEWEST_LEVEL}")
     return Snapshot(head.cluster, hashes, state)
 
 

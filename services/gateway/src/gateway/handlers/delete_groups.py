@@ -15,8 +15,9 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Delete
 
 
 async def _delete(gateway: Gateway, group_id: str) -> ErrorCode:
+    command = DeleteGroup(gateway.clock.now_ms(), group_id, gateway.sequencer.seen_sequence)
     try:
-        outcome = await group_command(gateway, DeleteGroup(gateway.clock.now_ms(), group_id))
+        outcome = await group_command(gateway, command)
     except Unavailable:
         return GROUPS_UNAVAILABLE
     return error_of(outcome.refusal) if isinstance(outcome, Refused) else ErrorCode.NONE

@@ -25,6 +25,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Offset
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         offsets=offsets,
+        seen_sequence=gateway.sequencer.seen_sequence,
     )
     try:
         errors = _errors(await group_command(gateway, command), len(offsets))

@@ -17,9 +17,10 @@ from penstock.contracts.commands import (
     SyncGroup,
     Waiting,
 )
+from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.contracts.refusals import Refusal
 from sequencer.core.deadlines import set_deadline
-from sequencer.core.group_offsets import forget_offsets
+from sequencer.core.group_offsets import forget_offsets, has_newer_offsets
 from sequencer.core.groups import (
     add_member,
     check_member,
@@ -187,6 +188,9 @@ def _join_static(state: State, group: Group, command: JoinGroup, instance_id: st
         return _add(state, group, command, command.new_member_id)
     if command.new_member_id != old_member_id and command.new_member_id in group.members:
         return Refused(Refusal.INVALID_REQUEST, "the member id belongs to another member")
+    if command.new_member_id in group.fenced and state.level >= LATE_COMMANDS_LEVEL:
+        # A member id is made for one request, so this is that request, come late: its client has joined again since.
+        return Refused(Refusal.FENCED_INSTANCE)
     member = _replace(group, old_member_id, command.new_member_id)
     _update(state, group, member, command)
     if group.state == STABLE and select_protocol(group) == group.protocol:
@@ -317,6 +321,8 @@ def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done |
         return Refused(Refusal.UNKNOWN_GROUP)
     if group.state != EMPTY:
         return Refused(Refusal.GROUP_NOT_EMPTY)
+    if has_newer_offsets(group, command.seen_sequence):
+        return Refused(Refusal.STALE, "the group has committed offsets since")
     del state.groups[command.group_id]
     for topic in list(group.offsets):
         forget_offsets(state, group, topic)

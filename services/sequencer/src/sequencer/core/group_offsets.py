@@ -1,6 +1,13 @@
-"""Offsets that groups commit, with Kafka's rules on who may commit when."""
+"""Offsets that groups commit, with Kafka's rules on who may commit when, and one of our own.
+
+A command may be journaled long after its sender has turned elsewhere and committed again: a replica that is in doubt
+about an append repeats it for seconds. So whoever replaces an offset by another must have known of it: the command
+tells the newest entry that its sender had seen when the client asked (`seen_sequence`). What is refused as STALE has
+nobody who repeats it if it was late. A client that did ask just now, through a gateway that knew less, asks again.
+"""
 
 from penstock.contracts.commands import CommitOffsets, OffsetToCommit, PerItem, Refused
+from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.contracts.refusals import Refusal
 from sequencer.core.deadlines import note_idle
 from sequencer.core.groups import check_member, new_group, settle
@@ -25,7 +32,7 @@ def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> Pe
     member = group.members.get(command.member_id)
     if member is not None:
         member.active_sequence = state.sequence
-    refusals = [_commit(state, group, item) for item in command.offsets]
+    refusals = [_commit(state, group, item, command.seen_sequence) for item in command.offsets]
     settle(state, group, changes)
     return PerItem(refusals)
 
@@ -53,20 +60,28 @@ def _refusal(group: Group, command: CommitOffsets) -> Refusal:
     return Refusal.REBALANCE_IN_PROGRESS if group.state == COMPLETING else Refusal.NONE
 
 
-def _commit(state: State, group: Group, item: OffsetToCommit) -> Refusal:
+def _commit(state: State, group: Group, item: OffsetToCommit, seen_sequence: int) -> Refusal:
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
         return Refusal.UNKNOWN_TOPIC
     if len(item.metadata.encode()) > OFFSET_METADATA_BYTES_MAX:
         return Refusal.METADATA_TOO_LARGE
-    committed = Committed(item.offset, item.leader_epoch, item.metadata)
     before = group.offsets.get(item.topic, {}).get(item.partition)
+    if 0 <= seen_sequence < _newest_known(state, before) and (before is None or before.offset != item.offset):
+        return Refusal.STALE
+    sequence = state.sequence if state.level >= LATE_COMMANDS_LEVEL else 0
+    committed = Committed(item.offset, item.leader_epoch, item.metadata, sequence)
     growth_bytes = _size_bytes(committed) - (0 if before is None else _size_bytes(before))
     if growth_bytes > 0 and state.group_bytes + growth_bytes > GROUP_BYTES_MAX:
         return Refusal.OVERLOADED
     state.group_bytes += growth_bytes
     group.offsets.setdefault(item.topic, {})[item.partition] = committed
     return Refusal.NONE
+
+
+def _newest_known(state: State, before: Committed | None) -> int:
+    """The entry that whoever replaces what is stored must have seen; of what is not there, the last that forgot any."""
+    return state.forgotten_sequence if before is None else before.sequence
 
 
 def _size_bytes(committed: Committed) -> int:
@@ -77,4 +92,13 @@ def forget_offsets(state: State, group: Group, topic: str) -> None:
     """The group's offsets in the topic go."""
     forgotten = group.offsets.pop(topic, {})
     state.group_bytes -= sum(_size_bytes(committed) for committed in forgotten.values())
+    if state.level >= LATE_COMMANDS_LEVEL:
+        state.forgotten_sequence = state.sequence
     note_idle(state, group)
+
+
+def has_newer_offsets(group: Group, seen_sequence: int) -> bool:
+    """Whether the group has committed what somebody who had seen this entry did not know of; never if -1."""
+    return seen_sequence >= 0 and any(
+        committed.sequence > seen_sequence for topic in group.offsets.values() for committed in topic.values()
+    )

@@ -9,6 +9,8 @@ The rules that every part of it keeps:
  - Time is the highest `now_ms` seen. Deadlines that it passes fire before the command that brought it is applied.
  - Idempotent by content: a command that is applied twice does no harm (contracts/commands.py says how for each).
  - Bounded: no command does unbounded work for what others left behind; sweeping is done a little with every Tick.
+ - Told apart by level: a command that this code knows is applied whatever the level is, since journals written before
+   there were levels hold it; a new meaning of an old command only from its level on (contracts/levels.py).
 
 What holds of the state before and after every entry is written in `state.py`, the limits in `limits.py`.
 """
@@ -22,7 +24,18 @@ from penstock.contracts import commands
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.commands import Command, Done, Outcome, Tick
 from penstock.contracts.messages import PartitionAdvance
-from sequencer.core import commit, custody, deadlines, group_commands, group_offsets, groups, producers, queries, topics
+from sequencer.core import (
+    commit,
+    custody,
+    deadlines,
+    group_commands,
+    group_offsets,
+    groups,
+    levels,
+    producers,
+    queries,
+    topics,
+)
 from sequencer.core.limits import CLOCK_MS_MAX
 from sequencer.core.state import Changes, Partition, State
 
@@ -83,6 +96,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.TakeCustody: custody.take_custody,
     commands.NoteArchived: custody.note_archived,
     commands.NoteSnapshot: custody.note_snapshot,
+    commands.RaiseLevel: levels.raise_level,
 }
 
 

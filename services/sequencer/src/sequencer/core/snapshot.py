@@ -114,6 +114,8 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     idle_groups: dict[str, int]
     deadlines: list[tuple[str, int]]
     custody: Custody
+    level: int = 0  # from here on absent in version 1
+    forgotten_sequence: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -150,6 +152,8 @@ def encode_state(state: State) -> bytes:
         state.idle_groups,
         sorted(state.deadlines.items()),
         state.custody,
+        state.level,
+        state.forgotten_sequence,
     )
     return _encoder.encode(written)
 
@@ -245,6 +249,8 @@ def _read(written: _State) -> State:
         deadlines=deadlines,
         alarms=alarms,
         custody=written.custody,
+        level=written.level,
+        forgotten_sequence=written.forgotten_sequence,
     )
 
 

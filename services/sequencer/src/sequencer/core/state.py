@@ -14,7 +14,7 @@ Invariants, which hold before and after every entry:
  7. Topics have unique names, ids and names after Kafka's '.' -> '_'.
  8. A group's leader is a member, unless it has none; static member ids are members; pending ids are not. A group is
     Empty or PreparingRebalance if it has no members; in Stable and CompletingRebalance nobody waits for a join.
- 9. Custody's sequences lie at or below `sequence`; snapshots ascend.
+ 9. Custody's sequences, and those of committed offsets, lie at or below `sequence`; snapshots ascend.
 10. Everything counted here has a limit in `limits.py`.
 
 What is derived and could be computed anew (`topics_by_id`, `alarms`, counts) lies beside what it derives from.
@@ -87,6 +87,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     offset: int
     leader_epoch: int
     metadata: str
+    sequence: int = 0  # of the entry that stored it; 0 if that came before LATE_COMMANDS_LEVEL
 
 
 class Member(msgspec.Struct, eq=False):
@@ -163,6 +164,8 @@ class State(msgspec.Struct, eq=False):
     deadlines: dict[str, int] = {}  # group id -> the earliest of its deadlines
     alarms: list[tuple[int, str]] = []  # heap over `deadlines`; entries that it no longer holds are stale
     custody: Custody = msgspec.field(default_factory=Custody)
+    level: int = 0  # what all replicas understand; it never falls
+    forgotten_sequence: int = 0  # of the last entry that forgot committed offsets, from LATE_COMMANDS_LEVEL on
 
 
 class Changes(msgspec.Struct, eq=False):

@@ -1,0 +1,47 @@
+"""Levels: what every replica of a cluster is known to understand, and so what may be journaled (ADR 0008).
+
+A command that a replica does not know halts it. So a new command, or a new meaning of an old one, belongs to a level,
+and a cluster reaches that level by a journaled command, once all its replicas say that they know it.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.contracts.commands import (
+    ClaimJob,
+    Command,
+    NoteArchived,
+    NoteSnapshot,
+    RaiseLevel,
+    ReleaseJob,
+    ReplaceExtents,
+    TakeCustody,
+)
+
+NEWEST_LEVEL = 1  # that this code knows; 0 is what release 0.1.0 knew
+# Commands that are not here need level 0. `RaiseLevel` leads to a level, and so comes before it.
+COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
+    TakeCustody: 1,
+    NoteArchived: 1,
+    NoteSnapshot: 1,
+    ClaimJob: 1,
+    ReleaseJob: 1,
+    ReplaceExtents: 1,
+}
+# From this level on commands that came late may be refused: by `seen_sequence`, or as a static member's former life.
+LATE_COMMANDS_LEVEL = 1
+
+
+def level_of(commands: Iterable[Command]) -> int:
+    """The level that a cluster must have reached before these may be journaled."""
+    return max((COMMAND_LEVELS.get(type(command), 0) for command in commands), default=0)
+
+
+def unknown_level(requests: Iterable[Iterable[Command]], known_level: int) -> int | None:
+    """The level that an entry raises the cluster to, if that is more than a replica knows."""
+    for request in requests:
+        for command in request:
+            if type(command) is RaiseLevel and command.level > known_level:
+                return command.level
+    return None

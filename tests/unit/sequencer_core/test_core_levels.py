@@ -1,0 +1,54 @@
+"""The level that a cluster has reached, and what may be journaled at it."""
+
+from typing import get_args
+
+from core_world import World
+
+from penstock.contracts.commands import Command, Done, NoteArchived, RaiseLevel, TakeCustody, Tick
+from penstock.contracts.levels import COMMAND_LEVELS, NEWEST_LEVEL, level_of
+from penstock.contracts.refusals import Refusal
+
+# What 0.1.0 knew, and the command that leads to the first level.
+WITHOUT_LEVEL = {
+    "Tick",
+    "CommitSegment",
+    "CreateTopic",
+    "DeleteTopic",
+    "CreatePartitions",
+    "AllocateProducer",
+    "JoinGroup",
+    "SyncGroup",
+    "LeaveGroup",
+    "ExpireMember",
+    "CommitOffsets",
+    "DeleteGroup",
+    "RaiseLevel",
+}
+
+
+def test_the_level_rises_and_never_falls() -> None:
+    world = World()
+    assert world.state.level == 0
+    assert world.do(RaiseLevel(world.now_ms, 1)) == Done()
+    assert world.do(RaiseLevel(world.now_ms, 1)).refusal == Refusal.INVALID_REQUEST
+    assert world.do(RaiseLevel(world.now_ms, 3)) == Done()
+    assert world.do(RaiseLevel(world.now_ms, 2)).refusal == Refusal.INVALID_REQUEST
+    assert world.state.level == 3
+
+
+def test_a_command_that_0_1_0_did_not_know_has_a_level() -> None:
+    assert {each.__name__ for each in get_args(Command) if each not in COMMAND_LEVELS} == WITHOUT_LEVEL
+    assert {1, NEWEST_LEVEL} <= {*COMMAND_LEVELS.values()} <= {*range(1, NEWEST_LEVEL + 1)}
+
+
+def test_several_commands_need_the_level_of_the_newest() -> None:
+    assert level_of([]) == 0
+    assert level_of([Tick(1)]) == 0
+    assert level_of([Tick(1), TakeCustody(1, "r")]) == COMMAND_LEVELS[TakeCustody]
+
+
+def test_a_journal_from_before_there_were_levels_is_applied_as_it_was() -> None:
+    world = World()
+    world.do(TakeCustody(world.now_ms, "r"))
+    assert world.do(NoteArchived(world.now_ms, "r", 1)) == Done()
+    assert world.state.level == 0
