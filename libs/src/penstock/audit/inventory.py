@@ -1,0 +1,147 @@
+"""What there is: the journal's view of logs and segments, as sequencers tell it, and the objects in the bucket."""
+
+from array import array
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from penstock.audit.findings import Finding
+from penstock.contracts.batches import Extent
+from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.queries import (
+    MetadataQuery,
+    MetadataView,
+    PartitionPlan,
+    Plan,
+    PlanPartition,
+    PlanQuery,
+    SegmentsQuery,
+    SegmentsView,
+    SegmentView,
+    TopicView,
+)
+from penstock.contracts.refusals import Refusal
+from penstock.objectstore import ObjectStore
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing
+from penstock.runtime.sequencer_client import SequencerClient
+
+PARTITIONS_PER_PLAN = 100
+PLAN_BYTES_MAX = 2**62  # as much as an answer has room for
+SEGMENTS_PER_QUERY = 5_000
+EXTENT_FIELDS = 7  # topic's number, partition, base offset, last offset, position, length, max timestamp
+
+
+class Inventory(msgspec.Struct):
+    """Logs first, then segments, then objects: what was committed meanwhile is not missing in what came before."""
+
+    topics: list[TopicView]
+    partitions: int = 0
+    extents: int = 0
+    live_bytes: int = 0
+    extents_by_segment: dict[SegmentId, "array[int]"] = {}  # rows of EXTENT_FIELDS numbers, about 56 bytes each
+    named: dict[SegmentId, tuple[int, int]] = {}  # segments of these extents -> level, size
+    segments: dict[SegmentId, SegmentView] = {}
+    clock_ms: int = 0  # the machine's
+    objects: dict[str, int] = {}  # key -> bytes
+    findings: list[Finding] = []  # of the logs themselves
+
+
+async def take_inventory(client: SequencerClient, store: ObjectStore, cluster: str) -> Inventory:
+    """Ask for everything; `Unavailable` if sequencers or store do not answer."""
+    metadata = await client.query("metadata", MetadataQuery(0, None), MetadataView)
+    inventory = Inventory(metadata.topics)
+    for number, topic in enumerate(metadata.topics):
+        for first in range(0, topic.partitions, PARTITIONS_PER_PLAN):
+            partitions = range(first, min(first + PARTITIONS_PER_PLAN, topic.partitions))
+            await _take_logs(client, inventory, number, partitions)
+    async for view in _segments(client):
+        inventory.clock_ms = view.clock_ms
+        inventory.segments.update((segment.segment_id, segment) for segment in view.segments)
+    async for listing in _objects(store, f"{cluster}/"):
+        inventory.objects.update((info.key, info.size_bytes) for info in listing)
+    return inventory
+
+
+async def _take_logs(client: SequencerClient, inventory: Inventory, number: int, partitions: Sequence[int]) -> None:
+    """The extents of some partitions of one topic, from their log start on."""
+    topic = inventory.topics[number]
+    offsets = await _log_starts(client, topic.topic_id, partitions)
+    inventory.partitions += len(offsets)
+    while offsets:
+        wanted = [PlanPartition(topic.topic_id, each, offset, PLAN_BYTES_MAX) for each, offset in offsets.items()]
+        plan = await client.query("plan", PlanQuery(0, wanted, PLAN_BYTES_MAX), Plan)
+        for asked, found in zip(wanted, plan.partitions, strict=True):
+            next_offset = _take_log(inventory, number, asked.offset, found)
+            if next_offset is None:
+                del offsets[asked.partition]
+            else:
+                offsets[asked.partition] = next_offset
+
+
+async def _log_starts(client: SequencerClient, topic_id: TopicId, partitions: Sequence[int]) -> dict[int, int]:
+    wanted = [PlanPartition(topic_id, each, 0, 0) for each in partitions]
+    plan = await client.query("plan", PlanQuery(0, wanted, 0), Plan)
+    return {
+        found.partition: found.log_start_offset for found in plan.partitions if found.refusal != Refusal.UNKNOWN_TOPIC
+    }
+
+
+def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPlan) -> int | None:
+    """Take in what a plan says from an offset on; where to go on, or None at the end of the log."""
+    if found.refusal == Refusal.UNKNOWN_TOPIC:  # it was deleted meanwhile
+        return None
+    if offset < found.log_start_offset:  # retention was faster
+        return found.log_start_offset
+    for extent in found.extents:
+        if extent.last_offset < offset:
+            continue
+        if extent.base_offset > offset:
+            inventory.findings.append(_hole(inventory, number, found.partition, offset, extent.base_offset))
+        _note(inventory, number, found.partition, extent)
+        offset = extent.last_offset + 1
+    if found.extents and offset < found.high_watermark:
+        return offset
+    if offset < found.high_watermark and found.refusal == Refusal.NONE:
+        inventory.findings.append(_hole(inventory, number, found.partition, offset, found.high_watermark))
+    return None
+
+
+def _note(inventory: Inventory, number: int, partition: int, extent: Extent) -> None:
+    rows = inventory.extents_by_segment.setdefault(extent.segment.segment_id, array("q"))
+    rows.extend(
+        (
+            number,
+            partition,
+            extent.base_offset,
+            extent.last_offset,
+            extent.position,
+            extent.length,
+            extent.max_timestamp,
+        )
+    )
+    inventory.named[extent.segment.segment_id] = (extent.segment.level, extent.segment.size_bytes)
+    inventory.extents += 1
+    inventory.live_bytes += extent.length
+
+
+def _hole(inventory: Inventory, number: int, partition: int, first: int, end: int) -> Finding:
+    log = f"{inventory.topics[number].name}-{partition}"
+    return Finding("offsets-missing", log, f"no extent holds the offsets {first} to {end - 1}")
+
+
+async def _segments(client: SequencerClient) -> AsyncIterator[SegmentsView]:
+    row = 0
+    while row >= 0:
+        query = SegmentsQuery(0, row, [], SEGMENTS_PER_QUERY, condemned=True)
+        view = await client.query("segments", query, SegmentsView)
+        yield view
+        row = view.next_row
+
+
+async def _objects(store: ObjectStore, prefix: str) -> AsyncIterator[Listing]:
+    after = ""
+    while listing := await store.list(prefix, after):
+        yield listing
+        if len(listing) < LIST_LIMIT_MAX:
+            return
+        after = listing[-1].key

@@ -1,0 +1,114 @@
+"""What follows from an inventory without reading records: objects missing, too many, or of another size. Pure."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from penstock.audit.findings import Finding
+from penstock.audit.inventory import EXTENT_FIELDS, Inventory
+from penstock.contracts.errors import Invalid
+from penstock.contracts.ids import SegmentId, segment_born_ms
+from penstock.contracts.queries import SegmentView
+from penstock.segment.keys import parse_journal_archive_key, parse_segment_key, parse_snapshot_key, segment_key
+
+NO_PREFIX = ""  # the store's address has a prefix of its own
+# Nobody may commit a segment 15 minutes after its birth; the janitor, and so the audit, waits four times that long.
+ORPHAN_AGE_MIN_MS = 60 * 60 * 1000
+CONDEMNED_GRACE_MS = 10 * 60 * 1000  # for readers that still know of it; after that it is the janitor's
+_IDENTITY = "journal-identity"
+_POSITION, _LENGTH = 4, 5  # in an extent's row
+
+
+class Shares(msgspec.Struct):
+    """Objects and bytes of the bucket by what explains them."""
+
+    objects: dict[str, int] = {}
+    bytes: dict[str, int] = {}
+
+    def add(self, share: str, size_bytes: int) -> None:
+        """One more object."""
+        self.objects[share] = self.objects.get(share, 0) + 1
+        self.bytes[share] = self.bytes.get(share, 0) + size_bytes
+
+
+def judge(inventory: Inventory, cluster: str, now_ms: int) -> tuple[list[Finding], Shares]:
+    """All findings but those that need the bytes themselves; and what the bucket is made of."""
+    shares = Shares()
+    findings = list(inventory.findings)
+    for key, size_bytes in inventory.objects.items():
+        share, finding = _explain(inventory, cluster, key, size_bytes, now_ms)
+        shares.add(share, size_bytes)
+        if finding is not None:
+            findings.append(finding)
+    findings += _missing(inventory, cluster)
+    return findings, shares
+
+
+def _explain(inventory: Inventory, cluster: str, key: str, size_bytes: int, now_ms: int) -> tuple[str, Finding | None]:
+    """What an object is there for, and what is wrong with it."""
+    if _is_journal_s(key, cluster):
+        return "journal", None
+    try:
+        _, segment_id = parse_segment_key(key)
+    except Invalid:
+        return "unexplained", Finding("object-unknown", key, "nothing of Penstock's has such a key")
+    segment = inventory.segments.get(segment_id)
+    if segment is None and segment_id not in inventory.named:
+        age_ms = now_ms - segment_born_ms(segment_id)
+        if age_ms < ORPHAN_AGE_MIN_MS:
+            return "uncommitted", None
+        return "unexplained", Finding(
+            "object-orphaned", key, f"no entry knows it, and it is {age_ms // 60_000} min old"
+        )
+    if segment is not None and segment.size_bytes != size_bytes:
+        what = f"it has {size_bytes} bytes, the journal says {segment.size_bytes}"
+        return "live", Finding("object-resized", key, what)
+    if segment is None or segment.condemned_ms < 0:
+        return "live", _miscounted(inventory, key, segment)
+    return ("grace" if inventory.clock_ms - segment.condemned_ms < CONDEMNED_GRACE_MS else "condemned"), None
+
+
+def _is_journal_s(key: str, cluster: str) -> bool:
+    if key == f"{cluster}/{_IDENTITY}":
+        return True
+    for parse in (parse_snapshot_key, parse_journal_archive_key):
+        try:
+            parse(key)
+        except Invalid:
+            continue
+        return True
+    return False
+
+
+def _miscounted(inventory: Inventory, key: str, segment: SegmentView | None) -> Finding | None:
+    """Whether the journal's count of the segment's live bytes is not the sum of its extents."""
+    if segment is None:  # it was committed while we looked
+        return None
+    rows = inventory.extents_by_segment.get(segment.segment_id)
+    found = 0 if rows is None else sum(rows[_LENGTH::EXTENT_FIELDS])
+    if found == segment.live_bytes:
+        return None
+    return Finding("segment-miscounted", key, f"its extents have {found} bytes, the journal says {segment.live_bytes}")
+
+
+def _missing(inventory: Inventory, cluster: str) -> Iterator[Finding]:
+    for segment_id, (level, size_bytes) in inventory.named.items():
+        key = segment_key(NO_PREFIX, cluster, level, segment_id)
+        if key not in inventory.objects:
+            yield Finding("object-missing", key, f"{_extents_of(inventory, segment_id)} live extents point to it")
+        yield from _outside(inventory, key, segment_id, size_bytes)
+
+
+def _extents_of(inventory: Inventory, segment_id: SegmentId) -> int:
+    return len(inventory.extents_by_segment[segment_id]) // EXTENT_FIELDS
+
+
+def _outside(inventory: Inventory, key: str, segment_id: SegmentId, size_bytes: int) -> Iterator[Finding]:
+    """Extents that overlap or do not lie in the object."""
+    rows = inventory.extents_by_segment[segment_id]
+    places = sorted(zip(rows[_POSITION::EXTENT_FIELDS], rows[_LENGTH::EXTENT_FIELDS], strict=True))
+    end = 0
+    for position, length in places:
+        if position < end or position + length > size_bytes:
+            yield Finding("extent-misplaced", key, f"the {length} bytes at {position} are not an extent's own")
+        end = max(end, position + length)

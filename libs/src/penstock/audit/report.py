@@ -1,0 +1,77 @@
+"""What an audit tells, to people and to programs."""
+
+import msgspec
+
+from penstock.audit.findings import Finding
+
+LISTED_MAX = 50  # findings told to people; programs get all
+_SHARES = {
+    "live": "live segments",
+    "grace": "condemned, in their grace",
+    "condemned": "condemned, to be deleted",
+    "uncommitted": "segments not yet committed",
+    "journal": "snapshots and archive of the journal",
+    "unexplained": "unexplained",
+}
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """One audit."""
+
+    cluster: str
+    topics: int
+    partitions: int
+    extents: int
+    live_bytes: int
+    segments_read: int
+    batches_read: int
+    records_read: int
+    bytes_read: int
+    seconds: float
+    objects: dict[str, int]  # by what explains them
+    bytes: dict[str, int]
+    findings: list[Finding]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+
+def as_json(report: Report) -> str:
+    """One JSON object."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def as_text(report: Report) -> str:
+    """A table and a verdict."""
+    lines = [
+        f"cluster {report.cluster}: {report.topics} topics, {report.partitions} partitions, {report.extents} extents",
+        f"read {report.records_read:,} records in {report.batches_read:,} batches, {_size(report.bytes_read)} of "
+        f"{report.segments_read} segments in {report.seconds:.1f} s",
+        "",
+        f"  {'the bucket holds':<40}{'objects':>10}{'bytes':>14}",
+    ]
+    lines += [
+        f"  {name:<40}{report.objects[share]:>10,}{_size(report.bytes[share]):>14}"
+        for share, name in _SHARES.items()
+        if report.objects.get(share)
+    ]
+    lines.append("")
+    if report.is_clean:
+        lines.append("clean: every object is accounted for, every live record is there, every checksum is right")
+        return "\n".join(lines)
+    lines.append(f"{len(report.findings)} findings:")
+    lines += [f"  {each.kind}: {each.subject}: {each.what}" for each in report.findings[:LISTED_MAX]]
+    if len(report.findings) > LISTED_MAX:
+        lines.append(f"  ... and {len(report.findings) - LISTED_MAX} more, which --json tells")
+    return "\n".join(lines)
+
+
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
