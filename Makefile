@@ -1,17 +1,22 @@
 # Two commands do everything: `make up` runs Penstock on this machine, `make test` proves it.
 # Both make the environment first (in .venv, from requirements.lock), which takes seconds when it is there.
+# Spark has one of its own (.venv-spark, all of the other and PySpark), so that nobody waits for 450 MB without need.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-MEMBERS := libs services/gateway services/flusher services/sequencer services/cacher
-LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-cacher
+MEMBERS := libs services/gateway services/flusher services/sequencer services/cacher services/compactor
+LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-cacher penstock-compactor
 STAMP := $(VENV)/.made
+SPARK_VENV := .venv-spark
+SPARK_STAMP := $(SPARK_VENV)/.made
+COMPILE := uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
+    --no-emit-find-links --python-version 3.11 --group dev $(foreach name,$(LOCAL),--no-emit-package $(name))
 CODE := libs services tests benches
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env up test quick e2e-compose sim sim-all chaos check format bench lock clean
+.PHONY: help env spark-env up test test-spark quick e2e-compose sim sim-all chaos check format bench lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,12 +24,16 @@ help:  ## what there is to do
 up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
 	@$(BIN)/penstock up $(ARGS)
 
-test: env  ## run every test
-	$(BIN)/pytest -m "not e2e and not compose and not chaos" -n 2 --dist worksteal
+test: env spark-env  ## run every test
+	$(BIN)/pytest -m "not e2e and not compose and not chaos and not spark" -n 2 --dist worksteal
 	$(BIN)/pytest -m e2e
+	$(SPARK_VENV)/bin/pytest -m spark tests/spark
+
+test-spark: env spark-env  ## run the tests that need Spark
+	$(SPARK_VENV)/bin/pytest -m spark tests/spark
 
 quick: env  ## run the tests that take no more than a few seconds each
-	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos" -n 2
+	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not spark" -n 2
 
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
@@ -53,12 +62,11 @@ bench: env  ## measure against the budgets; a table here, JSON in benches/result
 	$(BIN)/python -m benches
 
 lock: env  ## pin the dependencies anew
-	$(BIN)/uv pip compile --upgrade --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
-	    --no-emit-find-links --python-version 3.11 --group dev pyproject.toml \
-	    $(foreach name,$(LOCAL),--no-emit-package $(name)) -o requirements.lock >/dev/null
+	$(BIN)/$(COMPILE) --upgrade pyproject.toml -o requirements.lock >/dev/null
+	$(BIN)/$(COMPILE) --upgrade --group spark --constraints requirements.lock pyproject.toml -o requirements-spark.lock >/dev/null
 
 clean:  ## remove the environment and the caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(SPARK_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 env: $(STAMP)
 
@@ -69,4 +77,16 @@ $(STAMP): requirements.lock pyproject.toml $(foreach member,$(MEMBERS),$(member)
 	@$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
 	@$(BIN)/uv pip sync -q --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation $(foreach member,$(MEMBERS),-e $(member))
+	@touch $@
+
+spark-env: $(SPARK_STAMP)  ## make the environment with PySpark, in .venv-spark
+
+# PySpark comes as source, and is made into a wheel with pinned tools; uv keeps that for the next time.
+$(SPARK_STAMP): $(STAMP) requirements-spark.lock
+	@echo "making the environment with Spark in $(SPARK_VENV) ..."
+	@test -x $(SPARK_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(SPARK_VENV)
+	@$(BIN)/uv pip sync -q --python $(SPARK_VENV)/bin/python --require-hashes --build-constraints requirements-spark.lock \
+	    requirements-spark.lock
+	@$(BIN)/uv pip install -q --python $(SPARK_VENV)/bin/python --no-deps --no-build-isolation \
+	    $(foreach member,$(MEMBERS),-e $(member))
 	@touch $@

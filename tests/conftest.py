@@ -1,12 +1,16 @@
 """Fixtures that any test may ask for."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.testkit import engine
 from tests.testkit.nats import NatsServer, running_nats_server
+
+# Spark is in an environment of its own (`make test-spark`); the other one cannot even import these tests.
+collect_ignore = [] if find_spec("pyspark") else ["spark"]
 
 
 def pytest_configure() -> None:

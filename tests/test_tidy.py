@@ -17,8 +17,9 @@ ONE_MODULE_EACH = {
     "aioboto3": "libs/src/penstock/objectstore/s3",
     "botocore": "libs/src/penstock/objectstore/s3",
     "uvloop": "libs/src/penstock/runtime/process.py",
+    "pyspark": "libs/src/penstock/spark/",
 }
-ENVIRONMENT_READERS = re.compile(r"(config|process|__main__)\.py$|/cli/|^tests/|^benches/")
+ENVIRONMENT_READERS = re.compile(r"(config|process|__main__|spark/session)\.py$|/cli/|^tests/|^benches/")
 # Words that are about how the repository is made and not about the project; joined, so that this file passes.
 FOREIGN_WORDS = ["py" + "pi.org", "pythonhosted" + ".org", "npmjs" + ".org", "maven" + ".org", "/work" + "/main"]
 

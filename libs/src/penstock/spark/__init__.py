@@ -1,0 +1,1 @@
+"""Everything that works on much data, in Spark and beside it."""

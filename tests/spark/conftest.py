@@ -1,0 +1,16 @@
+"""One Spark session for all tests of a run: starting one takes seconds."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.spark.session import open_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A session on both cores of this machine."""
+    session = open_session("penstock-tests", "local[2]", {"spark.sql.shuffle.partitions": "4"})
+    yield session
+    session.stop()

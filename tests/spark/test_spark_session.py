@@ -1,0 +1,15 @@
+"""The Spark session that everything here shares."""
+
+import sys
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_task_runs_in_the_interpreter_of_its_driver(spark: Any) -> None:
+    def interpreter(_number: int) -> str:
+        return sys.executable
+
+    assert set(spark.sparkContext.parallelize([1, 2], 2).map(interpreter).collect()) == {sys.executable}
