@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# What holds on a cluster and on this machine alike. Workers do their own I/O to the store: nothing large passes the JVM.
+# On a cluster and on this machine alike. Workers do their own I/O to the store: nothing large passes the JVM.
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
