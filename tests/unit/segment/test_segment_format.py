@@ -246,8 +246,12 @@ def test_another_version_or_flag_is_refused_by_name() -> None:
         return bytes(changed)
 
     assert footer[115] == 1
-    with pytest.raises(Corrupt, match="version 2, this release knows 1"):
+    with pytest.raises(Corrupt, match="version 3, this release knows 1, 2"):
+        read_index(signed(115, 3))
+    with pytest.raises(Corrupt, match="level 0 in version 2"):
         read_index(signed(115, 2))
+    with pytest.raises(Corrupt, match="level 10"):
+        read_index(signed(24, 10))
     with pytest.raises(Corrupt, match="flags 0x01"):
         read_index(signed(25, 1))
     with pytest.raises(Corrupt, match="impossible writer"):

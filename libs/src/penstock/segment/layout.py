@@ -1,4 +1,8 @@
-"""The bytes of a segment besides its batches: header, index tables and footer, as docs/format-segment.md has them."""
+"""The bytes of a segment besides its batches: header, index tables and footer, as docs/format-segment.md has them.
+
+Version 1 is what flushers write: it knows every batch. Version 2 is what compaction writes: it knows runs, and places
+in them.
+"""
 
 import struct
 
@@ -8,8 +12,11 @@ import msgspec
 from penstock.contracts.batches import BatchRun
 from penstock.contracts.errors import Corrupt, Invalid
 from penstock.contracts.ids import SegmentId, check_token
+from penstock.segment.keys import LEVEL_MAX
 
-FORMAT_VERSION = 1
+FLUSHED_VERSION = 1
+COMPACTED_VERSION = 2
+FLUSHED_LEVEL = 0
 HEADER_MAGIC = b"PENSTOCK"
 FOOTER_MAGIC = b"KCOTSNEP"
 WRITER_BYTES_MAX = 64  # an instance id is one token of a bus subject, and those are 64 letters at most
@@ -27,6 +34,17 @@ RUN_ROW = struct.Struct(">16siQQI")  # topic id, partition, position, length, ba
 BATCH_COLUMNS = "Iiqqhih"
 BATCH_BYTES = struct.calcsize(f">{BATCH_COLUMNS}")
 
+# Topic id, partition, position, length, first offset, last offset, max timestamp, batches, records, places in the map.
+COMPACTED_ROW = struct.Struct(">16siQQqqqIQI")
+MAP_COLUMNS = 3  # of 8 bytes each: offset, timestamp, position
+MAP_ENTRY_BYTES = 8 * MAP_COLUMNS
+
+# By version: the bytes of one row of the index's first table, and of one of its second.
+_INDEX_ROWS = {
+    FLUSHED_VERSION: (RUN_ROW.size, BATCH_BYTES),
+    COMPACTED_VERSION: (COMPACTED_ROW.size, MAP_ENTRY_BYTES),
+}
+
 HEADER_BYTES = _HEADER.size + _CRC.size
 FOOTER_BYTES = _FOOTER.size + _FOOTER_END.size
 
@@ -38,6 +56,7 @@ class Identity(msgspec.Struct, frozen=True):
     segment_id: SegmentId
     created_ms: int  # since 1970, the writer's clock
     writer: str  # the flusher instance of a level-0 segment, "" where nobody in particular holds it
+    version: int = FLUSHED_VERSION
 
 
 class Footer(msgspec.Struct, frozen=True):
@@ -47,7 +66,7 @@ class Footer(msgspec.Struct, frozen=True):
     index_length: int
     index_crc: int
     run_count: int
-    batch_count: int
+    batch_count: int  # version 2: places in the sparse maps
     identity: Identity
 
     @property
@@ -69,7 +88,7 @@ class SegmentIndex(msgspec.Struct, frozen=True):
 
 def encode_header(identity: Identity) -> bytes:
     """The first `HEADER_BYTES` of a segment."""
-    packed = _HEADER.pack(HEADER_MAGIC, FORMAT_VERSION, *_identity_fields(identity))
+    packed = _HEADER.pack(HEADER_MAGIC, identity.version, *_identity_fields(identity))
     return packed + _CRC.pack(crc32c.crc32c(packed))
 
 
@@ -81,7 +100,7 @@ def decode_header(data: bytes) -> Identity:
     _check_frame(
         "header", data[: _HEADER.size], magic == HEADER_MAGIC, version, _CRC.unpack_from(data, _HEADER.size)[0]
     )
-    return _identity(*fields)
+    return _identity(version, *fields)
 
 
 def encode_footer(footer: Footer) -> bytes:
@@ -93,7 +112,7 @@ def encode_footer(footer: Footer) -> bytes:
         footer.run_count,
         footer.batch_count,
         *_identity_fields(footer.identity),
-        FORMAT_VERSION,
+        footer.identity.version,
     )
     return packed + _FOOTER_END.pack(crc32c.crc32c(packed), FOOTER_MAGIC)
 
@@ -105,9 +124,10 @@ def decode_footer(data: bytes) -> Footer:
     position, length, index_crc, runs, batches, *fields, version = _FOOTER.unpack_from(data)
     crc, magic = _FOOTER_END.unpack_from(data, _FOOTER.size)
     _check_frame("footer", data[: _FOOTER.size], magic == FOOTER_MAGIC, version, crc)
-    if position < HEADER_BYTES or length != runs * RUN_ROW.size + batches * BATCH_BYTES:
+    row_bytes, second_row_bytes = _INDEX_ROWS[version]
+    if position < HEADER_BYTES or length != runs * row_bytes + batches * second_row_bytes:
         raise Corrupt(f"segment index of {length} bytes at {position} for {runs} runs and {batches} batches")
-    return Footer(position, length, index_crc, runs, batches, _identity(*fields))
+    return Footer(position, length, index_crc, runs, batches, _identity(version, *fields))
 
 
 def _check_frame(part: str, framed: bytes, is_magic: bool, version: int, crc: int) -> None:
@@ -115,8 +135,8 @@ def _check_frame(part: str, framed: bytes, is_magic: bool, version: int, crc: in
         raise Corrupt(f"not a segment {part}: its magic is missing")
     if crc32c.crc32c(framed) != crc:
         raise Corrupt(f"segment {part} with crc {crc32c.crc32c(framed):08x}, expected {crc:08x}")
-    if version != FORMAT_VERSION:
-        raise Corrupt(f"segment {part} of version {version}, this release knows {FORMAT_VERSION}")
+    if version not in _INDEX_ROWS:
+        raise Corrupt(f"segment {part} of version {version}, this release knows {FLUSHED_VERSION}, {COMPACTED_VERSION}")
 
 
 def _identity_fields(identity: Identity) -> tuple[int, int, bytes, int, bytes]:
@@ -124,10 +144,12 @@ def _identity_fields(identity: Identity) -> tuple[int, int, bytes, int, bytes]:
     return identity.level, NO_FLAGS, identity.segment_id, identity.created_ms, writer
 
 
-def _identity(level: int, flags: int, segment_id: bytes, created_ms: int, writer: bytes) -> Identity:
+def _identity(version: int, level: int, flags: int, segment_id: bytes, created_ms: int, writer: bytes) -> Identity:
     if flags != NO_FLAGS:
         raise Corrupt(f"segment with flags {flags:#04x}, this release knows none")
-    return Identity(level, segment_id, created_ms, _writer(writer))
+    if level > LEVEL_MAX or (version == COMPACTED_VERSION and level == FLUSHED_LEVEL):
+        raise Corrupt(f"segment of level {level} in version {version}")
+    return Identity(level, segment_id, created_ms, _writer(writer), version)
 
 
 def _writer(padded: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Reads a segment's index, from the end of its bytes; all damage is `Corrupt`."""
+"""Reads the index of a segment as flushed (version 1), from the end of its bytes; all damage is `Corrupt`."""
 
 import struct
 from collections.abc import Awaitable, Callable
@@ -8,12 +8,16 @@ import crc32c
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt
+from penstock.segment.compacted import CompactedIndex
 from penstock.segment.layout import (
     BATCH_COLUMNS,
+    COMPACTED_VERSION,
+    FLUSHED_VERSION,
     FOOTER_BYTES,
     HEADER_BYTES,
     RUN_ROW,
     Footer,
+    Identity,
     SegmentIndex,
     decode_footer,
     decode_header,
@@ -31,13 +35,10 @@ def read_footer(tail: Buffer) -> Footer:
 def read_index(tail: Buffer) -> SegmentIndex:
     """The index in `tail`, which is any last part of a segment that has all of it, or the whole segment."""
     footer = read_footer(tail)
-    start = len(tail) - FOOTER_BYTES - footer.index_length
-    if start < 0 or len(tail) > footer.size_bytes:
-        raise Corrupt(f"{len(tail)} bytes do not end a segment of {footer.size_bytes} with all of its index")
-    index = memoryview(tail)[start : start + footer.index_length]
-    if crc32c.crc32c(index) != footer.index_crc:
-        raise Corrupt(f"segment index with crc {crc32c.crc32c(index):08x}, expected {footer.index_crc:08x}")
     identity = footer.identity
+    if identity.version != FLUSHED_VERSION:
+        raise Corrupt(f"segment of version {identity.version}, one of version {FLUSHED_VERSION} was expected")
+    index = index_bytes(tail, footer)
     return SegmentIndex(
         segment_id=identity.segment_id,
         level=identity.level,
@@ -48,8 +49,13 @@ def read_index(tail: Buffer) -> SegmentIndex:
     )
 
 
-async def read_index_of(get_range: Callable[[int, int], Awaitable[bytes]], size_bytes: int) -> SegmentIndex:
+async def read_index_of(get_range: Callable[[int, int], Awaitable[Buffer]], size_bytes: int) -> SegmentIndex:
     """The index of a stored segment of this size, with one call of `get_range(position, length)`, seldom two."""
+    return read_index(await read_tail(get_range, size_bytes))
+
+
+async def read_tail(get_range: Callable[[int, int], Awaitable[Buffer]], size_bytes: int) -> Buffer:
+    """The end of a stored segment with all of its index, whichever version it has; not checked besides its footer."""
     if size_bytes < HEADER_BYTES + FOOTER_BYTES:
         raise Corrupt(f"segment of {size_bytes} bytes is shorter than its header and footer")
     length = min(size_bytes, TAIL_BYTES)
@@ -58,16 +64,25 @@ async def read_index_of(get_range: Callable[[int, int], Awaitable[bytes]], size_
     if footer.size_bytes != size_bytes:
         raise Corrupt(f"segment of {size_bytes} bytes says that it has {footer.size_bytes}")
     needed = footer.index_length + FOOTER_BYTES
-    if needed > length:
-        tail = await get_range(size_bytes - needed, needed)
-    return read_index(tail)
+    return tail if needed <= length else await get_range(size_bytes - needed, needed)
 
 
-def check_header(header: Buffer, index: SegmentIndex) -> None:
+def index_bytes(tail: Buffer, footer: Footer) -> memoryview:
+    """The index in a segment's tail, its CRC checked."""
+    start = len(tail) - FOOTER_BYTES - footer.index_length
+    if start < 0 or len(tail) > footer.size_bytes:
+        raise Corrupt(f"{len(tail)} bytes do not end a segment of {footer.size_bytes} with all of its index")
+    index = memoryview(tail)[start : start + footer.index_length]
+    if crc32c.crc32c(index) != footer.index_crc:
+        raise Corrupt(f"segment index with crc {crc32c.crc32c(index):08x}, expected {footer.index_crc:08x}")
+    return index
+
+
+def check_header(header: Buffer, index: SegmentIndex | CompactedIndex) -> None:
     """`Corrupt` if the first bytes of a segment do not belong to this index."""
     identity = decode_header(bytes(memoryview(header)[:HEADER_BYTES]))
-    said = (identity.segment_id, identity.level, identity.writer, identity.created_ms)
-    if said != (index.segment_id, index.level, index.writer, index.created_ms):
+    version = FLUSHED_VERSION if isinstance(index, SegmentIndex) else COMPACTED_VERSION
+    if identity != Identity(index.level, index.segment_id, index.created_ms, index.writer, version):
         raise Corrupt(f"segment header of {identity} before the index of {index.segment_id.hex()}")
 
 

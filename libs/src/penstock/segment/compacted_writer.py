@@ -1,0 +1,187 @@
+"""Writes a compacted segment as its batches come, whatever its size: bytes go on to a sink, only the index is kept."""
+
+import struct
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+
+import crc32c
+import msgspec
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.ids import SegmentId, TopicId
+from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END
+from penstock.segment.compacted import (
+    NO_RECORDS_YET,
+    NO_TIMESTAMP,
+    CompactedIndex,
+    CompactedRun,
+    encode_index,
+)
+from penstock.segment.keys import LEVEL_MAX
+from penstock.segment.layout import (
+    COMPACTED_VERSION,
+    FLUSHED_LEVEL,
+    Footer,
+    Identity,
+    encode_footer,
+    encode_header,
+)
+
+PLACE_BYTES = 256 * 1024  # a place in the map at the first batch that begins so far behind the place before it
+
+_FACTS = struct.Struct(">qi11xi8xq14xi")  # base offset, length, last offset delta, max timestamp, record count
+
+
+class BatchFacts(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a batch that carries its real offsets."""
+
+    length: int  # bytes, header included
+    base_offset: int
+    last_offset: int
+    max_timestamp: int  # ms since 1970; of no meaning without records
+    record_count: int  # 0 where key compaction took all and left the batch to hold its offsets
+
+
+class _OpenRun:
+    """The run that is being written."""
+
+    def __init__(self, topic_id: TopicId, partition: int, position: int, first_offset: int | None) -> None:
+        self.topic_id = topic_id
+        self.partition = partition
+        self.position = position
+        self.first_offset = first_offset
+        self.next_offset = first_offset or 0
+        self.latest = NO_RECORDS_YET
+        self.batch_count = 0
+        self.record_count = 0
+        self.map_start = 0
+
+
+class CompactedWriter:
+    """One compacted segment: `begin_run`, `add` batches, `end_run` for each run in order, then `finish`.
+
+    Runs come sorted by (topic id, partition, first offset). Buffers go to `sink` as they are and in order: nobody may
+    change them afterwards. `Corrupt` for batches that are none, or whose offsets do not ascend.
+    """
+
+    def __init__(
+        self, segment_id: SegmentId, *, level: int, created_ms: int, sink: Callable[[Buffer], None], writer: str = ""
+    ) -> None:
+        assert FLUSHED_LEVEL < level <= LEVEL_MAX, f"compacted segment of level {level}"
+        self._identity = Identity(level, segment_id, created_ms, writer, COMPACTED_VERSION)
+        self._sink = sink
+        self._runs: list[CompactedRun] = []
+        self._map_counts: list[int] = []
+        self._offsets, self._timestamps, self._positions = array("q"), array("q"), array("q")
+        self._open: _OpenRun | None = None
+        self.position = 0  # bytes given to the sink
+        self._emit(encode_header(self._identity))
+
+    def begin_run(self, topic_id: TopicId, partition: int, first_offset: int | None = None) -> None:
+        """Begin a partition's run that stands for offsets from `first_offset` on, by default its first batch's."""
+        assert self._open is None, "the run before has not ended"
+        if self._runs:
+            before = self._runs[-1]
+            assert (before.topic_id, before.partition) <= (topic_id, partition), "runs come in order"
+        self._open = _OpenRun(topic_id, partition, self.position, first_offset)
+        self._open.map_start = len(self._offsets)
+
+    def add(self, data: Buffer, facts: Sequence[BatchFacts] | None = None) -> None:
+        """Add whole batches that lie one after the other; `facts` are theirs, if the caller has read them already."""
+        run = self._open
+        assert run is not None, "batches belong to a run"
+        position = self.position
+        for batch in batch_facts(data) if facts is None else facts:
+            self._note(run, batch, position)
+            position += batch.length
+        assert position == self.position + len(data), "facts of other batches"
+        self._emit(data)
+
+    def end_run(self) -> CompactedRun:
+        """The run, which ends with its last batch's last offset."""
+        open_run = self._open
+        assert open_run is not None and open_run.batch_count, "a run has batches"
+        run = CompactedRun(
+            topic_id=open_run.topic_id,
+            partition=open_run.partition,
+            position=open_run.position,
+            length=self.position - open_run.position,
+            first_offset=open_run.first_offset or 0,
+            last_offset=open_run.next_offset - 1,
+            max_timestamp=NO_TIMESTAMP if open_run.latest == NO_RECORDS_YET else open_run.latest,
+            batch_count=open_run.batch_count,
+            record_count=open_run.record_count,
+        )
+        self._check_order(run)
+        self._runs.append(run)
+        self._map_counts.append(len(self._offsets) - open_run.map_start)
+        self._open = None
+        return run
+
+    def finish(self) -> CompactedIndex:
+        """Write index and footer; nothing can be added afterwards."""
+        assert self._open is None, "the last run has not ended"
+        columns = (self._offsets, self._timestamps, self._positions)
+        index, places = encode_index(self._runs, self._map_counts, columns)
+        footer = Footer(self.position, len(index), crc32c.crc32c(index), len(self._runs), places, self._identity)
+        self._emit(index)
+        self._emit(encode_footer(footer))
+        starts = array("q", [0])
+        for count in self._map_counts:
+            starts.append(starts[-1] + count)
+        identity = self._identity
+        return CompactedIndex(
+            segment_id=identity.segment_id,
+            level=identity.level,
+            writer=identity.writer,
+            created_ms=identity.created_ms,
+            size_bytes=footer.size_bytes,
+            runs=self._runs,
+            offsets=self._offsets,
+            timestamps=self._timestamps,
+            positions=self._positions,
+            map_starts=starts,
+        )
+
+    def _note(self, run: _OpenRun, batch: BatchFacts, position: int) -> None:
+        if run.first_offset is None:
+            run.first_offset = run.next_offset = batch.base_offset
+        if not 0 <= run.next_offset <= batch.base_offset <= batch.last_offset:
+            raise Corrupt(
+                f"a batch of offsets {batch.base_offset} to {batch.last_offset} behind offset {run.next_offset - 1} "
+                f"of partition {run.partition} of topic {run.topic_id.hex()}"
+            )
+        if not run.batch_count or position - self._positions[-1] >= PLACE_BYTES:
+            self._offsets.append(batch.base_offset)
+            self._positions.append(position)
+            self._timestamps.append(run.latest)
+        if batch.record_count and batch.max_timestamp > run.latest:
+            run.latest = self._timestamps[-1] = batch.max_timestamp
+        run.batch_count += 1
+        run.record_count += batch.record_count
+        run.next_offset = batch.last_offset + 1
+
+    def _check_order(self, run: CompactedRun) -> None:
+        if self._runs:
+            before = self._runs[-1]
+            is_same = (before.topic_id, before.partition) == (run.topic_id, run.partition)
+            assert not is_same or before.last_offset < run.first_offset, "runs of a partition come in order"
+
+    def _emit(self, data: Buffer) -> None:
+        self.position += len(data)
+        self._sink(data)
+
+
+def batch_facts(data: Buffer) -> Iterator[BatchFacts]:
+    """The whole batches, with their real offsets, that `data` consists of; `Corrupt` if it does not."""
+    position, size = 0, len(data)
+    while position < size:
+        if size - position < BATCH_OVERHEAD:
+            raise Corrupt(f"{size - position} bytes that are no batch")
+        base_offset, length, last_delta, max_timestamp, count = _FACTS.unpack_from(data, position)
+        length += LENGTH_END
+        if not BATCH_OVERHEAD <= length <= size - position or count < 0 or count > last_delta + 1:
+            raise Corrupt(f"a batch of {length} bytes and {count} records in {size - position} bytes")
+        yield BatchFacts(length, base_offset, base_offset + last_delta, max_timestamp, count)
+        position += length
