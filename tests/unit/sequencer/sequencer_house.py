@@ -11,6 +11,7 @@ from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import CommitSegment, CreateTopic, GroupProtocol, JoinGroup
 from penstock.contracts.entries import Entry, decode_entry
 from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.messages import Advanced
 from penstock.objectstore import ObjectStore
 from penstock.runtime.sequencer_client import SequencerClient
@@ -61,7 +62,7 @@ class FreezingClock(VirtualClock):
 class Running:
     """One sequencer and the task that runs it."""
 
-    def __init__(self, name: str, house: "House") -> None:
+    def __init__(self, name: str, house: "House", known_level: int) -> None:
         self.name = name
         self.bus: MemoryBus = house.hub.connect(name)
         self.registry = CollectorRegistry()
@@ -76,6 +77,7 @@ class Running:
             SequencerMetrics(self.registry),
             house.objects,
             house.snapshots,
+            known_level=known_level,
         )
         self.task = asyncio.create_task(self.sequencer.run())
 
@@ -109,9 +111,9 @@ class House:
         self.client_bus = self.hub.connect("client")
         self.client = SequencerClient(self.client_bus, CLUSTER, self.clock)
 
-    async def start(self, name: str) -> Running:
+    async def start(self, name: str, known_level: int = NEWEST_LEVEL) -> Running:
         """A sequencer that serves."""
-        running = self.running[name] = Running(name, self)
+        running = self.running[name] = Running(name, self, known_level)
         serving = asyncio.create_task(running.sequencer.until_serving())
         await asyncio.wait({serving, running.task}, return_when=asyncio.FIRST_COMPLETED)
         serving.cancel()
@@ -119,6 +121,11 @@ class House:
             del self.running[name]
             running.task.result()
         return running
+
+    @property
+    def level(self) -> int:
+        """What all replicas say that the cluster has reached."""
+        return min(running.sequencer.replica.state.level for running in self.running.values())
 
     async def kill(self, name: str) -> None:
         """The process is gone, in the middle of whatever it did."""

@@ -79,7 +79,7 @@ async def keepers(*names: str, objects: MemoryStore | None = None) -> AsyncItera
 @in_virtual_time
 async def test_one_of_several_becomes_custodian_soon_and_stays_so() -> None:
     async with keepers("a", "b", "c") as three:
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(9):
             custodian = await three.until_somebody_works()
         for _ in range(100):
             await asyncio.sleep(3)

@@ -129,5 +129,5 @@ async def test_a_command_of_a_newer_release_halts_a_replica_rather_than_being_le
         one.store.inject(entry_of_a_newer_release())
         with pytest.raises(ExceptionGroup) as caught:
             await one.start("a")
-        text = r"entry 1: journal entry that cannot be read: Invalid value 99.*\. Upgrade this replica: start the release that wrote it"
+        text = r"entry 1: journal entry that cannot be read: Invalid value 99.*\. Upgrade this replica: start"
         assert caught.group_contains(Halted, match=text)

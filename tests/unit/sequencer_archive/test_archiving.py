@@ -92,6 +92,7 @@ async def check_archive(built: House, store: ArchiveStore, first: int = 1) -> No
 async def test_what_happens_is_archived_within_seconds_and_noted() -> None:
     store = ArchiveStore()
     async with house("a", "b", objects=store) as built:
+        await until(lambda: built.level, 10)
         await built.client.command([built.create_topic("t")], deadline_s=5)
         last = await work(built)
         async with asyncio.timeout(9):

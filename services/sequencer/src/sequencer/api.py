@@ -13,6 +13,7 @@ from penstock.contracts.commands import (
     NoteArchived,
     NoteSnapshot,
     Outcome,
+    RaiseLevel,
     Refused,
     TakeCustody,
     Waiting,
@@ -40,7 +41,7 @@ GROUP_WAIT_MS_MAX = 30_000
 FLUSH_RETRY_S = 0.2
 ALIVE = (Refusal.NONE, Refusal.REBALANCE_IN_PROGRESS)  # answers to heartbeats of members that count
 # Replicas propose these themselves. Taken from the bus, one of them could have the journal purged of what nobody kept.
-REPLICAS_OWN = (TakeCustody, NoteArchived, NoteSnapshot)
+REPLICAS_OWN = (TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel)
 
 log = structlog.get_logger()
 

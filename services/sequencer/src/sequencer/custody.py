@@ -7,6 +7,7 @@ import structlog
 
 from penstock.contracts.commands import NoteArchived, NoteSnapshot, Refused, TakeCustody
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.levels import COMMAND_LEVELS
 from penstock.runtime.clock import Clock, Entropy
 from sequencer.core.limits import CUSTODY_LEASE_MS
 from sequencer.metrics import SequencerMetrics
@@ -101,6 +102,8 @@ class Custody:
     def _is_free(self) -> bool:
         """Whether the journal would give us the lease, as far as we know."""
         state = self._replica.state
+        if state.level < COMMAND_LEVELS[TakeCustody]:
+            return False
         return state.custody.holder == self._proposals.author or state.clock_ms >= state.custody.until_ms
 
     async def _keep(self) -> None:

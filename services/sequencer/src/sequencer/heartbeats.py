@@ -1,4 +1,7 @@
-"""Shares with other replicas which group members were heard from, and proposes that silent ones expire."""
+"""Shares with other replicas which group members were heard from, and proposes that silent ones expire.
+
+The same messages tell the others what level this replica knows, each second also when no member was heard.
+"""
 
 import asyncio
 
@@ -11,11 +14,13 @@ from penstock.contracts.messages import Heard
 from penstock.runtime.bus import Bus, Inbound, Subscription
 from penstock.runtime.clock import Clock
 from sequencer.core.queries import watched_members
+from sequencer.levels import Levels
 from sequencer.members import Members
 from sequencer.proposals import Proposals
 from sequencer.replica import Replica
 
 SHARE_INTERVAL_S = 0.5
+SIGN_INTERVAL_S = 1.0  # between two signs of life
 LOOK_INTERVAL_S = 0.5  # the shortest session time-out is 6 s
 # We stood still, or the journal did, for longer than this between two looks: then so may heartbeats have, unread.
 BLIND_S = 2.0
@@ -29,15 +34,24 @@ class Heartbeats:
     """What keeps `members` and the journal up to date about who lives."""
 
     def __init__(
-        self, bus: Bus, cluster: str, members: Members, replica: Replica, proposals: Proposals, clock: Clock
+        self,
+        bus: Bus,
+        cluster: str,
+        members: Members,
+        levels: Levels,
+        replica: Replica,
+        proposals: Proposals,
+        clock: Clock,
     ) -> None:
         self._bus = bus
         self._subject = subjects.heard(cluster)
         self._members = members
+        self._levels = levels
         self._replica = replica
         self._proposals = proposals
         self._clock = clock
         self._subscription: Subscription | None = None
+        self._shared_s = clock.monotonic_s() - SIGN_INTERVAL_S
 
     async def open(self) -> None:
         """Listen to what other replicas heard."""
@@ -62,6 +76,7 @@ class Heartbeats:
             return
         if heard.replica != self._proposals.author:
             self._members.take_in(heard.members, self._clock.monotonic_s())
+            self._levels.take_in(heard.replica, heard.level)
 
     async def _share_for_ever(self) -> None:
         while True:
@@ -69,10 +84,15 @@ class Heartbeats:
             await self.share()
 
     async def share(self) -> None:
-        """Tell the others whom we heard since the last time."""
-        fresh = self._members.take_fresh()
-        for start in range(0, len(fresh), HEARD_PER_MESSAGE_MAX):
-            heard = Heard(self._proposals.author, fresh[start : start + HEARD_PER_MESSAGE_MAX])
+        """Tell the others whom we heard since the last time, if anybody or if it is time for a sign of life."""
+        fresh, now_s = self._members.take_fresh(), self._clock.monotonic_s()
+        is_due = self._levels.known > 0 and now_s - self._shared_s >= SIGN_INTERVAL_S  # at level 0 nobody gave signs
+        if not fresh and not is_due:
+            return
+        self._shared_s = now_s
+        for start in range(0, max(len(fresh), 1), HEARD_PER_MESSAGE_MAX):
+            members = fresh[start : start + HEARD_PER_MESSAGE_MAX]
+            heard = Heard(self._proposals.author, members, self._levels.known)
             await self._bus.publish(self._subject, codec.encode(heard))
 
     async def _look_for_ever(self) -> None:

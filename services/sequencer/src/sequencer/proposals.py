@@ -23,6 +23,7 @@ import structlog
 from penstock.contracts.commands import Command, Outcome
 from penstock.contracts.entries import Entry, encode_entry
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
+from penstock.contracts.levels import level_of
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal, JournalLost
 from sequencer.chain import Chain
@@ -89,6 +90,7 @@ class Proposals:
         stalls: Stalls,
     ) -> None:
         self.author = author
+        self.level = 0  # what the cluster has reached, as far as the tail was applied
         self._journal = journal
         self._chain = chain
         self._clock = clock
@@ -104,9 +106,12 @@ class Proposals:
     async def propose(self, commands: Sequence[Command]) -> tuple[int, list[Outcome]]:
         """Commands of one request: the journal sequence that holds them, and one outcome for each.
 
-        `Invalid` if they fit into no entry and `Undelivered` if too many wait: nothing was proposed. `Unavailable`: it
-        is unknown whether they are or will be in the journal.
+        `Invalid` if they fit into no entry and `Undelivered` if too many wait, or if some replica may not know them:
+        nothing was proposed. `Unavailable`: it is unknown whether they are or will be in the journal.
         """
+        level = level_of(commands)
+        if level > self.level:
+            raise Undelivered(f"commands of level {level}: the cluster is at {self.level} until all replicas know them")
         started_s = self._clock.monotonic_s()
         proposal = self._admit(_not_ahead(commands, self._clock.now_ms()), started_s)
         self._hold(1, proposal.size_bytes)

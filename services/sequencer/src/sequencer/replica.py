@@ -12,8 +12,9 @@ import structlog
 
 from penstock.contracts import codec, subjects
 from penstock.contracts.commands import HOUSEKEEPING, Tick
-from penstock.contracts.entries import ENTRY_VERSION, Entry, decode_entry
+from penstock.contracts.entries import ENTRY_VERSION, Entry, UnknownLevel, decode_entry
 from penstock.contracts.errors import Corrupt, Fenced, Unavailable
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.messages import Advanced
 from penstock.runtime.bus import Bus
 from penstock.runtime.clock import Clock
@@ -53,10 +54,13 @@ class Replica:
         chain: Chain,
         clock: Clock,
         metrics: SequencerMetrics,
+        known_level: int = NEWEST_LEVEL,
     ) -> None:
         self.state: State = new_state()
         self.last_tick_s = clock.monotonic_s()  # when a Tick was applied last
         self.worked_sequence = 0  # of the last entry that holds more than housekeeping, as far as we have seen
+        self.authors: dict[str, float] = {}  # of entries -> when the last was applied; `Levels` forgets the silent
+        self._known_level = known_level
         self._journal = journal
         self._bus = bus
         self._subject = subjects.advanced(cluster)
@@ -81,6 +85,7 @@ class Replica:
         self._chain.restore(snapshot.state.sequence, snapshot.hashes)
         self._begun_after = self.worked_sequence = snapshot.state.sequence
         self._is_in_place = False
+        self._proposals.level = snapshot.state.level
 
     def snapshot(self, cluster: str, hashes_max: int) -> Snapshot:
         """What we have applied, as it is now; it changes with the next entry."""
@@ -185,13 +190,14 @@ class Replica:
             self._proposals.settle(entry.entry_id, item.sequence, outcomes)
             self._announcements.append(Advanced(item.sequence, effects.partitions, effects.topics))
         self._note(entry, effects)
+        self.authors[entry.author] = started_s
         self._metrics.apply_seconds.observe(self._clock.monotonic_s() - started_s)
 
     def _checked(self, item: JournalEntry) -> Entry:
         if item.sequence != self._chain.sequence + 1:
             raise Corrupt(f"entry {item.sequence} came when {self._chain.sequence + 1} was due")
         try:
-            entry = decode_entry(item.data)
+            entry = decode_entry(item.data, self._known_level)
         except Corrupt as error:
             kind = UnknownVersion if _is_of_later_release(item.data, error) else Corrupt
             raise kind(f"entry {item.sequence}: {error}") from error
@@ -215,6 +221,7 @@ class Replica:
 
         There is one announcement per entry, so one that fits no message leaves a gap, and receivers ask instead.
         """
+        self._proposals.level = self.state.level
         self._metrics.applied_sequence.set(self._chain.sequence)
         self._metrics.chain_check.set(int.from_bytes(self._chain.hash[:CHECK_BYTES]))
         self._applied.wake_all()
@@ -229,8 +236,9 @@ class Replica:
 
 
 def _is_of_later_release(data: bytes, error: Corrupt) -> bool:
-    """Whether an entry that we cannot read is as it was written: of a later version, or good and with an unknown part.
+    """Whether an entry that we cannot read is as it was written: of a later version or level, or with an unknown part.
 
     The checksum comes first, so what is found not to be what we know was written so.
     """
-    return data[:1] > bytes([ENTRY_VERSION]) or isinstance(error.__cause__, msgspec.ValidationError)
+    is_later_version = data[:1] > bytes([ENTRY_VERSION])
+    return is_later_version or isinstance(error, UnknownLevel) or isinstance(error.__cause__, msgspec.ValidationError)

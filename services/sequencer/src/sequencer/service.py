@@ -5,6 +5,7 @@ import asyncio
 import structlog
 
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.objectstore import ObjectStore
 from penstock.runtime.bus import Bus
 from penstock.runtime.clock import Clock, Entropy
@@ -16,6 +17,7 @@ from sequencer.chain import Chain
 from sequencer.custody import Custody
 from sequencer.halt import halted_at_start
 from sequencer.heartbeats import Heartbeats
+from sequencer.levels import Levels
 from sequencer.members import Members
 from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import Proposals
@@ -36,7 +38,8 @@ log = structlog.get_logger()
 class Sequencer:
     """One replica with all that it does; `author` is unique to this life.
 
-    Without a `store` it replays the whole journal and never becomes custodian.
+    Without a `store` it replays the whole journal and never becomes custodian. With a `known_level` lower than the
+    newest it is as a replica of an earlier release, for tests of upgrades.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Sequencer:
         store: ObjectStore | None = None,
         snapshots: SnapshotSettings | None = None,
         capture: Capture = capture_inline,
+        known_level: int = NEWEST_LEVEL,
     ) -> None:
         chain = Chain()
         members = Members()
@@ -59,15 +63,16 @@ class Sequencer:
         self._store = store
         self._stalls = Stalls(bus, clock, metrics)
         self._proposals = Proposals(journal, chain, author, clock, metrics, self._stalls)
-        self.replica = Replica(journal, bus, cluster, self._proposals, chain, clock, metrics)
-        self._ticker = Ticker(self.replica, self._proposals, clock, entropy)
+        self.replica = Replica(journal, bus, cluster, self._proposals, chain, clock, metrics, known_level)
+        self._ticker = Ticker(self.replica, self._proposals, clock, entropy, known_level)
+        self._levels = Levels(bus, self.replica, self._proposals, clock, entropy, known_level)
         self.custody = Custody(self.replica, self._proposals, clock, entropy, metrics)
         if store is not None:
             self.custody.add(Archiving(journal, store, cluster, chain, self.custody, clock, metrics).run)
             own = (journal, store, cluster, self.replica, self.custody, clock, metrics)
             self.custody.add(Snapshots(*own, snapshots, capture).run)
         self._tell_of_snapshots(metrics)
-        self._heartbeats = Heartbeats(bus, cluster, members, self.replica, self._proposals, clock)
+        self._heartbeats = Heartbeats(bus, cluster, members, self._levels, self.replica, self._proposals, clock)
         self._api = Api(bus, cluster, self.replica, self._proposals, members, clock, metrics, self._stalls)
 
     async def run(self) -> None:
@@ -85,6 +90,7 @@ class Sequencer:
             group.create_task(self._proposals.run())
             group.create_task(self._ticker.run())
             group.create_task(self._heartbeats.run())
+            group.create_task(self._levels.run())
             group.create_task(self._api.run())
             if self._store is not None:
                 group.create_task(self.custody.run())

@@ -6,6 +6,7 @@ import structlog
 
 from penstock.contracts.commands import Tick
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.runtime.clock import Clock, Entropy
 from sequencer.core.queries import next_deadline_ms
 from sequencer.proposals import Proposals
@@ -14,6 +15,9 @@ from sequencer.replica import Replica
 TICK_INTERVAL_MS = 1_000
 # Spread over replicas by lot, so that mostly one of them proposes and the others see its Tick in time.
 TICK_JITTER_MS = 250
+PATIENT_INTERVAL_MS = (
+    2_500  # while a replica of an earlier release, of which we know nothing, may show itself by a Tick
+)
 DEADLINE_JITTER_MS = 15
 LOOK_INTERVAL_MS = 50  # no group sets a deadline nearer than this that anybody would miss
 LOOK_INTERVAL_MS_MIN = 2
@@ -24,10 +28,18 @@ log = structlog.get_logger()
 class Ticker:
     """Proposes a Tick whenever time has passed unseen."""
 
-    def __init__(self, replica: Replica, proposals: Proposals, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        proposals: Proposals,
+        clock: Clock,
+        entropy: Entropy,
+        known_level: int = NEWEST_LEVEL,
+    ) -> None:
         self._replica = replica
         self._proposals = proposals
         self._clock = clock
+        self._known_level = known_level
         lot = entropy.take(1)[0] / 256
         self._interval_ms = TICK_INTERVAL_MS + int(lot * TICK_JITTER_MS)
         self._deadline_delay_ms = int(lot * DEADLINE_JITTER_MS)
@@ -35,7 +47,8 @@ class Ticker:
     def wait_ms(self) -> int:
         """Milliseconds until a Tick is due as things stand; 0 if it is."""
         since_tick_ms = int((self._clock.monotonic_s() - self._replica.last_tick_s) * 1000)
-        wait_ms = self._interval_ms - since_tick_ms
+        is_patient = self._replica.state.level < self._known_level
+        wait_ms = (PATIENT_INTERVAL_MS if is_patient else self._interval_ms) - since_tick_ms
         deadline_ms = next_deadline_ms(self._replica.state)
         if deadline_ms is not None:
             wait_ms = min(wait_ms, deadline_ms + self._deadline_delay_ms - self._clock.now_ms())
