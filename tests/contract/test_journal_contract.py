@@ -212,6 +212,29 @@ async def test_every_handle_describes_the_same_stream(world: World) -> None:
     assert await one.describe() == await other.describe()
 
 
+async def test_whoever_asks_how_far_the_journal_reaches_hears_of_all_that_is_stored(world: World) -> None:
+    one, other = await world.open(), await world.open()
+    await until_known(other.last_sequence)  # in a cluster there may be no leader yet
+    assert await other.last_sequence() == 0
+    for sequence in range(1, 21):
+        await append_until_stored(one, f"e{sequence}")
+        assert await other.last_sequence() == sequence
+
+
+async def test_a_journal_that_does_not_answer_does_not_say_how_far_it_reaches(world: World) -> None:
+    journal = await world.open()
+    await append_until_stored(journal, "a")
+    await world.outage()
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(journal.last_sequence(), 5)
+    await world.recovery()
+    await until_known(journal.last_sequence)
+    assert await journal.last_sequence() == 1
+    await world.lose()
+    with pytest.raises(JournalLost):
+        await until_known(journal.last_sequence)
+
+
 async def test_an_entry_appended_twice_is_one_entry(world: World) -> None:
     journal = await world.open()
     assert await journal.append("a", b"x") == 1

@@ -15,7 +15,7 @@ from penstock.runtime.bus import Inbound
 from penstock.runtime.journal import Journal, JournalGap, JournalLost
 from penstock.runtime.nats_client import NatsConnection, connect_nats
 from tests.testkit.nats import NatsServer
-from tests.testkit.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
+from tests.testkit.nats_cluster import NatsCluster, NatsNode, running_nats_cluster, wait_for
 from tests.testkit.waiting import until
 
 SENDERS = 1_500  # more than the client's own queue for flushes takes
@@ -95,6 +95,38 @@ async def test_a_server_whose_name_is_unknown_or_that_does_not_run_is_passed_ove
     connection = await connect_nats(f"nats://nowhere.invalid:4222,{cluster.url_from(dead)}", name="test")
     assert connected_to(connection, alive)
     await connection.close()
+
+
+@pytest.mark.slow
+async def test_a_leader_that_stood_still_says_nothing_of_the_past_when_it_wakes(
+    cluster: NatsCluster, connection: NatsConnection, name: str
+) -> None:
+    """It goes on to say that it leads, for longer than a tenth of a second, while others have stored more."""
+    journal = await connection.journal(name, create=True, replicas=3)
+    await append_until_stored(journal, "before")
+    await asyncio.to_thread(wait_for, lambda: cluster.stream_leader(journal_stream(name)), "the stream has no leader")
+    leader = cluster.stream_leader(journal_stream(name))
+    assert leader is not None
+    others = ",".join(node.url for node in cluster.nodes if node is not leader)
+    beside, behind = await connect_nats(others, name="beside"), await connect_nats(leader.url, name="behind")
+    asked = await behind.journal(name, create=False)
+    stored = await beside.journal(name, create=False)
+    leader.pause()
+    last = await append_until_stored(stored, "meanwhile")
+    answers = [asyncio.create_task(asked.last_sequence()) for _ in range(3)]
+    await asyncio.sleep(0)
+    leader.resume()
+    for answer in answers:
+        with contextlib.suppress(Unavailable):
+            assert await answer == last
+    seen = 0
+    async with asyncio.timeout(30):
+        while not seen:
+            with contextlib.suppress(Unavailable):
+                seen = await asked.last_sequence()
+    assert seen == last
+    await beside.close()
+    await behind.close()
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from sequencer.api import Api
 from sequencer.core import machine
 from sequencer.core.producers import accept
 from sequencer.core.state import Partition, State
+from sequencer.read_index import ReadIndex
 from sequencer.service import Sequencer
 
 Break = Callable[[], AbstractContextManager[Any]]
@@ -103,6 +104,15 @@ def serve_before_catching_up() -> AbstractContextManager[Any]:
     return mock.patch.object(Sequencer, "_catch_up", catch_up_never)
 
 
+def answer_from_the_past() -> AbstractContextManager[Any]:
+    """A sequencer does not ask how far the journal reaches before it answers what asks for the present."""
+
+    async def be_content(_self: ReadIndex, _timeout_s: float) -> int:
+        return 0
+
+    return mock.patch.object(ReadIndex, "ask", be_content)
+
+
 BROKEN: dict[str, Break] = {
     each.__name__: each
     for each in (
@@ -112,5 +122,6 @@ BROKEN: dict[str, Break] = {
         forget_duplicates,
         answer_duplicates_with_new_offset,
         serve_before_catching_up,
+        answer_from_the_past,
     )
 }

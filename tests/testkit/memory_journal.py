@@ -109,6 +109,9 @@ class MemoryJournal:
         await asyncio.sleep(0)
         return self._look()
 
+    async def last_sequence(self) -> int:
+        return (await self.describe()).last_sequence
+
     def _look(self) -> JournalInfo:
         """What `describe` says, from the stream itself."""
         store = self._store

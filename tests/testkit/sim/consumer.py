@@ -10,9 +10,7 @@ from tests.testkit.sim.kafka import KafkaConnection as Connection
 from tests.testkit.sim.oracle import Oracle
 
 WAIT_MS = 500
-# Known, and to be mended: a gateway that has not yet heard of the newest entries may ask a replica that has not either.
-OLD_ENDS_ARE_KNOWN = True
-ASK_END_SHARE = 0.1  # of fetches before which a reader asks for the partitions' ends
+ASK_END_SHARE = 0.1  # of fetches before which a reader asks for the partitions' ends; always where it has just come
 LATEST = -1
 MOVE_SHARE = 0.05  # of fetches after which a reader goes to another gateway
 RETRIABLE = frozenset(
@@ -96,6 +94,7 @@ class Reader:
         while True:
             connection = await self._client.connect()
             try:
+                await self._ask_ends(connection)
                 while self._client.stream.random() >= MOVE_SHARE:
                     if self._client.stream.random() < ASK_END_SHARE:
                         await self._ask_ends(connection)
@@ -117,9 +116,7 @@ class Reader:
                 if each.error_code in RETRIABLE:
                     raise Disconnected("to be asked again")
                 floor, end = floors[each.partition_index], self._oracle.log(self._topic, each.partition_index).end
-                if OLD_ENDS_ARE_KNOWN and not each.error_code and each.offset < floor:
-                    self._oracle.heard(self.name, f"an end of {each.offset} when {floor} was read, which is known")
-                elif each.error_code or not floor <= each.offset <= end:
+                if each.error_code or not floor <= each.offset <= end:
                     what = f"the end of {self._topic}-{each.partition_index}"
                     why = f"{ErrorCode(each.error_code).name}: {each.offset}, read {floor}, committed {end}"
                     self._oracle.refused(self.name, what, why)

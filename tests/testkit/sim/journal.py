@@ -99,6 +99,11 @@ class SimJournal(MemoryJournal):
         await self._round_trip()
         return self._look()
 
+    async def last_sequence(self) -> int:
+        told = await self._round_trip()
+        self._look()
+        return told
+
     async def append(self, entry_id: str, data: bytes) -> int:
         if len(data) > self.entry_bytes_max:
             raise Invalid(f"journal entry of {len(data)} bytes is over the {self.entry_bytes_max} allowed")
@@ -143,22 +148,27 @@ class SimJournal(MemoryJournal):
         if generation == self._reach.generation() and self._reach.is_whole() and not answer.done():
             answer.set_result(outcome)
 
-    async def _round_trip(self) -> None:
-        """Return when a question would be answered; `Unavailable` if it is not."""
+    async def _round_trip(self) -> int:
+        """The last sequence when the question came to the server, once it would be answered; or `Unavailable`."""
         answer: asyncio.Future[int | Exception] = asyncio.get_running_loop().create_future()
         generation = self._reach.generation()
 
         def arrive() -> None:
-            if generation == self._reach.generation() and self._stream.is_available:
-                self._stream.wire.carry(("acknowledge", self._name), self._come_back, generation, answer, 0)
+            stream = self._stream
+            if generation == self._reach.generation() and stream.is_available:
+                stream.wire.carry(
+                    ("acknowledge", self._name), self._come_back, generation, answer, stream.last_sequence
+                )
 
         if self._reach.is_whole():
             self._stream.wire.carry(("append", self._name), arrive)
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                await answer
+                outcome = await answer
         except TimeoutError as error:
             raise Unavailable("the journal does not answer") from error
+        assert isinstance(outcome, int)
+        return outcome
 
     async def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
         expected = after + 1

@@ -100,6 +100,7 @@ class FakeSequencer:
         self.views: dict[str, Callable[[Any], Any]] = {}
         self.is_down = False
         self.hold: asyncio.Event | None = None
+        self.unheard_of: set[str] = set()  # topics that a replica knows only if it looks into the journal first
 
     def note_sequence(self, sequence: int) -> None:
         self.seen_sequence = max(self.seen_sequence, sequence)
@@ -124,6 +125,8 @@ class FakeSequencer:
         wanted = self.topics if query.names is None else query.names
         ids = set(query.topic_ids)
         found = [view for view in self.topics.values() if view.name in wanted or view.topic_id in ids]
+        if not query.fresh:
+            found = [view for view in found if view.name not in self.unheard_of]
         return MetadataView(self.seen_sequence, found)
 
     async def _be_there(self) -> None:

@@ -21,8 +21,11 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.queries import (
     CommittedOffset,
+    DescribeGroupsQuery,
     DescribeGroupsView,
+    GroupOffsetsQuery,
     GroupOffsetsView,
+    GroupsQuery,
     GroupSummary,
     GroupsView,
     GroupTopicPartitions,
@@ -291,7 +294,10 @@ async def test_several_groups_are_answered_each_in_its_place(version: int) -> No
     response = await ask(world, FETCH, version, OffsetFetchRequest(groups=groups))
     assert [(group.group_id, group.error_code) for group in response.groups] == [("g1", 0), ("g2", 0)]
     assert response.groups[0].topics[0].partitions[0].committed_offset == 10
-    assert [query.topics is None for _, query in world.sequencer.queries] == [True, False]  # type: ignore[attr-defined]
+    assert [query for _, query in world.sequencer.queries] == [
+        GroupOffsetsQuery(0, "g1", None, fresh=True),
+        GroupOffsetsQuery(0, "g2", [GroupTopicPartitions("a", [0])], fresh=True),
+    ]
 
 
 async def test_a_group_that_nobody_knows_has_no_offsets_and_no_error() -> None:
@@ -323,7 +329,7 @@ async def test_groups_are_listed_with_their_states() -> None:
     assert [(group.group_id, group.protocol_type, group.group_state) for group in response.groups] == [
         ("g", "consumer", "Stable")
     ]
-    assert world.sequencer.queries[0][1].states == ["Stable"]  # type: ignore[attr-defined]
+    assert world.sequencer.queries[0][1] == GroupsQuery(0, ["Stable"], fresh=True)
 
 
 async def test_groups_are_described_in_the_order_asked_and_unknown_ones_are_dead() -> None:
@@ -338,6 +344,9 @@ async def test_groups_are_described_in_the_order_asked_and_unknown_ones_are_dead
     assert (dead.group_id, dead.group_state, dead.error_code) == ("x", "Dead", 0)
     assert (group.group_state, group.protocol_data, group.members[0].group_instance_id) == ("Stable", "range", "i-1")
     assert (group.members[0].member_metadata, group.members[0].member_assignment) == (b"meta", b"assigned")
+    assert [query for _, query in world.sequencer.queries] == [
+        DescribeGroupsQuery(0, [group_id], fresh=True) for group_id in ("x", "g")
+    ]
 
 
 async def test_groups_are_deleted_one_by_one() -> None:

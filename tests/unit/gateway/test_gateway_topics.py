@@ -21,7 +21,8 @@ def cache(sequencer: FakeSequencer) -> TopicCache:
 
 
 def names_asked(sequencer: FakeSequencer) -> list[list[str] | None]:
-    return [query.names for _, query in sequencer.queries if isinstance(query, MetadataQuery)]
+    """Of what was asked for the first time; what is absent is asked for once more."""
+    return [query.names for _, query in sequencer.queries if isinstance(query, MetadataQuery) and not query.fresh]
 
 
 async def test_a_known_topic_is_not_asked_for_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
@@ -37,6 +38,18 @@ async def test_absence_is_never_remembered(cache: TopicCache, sequencer: FakeSeq
     assert await cache.find(["a"]) == {}
     sequencer.add_topic("a")
     assert "a" in await cache.find(["a"])
+
+
+async def test_a_topic_that_is_there_for_everybody_is_never_told_to_be_absent(
+    cache: TopicCache, sequencer: FakeSequencer
+) -> None:
+    """The first replica may not have heard of a topic that was made through another gateway a moment ago."""
+    known, new = sequencer.add_topic("known"), sequencer.add_topic("new")
+    sequencer.unheard_of = {"new"}
+    assert await cache.find(["known", "new", "nowhere"]) == {"known": known, "new": new}
+    cache.forget_all()
+    assert await cache.find_ids([new.topic_id]) == {new.topic_id: new}
+    assert {view.name for view in await cache.everything()} == {"known", "new"}
 
 
 async def test_a_forgotten_topic_is_asked_for_again(cache: TopicCache, sequencer: FakeSequencer) -> None:

@@ -86,7 +86,7 @@ class CoreSequencer:
     def __init__(self) -> None:
         self.state: State = new_state()
         self.entries: list[list[Command]] = []
-        self.behind: State | None = None  # answers queries as long as nobody knows of anything newer
+        self.behind: State | None = None  # answers queries while nobody knows of anything newer or wants the newest
         self.seen_sequence = 0
         self.asked: list[str] = []
         self.is_down = False
@@ -117,7 +117,8 @@ class CoreSequencer:
         if self.is_down:
             raise Unavailable("no sequencer answered")
         state = self.state
-        if self.behind is not None and self.behind.sequence >= self.seen_sequence:
+        wants_newest = getattr(query, "fresh", False)
+        if self.behind is not None and self.behind.sequence >= self.seen_sequence and not wants_newest:
             state = self.behind
         answer = getattr(queries, name)(state, query)
         self.note_sequence(answer.sequence)

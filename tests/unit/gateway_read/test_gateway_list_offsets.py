@@ -153,6 +153,15 @@ async def test_another_leader_epoch_than_ours_is_refused(world: World) -> None:
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+@pytest.mark.parametrize("timestamp", [LATEST, MAX_TIMESTAMP, 10])
+async def test_an_end_that_another_gateway_told_of_is_not_unsaid_here(world: World, timestamp: int) -> None:
+    topic_id = await world.open()
+    world.sequencer.fall_behind()
+    await world.produce(topic_id, {0: [timed(10)]}, announce=False)
+    (answer,) = await ask(world, (0, timestamp), version=7)
+    assert answer.offset == (1 if timestamp == LATEST else 0)
+
+
 async def test_without_sequencers_a_client_is_told_to_try_again(world: World) -> None:
     await world.open()
     await world.topics.find(["t"])

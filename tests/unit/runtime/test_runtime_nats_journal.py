@@ -159,6 +159,36 @@ async def test_a_description_is_the_streams_own_account() -> None:
     assert info.created == "2026-01-01T00:00:00Z"
 
 
+@pytest.mark.parametrize(
+    ("heard_s", "is_sure"),
+    [
+        ((0.1, 0.2), True),
+        ((0.1, 60.0), True),  # one of three is away
+        ((0.1, 0.0), True),
+        ((5.0, 5.0), False),  # just woken, or cut off
+        ((3.0, 3.1), False),
+        ((0.0, 0.0), False),  # never heard
+        ((), False),
+    ],
+)
+async def test_only_a_leader_that_hears_most_of_the_others_says_how_far_the_journal_reaches(
+    heard_s: tuple[float, ...], is_sure: bool
+) -> None:
+    peers = [{"name": "n", "current": True, "active": round(each * 1e9)} for each in heard_s]
+    info = stream(last=9) | {"cluster": {"leader": "n0", "replicas": peers}}
+    journal = NatsJournal(Script(info=info), "c")
+    if is_sure:
+        assert await journal.last_sequence() == 9
+        return
+    with pytest.raises(Unavailable, match="has lost the others"):
+        await journal.last_sequence()
+    assert (await journal.describe()).last_sequence == 9
+
+
+async def test_a_server_alone_says_how_far_the_journal_reaches() -> None:
+    assert await NatsJournal(Script(info=stream(last=9)), "c").last_sequence() == 9
+
+
 async def test_a_stream_that_went_back_has_lost_entries() -> None:
     script = Script(info=stream(last=9), append={"seq": 12})
     journal = NatsJournal(script, "c")

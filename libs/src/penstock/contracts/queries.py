@@ -1,4 +1,8 @@
-"""Reads of the state: each names the lowest journal sequence it must reflect, each answer the one it does."""
+"""Reads of the state: each names the lowest journal sequence it must reflect, each answer the one it does.
+
+Where a client may have been told of something by another gateway, that is not enough: `fresh` asks for an answer that
+also reflects all that the journal held when the question came (ADR 0009).
+"""
 
 import msgspec
 
@@ -18,6 +22,7 @@ class MetadataQuery(msgspec.Struct, frozen=True, array_like=True):
     min_sequence: int
     names: list[str] | None
     topic_ids: list[TopicId] = []
+    fresh: bool = False
 
 
 class TopicView(msgspec.Struct, frozen=True, array_like=True):
@@ -88,6 +93,7 @@ class OffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
 
     min_sequence: int
     partitions: list[OffsetOf]
+    fresh: bool = False
 
 
 class OffsetFound(msgspec.Struct, frozen=True, array_like=True):
@@ -120,6 +126,7 @@ class GroupOffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
     min_sequence: int
     group_id: str
     topics: list[GroupTopicPartitions] | None
+    fresh: bool = False
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
@@ -145,6 +152,7 @@ class GroupsQuery(msgspec.Struct, frozen=True, array_like=True):
 
     min_sequence: int
     states: list[str]
+    fresh: bool = False
 
 
 class GroupSummary(msgspec.Struct, frozen=True, array_like=True):
@@ -168,6 +176,7 @@ class DescribeGroupsQuery(msgspec.Struct, frozen=True, array_like=True):
 
     min_sequence: int
     group_ids: list[str]
+    fresh: bool = False
 
 
 class MemberView(msgspec.Struct, frozen=True, array_like=True):

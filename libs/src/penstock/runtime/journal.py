@@ -53,6 +53,12 @@ class Journal(Protocol):
         `JournalLost` if there is none or it is not the one seen first, `Unavailable` if nobody answers.
         """
 
+    async def last_sequence(self) -> int:
+        """Of the last entry: no lower than any that anybody knew to be stored when this was called.
+
+        `Unavailable` if nobody answers who is sure to know that, else as `describe`.
+        """
+
     async def append(self, entry_id: str, data: bytes) -> int:
         """Store one entry and return its sequence.
 

@@ -25,6 +25,9 @@ STUCK_IN_CLUSTER_AFTER_S = 60.0  # a leader that lost both others takes nothing 
 # For a cluster whose servers start seconds apart and then elect their leaders; longer than a loss takes to be proven.
 OPEN_DEADLINE_S = 30.0
 RETRY_MS = 50
+# A follower gives a silent leader at least 4 s before it stands for election. So one that heard from most of them less
+# than this ago was still the only leader then; in idle times it hears from each of them once a second.
+LEADER_HEARD_WITHIN_S = 3.0
 DUPLICATE_WINDOW_S = 120  # an append may be retried for this long
 HEADER_BYTES_MAX = 4096  # of a message that carries an entry; the server counts them to its largest payload
 
@@ -97,10 +100,17 @@ class StreamState(msgspec.Struct, frozen=True):
     last_seq: int
 
 
+class StreamPeer(msgspec.Struct, frozen=True):
+    """Another server that holds the stream: nanoseconds since it was heard, 0 if it never was."""
+
+    active: int = 0
+
+
 class StreamCluster(msgspec.Struct, frozen=True):
     """Who leads the stream, as the server that answers sees it; empty if it knows of none."""
 
     leader: str = ""
+    replicas: list[StreamPeer] = []
 
 
 class StreamReply(msgspec.Struct, frozen=True):
@@ -150,6 +160,15 @@ class NatsJournal:
         known = self._last_sequence
         with self._stream_loss.watch():
             return self._checked(await self._info(), known)
+
+    async def last_sequence(self) -> int:
+        known = self._last_sequence
+        with self._stream_loss.watch():
+            reply = await self._info()
+            info = self._checked(reply, known)
+        if reply.cluster is not None and not _leads(reply.cluster, info.replicas):
+            raise Unavailable(f"the leader of the stream {self._stream} has lost the others, and may be it no longer")
+        return info.last_sequence
 
     async def exists(self) -> bool:
         """Whether there is a stream, whatever was known of it before."""
@@ -379,6 +398,16 @@ def _consumer_config(inbox: str, first: int) -> dict[str, object]:
         "mem_storage": True,
         "num_replicas": 1,
     }
+
+
+def _leads(cluster: StreamCluster, replicas: int) -> bool:
+    """Whether no other leader can have been elected when the leader answered.
+
+    One that was paused, or cut off from the others, says for many seconds that it leads, and knows nothing of what
+    was stored meanwhile.
+    """
+    heard = sum(0 < peer.active < LEADER_HEARD_WITHIN_S * 1_000_000_000 for peer in cluster.replicas)
+    return 2 * (1 + heard) > replicas
 
 
 def _is(error: ApiError | None, code: int) -> bool:

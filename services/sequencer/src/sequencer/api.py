@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
 import msgspec
 import structlog
@@ -28,6 +29,7 @@ from sequencer.members import Members
 from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import Proposals
 from sequencer.questions import QUESTIONS
+from sequencer.read_index import ReadIndex
 from sequencer.replica import Replica
 from sequencer.stalls import Stalls
 
@@ -54,6 +56,7 @@ class Api:
         bus: Bus,
         cluster: str,
         replica: Replica,
+        read_index: ReadIndex,
         proposals: Proposals,
         members: Members,
         clock: Clock,
@@ -63,6 +66,7 @@ class Api:
         self._bus = bus
         self._cluster = cluster
         self._replica = replica
+        self._read_index = read_index
         self._proposals = proposals
         self._members = members
         self._clock = clock
@@ -169,13 +173,21 @@ class Api:
             return await self._command(codec.decode(data, CommandRequest), ticket)
         question = QUESTIONS[name]
         query = codec.decode(data, question.kind)
-        await self._replica.until_applied(query.min_sequence, CATCH_UP_TIMEOUT_S)
+        await self._catch_up(query)
         if name == GROUP_WAIT:
             return await self._group_wait(query)
         answer = question.answer(self._replica.state, query)
         if isinstance(answer, HeartbeatView):
             self._note_heartbeat(query, answer)
         return answer
+
+    async def _catch_up(self, query: Any) -> None:
+        """Return when the state reflects what the query asks for; `Unavailable` when nobody waits for it any more."""
+        sequence = query.min_sequence
+        deadline_s = self._clock.monotonic_s() + CATCH_UP_TIMEOUT_S
+        if getattr(query, "fresh", False):
+            sequence = max(sequence, await self._read_index.ask(CATCH_UP_TIMEOUT_S))
+        await self._replica.until_applied(sequence, max(deadline_s - self._clock.monotonic_s(), 0))
 
     async def _command(self, request: CommandRequest, ticket: int) -> CommandReply:
         if not self._stalls.is_good(ticket):

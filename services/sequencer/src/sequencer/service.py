@@ -21,6 +21,7 @@ from sequencer.levels import Levels
 from sequencer.members import Members
 from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import Proposals
+from sequencer.read_index import ReadIndex
 from sequencer.replica import Replica
 from sequencer.snapshot_file import UnknownVersion
 from sequencer.snapshots import Snapshots, SnapshotSettings
@@ -73,7 +74,8 @@ class Sequencer:
             self.custody.add(Snapshots(*own, snapshots, capture).run)
         self._tell_of_snapshots(metrics)
         self._heartbeats = Heartbeats(bus, cluster, members, self._levels, self.replica, self._proposals, clock)
-        self._api = Api(bus, cluster, self.replica, self._proposals, members, clock, metrics, self._stalls)
+        parts = (self.replica, ReadIndex(journal), self._proposals, members)
+        self._api = Api(bus, cluster, *parts, clock, metrics, self._stalls)
 
     async def run(self) -> None:
         """Begin with the newest snapshot, replay the journal after it, then answer, until cancelled.

@@ -20,7 +20,7 @@ async def handle(
 
 async def _describe(gateway: Gateway, group_id: str) -> DescribedGroup:
     # One question per group: several large groups together could outgrow a message.
-    query = DescribeGroupsQuery(0, [group_id])
+    query = DescribeGroupsQuery(0, [group_id], fresh=True)
     try:
         view = await gateway.sequencer.query("describe_groups", query, DescribeGroupsView)
     except Unavailable:

@@ -9,7 +9,8 @@ from penstock.kafkawire.api.list_groups import ListedGroup, ListGroupsRequest, L
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ListGroupsRequest) -> ListGroupsResponse:
     try:
-        view = await gateway.sequencer.query("groups", GroupsQuery(0, request.states_filter), GroupsView)
+        query = GroupsQuery(0, request.states_filter, fresh=True)
+        view = await gateway.sequencer.query("groups", query, GroupsView)
     except Unavailable:
         return ListGroupsResponse(error_code=GROUPS_UNAVAILABLE)
     return ListGroupsResponse(

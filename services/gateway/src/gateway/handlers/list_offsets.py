@@ -79,7 +79,7 @@ async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
         return
     partitions = [OffsetOf(topic_id, each.asked.partition_index, each.asked.timestamp) for each, topic_id in known]
     try:
-        view = await gateway.sequencer.query("offsets", OffsetsQuery(0, partitions), OffsetsView)
+        view = await gateway.sequencer.query("offsets", OffsetsQuery(0, partitions, fresh=True), OffsetsView)
     except Unavailable as error:
         log.warning("offsets_not_listed", partitions=len(known), error=str(error))
         for each, _ in known:

@@ -48,7 +48,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Offset
 async def _find(gateway: Gateway, group_id: str, topics: Topics) -> _Found:
     wanted = None if topics is None else [GroupTopicPartitions(each.name, each.partition_indexes) for each in topics]
     try:
-        query = GroupOffsetsQuery(0, group_id, wanted)
+        query = GroupOffsetsQuery(0, group_id, wanted, fresh=True)
         view = await gateway.sequencer.query("group_offsets", query, GroupOffsetsView)
     except Unavailable:
         return _Found(GROUPS_UNAVAILABLE, {})
