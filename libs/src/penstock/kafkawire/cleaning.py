@@ -1,0 +1,191 @@
+"""Key compaction of one record batch: which of its records has which key, and the batch again with some of them.
+
+Records that stay are copied as they are, offset deltas included, so offsets keep their gaps. A batch in which a
+tombstone stays gets a delete horizon (KIP-534): attribute bit 6 says that the base timestamp is the time from which on
+its tombstones may go, and the records' timestamp deltas are written anew, so that their timestamps stay what they were.
+"""
+
+import struct
+from collections.abc import Sequence
+
+import crc32c
+import msgspec
+
+from penstock.kafkawire.compression import NONE, compress, decompress
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.primitives import Buffer, read_varlong, varlong
+from penstock.kafkawire.records import (
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    DECOMPRESSED_BYTES_MAX,
+    LENGTH_END,
+    LOG_APPEND_TIME,
+    MAGIC,
+    BatchHeader,
+    codec,
+    size_bytes,
+)
+
+DELETE_HORIZON = 0x40
+NO_HORIZON = -1
+NO_TIMESTAMP = -1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+_RECORD_BYTES_MIN = 7
+_FRONT = struct.Struct(">qiibI")
+_REST = struct.Struct(">hiqqqhii")
+
+
+class KeyedRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record as key compaction sees it: places in its batch's plain records, where it begins with its length."""
+
+    start: int
+    end: int
+    timestamp_delta: int
+    timestamp_end: int  # behind its timestamp delta
+    offset_delta: int
+    key_start: int
+    key_end: int  # -1 without a key
+    is_tombstone: bool
+
+    def key(self, plain: Buffer) -> bytes | None:
+        """Its key."""
+        return None if self.key_end < 0 else bytes(plain[self.key_start : self.key_end])
+
+
+def plain_records(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> memoryview:
+    """The records of the batch that begins `batch`, decompressed; `DecodeError` if they cannot be."""
+    size = size_bytes(header)
+    if header.magic != MAGIC or not BATCH_OVERHEAD <= size <= len(batch):
+        raise DecodeError(f"batch of magic {header.magic} and {size} bytes in {len(batch)}")
+    return memoryview(decompress(memoryview(batch)[BATCH_OVERHEAD:size], codec(header), bytes_max))
+
+
+def delete_horizon_ms(header: BatchHeader) -> int:
+    """When the tombstones of a batch may go, `NO_HORIZON` if it was not cleaned or had none."""
+    return header.base_timestamp if header.attributes & DELETE_HORIZON else NO_HORIZON
+
+
+def scan_records(plain: Buffer, header: BatchHeader) -> list[KeyedRecord]:
+    """Every record of a batch; `DecodeError` unless offsets ascend and the records fill the plain bytes exactly."""
+    if not 0 <= header.record_count * _RECORD_BYTES_MIN <= len(plain):
+        raise DecodeError(f"{header.record_count} records in {len(plain)} bytes")
+    records: list[KeyedRecord] = []
+    position, offset_delta = 0, -1
+    try:
+        for _ in range(header.record_count):
+            record = _scan_record(plain, position)
+            if not offset_delta < record.offset_delta <= header.last_offset_delta:
+                raise DecodeError(f"record of offset {record.offset_delta} behind {offset_delta}")
+            records.append(record)
+            position, offset_delta = record.end, record.offset_delta
+    except IndexError as error:
+        raise DecodeError(f"record {len(records)} of {header.record_count} is cut short") from error
+    if position != len(plain):
+        raise DecodeError(f"records end at byte {position} of {len(plain)}")
+    return records
+
+
+def _scan_record(plain: Buffer, start: int) -> KeyedRecord:
+    length, position = read_varlong(plain, start)
+    end = position + length
+    timestamp_delta, timestamp_end = read_varlong(plain, position + 1)
+    offset_delta, position = read_varlong(plain, timestamp_end)
+    key_bytes, key_start = read_varlong(plain, position)
+    key_end = key_start + key_bytes if key_bytes >= 0 else -1
+    value_bytes, position = read_varlong(plain, max(key_start, key_end))
+    if not position + max(value_bytes, 0) < end <= len(plain):
+        raise DecodeError(f"record of {length} bytes at byte {start} of {len(plain)}, its value ends behind it")
+    return KeyedRecord(start, end, timestamp_delta, timestamp_end, offset_delta, key_start, key_end, value_bytes < 0)
+
+
+def keyless_records(plain: Buffer, header: BatchHeader) -> list[int]:
+    """Which records of a produced batch, counted from 0, have no key; `DecodeError` if it is not as one must be.
+
+    Half the work of `scan_records`: gateways do it for every batch of a compacted topic.
+    """
+    if not 0 <= header.record_count * _RECORD_BYTES_MIN <= len(plain):
+        raise DecodeError(f"{header.record_count} records in {len(plain)} bytes")
+    found = []
+    start = 0
+    try:
+        for index in range(header.record_count):
+            length, position = read_varlong(plain, start)
+            start = position + length
+            _, position = read_varlong(plain, position + 1)
+            offset_delta, position = read_varlong(plain, position)
+            key_bytes, position = read_varlong(plain, position)
+            if offset_delta != index or position + max(key_bytes, 0) >= start:
+                raise DecodeError(f"record {index} has offset {offset_delta} and ends at byte {start}")
+            if key_bytes < 0:
+                found.append(index)
+    except IndexError as error:
+        raise DecodeError(f"{header.record_count} records, and one is cut short") from error
+    if start != len(plain):
+        raise DecodeError(f"records end at byte {start} of {len(plain)}")
+    return found
+
+
+def keep_records(
+    header: BatchHeader, plain: Buffer, kept: Sequence[KeyedRecord], horizon_ms: int = NO_HORIZON
+) -> bytes:
+    """The batch with only these of its records, at least one, in its own codec; offsets and producer stay.
+
+    With a horizon its tombstones may go from then on, unless it has one already or a timestamp is too far from it.
+    """
+    attributes, base_timestamp = header.attributes, header.base_timestamp
+    deltas = [record.timestamp_delta for record in kept]
+    shift_ms = base_timestamp - horizon_ms
+    is_shifted = horizon_ms != NO_HORIZON and not attributes & DELETE_HORIZON
+    if is_shifted and min(deltas) + shift_ms >= INT64_MIN and max(deltas) + shift_ms <= INT64_MAX:
+        body = b"".join([_shifted(plain, record, shift_ms) for record in kept])
+        attributes, base_timestamp = attributes | DELETE_HORIZON, horizon_ms
+    else:
+        body = b"".join([plain[record.start : record.end] for record in kept])
+    # What a producer wrote into its records need not make sense: what it says of all of them is a bound.
+    latest = max(NO_TIMESTAMP, min(header.max_timestamp, header.base_timestamp + max(deltas)))
+    return _build(
+        header,
+        compress(body, codec(header)),
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=header.max_timestamp if attributes & LOG_APPEND_TIME else latest,
+        record_count=len(kept),
+    )
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """The batch without any record, as Kafka writes it: so that readers get past its offsets."""
+    return _build(
+        header,
+        b"",
+        attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON) | NONE,
+        base_timestamp=header.max_timestamp,
+        max_timestamp=header.max_timestamp,
+        record_count=0,
+    )
+
+
+def _shifted(plain: Buffer, record: KeyedRecord, shift_ms: int) -> bytes:
+    """The record with another timestamp delta; its attributes, of which no bit is in use, become 0."""
+    delta = varlong(record.timestamp_delta + shift_ms)
+    length = varlong(1 + len(delta) + record.end - record.timestamp_end)
+    return b"".join((length, b"\0", delta, plain[record.timestamp_end : record.end]))
+
+
+def _build(
+    header: BatchHeader, body: bytes, *, attributes: int, base_timestamp: int, max_timestamp: int, record_count: int
+) -> bytes:
+    rest = _REST.pack(
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        record_count,
+    )
+    crc = crc32c.crc32c(body, crc32c.crc32c(rest))
+    length = BATCH_OVERHEAD - LENGTH_END + len(body)
+    return b"".join((_FRONT.pack(header.base_offset, length, header.partition_leader_epoch, MAGIC, crc), rest, body))
