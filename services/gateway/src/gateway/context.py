@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gateway.key_check import KeyCheck
+
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig
     from gateway.flush_route import FlushRoute
@@ -40,6 +42,7 @@ class Gateway:
     reads: SegmentReads
     unsent: UnsentBytes
     metrics: GatewayMetrics
+    key_check: KeyCheck = field(default_factory=KeyCheck)
     proxied: frozenset[str] = frozenset()  # listeners whose clients are told another address than the gateway's
 
 

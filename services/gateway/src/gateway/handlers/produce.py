@@ -1,20 +1,21 @@
 """Produce: check each batch by its header, hand the good ones to the connection's flusher, answer once committed."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from gateway.context import Client, Gateway
 from gateway.errors import CloseConnection, error_of
 from gateway.flush_route import Flushed, FlushRoute, is_undecided
+from gateway.key_check import KeyObjection
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import FlushBatch
 from penstock.contracts.queries import TopicView
 from penstock.contracts.refusals import Refusal
-from penstock.contracts.topic_configs import message_bytes_max
+from penstock.contracts.topic_configs import is_compacted, message_bytes_max
 from penstock.kafkawire.api.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -35,19 +36,23 @@ TIMEOUT_S_MIN = 1.0
 TIMEOUT_S_MAX = 60.0
 
 
+Refused = ErrorCode | KeyObjection
+Verdict = int | Refused  # of one partition: its place among the accepted batches, or why not
+
+
 class _Checked(msgspec.Struct):
     """A request gone through: what goes to the flusher, and per partition its place there or why not."""
 
     batches: list[FlushBatch]
     payload: list[Buffer]
-    verdicts: list[int | ErrorCode]  # in the request's order: index into `batches`, or an error
+    verdicts: list[Verdict]  # in the request's order
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
     if request.acks not in ACKS:
         return _answer(request, [ErrorCode.INVALID_REQUIRED_ACKS] * _partition_count(request), None)
     async with client.produce_order:  # left before the answer comes: the next request of the connection follows
-        checked = _check(gateway, version, request, await _topics_of(gateway, client, request))
+        checked = await _check(gateway, version, request, await _topics_of(gateway, client, request))
         flushed_later = _hand_over(gateway, client, request, checked)
     flushed = await flushed_later if flushed_later else None
     response = _answer(request, checked.verdicts, flushed)
@@ -82,28 +87,31 @@ async def _topics_of(gateway: Gateway, client: Client, request: ProduceRequest) 
     return found
 
 
-def _check(gateway: Gateway, version: int, request: ProduceRequest, topics: dict[str, TopicView]) -> _Checked:
+async def _check(gateway: Gateway, version: int, request: ProduceRequest, topics: dict[str, TopicView]) -> _Checked:
     checked = _Checked([], [], [])
     sendable_bytes_max = gateway.flushes.batch_bytes_max
     for topic in request.topic_data:
         view = topics.get(topic.name)
         bytes_max = sendable_bytes_max
+        needs_keys = False
         if view is not None:
             bytes_max = min(bytes_max, message_bytes_max(view.configs))
+            needs_keys = is_compacted(view.configs)
         for data in topic.partition_data:
             verdict = _verdict(version, data, view, bytes_max)
+            if needs_keys and isinstance(verdict, BatchHeader):
+                verdict = await _keyed(gateway, topic.name, data, verdict)
             if isinstance(verdict, BatchHeader):
                 assert view is not None, "batches of unknown topics are not accepted"
                 _accept(checked, view, data, verdict)
             else:
                 checked.verdicts.append(verdict)
-                gateway.metrics.batches_refused.labels(verdict.name).inc()
+                error = ErrorCode.INVALID_RECORD if isinstance(verdict, KeyObjection) else verdict
+                gateway.metrics.batches_refused.labels(error.name).inc()
     return checked
 
 
-def _verdict(
-    version: int, data: PartitionProduceData, view: TopicView | None, bytes_max: int
-) -> BatchHeader | ErrorCode:
+def _verdict(version: int, data: PartitionProduceData, view: TopicView | None, bytes_max: int) -> BatchHeader | Refused:
     if view is None or not 0 <= data.index < view.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if version < FIRST_VERSION_MAGIC_2:
@@ -112,6 +120,14 @@ def _verdict(
         return ErrorCode.INVALID_RECORD
     assert not isinstance(data.records, list), "decoded records are one buffer"
     return check_batch(data.records, batch_bytes_max=bytes_max, zstd_allowed=version >= FIRST_VERSION_ZSTD)
+
+
+async def _keyed(
+    gateway: Gateway, topic: str, data: PartitionProduceData, header: BatchHeader
+) -> BatchHeader | Refused:
+    """The header of a batch whose records all have keys."""
+    assert data.records is not None and not isinstance(data.records, list), "a good batch has its bytes"
+    return await gateway.key_check.objection(topic, data.index, data.records, header) or header
 
 
 def _accept(checked: _Checked, view: TopicView, data: PartitionProduceData, header: BatchHeader) -> None:
@@ -156,7 +172,7 @@ def _route_key(gateway: Gateway, client: Client) -> str:
     return "" if client.listener in gateway.proxied else f"{client.client_id}\0{client.host}"
 
 
-def _answer(request: ProduceRequest, verdicts: list[int | ErrorCode], flushed: Flushed | None) -> ProduceResponse:
+def _answer(request: ProduceRequest, verdicts: Sequence[Verdict], flushed: Flushed | None) -> ProduceResponse:
     results = flushed.results if flushed else []
     answers = _partition_answers(request, verdicts, results)
     return ProduceResponse(
@@ -169,12 +185,21 @@ def _answer(request: ProduceRequest, verdicts: list[int | ErrorCode], flushed: F
 
 
 def _partition_answers(
-    request: ProduceRequest, verdicts: list[int | ErrorCode], results: list[BatchResult]
+    request: ProduceRequest, verdicts: Sequence[Verdict], results: list[BatchResult]
 ) -> Iterator[PartitionProduceResponse]:
     indexes = (data.index for topic in request.topic_data for data in topic.partition_data)
     for index, verdict in zip(indexes, verdicts, strict=True):
         if isinstance(verdict, ErrorCode):
             yield PartitionProduceResponse(index, verdict, -1)
+            continue
+        if isinstance(verdict, KeyObjection):
+            yield PartitionProduceResponse(
+                index=index,
+                error_code=ErrorCode.INVALID_RECORD,
+                base_offset=-1,
+                record_errors=verdict.record_errors,
+                error_message=verdict.message,
+            )
             continue
         result = results[verdict]
         yield PartitionProduceResponse(
