@@ -12,6 +12,7 @@ SPARK_VENV := .venv-spark
 SPARK_STAMP := $(SPARK_VENV)/.made
 COMPILE := uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
     --no-emit-find-links --python-version 3.11 --group dev $(foreach name,$(LOCAL),--no-emit-package $(name))
+UPGRADE ?= --upgrade
 CODE := libs services tests benches
 ARGS ?=
 
@@ -61,9 +62,9 @@ format: env  ## format the code and mend what the linter can
 bench: env  ## measure against the budgets; a table here, JSON in benches/results
 	$(BIN)/python -m benches
 
-lock: env  ## pin the dependencies anew
-	$(BIN)/$(COMPILE) --upgrade pyproject.toml -o requirements.lock >/dev/null
-	$(BIN)/$(COMPILE) --upgrade --group spark --constraints requirements.lock pyproject.toml -o requirements-spark.lock >/dev/null
+lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds what is new
+	$(BIN)/$(COMPILE) $(UPGRADE) pyproject.toml -o requirements.lock >/dev/null
+	$(BIN)/$(COMPILE) $(UPGRADE) --group spark --constraints requirements.lock pyproject.toml -o requirements-spark.lock >/dev/null
 
 clean:  ## remove the environment and the caches
 	rm -rf $(VENV) $(SPARK_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
