@@ -37,9 +37,6 @@ REBALANCE_WAIT_S = 20.0  # a join is answered when the slowest member has joined
 HEARTBEAT_S = 1.0
 READ_WAIT_MS = 300
 LEAVE_SHARE = 0.01  # of rounds after which a member leaves, to come back as another
-# Known, and to be mended: a replica sends an append in doubt again for ten seconds, long after the commit's sender has
-# turned to another replica, and the group's member to its next commit. So the journal may get commits in another order.
-LATE_COMMITS_ARE_KNOWN = True
 RETRIABLE = frozenset(
     (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 )
@@ -65,8 +62,8 @@ class GroupLedger:
 
     def told(self, who: str, partition: int, offset: int, floor: int) -> None:
         """A member was told where to begin; `floor` was acknowledged when it asked."""
-        if max(offset, 0) < floor and LATE_COMMITS_ARE_KNOWN and self._oracle.was_lowered(self.group_id, partition):
-            self._oracle.heard(who, f"of {self.group_id}-{partition}: a late commit unsaid {floor}, which is known")
+        if max(offset, 0) < floor and self._oracle.was_lowered(self.group_id, partition):
+            self._oracle.heard(who, f"of {self.group_id}-{partition}: a late commit unsaid {floor}, at level 0")
             self.committed[partition] = max(offset, 0)
         elif max(offset, 0) < floor:
             what = f"the offset of {self.group_id}-{partition}"

@@ -51,6 +51,8 @@ class Nemesis:
         self._make_unreliable()
         self._world.note(f"troubles {[kind.__name__ for kind in self._kinds]}")
         self._world.infrastructure.create_task(self._run())
+        if self._world.old_replicas:
+            self._world.infrastructure.create_task(self._world.upgrade())
 
     def heal(self) -> None:
         """No trouble any more: everything that was broken is whole, everybody who died is started again."""
@@ -66,9 +68,12 @@ class Nemesis:
         world.store.faults = StoreFaults()
         world.store.writes = Latency(0.01)
         world.network.unblock()
+        old, world.old_replicas = world.old_replicas, {}
         for process in world.processes:
             process.clock.skew_ms = 0
             process.resume()
+            if process.name in old:
+                process.kill()
             if process.is_up:
                 world.hub.mend(process.connection_name)
             process.spare()

@@ -12,6 +12,7 @@ from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult
 from penstock.contracts.commands import Command, CommitOffsets, CommitSegment, PerItem, SegmentCommitted
 from penstock.contracts.entries import decode_entry
 from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import batches
 from penstock.segment.keys import segment_key
@@ -134,7 +135,7 @@ class Oracle:
         return offset
 
     def was_lowered(self, group_id: str, partition: int) -> bool:
-        """Whether the journal ever got a lower offset behind a higher one."""
+        """Whether the journal ever took a lower offset behind a higher one, which before level 1 it could not help."""
         return (group_id, partition) in self._lowered
 
     def check_objects(self) -> None:
@@ -151,10 +152,14 @@ class Oracle:
     def _note_offsets(self, command: CommitOffsets, outcome: PerItem) -> None:
         for offset, refusal in zip(command.offsets, outcome.refusals, strict=True):
             key = (command.group_id, offset.partition)
-            if not refusal:
-                if offset.offset < self._offsets.get(key, 0):
-                    self._lowered[key] = None
-                self._offsets[key] = offset.offset
+            if refusal:
+                continue
+            before = self._offsets.get(key, 0)
+            if offset.offset < before and self.state.level < LATE_COMMANDS_LEVEL:
+                self._lowered[key] = None
+            elif offset.offset < before:
+                self._fail(f"the offset of {key[0]}-{key[1]} went back from {before} to {offset.offset} in the journal")
+            self._offsets[key] = offset.offset
 
     def _key(self, segment_id: SegmentId) -> str:
         known = self._keys.get(segment_id)

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.runtime.journal import JournalGap
 from penstock.runtime.process import App
+from sequencer.snapshot_file import UnknownVersion
 from tests.testkit.sim.host import BusReach, SimClock, SimConnection, SimHost, store_opener
 from tests.testkit.sim.loop import SimLoop
 from tests.testkit.sim.surroundings import Surroundings
@@ -31,6 +33,7 @@ class Process:
         self.is_paused = False
         self.born_at_sequence = 0  # the journal's last when this life began
         self.is_wanted = False  # the supervisor starts it again
+        self.known_level = NEWEST_LEVEL  # of this life's release
         self.app: App | None = None
         self.clock = SimClock(around.timeline)
         self._around = around
@@ -164,7 +167,10 @@ class Process:
         if cause is not None and (not isinstance(cause, PenstockError | TimeoutError) or isinstance(cause, Corrupt)):
             self._around.fail(f"{self.connection_name} died of {cause!r}")
         elif (
-            cause is not None and not isinstance(cause, Unavailable | TimeoutError) and not self._is_left_behind(cause)
+            cause is not None
+            and not isinstance(cause, Unavailable | TimeoutError)
+            and not self._is_left_behind(cause)
+            and not self._is_outdated(cause)
         ):
             self._around.fail(f"{self.connection_name} ended: {cause}")
         self.kill()
@@ -174,6 +180,10 @@ class Process:
     def _is_left_behind(self, cause: BaseException) -> bool:
         """Whether the journal was purged while a sequencer stood still; it comes back and begins with a snapshot."""
         return isinstance(cause.__cause__, JournalGap) and self._around.journal.first_sequence > 1
+
+    def _is_outdated(self, cause: BaseException) -> bool:
+        """Whether a replica of an earlier release was unseen when the level was raised, and so has to be replaced."""
+        return isinstance(cause.__cause__, UnknownVersion) and self.known_level < NEWEST_LEVEL
 
     def _given(self) -> dict[str, Any]:
         """What every app takes from outside."""

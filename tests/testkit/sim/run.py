@@ -3,6 +3,7 @@
 import gc
 from dataclasses import dataclass
 
+from penstock.contracts.levels import NEWEST_LEVEL
 from tests.testkit.sim.judge import are_replicas_level, is_group_done, judge_group, judge_records, judge_replicas
 from tests.testkit.sim.nemesis import Nemesis
 from tests.testkit.sim.world import World
@@ -91,6 +92,8 @@ def _settle(world: World) -> bool:
     if not world.until("the group", lambda: is_group_done(world), SETTLE_TIMEOUT_S):
         return False
     judge_group(world)
+    if not world.until("the level", lambda: world.oracle.state.level == NEWEST_LEVEL, SETTLE_TIMEOUT_S):
+        return False
     if not world.until("replicas", lambda: are_replicas_level(world), SETTLE_TIMEOUT_S):
         return False
     judge_replicas(world)

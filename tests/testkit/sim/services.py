@@ -1,6 +1,7 @@
 """Builds the real services for simulated processes, each from its own app."""
 
 import random
+from collections.abc import Callable
 from typing import Any, cast
 
 from cacher.app import CacherApp
@@ -29,8 +30,13 @@ def _settings(process: Process, store_url: str) -> dict[str, Any]:
     return {"cluster": CLUSTER, "zone": process.zone, "instance": process.instance, "store_url": store_url}
 
 
-def makers(network: Network, store_url: str, dice: random.Random) -> dict[str, MakeApp]:
-    """By role, what builds its app; what may be set is chosen by lot where that finds more."""
+def makers(
+    network: Network, store_url: str, dice: random.Random, known_level: Callable[[Process], int]
+) -> dict[str, MakeApp]:
+    """By role, what builds its app; what may be set is chosen by lot where that finds more.
+
+    `known_level` says of which release a sequencer is.
+    """
     snapshots = {
         "snapshot_entries": dice.choice((20, 60, 50_000)),
         "snapshot_interval_ms": dice.choice((2_000, 5_000, 600_000)),
@@ -47,11 +53,15 @@ def makers(network: Network, store_url: str, dice: random.Random) -> dict[str, M
 
         return GatewayApp(config, **given, make_listener=make_listener)
 
+    def sequencer(process: Process, given: dict[str, Any]) -> App:
+        settings = _settings(process, store_url)
+        config = SequencerConfig(**settings, journal_assurance="sync-always", **snapshots)
+        process.known_level = known_level(process)
+        return SequencerApp(config, **given, known_level=process.known_level)
+
     return {
         "gateway": gateway,
         "flusher": lambda process, given: FlusherApp(FlusherConfig(**_settings(process, store_url)), **given),
         "cacher": lambda process, given: CacherApp(CacherConfig(**_settings(process, store_url)), **given),
-        "sequencer": lambda process, given: SequencerApp(
-            SequencerConfig(**_settings(process, store_url), journal_assurance="sync-always", **snapshots), **given
-        ),
+        "sequencer": sequencer,
     }

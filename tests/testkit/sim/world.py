@@ -1,5 +1,6 @@
 """One simulated cluster with its clients: built from a seed, run under faults, healed, judged and stopped."""
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator
@@ -10,6 +11,9 @@ from unittest import mock
 import msgspec
 import structlog
 
+from penstock.contracts.commands import RaiseLevel
+from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from sequencer.core.machine import apply_entry
@@ -31,6 +35,8 @@ TOPIC = "events"
 GROUP = "group"
 SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
 COMPARED_ENTRIES = 16  # after each so many the states of all replicas are compared
+UPGRADE_SHARE = 0.15  # of runs
+UPGRADE_PAUSE_S = (0.2, 4.0)  # between one replica and the next
 COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
 # What a service must never have to say of messages that only its own kind sends.
 BUGS = frozenset(
@@ -62,13 +68,14 @@ class World(Surroundings):
         self.oracle = Oracle(CLUSTER, self.store, self.fail, self.note)
         self.journal.observers.append(self.oracle.observe)
         store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
-        make = makers(self.network, store_url, self.dice)
+        make = makers(self.network, store_url, self.dice, self._known_level)
         keeps_names = self.dice.random() < 0.3
         self.processes = [
             Process(self, role, number, make[role], keeps_name=keeps_names)
             for role, count in COUNTS.items()
             for number in range(count)
         ]
+        self.old_replicas = self._old_replicas()  # the sequencers that run an earlier release
         self._replicas = {f"{each.name}-": each for each in self.role("sequencer")}
         self.hub.on_answer = self._check_answer
         self.client_loop = SimLoop(self.timeline, "clients", self._client_exception)
@@ -81,6 +88,28 @@ class World(Surroundings):
     def role(self, role: str) -> list[Process]:
         """The processes of a role."""
         return [each for each in self.processes if each.role == role]
+
+    def _old_replicas(self) -> dict[str, None]:
+        """In some runs all, and in the others none."""
+        is_upgrade = self.stream("upgrade").random() < UPGRADE_SHARE
+        return dict.fromkeys(process.name for process in self.role("sequencer") if is_upgrade)
+
+    def raise_level(self) -> None:
+        """Be at the newest level from now on, as most clusters are, rather than some seconds later."""
+        raised = Entry("operator", "operator", 0, GENESIS_HASH, [[RaiseLevel(START_MS, NEWEST_LEVEL)]])
+        self.journal.inject(encode_entry(raised))
+
+    def _known_level(self, process: Process) -> int:
+        """What a sequencer's release knows that starts now; an old one is not started again once it cannot follow."""
+        return 0 if process.name in self.old_replicas and not self.oracle.state.level else NEWEST_LEVEL
+
+    async def upgrade(self) -> None:
+        """Replace sequencers of the earlier release one by one."""
+        stream = self.stream("upgrade-times")
+        for process in self.role("sequencer"):
+            await asyncio.sleep(stream.uniform(*UPGRADE_PAUSE_S))
+            self.old_replicas.pop(process.name, None)
+            process.stop()
 
     def client(self, name: str) -> KafkaClient:
         """One Kafka client."""
@@ -109,6 +138,8 @@ class World(Surroundings):
 
     def begin_work(self, *, requests: int, pace_s: float) -> None:
         """Producers, readers and members, chosen by the seed."""
+        if not self.old_replicas:
+            self.raise_level()
         for number in range(3):
             is_idempotent = number < 2
             producer = Producer(

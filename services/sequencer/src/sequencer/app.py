@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.host import ServiceHost
@@ -31,6 +32,7 @@ class SequencerApp:
         make_host: Callable[..., ServiceHost] = ServiceHost,
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
         capture: Capture = capture_inline,
+        known_level: int = NEWEST_LEVEL,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
@@ -41,6 +43,7 @@ class SequencerApp:
         self._safety = JournalSafety(config, self._host.health)
         self._open_store = open_store
         self._capture = capture
+        self._known_level = known_level
         self._store: ObjectStore | None = None
         self._sequencer: Sequencer | None = None
         self._identity_watch: IdentityWatch | None = None
@@ -63,7 +66,8 @@ class SequencerApp:
         metrics = SequencerMetrics(registry)
         snapshots = SnapshotSettings(config.snapshot_entries, config.snapshot_interval_ms)
         surroundings = (self._clock, self._entropy, metrics, self._store)
-        self._sequencer = Sequencer(journal, bus, config.cluster, author, *surroundings, snapshots, self._capture)
+        own = (snapshots, self._capture, self._known_level)
+        self._sequencer = Sequencer(journal, bus, config.cluster, author, *surroundings, *own)
 
     async def run(self) -> None:
         """Follow the journal, and answer once caught up, until cancelled."""
