@@ -1,0 +1,136 @@
+"""An audit from beginning to end: look, read everything on Spark, look again at what seemed wrong, report."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.audit.findings import Finding
+from penstock.audit.inventory import EXTENT_FIELDS, Inventory, take_inventory
+from penstock.audit.judge import NO_PREFIX, Shares, judge
+from penstock.audit.report import Report
+from penstock.audit.segment_check import Checked, ExtentCheck, SegmentCheck, check_segments
+from penstock.contracts.topic_configs import is_compacted
+from penstock.objectstore import ObjectStore
+from penstock.runtime.clock import Clock
+from penstock.runtime.sequencer_client import SequencerClient
+from penstock.segment.keys import segment_key
+from penstock.spark.ranges import StoreRanges
+
+TASK_BYTES = 256 * 1024 * 1024  # read by one task; a larger segment is a task by itself
+
+ReadSegments = Callable[[Sequence[SegmentCheck]], Checked]
+
+
+class Audit:
+    """`read` checks segments, wherever that is done; it blocks."""
+
+    def __init__(
+        self, client: SequencerClient, store: ObjectStore, cluster: str, clock: Clock, read: ReadSegments
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._cluster = cluster
+        self._clock = clock
+        self._read = read
+
+    async def run(self) -> Report:
+        """Everything; `Unavailable` if sequencers or store do not answer.
+
+        The cluster is at work meanwhile: what was compacted between two looks may seem wrong. So what was found is
+        looked at once more, and only what is found again is reported.
+        """
+        started_s = self._clock.monotonic_s()
+        inventory, findings, shares = await self._look()
+        checked = await self._read_all(inventory)
+        findings += checked.findings
+        if findings:
+            findings = await self._look_again(findings)
+        return Report(
+            cluster=self._cluster,
+            topics=len(inventory.topics),
+            partitions=inventory.partitions,
+            extents=inventory.extents,
+            live_bytes=inventory.live_bytes,
+            segments_read=checked.segments,
+            batches_read=checked.batches,
+            records_read=checked.records,
+            bytes_read=checked.bytes,
+            seconds=round(self._clock.monotonic_s() - started_s, 3),
+            objects=shares.objects,
+            bytes=shares.bytes,
+            findings=sorted(findings),
+        )
+
+    async def _look(self) -> tuple[Inventory, list[Finding], Shares]:
+        inventory = await take_inventory(self._client, self._store, self._cluster)
+        findings, shares = judge(inventory, self._cluster, self._clock.now_ms())
+        return inventory, findings, shares
+
+    async def _read_all(self, inventory: Inventory, keys: set[str] | None = None) -> Checked:
+        """Read the live extents of all segments, or of those with these keys."""
+        checks = [check for check in segment_checks(inventory, self._cluster) if keys is None or check.key in keys]
+        return await asyncio.to_thread(self._read, checks) if checks else Checked()
+
+    async def _look_again(self, suspected: list[Finding]) -> list[Finding]:
+        inventory, findings, _ = await self._look()
+        findings += (await self._read_all(inventory, {each.subject.partition(" ")[0] for each in suspected})).findings
+        again = {(each.kind, each.subject) for each in suspected}
+        return [each for each in findings if (each.kind, each.subject) in again]
+
+
+def segment_checks(inventory: Inventory, cluster: str) -> list[SegmentCheck]:
+    """What to read, by object; objects that are missing are left out."""
+    gaps = [is_compacted(topic.configs) for topic in inventory.topics]
+    checks = []
+    for segment_id, rows in inventory.extents_by_segment.items():
+        level, size_bytes = inventory.named[segment_id]
+        key = segment_key(NO_PREFIX, cluster, level, segment_id)
+        if inventory.objects.get(key) != size_bytes:
+            continue
+        extents = []
+        for row in range(0, len(rows), EXTENT_FIELDS):
+            topic = inventory.topics[rows[row]]
+            partition, base, last, position, length, timestamp = rows[row + 1 : row + EXTENT_FIELDS]
+            where = (topic.name, topic.topic_id, partition)
+            extents.append(ExtentCheck(*where, base, last, position, length, timestamp, gaps[rows[row]]))
+        extents.sort(key=lambda extent: extent.position)
+        checks.append(SegmentCheck(key, level, size_bytes, extents))
+    return checks
+
+
+def shares_of(checks: Sequence[SegmentCheck], bytes_max: int = TASK_BYTES) -> list[list[SegmentCheck]]:
+    """The checks in tasks of about as many bytes."""
+    shares: list[list[SegmentCheck]] = []
+    share_bytes = bytes_max
+    for check in checks:
+        if share_bytes + check.live_bytes > bytes_max:
+            shares.append([])
+            share_bytes = 0
+        shares[-1].append(check)
+        share_bytes += check.live_bytes
+    return shares
+
+
+def read_on_spark(session: Any, store_url: str) -> ReadSegments:
+    """Reads segments as tasks of a Spark session."""
+
+    def read(checks: Sequence[SegmentCheck]) -> Checked:
+        shares = [msgspec.msgpack.encode(share) for share in shares_of(checks)]
+        context = session.sparkContext
+        found = context.parallelize(shares, len(shares)).map(lambda share: check_share(store_url, share)).collect()
+        checked = Checked()
+        for each in found:
+            checked.add(msgspec.msgpack.decode(each, type=Checked))
+        return checked
+
+    return read
+
+
+def check_share(store_url: str, share: bytes) -> bytes:
+    """One task: the checks of a share, both packed."""
+    with StoreRanges(store_url) as store:
+        checks = msgspec.msgpack.decode(share, type=list[SegmentCheck])
+        found = check_segments(checks, lambda ranges: (piece.data for piece in store.stream(ranges)))
+    return msgspec.msgpack.encode(found)

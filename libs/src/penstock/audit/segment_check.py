@@ -1,0 +1,165 @@
+"""Reads the live extents of segments and checks every batch of them; run wherever Spark has room for it."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+import crc32c
+import msgspec
+
+from penstock.audit.findings import Finding
+from penstock.contracts.batches import BatchRun
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Corrupt, Invalid
+from penstock.contracts.ids import TopicId
+from penstock.kafkawire.records import BATCH_OVERHEAD, CRC_START, MAGIC, BatchHeader, read_batch_header, size_bytes
+from penstock.objectstore.errors import NotFound
+from penstock.segment import CompactedIndex, SegmentIndex, read_any_index_of
+from penstock.segment.writer import run_length
+from penstock.spark.window import Window
+
+Stream = Callable[[Sequence[tuple[str, int, int]]], Iterator[Buffer]]  # bytes of ranges (key, position, length)
+
+
+class ExtentCheck(msgspec.Struct, frozen=True, array_like=True):
+    """A live extent, and what its batches have to be."""
+
+    topic: str
+    topic_id: TopicId
+    partition: int
+    base_offset: int
+    last_offset: int
+    position: int
+    length: int
+    max_timestamp: int
+    may_have_gaps: bool  # key compaction takes records out of this topic
+
+
+class SegmentCheck(msgspec.Struct, frozen=True, array_like=True):
+    """An object and its live extents, by position."""
+
+    key: str
+    level: int
+    size_bytes: int
+    extents: list[ExtentCheck]
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes that the check reads, besides the index."""
+        return sum(extent.length for extent in self.extents)
+
+
+class Checked(msgspec.Struct, array_like=True):
+    """What was read, and what is wrong with it."""
+
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    findings: list[Finding] = []
+
+    def add(self, other: "Checked") -> None:
+        """Count another's in."""
+        self.segments += other.segments
+        self.batches += other.batches
+        self.records += other.records
+        self.bytes += other.bytes
+        self.findings += other.findings
+
+
+def check_segments(checks: Sequence[SegmentCheck], stream: Stream) -> Checked:
+    """Check segments one after the other; damage is a finding, `Unavailable` a failure of the audit."""
+    checked = Checked()
+    for check in checks:
+        checked.segments += 1
+        try:
+            _check_index(check, stream)
+        except Corrupt as error:
+            checked.findings.append(Finding("index-damaged", check.key, str(error)))
+        except (NotFound, Invalid) as error:
+            checked.findings.append(Finding("object-unreadable", check.key, str(error)))
+            continue
+        _check_extents(check, stream, checked)
+    return checked
+
+
+def _check_index(check: SegmentCheck, stream: Stream) -> None:
+    async def get_range(position: int, length: int) -> bytes:
+        return b"".join(stream([(check.key, position, length)]))
+
+    index = asyncio.run(read_any_index_of(get_range, check.size_bytes))
+    if index.level != check.level:
+        raise Corrupt(f"it says level {index.level}")
+    runs = _places(index)
+    for extent in check.extents:
+        position, end = runs.get((extent.topic_id, extent.partition), (0, 0))
+        if not position <= extent.position <= extent.position + extent.length <= end:
+            raise Corrupt(f"it has no run of {extent.topic}-{extent.partition} at byte {extent.position}")
+
+
+def _places(index: SegmentIndex | CompactedIndex) -> dict[tuple[TopicId, int], tuple[int, int]]:
+    """From where to where each partition's runs lie; several runs of one lie next to each other."""
+    places: dict[tuple[TopicId, int], tuple[int, int]] = {}
+    for run in index.runs:
+        length = run_length(run) if isinstance(run, BatchRun) else run.length
+        key = (run.topic_id, run.partition)
+        start, _ = places.get(key, (run.position, 0))
+        places[key] = (start, run.position + length)
+    return places
+
+
+def _check_extents(check: SegmentCheck, stream: Stream, checked: Checked) -> None:
+    """Read extent after extent; the first damage in one ends the reading of the segment's rest in that stream."""
+    left = list(check.extents)
+    while left:
+        window = Window(stream([(check.key, extent.position, extent.length) for extent in left]))
+        while left:
+            extent = left.pop(0)
+            try:
+                _check_extent(check, extent, window, checked)
+            except Corrupt as error:
+                checked.findings.append(Finding("batch-damaged", _place_of(check, extent), str(error)))
+                break  # the window stands anywhere: begin another behind this extent
+            except (NotFound, Invalid) as error:
+                checked.findings.append(Finding("object-unreadable", check.key, str(error)))
+                return
+
+
+def _check_extent(check: SegmentCheck, extent: ExtentCheck, window: Window, checked: Checked) -> None:
+    offset, left_bytes = extent.base_offset, extent.length
+    while left_bytes:
+        if left_bytes < BATCH_OVERHEAD:
+            raise Corrupt(f"{left_bytes} bytes that are no batch")
+        header = read_batch_header(window.peek(BATCH_OVERHEAD))
+        size = size_bytes(header)
+        if not BATCH_OVERHEAD <= size <= left_bytes or header.magic != MAGIC:
+            raise Corrupt(f"at offset {offset} a batch of {size} bytes, {left_bytes} are left")
+        crc = crc32c.crc32c(window.take(size)[CRC_START:])
+        if crc != header.crc:
+            raise Corrupt(f"the batch at offset {offset} has crc {crc:08x}, expected {header.crc:08x}")
+        offset = _check_place(check.level, extent, header, offset) + 1
+        left_bytes -= size
+        checked.batches += 1
+        checked.records += header.record_count
+        checked.bytes += size
+    if offset != extent.last_offset + 1:
+        raise Corrupt(f"it ends at offset {offset - 1}, not {extent.last_offset}")
+
+
+def _check_place(level: int, extent: ExtentCheck, header: BatchHeader, offset: int) -> int:
+    """The batch's last offset; `Corrupt` if it cannot stand where it does."""
+    base_offset = header.base_offset if level else offset
+    last_offset = base_offset + header.last_offset_delta
+    if not offset <= base_offset <= last_offset <= extent.last_offset:
+        raise Corrupt(f"offsets {base_offset} to {last_offset} at offset {offset}")
+    is_dense = base_offset == offset and header.record_count == header.last_offset_delta + 1
+    if not is_dense and not (level and extent.may_have_gaps):
+        raise Corrupt(f"{header.record_count} records for the offsets {offset} to {last_offset}")
+    if header.max_timestamp > extent.max_timestamp:
+        raise Corrupt(
+            f"the time {header.max_timestamp} at offset {base_offset}, at most {extent.max_timestamp} is said"
+        )
+    return last_offset
+
+
+def _place_of(check: SegmentCheck, extent: ExtentCheck) -> str:
+    return f"{check.key} {extent.topic}-{extent.partition} {extent.base_offset}..{extent.last_offset}"

@@ -1,0 +1,76 @@
+"""`penstock audit`: whether the bucket holds what the journal says, whole, and nothing else."""
+
+import argparse
+import asyncio
+import os
+import sys
+
+from penstock.audit.audit import Audit, read_on_spark
+from penstock.audit.report import Report, as_json, as_text
+from penstock.cli.running import RunningCluster, add_cluster_flags, read_cluster
+from penstock.cli.spark_python import has_pyspark, run_with_spark
+from penstock.contracts.errors import PenstockError
+from penstock.objectstore import open_store
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.nats_client import connect_nats
+from penstock.runtime.sequencer_client import SequencerClient
+from penstock.spark.session import open_session
+
+MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
+INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `penstock audit` with the command line."""
+    parser = commands.add_parser(
+        "audit",
+        help="check every object, record and checksum of a cluster",
+        description="Read everything that a running cluster keeps, with Spark: every object in the bucket is accounted "
+        "for, every live record is there and whole, offsets have no holes. Exit code 1 if anything is found.",
+    )
+    add_cluster_flags(parser)
+    parser.add_argument(
+        "--master",
+        metavar="URL",
+        default="",
+        help=f"the Spark cluster to read with (local[*]) [{MASTER_VARIABLE}]",
+    )
+    parser.add_argument("--json", action="store_true", help="report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Audit; 0 if all is well, 1 with the findings, or with one sentence if it cannot be done."""
+    try:
+        if not has_pyspark():
+            return run_with_spark(sys.argv[1:])
+        cluster = read_cluster(arguments)
+        report = asyncio.run(_audit(cluster, arguments.master or os.environ.get(MASTER_VARIABLE) or "local[*]"))
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED_EXIT_CODE
+    print(as_json(report) if arguments.json else as_text(report))
+    return 0 if report.is_clean else 1
+
+
+async def _audit(cluster: RunningCluster, master: str) -> Report:
+    clock = SystemClock()
+    connection = await connect_nats(
+        cluster.nats_url, name="penstock-audit", user=cluster.nats_user, password=cluster.nats_password
+    )
+    try:
+        store = await open_store(cluster.store_url)
+        try:
+            client = SequencerClient(connection.bus, cluster.cluster, clock)
+            session = await asyncio.to_thread(open_session, "penstock-audit", master)
+            try:
+                read = read_on_spark(session, cluster.store_url)
+                return await Audit(client, store, cluster.cluster, clock, read).run()
+            finally:
+                await asyncio.to_thread(session.stop)
+        finally:
+            await store.close()
+    finally:
+        await connection.close()

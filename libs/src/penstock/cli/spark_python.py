@@ -1,0 +1,44 @@
+"""Which Python has PySpark: it is large, so it may have an environment of its own beside ours."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from penstock.contracts.errors import Invalid
+
+PYTHON_VARIABLE = "PENSTOCK_SPARK_PYTHON"
+ENVIRONMENT_NAME = ".venv-spark"  # what `make spark-env` makes, beside the environment that `make env` makes
+NOT_INSTALLED = (
+    f"PySpark is not installed: pip install 'penstock[spark]', or in a checkout make spark-env, or name a Python that "
+    f"has it with {PYTHON_VARIABLE}"
+)
+
+
+def has_pyspark() -> bool:
+    """Whether this very Python has PySpark."""
+    return importlib.util.find_spec("pyspark") is not None
+
+
+def find_spark_python(environ: Mapping[str, str], prefix: str = sys.prefix) -> Path | None:
+    """The Python to run Spark with, or None if there is none (yet)."""
+    if named := environ.get(PYTHON_VARIABLE):
+        return Path(named)
+    if has_pyspark():
+        return Path(sys.executable)
+    made = Path(prefix).parent / ENVIRONMENT_NAME
+    # The stamp comes last, when everything is in it.
+    return made / "bin" / "python" if (made / ".made").exists() else None
+
+
+def run_with_spark(argv: Sequence[str]) -> int:
+    """Run a command of ours with the Python that has PySpark, and return its exit code; `Invalid` if none has."""
+    python = find_spark_python(os.environ)
+    if python is None:
+        raise Invalid(NOT_INSTALLED)
+    if not python.is_file():
+        raise Invalid(f"{PYTHON_VARIABLE} names {python}, which is not there")
+    found = subprocess.run([str(python), "-m", "penstock.cli", *argv], check=False)
+    return found.returncode
