@@ -3,6 +3,7 @@
 The recordings are in tests/fixtures; how they were made is in tests/testkit/record_journal.py.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,26 @@ import msgspec
 import pytest
 
 from penstock.contracts.batches import BatchMeta, BatchRun
-from penstock.contracts.commands import CommitSegment, Refused, SegmentCommitted
+from penstock.contracts.commands import (
+    Command,
+    CommitOffsets,
+    CommitSegment,
+    NoteArchived,
+    NoteSnapshot,
+    OffsetToCommit,
+    RaiseLevel,
+    Refused,
+    SegmentCommitted,
+    TakeCustody,
+)
 from penstock.contracts.entries import GENESIS_HASH, Entry, decode_entry, encode_entry
 from penstock.contracts.ids import TopicId, new_segment_id
 from penstock.contracts.queries import MetadataQuery, MetadataView
+from sequencer.core.machine import apply_entry
+from sequencer.core.snapshot import encode_state
+from sequencer.core.state import State, new_state
 from sequencer.halt import Halted
+from sequencer.snapshot_file import FORMAT_VERSION, read_snapshot
 from tests.testkit.recorded_journal import read_entries, read_summary, replay, summary_of
 from tests.testkit.virtual_time import in_virtual_time
 from tests.unit.sequencer.sequencer_house import House, house
@@ -23,6 +39,7 @@ from tests.unit.sequencer.sequencer_house import House, house
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 RECORDINGS = sorted(FIXTURES.glob("journal-*"))
 OLDEST = FIXTURES / "journal-0.1.0"
+OLD_SNAPSHOT = FIXTURES / "snapshot-1"
 # What 0.1.0 knew. A recording without one of them would say nothing about it.
 COMMANDS = {
     "Tick",
@@ -112,6 +129,46 @@ async def test_two_replicas_go_on_with_the_old_journal_alike() -> None:
         for running in started:
             await running.sequencer.replica.until_applied(both.store.last_sequence, 5)
         assert len({running.metric("chain_check") for running in started}) == 1
+
+
+def state_behind_the_snapshot() -> State:
+    """What the old snapshot holds, made by today's code from the journal and from the commands that came after it."""
+    state = new_state()
+    for sequence, data in enumerate(read_entries(OLDEST), 1):
+        apply_entry(state, sequence, decode_entry(data).requests)
+    now_ms = state.clock_ms + 1
+    item = OffsetToCommit("orders", 0, 3, 1, "noted")
+    entries: list[list[Command]] = [
+        [TakeCustody(now_ms, "r")],
+        [NoteArchived(now_ms + 1, "r", 5)],
+        [NoteSnapshot(now_ms + 2, "r", 7), CommitOffsets(now_ms + 2, "assigned-by-hand", -1, "", None, [item])],
+    ]
+    for sequence, commands in enumerate(entries, state.sequence + 1):
+        apply_entry(state, sequence, [[command] for command in commands])
+    return state
+
+
+def test_a_snapshot_of_the_first_format_is_read() -> None:
+    data = (OLD_SNAPSHOT / "snapshot").read_bytes()
+    assert int.from_bytes(data[8:10]) == 1 < FORMAT_VERSION
+    state = read_snapshot(data).state
+    assert json.loads(json.dumps(summary_of(state))) == json.loads((OLD_SNAPSHOT / "summary.json").read_text())
+    assert state.custody.snapshots == [7]
+    assert state.level == 0
+
+
+def test_who_begins_with_an_old_snapshot_has_the_same_bytes_as_who_read_the_whole_journal() -> None:
+    read = read_snapshot((OLD_SNAPSHOT / "snapshot").read_bytes()).state
+    replayed = state_behind_the_snapshot()
+    seen = read.sequence
+    for offset in (8, 2, 8):
+        command = OffsetToCommit("orders", 0, offset, 1, "")
+        commit = CommitOffsets(read.clock_ms, "assigned-by-hand", -1, "", None, [command], seen)
+        entry: list[list[Command]] = [[commit], [RaiseLevel(read.clock_ms, 1)]]
+        outcomes = [apply_entry(state, state.sequence + 1, entry) for state in (read, replayed)]
+        assert outcomes[0] == outcomes[1]
+        assert encode_state(read) == encode_state(replayed)
+    assert read.groups["assigned-by-hand"].offsets["orders"][0].offset == 2, "the last was late"
 
 
 def entry_of_a_newer_release() -> bytes:
