@@ -1,0 +1,205 @@
+"""The object store for code that is not asynchronous, as Spark tasks are: ranges streamed in, one object streamed out.
+
+Ranges are read ahead in parallel, within a window of bytes. Ranges that lie close together in one object, however far
+apart they are in the order in which they are wanted, are one request: so merging many sorted segments reads each from
+its beginning to its end, in blocks.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from penstock.contracts.errors import Invalid
+from penstock.objectstore import ObjectStore, open_store
+
+BLOCK_BYTES_MAX = 8 * 1024 * 1024  # of one request: more does not make a store faster
+BLOCK_BYTES_MIN = 256 * 1024  # however many objects are read at the same time
+GAP_BYTES_MAX = 128 * 1024  # read through rather than asked around: a request takes as long as this much
+WINDOW_BYTES = 32 * 1024 * 1024  # read and not given out yet
+
+Result = TypeVar("Result")
+
+
+class Range(NamedTuple):
+    """Bytes of an object."""
+
+    key: str
+    position: int
+    length: int
+
+
+class Piece(NamedTuple):
+    """Bytes of the range that is the `number`th of those given, from 0; a large range comes in several, in order."""
+
+    number: int
+    data: memoryview
+    is_last: bool  # of its range
+
+
+class Block:
+    """One request: neighbouring ranges of one object, or a part of one."""
+
+    __slots__ = ("key", "length", "position", "uses")
+
+    def __init__(self, key: str, position: int, length: int) -> None:
+        self.key = key
+        self.position = position
+        self.length = length
+        self.uses = 1  # pieces that are cut from it
+
+    @property
+    def end(self) -> int:
+        return self.position + self.length
+
+
+class Cut(NamedTuple):
+    """A piece before it is read."""
+
+    number: int
+    block: Block
+    position: int  # in the object
+    length: int
+    is_last: bool
+
+
+def plan_blocks(ranges: Sequence[Range], window_bytes: int = WINDOW_BYTES) -> list[Cut]:
+    """Which requests to make, and what to cut from them, in the order in which the ranges are wanted.
+
+    Of each object at most one block at a time is waited for: so as many blocks as there are objects, and the window
+    for what is read ahead, are all that is held at once.
+    """
+    objects = len({each.key for each in ranges}) or 1
+    block_bytes = min(max(window_bytes // (2 * objects), BLOCK_BYTES_MIN), BLOCK_BYTES_MAX)
+    open_blocks: dict[str, Block] = {}
+    cuts = []
+    for index, (key, position, length) in enumerate(ranges):
+        end = position + length
+        while position < end:
+            block = open_blocks.get(key)
+            room = 0 if block is None else _room(block, position, block_bytes)
+            taken = min(end - position, room or block_bytes)
+            if block is None or not room:
+                block = open_blocks[key] = Block(key, position, taken)
+            else:
+                block.length = position + taken - block.position
+                block.uses += 1
+            cuts.append(Cut(index, block, position, taken, position + taken == end))
+            position += taken
+    return cuts
+
+
+def _room(block: Block, position: int, block_bytes: int) -> int:
+    """How many bytes at a position still fit into a block."""
+    if not 0 <= position - block.end <= GAP_BYTES_MAX:
+        return 0
+    return max(block.position + block_bytes - position, 0)
+
+
+class StoreRanges:
+    """A store, on an event loop of its own in a thread; for one thread to use, and to close."""
+
+    def __init__(
+        self,
+        store_url: str,
+        *,
+        window_bytes: int = WINDOW_BYTES,
+        opening: Callable[[str], Awaitable[ObjectStore]] = open_store,
+    ) -> None:
+        """`Invalid` or `Unavailable` with one clear sentence if the store cannot be used."""
+        self._window_bytes = window_bytes
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="store-ranges", daemon=True)
+        self._thread.start()
+        try:
+            self._store = self._start(_awaited(opening(store_url))).result()
+        except BaseException:
+            self._end_loop()
+            raise
+
+    def __enter__(self) -> "StoreRanges":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store and the thread."""
+        self._start(self._store.close()).result()
+        self._end_loop()
+
+    def call(self, work: Callable[[ObjectStore], Coroutine[Any, Any, Result]]) -> Result:
+        """The result of any call of the store."""
+        return self._start(work(self._store)).result()
+
+    def stream(self, ranges: Sequence[Range | tuple[str, int, int]]) -> Iterator[Piece]:
+        """The bytes of all ranges in their order; what the store raises is raised where its bytes would come.
+
+        The memory of a piece is free again when neither the caller nor a later piece needs its block.
+        """
+        cuts = plan_blocks([_checked(Range(*each)) for each in ranges], self._window_bytes)
+        reading = _Reading(self._start_read, cuts, self._window_bytes)
+        try:
+            for cut in cuts:
+                data = reading.take(cut.block)
+                start = cut.position - cut.block.position
+                yield Piece(cut.number, memoryview(data)[start : start + cut.length], cut.is_last)
+        finally:
+            reading.cancel()
+
+    def _start_read(self, block: Block) -> "Future[bytes]":
+        return self._start(self._store.get_range(block.key, block.position, block.length))
+
+    def _start(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _Reading:
+    """Blocks under way: begun in order as far as the window allows, held until their last piece was cut."""
+
+    def __init__(self, start: Callable[[Block], "Future[bytes]"], cuts: Sequence[Cut], window_bytes: int) -> None:
+        self._start = start
+        self._waiting = deque(dict.fromkeys(cut.block for cut in cuts))
+        self._begun: dict[Block, Future[bytes]] = {}
+        self._uses_left = {block: block.uses for block in self._waiting}
+        self._left_bytes = window_bytes
+        self._spent: Block | None = None  # its last piece is in the caller's hands
+
+    def take(self, block: Block) -> bytes:
+        """The bytes of the block that the next piece is cut from."""
+        if self._spent is not None:
+            self._left_bytes += self._spent.length
+            self._spent = None
+        while block not in self._begun or (self._waiting and self._waiting[0].length <= self._left_bytes):
+            begun = self._waiting.popleft()
+            self._begun[begun] = self._start(begun)
+            self._left_bytes -= begun.length
+        data = self._begun[block].result()
+        self._uses_left[block] -= 1
+        if not self._uses_left[block]:
+            del self._begun[block], self._uses_left[block]
+            self._spent = block
+        return data
+
+    def cancel(self) -> None:
+        """Give up what is under way."""
+        for future in self._begun.values():
+            future.cancel()
+        self._begun.clear()
+
+
+def _checked(each: Range) -> Range:
+    if each.position < 0 or each.length < 1:
+        raise Invalid(f"range of {each.length} bytes at {each.position} of {each.key}")
+    return each
+
+
+async def _awaited(work: Awaitable[Result]) -> Result:
+    return await work
