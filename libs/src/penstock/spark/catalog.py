@@ -1,0 +1,146 @@
+"""What the sequencers know of topics: their partitions, offsets and extents, asked for by whoever plans a read."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.contracts.errors import Conflict, Invalid
+from penstock.contracts.queries import (
+    MetadataQuery,
+    MetadataView,
+    OffsetFound,
+    OffsetOf,
+    OffsetsQuery,
+    OffsetsView,
+    PartitionPlan,
+    Plan,
+    PlanPartition,
+    PlanQuery,
+    TopicView,
+)
+from penstock.contracts.refusals import Refusal
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.nats_client import connect_nats
+from penstock.runtime.sequencer_client import SequencerClient
+from penstock.spark.config import ClusterAddress, TopicChoice
+from penstock.spark.offsets import LogBounds, Partition
+from penstock.spark.splits import Wanted
+
+CLIENT_NAME = "penstock-spark"
+PARTITIONS_PER_QUESTION = 500
+EVERYTHING_BYTES = 2**62  # a budget that no plan fills
+NO_OFFSET = -1  # of no partition: asked for, it is answered with the log's bounds and no extents
+
+Result = TypeVar("Result")
+
+
+class Catalog:
+    """Asks sequencers; everything that it says is true together or later, never earlier."""
+
+    def __init__(self, sequencers: SequencerClient) -> None:
+        self._sequencers = sequencers
+
+    async def topics(self, choice: TopicChoice) -> dict[str, TopicView]:
+        """The topics of a choice by name, as new as all that was acknowledged; `Invalid` if a named one is missing."""
+        names = None if choice.patterns else list(choice.names)
+        view = await self._sequencers.query("metadata", MetadataQuery(0, names, fresh=True), MetadataView)
+        found = {
+            topic.name: topic for topic in sorted(view.topics, key=lambda each: each.name) if choice.matches(topic.name)
+        }
+        missing = sorted(set(choice.names) - set(found))
+        if missing:
+            raise Invalid(f"no topic {missing[0]!r}")
+        return found
+
+    async def bounds(self, topics: Mapping[str, TopicView]) -> dict[Partition, LogBounds]:
+        """Where every partition of the topics begins and, for a committed reader, ends."""
+        asked = [
+            (topic.name, PlanPartition(topic.topic_id, number, NO_OFFSET, 0))
+            for topic in topics.values()
+            for number in range(topic.partitions)
+        ]
+        found = {}
+        for (name, partition), plan in zip(asked, await self._plans([each for _, each in asked]), strict=True):
+            if plan.refusal == Refusal.UNKNOWN_TOPIC:
+                raise Conflict(f"topic {name!r} was deleted meanwhile")
+            found[name, partition.partition] = LogBounds(plan.log_start_offset, plan.last_stable_offset)
+        return found
+
+    async def extents(self, wanted: Sequence[Wanted], bytes_max: int | None = None) -> list[Wanted]:
+        """The same with the extents that hold them.
+
+        With `bytes_max` about so many bytes of each partition at most, and its `to_offset` is where these end.
+        `Conflict` if a part of them is not there (any more).
+        """
+        filled = [msgspec.structs.replace(each, extents=[]) for each in wanted]
+        waiting = [each for each in filled if each.from_offset < each.to_offset]
+        while waiting:
+            budget = bytes_max or EVERYTHING_BYTES
+            asked = [PlanPartition(each.topic_id, each.partition, _next_offset(each), budget) for each in waiting]
+            # An answer has room for some extents only, and tells of the first partitions first.
+            asked = asked[:PARTITIONS_PER_QUESTION]
+            for each, plan in zip(waiting, await self._plans(asked), strict=False):
+                _take(each, plan)
+            waiting = [each for each in waiting if _is_waiting(each, bytes_max)]
+        return filled if bytes_max is None else [_cut(each) for each in filled]
+
+    async def offsets_at(self, wanted: Sequence[OffsetOf]) -> list[OffsetFound]:
+        """Where a time is in each partition's log: the extent to look into, or none past the last record."""
+        return (await self._sequencers.query("offsets", OffsetsQuery(0, list(wanted)), OffsetsView)).partitions
+
+    async def _plans(self, partitions: Sequence[PlanPartition]) -> list[PartitionPlan]:
+        plans: list[PartitionPlan] = []
+        for first in range(0, len(partitions), PARTITIONS_PER_QUESTION):
+            some = list(partitions[first : first + PARTITIONS_PER_QUESTION])
+            plans += (await self._sequencers.query("plan", PlanQuery(0, some, EVERYTHING_BYTES), Plan)).partitions
+        return plans
+
+
+def _next_offset(wanted: Wanted) -> int:
+    return wanted.extents[-1].last_offset + 1 if wanted.extents else wanted.from_offset
+
+
+def _take(wanted: Wanted, plan: PartitionPlan) -> None:
+    if plan.refusal == Refusal.NONE:
+        wanted.extents.extend(extent for extent in plan.extents if extent.base_offset < wanted.to_offset)
+        return
+    if plan.refusal == Refusal.UNKNOWN_TOPIC:
+        raise Conflict(f"topic {wanted.topic!r} was deleted meanwhile")
+    raise Conflict(
+        f"{wanted.topic} [{wanted.partition}] has offsets {plan.log_start_offset} to {plan.high_watermark}, "
+        f"wanted are those from {_next_offset(wanted)} on"
+    )
+
+
+def _is_waiting(wanted: Wanted, bytes_max: int | None) -> bool:
+    if _next_offset(wanted) >= wanted.to_offset:
+        return False
+    return bytes_max is None or sum(extent.length for extent in wanted.extents) < bytes_max
+
+
+def _cut(wanted: Wanted) -> Wanted:
+    return msgspec.structs.replace(
+        wanted, to_offset=max(wanted.from_offset, min(wanted.to_offset, _next_offset(wanted)))
+    )
+
+
+@contextlib.asynccontextmanager
+async def opened_catalog(address: ClusterAddress) -> AsyncIterator[Catalog]:
+    """A catalog with a connection of its own."""
+    connection = await connect_nats(
+        address.nats_url, name=CLIENT_NAME, user=address.nats_user, password=address.nats_password
+    )
+    try:
+        yield Catalog(SequencerClient(connection.bus, address.cluster, SystemClock()))
+    finally:
+        await connection.close()
+
+
+def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine to its end in a thread with a loop of its own, whether or not the caller is in one."""
+    with ThreadPoolExecutor(1, "penstock-asks") as pool:
+        return pool.submit(asyncio.run, work).result()

@@ -1,0 +1,336 @@
+"""Record batches into Arrow columns, many records at a time: each record's fields are found by numpy, copied by Arrow.
+
+The records of a group of batches lie one after the other in one buffer. Only their lengths are walked in Python. All
+fields of all records are then read column by column, and keys and values become Arrow arrays by one `take` each: of an
+array over that buffer whose elements are, by turns, what is wanted and what lies between.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import crc32c
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Corrupt
+from penstock.kafkawire.compression import decompress
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.records import (
+    BATCH_OVERHEAD,
+    CRC_START,
+    DECOMPRESSED_BYTES_MAX,
+    MAGIC,
+    codec,
+    is_control,
+    read_batch_header,
+    size_bytes,
+    timestamp_type,
+)
+
+# Of one Arrow batch, before compression. Below 1 MiB each batch costs more than its records.
+GROUP_BYTES = 4 * 1024 * 1024
+GROUP_RECORDS_MAX = 200_000
+# numpy reads ahead of the records by as much: attributes, three varints at their longest.
+_PADDING = bytes(64)
+_RECORD_BYTES_MIN = 7
+_VARINT_BYTES_MAX = 10
+# What a Spark timestamp holds is microseconds in 64 bits; a producer may say any number of milliseconds.
+_MILLISECONDS_MAX = (2**63 - 1) // 1000
+
+HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+FIELDS = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_type": pa.int32(),
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": HEADERS_TYPE,
+}
+
+Ints = Any  # a numpy array of int64
+Bytes = Any  # a numpy array of uint8
+Spans = tuple[Ints, Ints]  # where byte strings begin, and their lengths, negative for null
+_NOTHING: Spans = np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
+class _Batch(msgspec.Struct, frozen=True, gc=False):
+    """What the records of one batch share."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    from_offset: int  # the first that is wanted
+    to_offset: int  # behind the last that is wanted
+    records: int
+    base_timestamp: int
+    append_timestamp: int  # the broker's, -1 where the producer's count
+    timestamp_type: int
+
+
+class Columns:
+    """Takes record batches and gives Arrow batches of `names`, columns of `FIELDS`."""
+
+    def __init__(self, names: Sequence[str] = tuple(FIELDS), *, group_bytes: int = GROUP_BYTES) -> None:
+        self.schema = pa.schema([pa.field(name, FIELDS[name]) for name in names])
+        self._names = frozenset(names)
+        self._group_bytes = group_bytes
+        self._clear()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to `take`."""
+        return self._size_bytes >= self._group_bytes or len(self._starts) >= GROUP_RECORDS_MAX
+
+    def add(
+        self, batch: Buffer, *, topic: str, partition: int, base_offset: int, from_offset: int, to_offset: int
+    ) -> None:
+        """One whole batch whose first offset is `base_offset`; `Corrupt` if it is not what its header says.
+
+        Only records from `from_offset` to before `to_offset` are kept.
+        """
+        header = read_batch_header(batch)
+        if header.magic != MAGIC or size_bytes(header) != len(batch):
+            raise Corrupt(f"{topic} [{partition}] {base_offset}: {len(batch)} bytes that are no batch")
+        if crc32c.crc32c(memoryview(batch)[CRC_START:]) != header.crc:
+            raise Corrupt(f"{topic} [{partition}] {base_offset}: a batch with a wrong crc")
+        if is_control(header) or not header.record_count:
+            return
+        try:
+            plain = bytes(decompress(memoryview(batch)[BATCH_OVERHEAD:], codec(header), DECOMPRESSED_BYTES_MAX))
+            starts = record_starts(plain, header.record_count)
+        except DecodeError as error:
+            raise Corrupt(f"{topic} [{partition}] {base_offset}: {error}") from error
+        self._starts += [start + self._size_bytes for start in starts]
+        self._plain.append(plain)
+        self._size_bytes += len(plain)
+        kind = timestamp_type(header)
+        appended = header.max_timestamp if kind else -1
+        self._batches.append(
+            _Batch(
+                topic,
+                partition,
+                base_offset,
+                from_offset,
+                to_offset,
+                header.record_count,
+                header.base_timestamp,
+                appended,
+                kind,
+            )
+        )
+
+    def take(self) -> Any | None:
+        """All records that were added since, as an Arrow batch; None if there are none."""
+        if not self._starts:
+            return None
+        batches, starts = self._batches, np.array(self._starts, np.int64)
+        data = np.frombuffer(b"".join((*self._plain, _PADDING)), np.uint8)
+        size_bytes = self._size_bytes
+        self._clear()
+        try:
+            records = _Records(data, size_bytes, starts)
+        except DecodeError as error:
+            named = {f"{batch.topic} [{batch.partition}] from {batch.base_offset} on" for batch in batches}
+            raise Corrupt(f"{error}; looked into {', '.join(sorted(named)[:5])}") from error
+        table = pa.RecordBatch.from_arrays(self._arrays(batches, records), schema=self.schema)
+        return table if table.num_rows else None
+
+    def _arrays(self, batches: Sequence[_Batch], records: "_Records") -> list[Any]:
+        counts = np.array([batch.records for batch in batches])
+
+        def of_each(values: list[int]) -> Ints:
+            return np.repeat(np.array(values, np.int64), counts)
+
+        offsets = of_each([batch.base_offset for batch in batches]) + records.offset_deltas
+        rows = np.flatnonzero(
+            (offsets >= of_each([batch.from_offset for batch in batches]))
+            & (offsets < of_each([batch.to_offset for batch in batches]))
+        )
+        made: dict[str, Any] = {"offset": pa.array(offsets[rows])}
+        if "topic" in self._names:
+            topics = sorted({batch.topic for batch in batches})
+            numbers = of_each([topics.index(batch.topic) for batch in batches])
+            made["topic"] = pa.array(topics).take(pa.array(numbers[rows]))
+        if "partition" in self._names:
+            made["partition"] = pa.array(of_each([batch.partition for batch in batches])[rows].astype(np.int32))
+        if "timestamp" in self._names:
+            made["timestamp"] = _timestamps(batches, of_each, records.timestamp_deltas)[rows]
+            made["timestamp"] = pa.array(made["timestamp"]).cast(FIELDS["timestamp"])
+        if "timestamp_type" in self._names:
+            kinds = of_each([batch.timestamp_type for batch in batches])
+            made["timestamp_type"] = pa.array(kinds[rows].astype(np.int32))
+        if "key" in self._names:
+            made["key"] = records.slices(*records.keys, rows)
+        if "value" in self._names:
+            made["value"] = records.slices(*records.values, rows)
+        if "headers" in self._names:
+            made["headers"] = records.headers().take(pa.array(rows))
+        return [made[name] for name in self.schema.names]
+
+    def _clear(self) -> None:
+        self._plain: list[bytes] = []
+        self._starts: list[int] = []
+        self._batches: list[_Batch] = []
+        self._size_bytes = 0
+
+
+def _timestamps(batches: Sequence[_Batch], of_each: Any, deltas: Ints) -> Ints:
+    """Microseconds since 1970 of each record."""
+    appended = of_each([batch.append_timestamp for batch in batches])
+    kinds = of_each([batch.timestamp_type for batch in batches])
+    created = of_each([batch.base_timestamp for batch in batches]) + deltas
+    milliseconds = np.where(kinds == 1, appended, created)
+    return np.clip(milliseconds, -_MILLISECONDS_MAX, _MILLISECONDS_MAX) * 1000
+
+
+def record_starts(plain: bytes, count: int) -> list[int]:
+    """Where each of `count` records behind one another begins; `DecodeError` if they do not fill `plain` exactly."""
+    size = len(plain)
+    if not 0 <= count <= size // _RECORD_BYTES_MIN:
+        raise DecodeError(f"{count} records in {size} bytes")
+    starts: list[int] = []
+    note = starts.append
+    position = 0
+    try:
+        for _ in range(count):
+            note(position)
+            byte = plain[position]
+            if byte < 0x80:
+                position += 1
+            else:
+                following = plain[position + 1]
+                if following < 0x80:
+                    byte += (following - 1) << 7
+                    position += 2
+                else:
+                    byte, position = _long_varint(plain, position)
+            if byte & 1:
+                raise DecodeError(f"record {len(starts)} of {count} has a negative length")
+            position += byte >> 1
+    except IndexError as error:
+        raise DecodeError(f"record {len(starts)} of {count} begins behind {size} bytes") from error
+    if position != size:
+        raise DecodeError(f"records end at byte {position} of {size}")
+    return starts
+
+
+def _long_varint(plain: bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint of any length and the place behind it."""
+    value = shift = 0
+    while True:
+        byte = plain[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift >= 7 * _VARINT_BYTES_MAX:
+            raise DecodeError("a length of more than ten bytes")
+
+
+class _Records:
+    """The fields of all records in a buffer, column by column; `DecodeError` where one does not fill its record."""
+
+    def __init__(self, data: Bytes, size: int, starts: Ints) -> None:
+        self._data = data
+        self._size = size
+        lengths, position = self._varints(starts)
+        ends = position + lengths
+        self.timestamp_deltas, position = self._varints(self._within(position + 1))  # behind the attributes
+        self.offset_deltas, position = self._varints(position)
+        self.keys, position = self._spans(position)
+        self.values, position = self._spans(position)
+        counts, position = self._varints(position)
+        if counts.any():
+            position = self._read_headers(counts, position)
+        else:
+            self._header_counts, self._header_keys, self._header_values = counts, _NOTHING, _NOTHING
+        if (position != ends).any():
+            raise DecodeError(f"record {int(np.flatnonzero(position != ends)[0])} does not end where its fields do")
+
+    def slices(self, starts: Ints, lengths: Ints, rows: Ints) -> Any:
+        """Byte strings of the buffer as an Arrow array; null where the length is negative."""
+        if not len(rows):
+            return pa.array([], pa.binary())
+        bounds = np.empty(2 * len(starts), np.int32)
+        bounds[0::2] = starts
+        bounds[1::2] = starts + np.maximum(lengths, 0)
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self._data)]
+        every = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+        missing = lengths[rows] < 0
+        return every.take(pa.array(2 * rows, mask=missing if missing.any() else None))
+
+    def headers(self) -> Any:
+        """Every record's headers, in the type of `HEADERS_TYPE`."""
+        ends = np.cumsum(self._header_counts)
+        offsets = pa.array(np.concatenate(([0], ends)).astype(np.int32))
+        rows = np.arange(int(ends[-1]))
+        keys = _text(self.slices(*self._header_keys, rows))
+        values = self.slices(*self._header_values, rows)
+        structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
+        return pa.ListArray.from_arrays(offsets, structs, type=HEADERS_TYPE)
+
+    def _read_headers(self, counts: Ints, position: Ints) -> Ints:
+        """Note where all headers are: the first of every record, then the second of those that have one, and so on."""
+        if (counts < 0).any() or int(counts.sum()) > self._size:
+            raise DecodeError("an impossible number of record headers")
+        firsts = np.cumsum(counts) - counts
+        total = int(counts.sum())
+        keys = np.zeros(total, np.int64), np.zeros(total, np.int64)
+        values = np.zeros(total, np.int64), np.zeros(total, np.int64)
+        position = position.copy()
+        rows = np.flatnonzero(counts)
+        number = 0
+        while len(rows):
+            places = firsts[rows] + number
+            (keys[0][places], keys[1][places]), behind = self._spans(position[rows])
+            (values[0][places], values[1][places]), position[rows] = self._spans(behind)
+            number += 1
+            rows = rows[counts[rows] > number]
+        if (keys[1] < 0).any():
+            raise DecodeError("a record header without a key")
+        self._header_counts, self._header_keys, self._header_values = counts, keys, values
+        return position
+
+    def _spans(self, position: Ints) -> tuple[Spans, Ints]:
+        """(starts, lengths) of byte strings behind their lengths, and the places behind them; length -1 is null."""
+        lengths, starts = self._varints(position)
+        if (lengths < -1).any() or (lengths > self._size).any():
+            raise DecodeError("a byte string of impossible length")
+        return (starts, lengths), self._within(starts + np.maximum(lengths, 0))
+
+    def _varints(self, position: Ints) -> tuple[Ints, Ints]:
+        """Zigzag varints at these places, and the places behind them."""
+        read = self._data[position].astype(np.int64)
+        if not (read >= 0x80).any():
+            return (read >> 1) ^ -(read & 1), position + 1
+        value = (read & 0x7F).astype(np.uint64)
+        behind = position + 1
+        rows = np.flatnonzero(read >= 0x80)
+        for number in range(1, _VARINT_BYTES_MAX + 1):
+            if number == _VARINT_BYTES_MAX:
+                raise DecodeError("a number of more than ten bytes")
+            read = self._data[self._within(behind[rows])]
+            value[rows] |= (read & 0x7F).astype(np.uint64) << np.uint64(7 * number)
+            behind[rows] += 1
+            rows = rows[read >= 0x80]
+            if not len(rows):
+                break
+        signed = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+        return signed, self._within(behind)
+
+    def _within(self, position: Ints) -> Ints:
+        """No further than one byte behind the buffer: there a record that lies about its lengths is found out."""
+        return np.minimum(position, self._size + 1)
+
+
+def _text(raw: Any) -> Any:
+    """Bytes as text; what is no UTF-8 is shown as other consumers show it."""
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([str(each.as_py(), "utf-8", "replace") for each in raw], pa.string())

@@ -1,0 +1,184 @@
+"""Plans a read of topics: which offsets of which partitions, where their bytes are, and what each task reads."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from penstock.contracts.batches import SegmentRef
+from penstock.contracts.errors import Conflict
+from penstock.contracts.queries import OffsetFound, OffsetOf, TopicView
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.records import decode_records
+from penstock.objectstore import ObjectStore, open_store
+from penstock.segment.compacted import CompactedIndex, Place
+from penstock.segment.compacted_reader import read_compacted_index_of
+from penstock.segment.keys import segment_key
+from penstock.spark.catalog import Catalog, opened_catalog
+from penstock.spark.config import ClusterAddress, SourceConfig
+from penstock.spark.filters import Scope
+from penstock.spark.offsets import LogBounds, Offsets, Partition, resolve
+from penstock.spark.reading import batches_of
+from penstock.spark.splits import NO_PREFIX, Places, Run, Split, Wanted, limit_bytes, plan_splits, segments_to_cut
+from penstock.spark.window import Window
+
+READS_MAX = 8  # of indexes and single extents, at once
+
+Topics = Mapping[str, TopicView]
+
+
+class Planner:
+    """Asks the sequencers where things are, and the store for the maps of large segments."""
+
+    def __init__(self, config: SourceConfig, catalog: Catalog, store: ObjectStore) -> None:
+        self._config = config
+        self._catalog = catalog
+        self._store = store
+        self._slots = asyncio.Semaphore(READS_MAX)
+
+    async def batch(self, scope: Scope) -> list[Split]:
+        """All that the options and the scope ask for, as it is now."""
+        config = self._config
+        topics = {name: view for name, view in (await self.topics()).items() if scope.has_topic(name)}
+        bounds = {key: each for key, each in (await self.bounds(topics)).items() if scope.has_partition(key[1])}
+        start = await self.starts(topics, bounds)
+        if config.ending_timestamp_ms is not None:
+            end = await self.offsets_at(topics, bounds, config.ending_timestamp_ms)
+        else:
+            end = resolve(config.ending, bounds, option="endingOffsets")
+        start = {key: max(offset, scope.offset_min) for key, offset in start.items()}
+        end = {key: min(offset, scope.offset_end) for key, offset in end.items()}
+        return await self.splits(self.wanted(topics, bounds, start, end), scope.timestamp_min_ms)
+
+    async def topics(self) -> Topics:
+        """The topics that the options name."""
+        return await self._catalog.topics(self._config.topics)
+
+    async def bounds(self, topics: Topics) -> dict[Partition, LogBounds]:
+        """What every partition of the topics holds now."""
+        return await self._catalog.bounds(topics)
+
+    async def starts(self, topics: Topics, bounds: Mapping[Partition, LogBounds]) -> Offsets:
+        """Where the options say that reading begins."""
+        if self._config.starting_timestamp_ms is not None:
+            return await self.offsets_at(topics, bounds, self._config.starting_timestamp_ms)
+        return resolve(self._config.starting, bounds, option="startingOffsets")
+
+    def wanted(
+        self, topics: Topics, bounds: Mapping[Partition, LogBounds], start: Offsets, end: Offsets
+    ) -> list[Wanted]:
+        """The offsets from `start` to before `end`; `Conflict` if they are not all there, or only those that are."""
+        found = []
+        for key in sorted(end):
+            if start[key] >= end[key]:
+                continue
+            if key not in bounds:
+                self._lose(f"{key[0]} [{key[1]}] is gone, and with it the offsets from {start[key]} on")
+                continue
+            held = bounds[key]
+            if start[key] < held.start or end[key] > held.end:
+                self._lose(
+                    f"{key[0]} [{key[1]}] has the offsets {held.start} to {held.end - 1}, "
+                    f"wanted are {start[key]} to {end[key] - 1}"
+                )
+            first, behind = max(start[key], held.start), min(end[key], held.end)
+            if first < behind:
+                found.append(Wanted(key[0], topics[key[0]].topic_id, key[1], first, behind, []))
+        return found
+
+    async def limited(self, wanted: Sequence[Wanted], bytes_max: int) -> Offsets:
+        """Where to stop for about `bytes_max` to be read."""
+        return limit_bytes(await self._catalog.extents(wanted, bytes_max), bytes_max)
+
+    async def splits(self, wanted: Sequence[Wanted], timestamp_min_ms: int | None = None) -> list[Split]:
+        """What each task reads."""
+        config = self._config
+        filled = await self._catalog.extents(wanted)
+        return plan_splits(
+            filled,
+            config.address.cluster,
+            config.split_bytes,
+            places=await self._places(segments_to_cut(filled, config.split_bytes, timestamp_min_ms)),
+            timestamp_min_ms=timestamp_min_ms,
+        )
+
+    async def offsets_at(self, topics: Topics, bounds: Mapping[Partition, LogBounds], timestamp_ms: int) -> Offsets:
+        """The first offset of each partition whose record is at or after a time; its end if there is none."""
+        asked = [OffsetOf(topics[name].topic_id, number, timestamp_ms) for name, number in bounds]
+        found = await self._catalog.offsets_at(asked)
+        offsets = await asyncio.gather(*(self._first_at(each, timestamp_ms) for each in found))
+        return {
+            key: held.end if offset is None else max(held.start, min(offset, held.end))
+            for (key, held), offset in zip(bounds.items(), offsets, strict=True)
+        }
+
+    def _lose(self, what: str) -> None:
+        if self._config.fail_on_data_loss:
+            raise Conflict(f"{what}; with the option failOnDataLoss=false what is there is read")
+
+    async def _first_at(self, found: OffsetFound, timestamp_ms: int) -> int | None:
+        extent = found.extent
+        if extent is None:
+            return None
+        position, length, base_offset = extent.position, extent.length, extent.base_offset
+        if extent.segment.level > 0:
+            index = await self._index(extent.segment)
+            place = index.map_of(index.run_at(extent.position)).find_timestamp(timestamp_ms)
+            if place is None:
+                return extent.last_offset + 1
+            length -= place.position - position
+            position, base_offset = place.position, place.offset
+        key = segment_key(NO_PREFIX, self._config.address.cluster, extent.segment.level, extent.segment.segment_id)
+        run = Run("", b"", 0, extent.segment.level > 0, base_offset, extent.last_offset, position, length, 0, 2**63 - 1)
+        async with self._slots:
+            return first_at(run, await self._store.get_range(key, position, length), timestamp_ms)
+
+    async def _places(self, segments: Sequence[SegmentRef]) -> Places:
+        found: dict[tuple[bytes, int], list[Place]] = {}
+        for index in await asyncio.gather(*(self._index(segment) for segment in segments)):
+            for number, run in enumerate(index.runs):
+                found[index.segment_id, run.position] = index.map_of(number).places()
+        return found
+
+    async def _index(self, segment: SegmentRef) -> CompactedIndex:
+        key = segment_key(NO_PREFIX, self._config.address.cluster, segment.level, segment.segment_id)
+        async with self._slots:
+            return await read_compacted_index_of(
+                lambda position, length: self._store.get_range(key, position, length), segment.size_bytes
+            )
+
+
+def first_at(run: Run, data: bytes, timestamp_ms: int) -> int | None:
+    """The offset of the first record of a run that is at or after a time; None if none is."""
+    for batch, base_offset, _ in batches_of(run, Window([data]), timestamp_ms):
+        try:
+            records = decode_records(batch)
+        except DecodeError:
+            return base_offset  # whoever reads on from there misses nothing
+        for record in records:
+            if record.timestamp >= timestamp_ms:
+                return base_offset + record.offset_delta
+    return None
+
+
+async def replanned(address: ClusterAddress, rest: Split) -> Split:
+    """What holds the runs of a split now that some of their segments are gone."""
+    spans: dict[tuple[str, bytes, int], tuple[int, int]] = {}
+    for run in (run for stretch in rest.stretches for run in stretch.runs):
+        first, behind = spans.get((run.topic, run.topic_id, run.partition), (run.from_offset, run.to_offset))
+        spans[run.topic, run.topic_id, run.partition] = min(first, run.from_offset), max(behind, run.to_offset)
+    wanted = [Wanted(*key, first, behind, []) for key, (first, behind) in spans.items()]
+    async with opened_catalog(address) as catalog:
+        filled = await catalog.extents(wanted)
+    splits = plan_splits(filled, address.cluster, 2**62, timestamp_min_ms=rest.timestamp_min_ms)
+    return Split([stretch for split in splits for stretch in split.stretches], rest.timestamp_min_ms)
+
+
+@contextlib.asynccontextmanager
+async def opened_planner(config: SourceConfig) -> AsyncIterator[Planner]:
+    """A planner with connections of its own to the sequencers and the store."""
+    async with opened_catalog(config.address) as catalog:
+        store = await open_store(config.address.store_url)
+        try:
+            yield Planner(config, catalog, store)
+        finally:
+            await store.close()

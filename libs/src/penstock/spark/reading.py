@@ -1,0 +1,131 @@
+"""What a task does: streams its split's bytes from the store and gives the records in them as Arrow batches."""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Corrupt
+from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END
+from penstock.objectstore.errors import NotFound
+from penstock.spark.columns import Columns
+from penstock.spark.splits import Run, Split, Stretch
+from penstock.spark.window import Window
+
+# Base offset, length; last offset delta; max timestamp; record count: all that placing a batch takes.
+_FACTS = struct.Struct(">qi11xi8xq14xi")
+
+Range = tuple[str, int, int]  # key, position, length
+# The ranges' bytes one after the other, in pieces of any size; raises what the store does.
+Stream = Callable[[Sequence[Range]], Iterator[Buffer]]
+# What holds the rest of a split now, given the runs that were not read to their ends.
+Replan = Callable[[Split], Split]
+
+
+def read_split(split: Split, columns: Columns, stream: Stream, replan: Replan | None = None) -> Iterator[Any]:
+    """The records of a split as Arrow batches, every partition's in the order of their offsets.
+
+    A compaction may have replaced what was planned, so long ago that the objects are gone: then the rest is planned
+    anew, again and again as long as the reading gets on.
+    """
+    progress = _Progress(split)
+    is_replanned = False
+    while True:
+        try:
+            yield from _read(progress, columns, stream)
+            break
+        except NotFound:
+            if replan is None or (is_replanned and not progress.has_moved):
+                raise
+            progress = _Progress(replan(progress.rest()))
+            is_replanned = True
+    if (last := columns.take()) is not None:
+        yield last
+
+
+def _read(progress: "_Progress", columns: Columns, stream: Stream) -> Iterator[Any]:
+    split = progress.split
+    window = Window(stream([(stretch.key, stretch.position, stretch.length) for stretch in split.stretches]))
+    for stretch in split.stretches:
+        for run in stretch.runs:
+            for batch, base_offset, last_offset in batches_of(run, window, split.timestamp_min_ms):
+                columns.add(
+                    batch,
+                    topic=run.topic,
+                    partition=run.partition,
+                    base_offset=base_offset,
+                    from_offset=run.from_offset,
+                    to_offset=run.to_offset,
+                )
+                progress.note_batch(last_offset + 1)
+                if columns.is_full and (full := columns.take()) is not None:
+                    yield full
+            progress.note_end()
+
+
+def batches_of(run: Run, window: "Window", timestamp_min_ms: int | None = None) -> Iterator[tuple[Buffer, int, int]]:
+    """The batches of a run that have wanted offsets, with their first and last; `Corrupt` if they are not the run's."""
+    left_bytes = run.length
+    offset = run.base_offset
+    while left_bytes and offset < run.to_offset:
+        if left_bytes < BATCH_OVERHEAD:
+            raise _corrupt(run, offset, f"{left_bytes} bytes that are no batch")
+        base_offset, length, last_delta, max_timestamp, count = _FACTS.unpack_from(window.peek(BATCH_OVERHEAD))
+        length += LENGTH_END
+        if not BATCH_OVERHEAD <= length <= left_bytes:
+            raise _corrupt(run, offset, f"a batch of {length} bytes, {left_bytes} are left")
+        if not run.has_offsets:
+            base_offset, last_delta = offset, count - 1
+        last_offset = base_offset + last_delta
+        if not offset <= base_offset <= last_offset <= run.last_offset:
+            raise _corrupt(run, offset, f"offsets {base_offset} to {last_offset}")
+        left_bytes -= length
+        if not left_bytes and not run.has_offsets and last_offset != run.last_offset:
+            raise _corrupt(run, offset, f"an end at offset {last_offset}")
+        offset = last_offset + 1
+        if offset <= run.from_offset or (timestamp_min_ms is not None and max_timestamp < timestamp_min_ms):
+            window.skip(length)
+        else:
+            yield window.take(length), base_offset, last_offset
+    window.skip(left_bytes)
+
+
+def _corrupt(run: Run, offset: int, found: str) -> Corrupt:
+    return Corrupt(
+        f"{run.topic} [{run.partition}]: at offset {offset} of the extent {run.base_offset} to {run.last_offset} "
+        f"there is {found}"
+    )
+
+
+class _Progress:
+    """How far a split was read."""
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+        self._runs = [(stretch.key, run) for stretch in split.stretches for run in stretch.runs]
+        self._number = 0  # of the run that is being read
+        self._next_offset = -1  # in it
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether anything was read."""
+        return self._number > 0 or self._next_offset >= 0
+
+    def note_batch(self, next_offset: int) -> None:
+        """All before this offset of the present run is in the columns."""
+        self._next_offset = next_offset
+
+    def note_end(self) -> None:
+        """All of the present run is in the columns."""
+        self._number += 1
+        self._next_offset = -1
+
+    def rest(self) -> Split:
+        """What was not read."""
+        left = self._runs[self._number :]
+        if left and self._next_offset >= 0:
+            key, run = left[0]
+            left[0] = key, msgspec.structs.replace(run, from_offset=max(run.from_offset, self._next_offset))
+        return Split([Stretch(key, [run]) for key, run in left], self.split.timestamp_min_ms)

@@ -1,0 +1,250 @@
+"""From the extents of partitions to the shares of tasks: whole stretches of segments, each read by one GET. Pure."""
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from penstock.contracts.batches import Extent, SegmentRef
+from penstock.contracts.ids import SegmentId, TopicId
+from penstock.segment.compacted import Place
+from penstock.segment.keys import segment_key
+
+NO_PREFIX = ""  # the store's address has a prefix of its own
+# Of a compacted run so large or larger, only what is wanted is read. Below, the whole is read sooner than its map.
+CUT_BYTES_MIN = 2 * 1024 * 1024
+
+# The places in compacted runs where reading can begin, by the run's segment and first byte.
+Places = Mapping[tuple[SegmentId, int], Sequence[Place]]
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An extent, or a part of one, of which the offsets from `from_offset` to before `to_offset` are wanted."""
+
+    topic: str
+    topic_id: TopicId
+    partition: int
+    has_offsets: bool  # in its batches; else they follow from `base_offset` and the batches' record counts
+    base_offset: int
+    last_offset: int
+    position: int
+    length: int
+    from_offset: int
+    to_offset: int
+
+
+class Stretch(msgspec.Struct, frozen=True, array_like=True):
+    """Runs that lie one behind the other in a segment."""
+
+    key: str
+    runs: list[Run]
+
+    @property
+    def position(self) -> int:
+        """Of the first byte."""
+        return self.runs[0].position
+
+    @property
+    def length(self) -> int:
+        """In bytes, of all runs."""
+        return sum(run.length for run in self.runs)
+
+
+class Split(msgspec.Struct, frozen=True, array_like=True):
+    """What one task reads, in this order; `timestamp_min_ms` is the least that is of interest."""
+
+    stretches: list[Stretch]
+    timestamp_min_ms: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """To be read from the store."""
+        return sum(stretch.length for stretch in self.stretches)
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True):
+    """The offsets of one partition that are to be read, and the extents that hold them, in order."""
+
+    topic: str
+    topic_id: TopicId
+    partition: int
+    from_offset: int
+    to_offset: int
+    extents: list[Extent]
+
+
+def plan_splits(
+    wanted: Sequence[Wanted],
+    cluster: str,
+    split_bytes: int,
+    *,
+    places: Places | None = None,
+    timestamp_min_ms: int | None = None,
+) -> list[Split]:
+    """Shares of about `split_bytes`; every partition's runs come in the order of their offsets.
+
+    Segments are gone through from the oldest on, all partitions side by side: runs of several partitions that lie next
+    to each other are one stretch. Runs are cut only where `places` tells how.
+    """
+    splits: list[Split] = []
+    stretches: list[Stretch] = []
+    size = 0
+    queues = [_runs(each, places or {}, split_bytes, timestamp_min_ms) for each in wanted]
+    for segment_level, segment_id, runs in _by_segment(queues):
+        key = segment_key(NO_PREFIX, cluster, segment_level, segment_id)
+        for stretch in _contiguous(key, sorted(runs, key=lambda run: run.position), split_bytes):
+            if stretches and size + stretch.length > split_bytes:
+                splits.append(Split(stretches, timestamp_min_ms))
+                stretches, size = [], 0
+            stretches.append(stretch)
+            size += stretch.length
+    if stretches:
+        splits.append(Split(stretches, timestamp_min_ms))
+    return splits
+
+
+def segments_to_cut(
+    wanted: Sequence[Wanted], split_bytes: int, timestamp_min_ms: int | None = None
+) -> list[SegmentRef]:
+    """The compacted segments whose maps are worth a look: of some run much more would be read than is wanted."""
+    found = {}
+    for each in wanted:
+        for extent in _extents(each, timestamp_min_ms):
+            is_partly = extent.base_offset < each.from_offset or extent.last_offset >= each.to_offset
+            least = CUT_BYTES_MIN if is_partly else split_bytes + CUT_BYTES_MIN
+            if extent.segment.level > 0 and extent.length > least:
+                found[extent.segment.segment_id] = extent.segment
+    return list(found.values())
+
+
+_Queue = list[tuple[int, SegmentId, Run]]  # with level and id of the run's segment
+
+
+def _by_segment(queues: Sequence[_Queue]) -> Iterable[tuple[int, SegmentId, list[Run]]]:
+    """Always the oldest segment that is next for any partition, with all partitions for which it is."""
+    following = [(queue[0][1], number, 0) for number, queue in enumerate(queues) if queue]
+    heapq.heapify(following)
+    while following:
+        segment_id = following[0][0]
+        level = 0
+        runs: list[Run] = []
+        while following and following[0][0] == segment_id:
+            _, number, place = heapq.heappop(following)
+            level, _, run = queues[number][place]
+            runs.append(run)
+            if place + 1 < len(queues[number]):
+                heapq.heappush(following, (queues[number][place + 1][1], number, place + 1))
+        yield level, segment_id, runs
+
+
+def _runs(wanted: Wanted, places: Places, split_bytes: int, timestamp_min_ms: int | None) -> _Queue:
+    queue = []
+    for extent in _extents(wanted, timestamp_min_ms):
+        segment = extent.segment
+        run = _run(wanted, extent)
+        known = places.get((segment.segment_id, extent.position))
+        parts = _parts(run, known, split_bytes) if known else [run]
+        queue += [(segment.level, segment.segment_id, part) for part in parts]
+    return queue
+
+
+def _extents(wanted: Wanted, timestamp_min_ms: int | None) -> list[Extent]:
+    return [
+        extent
+        for extent in wanted.extents
+        if extent.last_offset >= wanted.from_offset
+        and extent.base_offset < wanted.to_offset
+        and (timestamp_min_ms is None or extent.max_timestamp >= timestamp_min_ms)
+    ]
+
+
+def _run(wanted: Wanted, extent: Extent) -> Run:
+    return Run(
+        wanted.topic,
+        wanted.topic_id,
+        wanted.partition,
+        extent.segment.level > 0,
+        extent.base_offset,
+        extent.last_offset,
+        extent.position,
+        extent.length,
+        max(wanted.from_offset, extent.base_offset),
+        min(wanted.to_offset, extent.last_offset + 1),
+    )
+
+
+def _parts(run: Run, places: Sequence[Place], split_bytes: int) -> list[Run]:
+    """The run from the last place that misses nothing to the first behind all that is wanted, in parts of a split."""
+    first = max((number for number, place in enumerate(places) if place.offset <= run.from_offset), default=0)
+    begins = [Place(run.base_offset, run.position) if first == 0 else places[first]]
+    end = Place(run.last_offset + 1, run.position + run.length)
+    for place in places[first + 1 :]:
+        if place.offset >= run.to_offset:
+            end = place
+            break
+        if place.position - begins[-1].position >= split_bytes:
+            begins.append(place)
+    return [_part(run, begin, behind) for begin, behind in zip(begins, [*begins[1:], end], strict=True)]
+
+
+def _part(run: Run, begin: Place, end: Place) -> Run:
+    return msgspec.structs.replace(
+        run,
+        base_offset=begin.offset,
+        last_offset=end.offset - 1,
+        position=begin.position,
+        length=end.position - begin.position,
+        from_offset=max(run.from_offset, begin.offset),
+        to_offset=min(run.to_offset, end.offset),
+    )
+
+
+def _contiguous(key: str, runs: Sequence[Run], split_bytes: int) -> Iterable[Stretch]:
+    """The runs that lie next to each other, up to `split_bytes`, or one that is larger."""
+    together: list[Run] = []
+    size = 0
+    for run in runs:
+        is_next = together and together[-1].position + together[-1].length == run.position
+        if together and (not is_next or size + run.length > split_bytes):
+            yield Stretch(key, together)
+            together, size = [], 0
+        together.append(run)
+        size += run.length
+    if together:
+        yield Stretch(key, together)
+
+
+def limit_bytes(wanted: Sequence[Wanted], bytes_max: int) -> dict[tuple[str, int], int]:
+    """An end per partition so that about `bytes_max` are read: each partition gets its share of what is waiting.
+
+    The share counts whole extents; where it ends within one, as many of its offsets as bytes are left for it. There is
+    one offset at least in all, so that a stream always gets on.
+    """
+    sizes = [sum(_wanted_bytes(each, extent) for extent in each.extents) for each in wanted]
+    total = sum(sizes)
+    ends = {}
+    for each, size in zip(wanted, sizes, strict=True):
+        share = size if total <= bytes_max else bytes_max * size // total
+        ends[each.topic, each.partition] = _end_within(each, share) if total > bytes_max else each.to_offset
+    if wanted and all(ends[each.topic, each.partition] <= each.from_offset for each in wanted):
+        first = max(wanted, key=lambda each: each.to_offset - each.from_offset)
+        ends[first.topic, first.partition] = min(first.to_offset, first.from_offset + 1)
+    return ends
+
+
+def _wanted_bytes(wanted: Wanted, extent: Extent) -> int:
+    offsets = min(wanted.to_offset, extent.last_offset + 1) - max(wanted.from_offset, extent.base_offset)
+    return extent.length * max(0, offsets) // (extent.last_offset - extent.base_offset + 1)
+
+
+def _end_within(wanted: Wanted, share: int) -> int:
+    end = wanted.from_offset
+    for extent in wanted.extents:
+        size = _wanted_bytes(wanted, extent)
+        begin = max(wanted.from_offset, extent.base_offset)
+        behind = min(wanted.to_offset, extent.last_offset + 1)
+        if size > share:
+            return begin + (behind - begin) * share // size
+        share -= size
+        end = max(end, behind)
+    return end
