@@ -133,24 +133,30 @@ def keep_records(
 
     With a horizon its tombstones may go from then on, unless it has one already or a timestamp is too far from it.
     """
-    attributes, base_timestamp = header.attributes, header.base_timestamp
     deltas = [record.timestamp_delta for record in kept]
-    shift_ms = base_timestamp - horizon_ms
-    is_shifted = horizon_ms != NO_HORIZON and not attributes & DELETE_HORIZON
-    if is_shifted and min(deltas) + shift_ms >= INT64_MIN and max(deltas) + shift_ms <= INT64_MAX:
-        body = b"".join([_shifted(plain, record, shift_ms) for record in kept])
-        attributes, base_timestamp = attributes | DELETE_HORIZON, horizon_ms
-    else:
-        body = b"".join([plain[record.start : record.end] for record in kept])
-    # What a producer wrote into its records need not make sense: what it says of all of them is a bound.
-    latest = max(NO_TIMESTAMP, min(header.max_timestamp, header.base_timestamp + max(deltas)))
+    shift_ms = header.base_timestamp - horizon_ms
+    is_shifted = horizon_ms != NO_HORIZON and not header.attributes & DELETE_HORIZON
+    if not is_shifted or min(deltas) + shift_ms < INT64_MIN or max(deltas) + shift_ms > INT64_MAX:
+        return keep_slices(header, [plain[record.start : record.end] for record in kept], len(kept), max(deltas))
     return _build(
         header,
-        compress(body, codec(header)),
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=header.max_timestamp if attributes & LOG_APPEND_TIME else latest,
+        compress(b"".join([_shifted(plain, record, shift_ms) for record in kept]), codec(header)),
+        attributes=header.attributes | DELETE_HORIZON,
+        base_timestamp=horizon_ms,
+        max_timestamp=_max_timestamp(header, max(deltas)),
         record_count=len(kept),
+    )
+
+
+def keep_slices(header: BatchHeader, slices: Sequence[Buffer], record_count: int, timestamp_delta_max: int) -> bytes:
+    """The batch with only the records in these parts of its plain bytes."""
+    return _build(
+        header,
+        compress(b"".join(slices), codec(header)),
+        attributes=header.attributes,
+        base_timestamp=header.base_timestamp,
+        max_timestamp=_max_timestamp(header, timestamp_delta_max),
+        record_count=record_count,
     )
 
 
@@ -164,6 +170,13 @@ def empty_batch(header: BatchHeader) -> bytes:
         max_timestamp=header.max_timestamp,
         record_count=0,
     )
+
+
+def _max_timestamp(header: BatchHeader, timestamp_delta_max: int) -> int:
+    """Of what is left. What a producer wrote into records need not make sense: what it says of them all is a bound."""
+    if header.attributes & LOG_APPEND_TIME:
+        return header.max_timestamp
+    return max(NO_TIMESTAMP, min(header.max_timestamp, header.base_timestamp + timestamp_delta_max))
 
 
 def _shifted(plain: Buffer, record: KeyedRecord, shift_ms: int) -> bytes:
