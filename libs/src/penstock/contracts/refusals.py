@@ -34,3 +34,5 @@ class Refusal(enum.IntEnum):
     OUTCOME_UNKNOWN = 25  # given by services, never by the machine: a time-out, the effect may or may not be there
     INVALID_REQUEST = 26
     STALE = 27  # something newer was committed that its sender did not know of; asked again it knows
+    ALREADY_CLAIMED = 28  # a compaction job, or one of its segments, by somebody whose lease is not over
+    EXTENTS_CHANGED = 29  # since a compaction job was planned

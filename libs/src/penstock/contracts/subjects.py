@@ -13,6 +13,9 @@ QUERY_NAMES = (
     "heartbeat",
     "group_wait",
     "validate",
+    "segments",
+    "segment_extents",
+    "logs",
 )
 
 

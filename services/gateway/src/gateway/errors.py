@@ -32,6 +32,9 @@ REFUSALS: dict[Refusal, ErrorCode] = {
     Refusal.DUPLICATE_TOPIC: ErrorCode.INVALID_REQUEST,
     # Retriable, and possibly stored: only an idempotent producer's retry can tell.
     Refusal.OUTCOME_UNKNOWN: ErrorCode.REQUEST_TIMED_OUT,
+    # Answers to compactors, which no client causes.
+    Refusal.ALREADY_CLAIMED: ErrorCode.UNKNOWN_SERVER_ERROR,
+    Refusal.EXTENTS_CHANGED: ErrorCode.UNKNOWN_SERVER_ERROR,
     Refusal.INVALID_REQUEST: ErrorCode.INVALID_REQUEST,
     # Clients ask again, of the same gateway, which has learnt by the refusal what it did not know.
     Refusal.STALE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

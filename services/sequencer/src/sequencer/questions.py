@@ -54,4 +54,15 @@ QUESTIONS: dict[str, Question] = {
     "validate": Question(
         shapes.ValidateQuery, queries.validate, lambda sequence, text: shapes.ValidateView(sequence, [], text)
     ),
+    "segments": Question(
+        shapes.SegmentsQuery,
+        queries.segments,
+        lambda sequence, text: shapes.SegmentsView(sequence, 0, [], -1, text),
+    ),
+    "segment_extents": Question(
+        shapes.SegmentExtentsQuery,
+        queries.segment_extents,
+        lambda sequence, text: shapes.SegmentExtentsView(sequence, [], text),
+    ),
+    "logs": Question(shapes.LogsQuery, queries.logs, lambda sequence, text: shapes.LogsView(sequence, 0, [], text)),
 }

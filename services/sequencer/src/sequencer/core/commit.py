@@ -1,11 +1,13 @@
 """Commits of segments: each accepted batch gets its offsets, contiguous ones become one extent."""
 
 from array import array
+from typing import TypeVar
 
 from penstock.contracts.batches import NO_PRODUCER, BatchResult, BatchRun
 from penstock.contracts.commands import CommitSegment, Refused, SegmentCommitted
 from penstock.contracts.ids import ID_BYTES, SegmentId, segment_born_ms
 from penstock.contracts.refusals import Refusal
+from sequencer.core.contents import pack_contents
 from sequencer.core.limits import (
     EXTENTS_MAX,
     INTEGER_MAX,
@@ -15,12 +17,15 @@ from sequencer.core.limits import (
     SEGMENT_COMMIT_AGE_MAX_MS,
     SEGMENTS_MAX,
 )
+from sequencer.core.partitions import find_partition
 from sequencer.core.producers import accept
-from sequencer.core.state import Changes, Partition, RememberedCommit, State
+from sequencer.core.state import Changes, Partition, RememberedCommit, Replacement, State
 
 _NO_TIMESTAMP = -INTEGER_MAX - 1  # below every timestamp
 _UNKNOWN_TOPIC = BatchResult(Refusal.UNKNOWN_TOPIC)
 _COMMITS_FORGOTTEN_PER_TICK = 10_000  # about 2 ms
+_Remembered = TypeVar("_Remembered", RememberedCommit, Replacement)
+_Contents = tuple[list[int], list[int]]  # per extent the partition's index and the base offset
 
 
 def commit_segment(state: State, command: CommitSegment, changes: Changes) -> SegmentCommitted | Refused:
@@ -32,12 +37,13 @@ def commit_segment(state: State, command: CommitSegment, changes: Changes) -> Se
     if objection is not None:
         return objection
     row = state.segments.add(command.segment_id, 0, command.size_bytes, command.writer, command.zone)
+    contents: _Contents = ([], [])
     firsts = array("q")
     exceptions: dict[int, BatchResult] = {}
     results = []
     number = 0
     for run in command.runs:
-        partition = _partition(state, run)
+        partition = find_partition(state, run.topic_id, run.partition)
         if partition is None:
             firsts.extend((-1, -1))
             results.append([_UNKNOWN_TOPIC] * len(run.batches))
@@ -46,23 +52,23 @@ def commit_segment(state: State, command: CommitSegment, changes: Changes) -> Se
             if key not in changes.advanced:
                 changes.advanced[key] = (partition, partition.high_watermark)
             firsts.extend((partition.high_watermark, partition.log_start_offset))
-            results.append(_commit_run(state, partition, run, row, number, exceptions))
+            results.append(_commit_run(state, partition, run, row, number, exceptions, contents))
         number += len(run.batches)
+    state.segments.contents[row] = pack_contents(*contents)
     state.segments.condemn_if_dead(row, state.clock_ms)
     forget_ms = max(state.clock_ms, segment_born_ms(command.segment_id)) + SEGMENT_COMMIT_AGE_MAX_MS
     state.commits[command.segment_id] = RememberedCommit(forget_ms, number, firsts, exceptions)
     return SegmentCommitted(results)
 
 
-def _partition(state: State, run: BatchRun) -> Partition | None:
-    topic = state.topics_by_id.get(run.topic_id)
-    if topic is None or not 0 <= run.partition < len(topic.partitions):
-        return None
-    return topic.partitions[run.partition]
-
-
 def _commit_run(
-    state: State, partition: Partition, run: BatchRun, row: int, number: int, exceptions: dict[int, BatchResult]
+    state: State,
+    partition: Partition,
+    run: BatchRun,
+    row: int,
+    number: int,
+    exceptions: dict[int, BatchResult],
+    contents: _Contents,
 ) -> list[BatchResult]:
     """Offsets for one run's batches. This is the hot loop of the machine: local names only, nothing done twice."""
     results: list[BatchResult] = []
@@ -75,7 +81,7 @@ def _commit_run(
             exception = accept(state, partition, batch, offset)
             if exception is not None:
                 if offset > base:
-                    _add_extent(state, partition, row, base, offset, start, position, highest)
+                    _add_extent(state, partition, row, base, offset, start, position, highest, contents)
                 exceptions[number + len(results)] = exception
                 results.append(exception)
                 position += batch.length
@@ -87,38 +93,60 @@ def _commit_run(
         if batch.max_timestamp > highest:
             highest = batch.max_timestamp
     if offset > base:
-        _add_extent(state, partition, row, base, offset, start, position, highest)
+        _add_extent(state, partition, row, base, offset, start, position, highest, contents)
     return results
 
 
 def _add_extent(
-    state: State, partition: Partition, row: int, base: int, end: int, start: int, position: int, highest: int
+    state: State,
+    partition: Partition,
+    row: int,
+    base: int,
+    end: int,
+    start: int,
+    position: int,
+    highest: int,
+    contents: _Contents,
 ) -> None:
     partition.extents.append(base, end - 1, row, start, position - start, highest)
     partition.high_watermark = end
     state.segments.gain(row, 1, position - start)
+    contents[0].append(partition.index)
+    contents[1].append(base)
     state.extent_count += 1
 
 
-def _objection(state: State, command: CommitSegment) -> Refused | None:
-    if len(command.segment_id) != ID_BYTES:
-        return Refused(Refusal.INVALID_REQUEST, f"a segment id of {len(command.segment_id)} bytes")
-    born_ms = segment_born_ms(command.segment_id)
+def check_segment(state: State, segment_id: SegmentId, size_bytes: int) -> Refused | None:
+    """Why no segment with this id and size can be committed now."""
+    if len(segment_id) != ID_BYTES:
+        return Refused(Refusal.INVALID_REQUEST, f"a segment id of {len(segment_id)} bytes")
+    born_ms = segment_born_ms(segment_id)
     if born_ms + SEGMENT_COMMIT_AGE_MAX_MS < state.clock_ms:
         return Refused(Refusal.SEGMENT_TOO_OLD, f"a segment born {state.clock_ms - born_ms} ms ago")
     if born_ms - SEGMENT_COMMIT_AGE_MAX_MS > state.clock_ms:
         return Refused(Refusal.INVALID_REQUEST, f"a segment born {born_ms - state.clock_ms} ms from now")
-    if not 0 <= command.size_bytes <= SEGMENT_BYTES_MAX:
-        return Refused(Refusal.INVALID_REQUEST, f"a segment of {command.size_bytes} bytes")
+    if not 0 <= size_bytes <= SEGMENT_BYTES_MAX:
+        return Refused(Refusal.INVALID_REQUEST, f"a segment of {size_bytes} bytes")
+    return None
+
+
+def is_full(state: State, segments: int) -> bool:
+    """Whether there is no room for so many more segments."""
+    return (
+        len(state.commits) + segments > REMEMBERED_COMMITS_MAX
+        or len(state.segments) + segments > SEGMENTS_MAX
+        or state.extent_count >= EXTENTS_MAX
+    )
+
+
+def _objection(state: State, command: CommitSegment) -> Refused | None:
+    objection = check_segment(state, command.segment_id, command.size_bytes)
+    if objection is not None:
+        return objection
     for run in command.runs:
         if not _is_sound(run, command.size_bytes):
             return Refused(Refusal.INVALID_REQUEST, f"a run at {run.position} that cannot be in a segment")
-    full = (
-        len(state.commits) >= REMEMBERED_COMMITS_MAX
-        or len(state.segments) >= SEGMENTS_MAX
-        or state.extent_count >= EXTENTS_MAX
-    )
-    return Refused(Refusal.OVERLOADED, "no room for another segment") if full else None
+    return Refused(Refusal.OVERLOADED, "no room for another segment") if is_full(state, 1) else None
 
 
 def _is_sound(run: BatchRun, size_bytes: int) -> bool:
@@ -157,12 +185,16 @@ def _answer_again(remembered: RememberedCommit, runs: list[BatchRun]) -> Segment
 
 
 def forget_commits(state: State) -> None:
-    """Forget commits that are too old to be sent again; bounded work for each tick."""
-    commits = state.commits
+    """Forget commits and compactions that are too old to be sent again; bounded work for each tick."""
+    _forget_old(state.commits, state.clock_ms)
+    _forget_old(state.replacements, state.clock_ms)
+
+
+def _forget_old(remembered: dict[SegmentId, _Remembered], clock_ms: int) -> None:
     old: list[SegmentId] = []
-    for segment_id, remembered in commits.items():
-        if remembered.forget_ms >= state.clock_ms or len(old) >= _COMMITS_FORGOTTEN_PER_TICK:
+    for segment_id, each in remembered.items():
+        if each.forget_ms >= clock_ms or len(old) >= _COMMITS_FORGOTTEN_PER_TICK:
             break
         old.append(segment_id)
     for segment_id in old:
-        del commits[segment_id]
+        del remembered[segment_id]

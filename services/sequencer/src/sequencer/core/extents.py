@@ -76,9 +76,44 @@ class Extents:
         head = self.head
         dropped = self.segments[head], self.lengths[head]
         self.head = head + 1
-        if self.head > _DROPPED_MIN and self.head * 2 > len(self.last_offsets):
+        if not len(self) or (self.head > _DROPPED_MIN and self.head * 2 > len(self.last_offsets)):
             self._cut()
         return dropped
+
+    def replace(self, spans: "Sequence[tuple[int, int, tuple[int, ...]]]") -> None:
+        """Put one row in the place of each span of rows, given by its first row and the one behind its last.
+
+        The spans are in order, none touches another; each column is moved once, however many there are.
+        """
+        highest = self._highest
+        first, stop = spans[0][0], spans[-1][1]
+        # A new row's own place in the running maximum is worked out below; the rows behind it are right but for that.
+        rows = [(*values, highest[end - 1]) for _, end, values in spans]
+        for number, column in enumerate(self._columns()):
+            changed = array(column.typecode)
+            place = first
+            for (start, end, _), values in zip(spans, rows, strict=True):
+                changed.extend(column[place:start])
+                changed.append(values[number])
+                place = end
+            column[first:stop] = changed
+        gone = 0
+        for start, end, _ in spans:
+            self._mend_highest(start - gone)
+            gone += end - start - 1
+
+    def _mend_highest(self, row: int) -> None:
+        """Bring the running maximum up to date from a row on whose timestamp has changed."""
+        highest, timestamps = self._highest, self.timestamps
+        running = timestamps[row]
+        if row > self.head and highest[row - 1] > running:
+            running = highest[row - 1]
+        while highest[row] != running:
+            highest[row] = running
+            row += 1
+            if row == len(highest):
+                return
+            running = max(running, timestamps[row])
 
     def columns(self) -> list[bytes]:
         """The columns' live rows as bytes, in the order of `_columns`."""

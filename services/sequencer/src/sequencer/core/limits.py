@@ -15,9 +15,21 @@ REMEMBERED_COMMITS_MAX = 200_000  # 15 minutes of 220 segments a second; about 1
 EXTENTS_MAX = 20_000_000  # about 1 GB of columns: beyond it the process would die, so commits are refused
 SEGMENTS_MAX = 20_000_000  # about 1 GB of columns, too
 
+# Compaction
+REPLACED_EXTENTS_MAX = 20_000  # by one command: about 15 ms of work
+OUTPUTS_MAX = 1_000  # of one job; one has a few
+SEGMENT_LEVEL_MAX = 9  # one digit in an object's key; two are in use
+REMEMBERED_REPLACEMENTS_MAX = 20_000  # 15 minutes of 22 jobs a second
+CLAIMS_MAX = 1_000  # jobs in work, over all compactors
+CLAIMED_SEGMENTS_MAX = 200_000  # over all claims, about 30 MB
+SEGMENTS_PER_CLAIM_MAX = REPLACED_EXTENTS_MAX  # more could not be replaced by one command
+CLAIM_LEASE_MAX_MS = 10 * MINUTE_MS  # how long a dead compactor may keep others from its segments
+CLAIM_NAMES_LENGTH_MAX = 256  # letters: an instance's name, and a few to tell its jobs apart
+
 # Topics
 DEFAULT_PARTITIONS = 1  # as Kafka's num.partitions
 PARTITIONS_PER_TOPIC_MAX = 10_000  # one Metadata answer must stay far below the largest frame
+PARTITION_INDEX_MAX = 2**32 - 1  # a column of 32 bits
 PARTITIONS_MAX = 200_000  # what Kafka's own controller is rated for; about 150 MB when idle
 DELETED_TOPICS_MAX = 10_000  # ids that a late retry of their CreateTopic must not bring back
 DELETED_TOPIC_MEMORY_MS = HOUR_MS  # far longer than any client retries
@@ -61,3 +73,8 @@ AUTHOR_LENGTH_MAX = 256  # letters: an instance's name, and a few to tell its li
 
 # Answers
 PLAN_EXTENTS_MAX = 2_000  # about 200 KB of answer, far more than one fetch can read
+SEGMENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 5 ms of work
+ROWS_WALKED_MAX = 20_000  # of the table of segments for one listing, about 2 ms
+CONDEMNED_ROWS_WALKED_MAX = 500_000  # of those passed over on the way, about 10 ms
+EXTENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 10 ms of work; one segment may have more
+SEGMENTS_ASKED_MAX = 20_000  # rows of one question for extents; what is beyond is asked for again

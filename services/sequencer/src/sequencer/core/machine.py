@@ -25,7 +25,9 @@ from penstock.contracts.batches import SegmentRef
 from penstock.contracts.commands import Command, Done, Outcome, Tick
 from penstock.contracts.messages import PartitionAdvance
 from sequencer.core import (
+    claims,
     commit,
+    compaction,
     custody,
     deadlines,
     group_commands,
@@ -37,6 +39,7 @@ from sequencer.core import (
     topics,
 )
 from sequencer.core.limits import CLOCK_MS_MAX
+from sequencer.core.partitions import last_stable_offset
 from sequencer.core.state import Changes, Partition, State
 
 
@@ -72,6 +75,7 @@ def _apply(state: State, command: Command, changes: Changes) -> Outcome:
 
 def _tick(state: State, command: Tick, changes: Changes) -> Done:
     commit.forget_commits(state)
+    claims.forget_claims(state)
     producers.sweep_producers(state)
     topics.drop_doomed(state)
     topics.forget_deleted_topics(state)
@@ -97,6 +101,9 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.NoteArchived: custody.note_archived,
     commands.NoteSnapshot: custody.note_snapshot,
     commands.RaiseLevel: levels.raise_level,
+    commands.ClaimJob: claims.claim_job,
+    commands.ReleaseJob: claims.release_job,
+    commands.ReplaceExtents: compaction.replace_extents,
 }
 
 
@@ -117,6 +124,6 @@ def _advance(state: State, partition: Partition, before: int, refs: dict[int, Se
         partition.number,
         partition.log_start_offset,
         partition.high_watermark,
-        partition.high_watermark,
+        last_stable_offset(partition),
         [queries.extent(state, partition, row, refs) for row in rows],
     )

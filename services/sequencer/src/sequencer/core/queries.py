@@ -5,7 +5,6 @@ from typing import Any
 
 from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.commands import CreatePartitions, CreateTopic, Outcome, Refused
-from penstock.contracts.ids import TopicId
 from penstock.contracts.queries import (
     EARLIEST,
     LATEST,
@@ -35,6 +34,8 @@ from sequencer.core.group_queries import (
     watched_members,
 )
 from sequencer.core.limits import PLAN_EXTENTS_MAX
+from sequencer.core.partitions import find_partition, last_stable_offset
+from sequencer.core.segment_queries import logs, segment_extents, segments
 from sequencer.core.state import Partition, State, Topic
 from sequencer.core.topics import check_create_partitions, check_create_topic
 
@@ -46,10 +47,13 @@ __all__ = [
     "group_wait",
     "groups",
     "heartbeat",
+    "logs",
     "metadata",
     "next_deadline_ms",
     "offsets",
     "plan",
+    "segment_extents",
+    "segments",
     "validate",
     "watched_members",
 ]
@@ -83,7 +87,7 @@ def plan(state: State, query: PlanQuery) -> Plan:
     anything = False
     refs: dict[int, SegmentRef] = {}
     for wanted in query.partitions:
-        partition = _partition(state, wanted.topic_id, wanted.partition)
+        partition = find_partition(state, wanted.topic_id, wanted.partition)
         if partition is None:
             plans.append(_no_plan(wanted))
             continue
@@ -108,7 +112,7 @@ def _partition_plan(partition: Partition, offset: int, extents: list[Extent]) ->
         Refusal.NONE if in_range else Refusal.OFFSET_OUT_OF_RANGE,
         partition.log_start_offset,
         partition.high_watermark,
-        partition.high_watermark,
+        last_stable_offset(partition),
         extents,
     )
 
@@ -155,20 +159,13 @@ def extent(state: State, partition: Partition, row: int, refs: dict[int, Segment
     )
 
 
-def _partition(state: State, topic_id: TopicId, number: int) -> Partition | None:
-    topic = state.topics_by_id.get(topic_id)
-    if topic is None or not 0 <= number < len(topic.partitions):
-        return None
-    return topic.partitions[number]
-
-
 def offsets(state: State, query: OffsetsQuery) -> OffsetsView:
     """Where in each log a time is. MAX_TIMESTAMP gives the extent to look into and, as offset, its last one."""
     return OffsetsView(state.sequence, [_offset_of(state, wanted) for wanted in query.partitions])
 
 
 def _offset_of(state: State, wanted: OffsetOf) -> OffsetFound:
-    partition = _partition(state, wanted.topic_id, wanted.partition)
+    partition = find_partition(state, wanted.topic_id, wanted.partition)
     if partition is None:
         return OffsetFound(Refusal.UNKNOWN_TOPIC, -1, None, -1)
     epoch = state.leader_epoch
@@ -209,4 +206,7 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "heartbeat": heartbeat,
     "group_wait": group_wait,
     "validate": validate,
+    "segments": segments,
+    "segment_extents": segment_extents,
+    "logs": logs,
 }

@@ -15,12 +15,14 @@ class Segments:
 
     `live_bytes` is the sum of the lengths of the extents that point here, `live_extents` their count. A segment that
     no extent points to is condemned: no new extent will ever point to it. Writers and zones are numbers of `names`.
-    There is no way from an id to its row: only a commit would ask, and it knows from State.commits.
+    There is no way from an id to its row: only a commit would ask, and it knows from State.commits. `contents` is the
+    way from a live row to its extents (contents.py).
     """
 
     __slots__ = (
         "_name_numbers",
         "condemned_ms",
+        "contents",
         "ids",
         "levels",
         "live_bytes",
@@ -33,6 +35,7 @@ class Segments:
 
     def __init__(self) -> None:
         self.ids = bytearray()
+        self.contents: list[bytes] = []
         self.levels = array("B")
         self.sizes = array("I")
         self.live_bytes = array("q")
@@ -51,6 +54,7 @@ class Segments:
         self.ids += segment_id
         self.levels.append(level)
         self.sizes.append(size_bytes)
+        self.contents.append(b"")
         self.live_bytes.append(0)
         self.live_extents.append(0)
         self.condemned_ms.append(NOT_CONDEMNED)
@@ -73,6 +77,7 @@ class Segments:
         """Condemn the segment if no extent points to it."""
         if not self.live_extents[row] and self.condemned_ms[row] == NOT_CONDEMNED:
             self.condemned_ms[row] = clock_ms
+            self.contents[row] = b""
 
     def id(self, row: int) -> SegmentId:
         """The segment's id."""

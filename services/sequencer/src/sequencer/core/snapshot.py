@@ -16,10 +16,14 @@ from penstock.contracts.batches import BatchResult
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import SegmentId, TopicId
 from sequencer.core.columns import column_bytes, read_column
+from sequencer.core.contents import fill_contents
 from sequencer.core.extents import Extents
 from sequencer.core.groups import count_protocols
+from sequencer.core.partitions import enter_partition
 from sequencer.core.segments import Segments
 from sequencer.core.state import (
+    NO_HORIZON,
+    Claim,
     Committed,
     Custody,
     Group,
@@ -27,6 +31,7 @@ from sequencer.core.state import (
     Partition,
     Producer,
     RememberedCommit,
+    Replacement,
     State,
     Topic,
 )
@@ -49,6 +54,10 @@ class _Partition(msgspec.Struct, frozen=True, array_like=True):
     in_sweep: bool
     extents: list[bytes]
     producers: dict[int, _Producer]
+    cleaned_offset: int = 0  # from here on absent in version 1
+    delete_horizon_ms: int = NO_HORIZON
+    pass_offset: int = 0
+    pass_horizon_ms: int = NO_HORIZON
 
 
 class _Topic(msgspec.Struct, frozen=True, array_like=True):
@@ -116,6 +125,8 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     custody: Custody
     level: int = 0  # from here on absent in version 1
     forgotten_sequence: int = 0
+    replacements: dict[SegmentId, Replacement] = {}
+    claims: dict[str, Claim] = {}
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -154,6 +165,8 @@ def encode_state(state: State) -> bytes:
         state.custody,
         state.level,
         state.forgotten_sequence,
+        state.replacements,
+        state.claims,
     )
     return _encoder.encode(written)
 
@@ -173,7 +186,17 @@ def _written(partition: Partition) -> _Partition:
         for producer_id, each in partition.producers.items()
     }
     ends = (partition.log_start_offset, partition.high_watermark)
-    return _Partition(partition.number, *ends, partition.in_sweep, partition.extents.columns(), producers)
+    return _Partition(
+        partition.number,
+        *ends,
+        partition.in_sweep,
+        partition.extents.columns(),
+        producers,
+        partition.cleaned_offset,
+        partition.delete_horizon_ms,
+        partition.pass_offset,
+        partition.pass_horizon_ms,
+    )
 
 
 def _written_commit(commit: RememberedCommit) -> _Commit:
@@ -223,7 +246,7 @@ def _read(written: _State) -> State:
     deadlines = dict(written.deadlines)
     alarms = [(deadline_ms, group_id) for group_id, deadline_ms in written.deadlines]
     heapify(alarms)
-    return State(
+    state = State(
         segments=Segments.of_columns(written.segment_ids, written.segment_names, written.segment_columns),
         sequence=written.sequence,
         clock_ms=written.clock_ms,
@@ -251,7 +274,15 @@ def _read(written: _State) -> State:
         custody=written.custody,
         level=written.level,
         forgotten_sequence=written.forgotten_sequence,
+        replacements=written.replacements,
+        claims=written.claims,
+        claimed={segment_id: job_id for job_id, claim in written.claims.items() for segment_id in claim.segment_ids},
     )
+    for topic in topics:
+        for partition in topic.partitions:
+            enter_partition(state, partition)
+    fill_contents(state)
+    return state
 
 
 def _read_topic(topic: _Topic) -> Topic:
@@ -266,7 +297,19 @@ def _read_partition(topic_id: TopicId, partition: _Partition, *, deleted: bool) 
     }
     extents = Extents.of_columns(partition.extents)
     ends = (partition.log_start_offset, partition.high_watermark)
-    return Partition(topic_id, partition.number, extents, producers, *ends, partition.in_sweep, deleted)
+    return Partition(
+        topic_id,
+        partition.number,
+        extents,
+        producers,
+        *ends,
+        partition.in_sweep,
+        deleted,
+        cleaned_offset=partition.cleaned_offset,
+        delete_horizon_ms=partition.delete_horizon_ms,
+        pass_offset=partition.pass_offset,
+        pass_horizon_ms=partition.pass_horizon_ms,
+    )
 
 
 def _read_commit(commit: _Commit) -> RememberedCommit:

@@ -32,6 +32,7 @@ from sequencer.core.extents import Extents
 from sequencer.core.limits import FIRST_PRODUCER_ID
 from sequencer.core.segments import Segments
 
+NO_HORIZON = -1  # no tombstone waits to be dropped
 LEADER_EPOCH = 1  # never 0, which broke some clients; it grows once leadership can change
 
 EMPTY = "Empty"
@@ -61,6 +62,11 @@ class Partition(msgspec.Struct, eq=False):
     high_watermark: int = 0
     in_sweep: bool = False  # whether it stands in State.producer_sweep
     deleted: bool = False
+    index: int = -1  # in State.partitions_by_index
+    cleaned_offset: int = 0  # of each key, what comes before it holds the last record only
+    delete_horizon_ms: int = NO_HORIZON  # when the first tombstone before it may go
+    pass_offset: int = 0  # how far the last pass of key compaction over the log has come
+    pass_horizon_ms: int = NO_HORIZON  # of the tombstones that it has met
 
 
 class Topic(msgspec.Struct, eq=False):
@@ -76,9 +82,25 @@ class RememberedCommit(msgspec.Struct, eq=False):
     """A commit's results, small: accepted batches follow one another, so only the others are kept one by one."""
 
     forget_ms: int
-    batches: int
+    batches: int  # -1 for a compacted segment: its id is taken, its job's outcome is a Replacement
     firsts: "array[int]"  # per run: the offset of its first accepted batch, the log start offset; -1 for no such topic
     exceptions: dict[int, BatchResult]  # by the batch's number in the command: refused and duplicate ones
+
+
+class Replacement(msgspec.Struct, eq=False, gc=False):
+    """The outcome of a compaction job."""
+
+    forget_ms: int
+    runs: int
+    refusals: bytes  # one per run; those behind the last refused one are left out
+
+
+class Claim(msgspec.Struct, eq=False):
+    """A compaction job that somebody works on."""
+
+    holder: str
+    until_ms: int  # by the machine's clock
+    segment_ids: list[SegmentId]
 
 
 class Committed(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -151,9 +173,14 @@ class State(msgspec.Struct, eq=False):
     topics_by_metric_name: dict[str, Topic] = {}  # '.' and '_' collide there, as in Kafka
     deleted_topics: dict[TopicId, int] = {}  # -> when the id may be forgotten
     doomed: deque[Partition] = msgspec.field(default_factory=deque)  # of deleted topics, extents still to be dropped
+    partitions_by_index: dict[int, Partition] = {}  # of all topics; indexes are short names within this process
+    next_index: int = 0
     partition_count: int = 0
     extent_count: int = 0
     commits: dict[SegmentId, RememberedCommit] = {}
+    replacements: dict[SegmentId, Replacement] = {}  # by the job's first output
+    claims: dict[str, Claim] = {}  # by job
+    claimed: dict[SegmentId, str] = {}  # -> the job
     next_producer_id: int = FIRST_PRODUCER_ID
     producer_births: deque[tuple[int, int]] = msgspec.field(default_factory=deque)  # (clock, first id given out then)
     producer_count: int = 0

@@ -4,7 +4,6 @@ from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTop
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, TopicId, is_legal_topic_name
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import objections
-from sequencer.core.extents import Extents
 from sequencer.core.group_offsets import forget_offsets
 from sequencer.core.limits import (
     DEFAULT_PARTITIONS,
@@ -14,8 +13,9 @@ from sequencer.core.limits import (
     PARTITIONS_MAX,
     PARTITIONS_PER_TOPIC_MAX,
 )
+from sequencer.core.partitions import new_partition
 from sequencer.core.producers import forget_producers
-from sequencer.core.state import Changes, Partition, State, Topic
+from sequencer.core.state import Changes, State, Topic
 
 
 def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicCreated | Refused:
@@ -23,7 +23,7 @@ def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicC
     answer = check_create_topic(state, command)
     if isinstance(answer, Refused) or command.name in state.topics:
         return answer
-    partitions = [_new_partition(command.topic_id, number) for number in range(answer.partitions)]
+    partitions = [new_partition(state, command.topic_id, number) for number in range(answer.partitions)]
     topic = Topic(command.name, command.topic_id, partitions, dict(command.configs))
     state.topics[topic.name] = topic
     state.topics_by_id[topic.topic_id] = topic
@@ -55,7 +55,7 @@ def create_partitions(state: State, command: CreatePartitions, changes: Changes)
     if isinstance(answer, Done):
         topic = state.topics[command.name]
         before = len(topic.partitions)
-        topic.partitions.extend(_new_partition(topic.topic_id, number) for number in range(before, command.count))
+        topic.partitions.extend(new_partition(state, topic.topic_id, number) for number in range(before, command.count))
         state.partition_count += command.count - before
         changes.topics[topic.name] = None
     return answer
@@ -94,6 +94,7 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
     _note_deleted(state, topic.topic_id)
     for partition in topic.partitions:
         partition.deleted = True
+        del state.partitions_by_index[partition.index]
         forget_producers(state, partition)
         if partition.extents:
             state.doomed.append(partition)
@@ -135,10 +136,6 @@ def _note_deleted(state: State, topic_id: TopicId) -> None:
     if len(deleted) >= DELETED_TOPICS_MAX:
         del deleted[next(iter(deleted))]
     deleted[topic_id] = state.clock_ms + DELETED_TOPIC_MEMORY_MS
-
-
-def _new_partition(topic_id: TopicId, number: int) -> Partition:
-    return Partition(topic_id, number, Extents(), {})
 
 
 def metric_name(name: str) -> str:

@@ -1,0 +1,36 @@
+"""Partitions: making them, finding them, and what is told of each in one way only."""
+
+from penstock.contracts.ids import TopicId
+from sequencer.core.extents import Extents
+from sequencer.core.limits import PARTITION_INDEX_MAX
+from sequencer.core.state import Partition, State
+
+
+def new_partition(state: State, topic_id: TopicId, number: int) -> Partition:
+    """A partition without records, entered in `State.partitions_by_index`."""
+    partition = Partition(topic_id, number, Extents(), {})
+    enter_partition(state, partition)
+    return partition
+
+
+def enter_partition(state: State, partition: Partition) -> None:
+    """Give the partition an index that no other has now."""
+    index = state.next_index
+    while index in state.partitions_by_index:
+        index = 0 if index == PARTITION_INDEX_MAX else index + 1
+    state.next_index = 0 if index == PARTITION_INDEX_MAX else index + 1
+    partition.index = index
+    state.partitions_by_index[index] = partition
+
+
+def find_partition(state: State, topic_id: TopicId, number: int) -> Partition | None:
+    """The partition, unless there is no such topic or it has fewer."""
+    topic = state.topics_by_id.get(topic_id)
+    if topic is None or not 0 <= number < len(topic.partitions):
+        return None
+    return topic.partitions[number]
+
+
+def last_stable_offset(partition: Partition) -> int:
+    """What comes before it is decided: without transactions, everything."""
+    return partition.high_watermark
