@@ -42,8 +42,12 @@ class FreezingClock(VirtualClock):
     """The clock of one process that can be stopped: while it is frozen, no time passes for it, then all at once."""
 
     def __init__(self) -> None:
+        self.ahead_ms = 0  # of everybody else's
         self._frozen_s: float | None = None
         self._skipped_s = 0.0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
 
     def monotonic_s(self) -> float:
         return super().monotonic_s() + self._skipped_s if self._frozen_s is None else self._frozen_s

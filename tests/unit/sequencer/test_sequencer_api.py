@@ -13,6 +13,7 @@ from penstock.contracts.commands import (
     NoteArchived,
     NoteSnapshot,
     Refused,
+    ReleaseCustody,
     TakeCustody,
     TopicCreated,
 )
@@ -103,7 +104,9 @@ async def test_commands_that_fit_into_no_entry_are_refused_for_good() -> None:
         assert ENTRY_BYTES_MAX > 2_000
 
 
-@pytest.mark.parametrize("own", [TakeCustody(1, "x"), NoteArchived(1, "x", 1), NoteSnapshot(1, "x", 1)])
+@pytest.mark.parametrize(
+    "own", [TakeCustody(1, "x"), NoteArchived(1, "x", 1), NoteSnapshot(1, "x", 1), ReleaseCustody(1, "x")]
+)
 def test_what_only_replicas_propose_is_refused_on_the_bus_with_all_that_came_with_it(own: Command) -> None:
     @in_virtual_time
     async def check() -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from penstock.contracts.codec import Buffer
-from penstock.contracts.commands import NoteArchived, TakeCustody, Tick
+from penstock.contracts.commands import NoteArchived, ReleaseCustody, TakeCustody, Tick
 from penstock.contracts.errors import Unavailable
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import journal_archive_prefix
@@ -134,6 +134,77 @@ async def test_a_custodian_that_stood_still_is_none_any_more_before_it_does_anyt
         assert not work.custody.is_ours
         await until(lambda: not work.is_going_on)
         await two.until_somebody_works()
+
+
+HOUR_MS = 3_600_000
+
+
+async def bring_the_clock_an_hour_ahead(some: Keepers) -> str:
+    """One replica's clock, and with its next command the machine's; who is custodian then, by a lease of that time."""
+    clock = next(iter(some.house.running.values())).clock
+    clock.ahead_ms = HOUR_MS
+    proposals = next(iter(some.house.running.values())).sequencer._proposals
+    await proposals.propose([Tick(clock.now_ms())])
+    await asyncio.sleep(LEASE_S)
+    return await some.until_somebody_works()
+
+
+@in_virtual_time
+async def test_a_custodian_that_dies_with_its_clock_an_hour_ahead_is_followed_within_a_minute() -> None:
+    async with keepers("a", "b", "c") as three:
+        await three.until_somebody_works()
+        await three.kill(await bring_the_clock_an_hour_ahead(three))
+        async with asyncio.timeout(60):
+            await three.until_somebody_works()
+
+
+@in_virtual_time
+async def test_a_custodian_that_lives_keeps_custody_while_the_machines_clock_stands_still() -> None:
+    async with keepers("a", "b", "c") as three:
+        await three.until_somebody_works()
+        custodian = await bring_the_clock_an_hour_ahead(three)
+        begun = three.work[custodian].begun
+        for _ in range(200):
+            await asyncio.sleep(3)
+            assert three.working == [custodian]
+        assert three.work[custodian].begun == begun
+
+
+@in_virtual_time
+async def test_while_the_machines_clock_stands_still_a_custodian_that_stood_still_is_none_either() -> None:
+    async with keepers("a", "b") as two:
+        await two.until_somebody_works()
+        await bring_the_clock_an_hour_ahead(two)
+        two.house.running["a"].clock.ahead_ms = 0  # from now on all are right, and the machine's clock stands still
+        custodian = await two.until_somebody_works()
+        work = two.work[custodian]
+        assert work.custody.is_ours
+        two.house.running[custodian].clock.skip(LEASE_S + 1)
+        assert not work.custody.is_ours
+
+
+@in_virtual_time
+async def test_a_custodian_that_is_stopped_hands_custody_over_at_once() -> None:
+    async with keepers("a", "b") as two:
+        first = await two.until_somebody_works()
+        (second,) = two.work.keys() - {first}
+        work = two.work[first]
+        await two.house.running[first].sequencer.drain()
+        assert not work.custody.is_ours
+        async with asyncio.timeout(3):
+            await until(lambda: two.working == [second])
+        assert ReleaseCustody in {type(entry.requests[0][0]) for entry in two.house.entries()}
+        await asyncio.sleep(3 * LEASE_S)
+        assert two.working == [second]
+
+
+@in_virtual_time
+async def test_a_stop_is_not_held_up_by_a_journal_that_takes_nothing() -> None:
+    async with keepers("a") as one:
+        await one.until_somebody_works()
+        one.house.store.set_available(False)
+        async with asyncio.timeout(5):
+            await one.house.running["a"].sequencer.drain()
 
 
 @in_virtual_time

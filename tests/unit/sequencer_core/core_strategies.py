@@ -25,11 +25,13 @@ from penstock.contracts.commands import (
     NoteSnapshot,
     OffsetToCommit,
     RaiseLevel,
+    ReleaseCustody,
     SyncGroup,
     TakeCustody,
     Tick,
 )
 from penstock.contracts.ids import new_segment_id
+from sequencer.core.limits import CUSTODY_LEASE_MS
 
 Integers = st.SearchStrategy[int]
 # what msgpack can hold
@@ -163,8 +165,10 @@ def group_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
 
 def custody_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
     authors, sequences = st.sampled_from(["r1", "r1", "r2", "", "r" * 300]), number(st.integers(0, 20))
+    ends = st.sampled_from([-1, START_MS + CUSTODY_LEASE_MS, START_MS + CUSTODY_LEASE_MS + 1])
     return st.one_of(
-        st.builds(TakeCustody, number(NOW_MS), authors),
+        st.builds(TakeCustody, number(NOW_MS), authors, ends),
+        st.builds(ReleaseCustody, number(NOW_MS), authors),
         st.builds(NoteArchived, number(NOW_MS), authors, sequences),
         st.builds(NoteSnapshot, number(NOW_MS), authors, sequences),
     )

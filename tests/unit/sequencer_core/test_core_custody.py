@@ -2,12 +2,25 @@
 
 from core_world import World
 
-from penstock.contracts.commands import Done, NoteArchived, NoteSnapshot, Refused, TakeCustody, Tick
+from penstock.contracts.commands import (
+    Done,
+    NoteArchived,
+    NoteSnapshot,
+    RaiseLevel,
+    Refused,
+    ReleaseCustody,
+    TakeCustody,
+    Tick,
+)
 from sequencer.core.limits import CUSTODY_LEASE_MS
 
 
-def take(world: World, author: str) -> bool:
-    return isinstance(world.do(TakeCustody(world.now_ms, author)), Done)
+def take(world: World, author: str, dead_until_ms: int = -1) -> bool:
+    return isinstance(world.do(TakeCustody(world.now_ms, author, dead_until_ms)), Done)
+
+
+def release(world: World, author: str) -> bool:
+    return isinstance(world.do(ReleaseCustody(world.now_ms, author)), Done)
 
 
 def archived(world: World, author: str, sequence: int) -> bool:
@@ -103,3 +116,49 @@ def test_the_time_of_the_newest_snapshot_is_known_and_before_that_the_time_at_wh
     world.wait(1_000)
     assert snapshot(world, "b", 2)
     assert world.state.custody.snapshot_ms == noted_ms == began_ms + CUSTODY_LEASE_MS
+
+
+def test_what_its_holder_releases_is_free_at_once_and_the_time_of_the_newest_snapshot_stays() -> None:
+    world = World()
+    take(world, "a")
+    began_ms = world.now_ms
+    assert not release(world, "b")
+    assert not release(world, "")
+    world.wait(5)
+    assert release(world, "a")
+    assert not release(world, "a")
+    assert not archived(world, "a", 1)
+    assert take(world, "b")
+    assert world.state.custody.snapshot_ms == began_ms
+    assert not release(world, "a")
+    assert world.state.custody.holder == "b"
+
+
+def test_a_lease_is_taken_from_its_holder_only_by_who_names_its_end_as_it_is() -> None:
+    world = World()
+    world.do(RaiseLevel(world.now_ms, 1))
+    take(world, "a")
+    seen = world.state.custody.until_ms
+    assert not take(world, "b", seen - 1)
+    take(world, "a")  # renewed, and the clock stands still
+    assert world.state.custody.until_ms > seen
+    assert not take(world, "b", seen)
+    for renew in (lambda: archived(world, "a", 1), lambda: snapshot(world, "a", 1)):
+        seen = world.state.custody.until_ms
+        assert renew()
+        assert not take(world, "b", seen)
+    assert take(world, "b", world.state.custody.until_ms)
+    assert not take(world, "a", seen)
+    assert world.state.custody.holder == "b"
+
+
+def test_no_lease_ends_when_one_before_it_did() -> None:
+    """Else who saw that one for long would take it from who has just got it."""
+    world = World()
+    world.do(RaiseLevel(world.now_ms, 1))
+    ends = []
+    for author in ("a", "b", "a"):
+        take(world, author)
+        ends.append(world.state.custody.until_ms)
+        release(world, author)
+    assert sorted(set(ends)) == ends

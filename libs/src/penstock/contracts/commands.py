@@ -163,10 +163,15 @@ class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 
 class TakeCustody(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """A replica wants to keep the journal's house (archive, snapshots, purge), or to go on with it."""
+    """A replica wants to keep the journal's house (archive, snapshots, purge), or to go on with it.
+
+    A lease that ends at `dead_until_ms` is over: by its own clock the author saw it unchanged for longer than a lease
+    lasts, whatever the machine's clock says.
+    """
 
     now_ms: int
     author: str  # of journal entries: one life of one replica
+    dead_until_ms: int = -1
 
 
 class NoteArchived(msgspec.Struct, frozen=True, array_like=True, tag=14):
@@ -190,6 +195,13 @@ class RaiseLevel(msgspec.Struct, frozen=True, array_like=True, tag=16):
 
     now_ms: int
     level: int
+
+
+class ReleaseCustody(msgspec.Struct, frozen=True, array_like=True, tag=17):
+    """The custodian ends, so that another replica need not wait for its lease to be over."""
+
+    now_ms: int
+    author: str
 
 
 class ClaimJob(msgspec.Struct, frozen=True, array_like=True, tag=18):
@@ -271,12 +283,13 @@ Command = (
     | NoteArchived
     | NoteSnapshot
     | RaiseLevel
+    | ReleaseCustody
     | ClaimJob
     | ReleaseJob
     | ReplaceExtents
 )
 # What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
-HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel)
+HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody)
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):

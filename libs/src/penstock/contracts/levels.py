@@ -14,6 +14,7 @@ from penstock.contracts.commands import (
     NoteArchived,
     NoteSnapshot,
     RaiseLevel,
+    ReleaseCustody,
     ReleaseJob,
     ReplaceExtents,
     TakeCustody,
@@ -25,12 +26,15 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     TakeCustody: 1,
     NoteArchived: 1,
     NoteSnapshot: 1,
+    ReleaseCustody: 1,
     ClaimJob: 1,
     ReleaseJob: 1,
     ReplaceExtents: 1,
 }
 # From this level on commands that came late may be refused: by `seen_sequence`, or as a static member's former life.
 LATE_COMMANDS_LEVEL = 1
+# From this level on a lease of custody ends later with each renewal, also while the machine's clock stands still.
+RISING_LEASE_LEVEL = 1
 
 
 def level_of(commands: Iterable[Command]) -> int:

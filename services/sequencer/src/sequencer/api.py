@@ -16,6 +16,7 @@ from penstock.contracts.commands import (
     Outcome,
     RaiseLevel,
     Refused,
+    ReleaseCustody,
     TakeCustody,
     Waiting,
 )
@@ -43,7 +44,7 @@ GROUP_WAIT_MS_MAX = 30_000
 FLUSH_RETRY_S = 0.2
 ALIVE = (Refusal.NONE, Refusal.REBALANCE_IN_PROGRESS)  # answers to heartbeats of members that count
 # Replicas propose these themselves. Taken from the bus, one of them could have the journal purged of what nobody kept.
-REPLICAS_OWN = (TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel)
+REPLICAS_OWN = (TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody)
 
 log = structlog.get_logger()
 

@@ -104,7 +104,9 @@ class Sequencer:
     async def drain(self) -> None:
         """Take nothing new and finish what was taken; `run` goes on meanwhile."""
         await self._heartbeats.close()
-        await self._api.drain()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.custody.release())
+            group.create_task(self._api.drain())
 
     async def _begin(self, store: ObjectStore) -> None:
         """Take over the newest good snapshot, if there is one; what comes before it may be gone from the journal."""
@@ -131,7 +133,7 @@ class Sequencer:
 
         def age_s() -> float:
             state = self.replica.state
-            return (state.clock_ms - state.custody.snapshot_ms) / 1000 if state.custody.holder else 0
+            return (state.clock_ms - state.custody.snapshot_ms) / 1000 if state.custody.snapshot_ms else 0
 
         metrics.snapshot_sequence.set_function(sequence)
         metrics.snapshot_age_seconds.set_function(age_s)

@@ -3,9 +3,14 @@
 The custodian archives entries, takes snapshots and has the journal purged. The lease only keeps replicas from doing the
 same work twice: each step is harmless when somebody does it who just lost custody, and what is noted here is noted by
 the holder alone.
+
+A replica whose clock is an hour ahead brings the machine's clock there, which then stands still for that hour, and so
+does a lease. So a replica may also take one that it has seen unchanged for longer than a lease lasts: it names the end
+that it saw, which no renewal leaves as it was.
 """
 
-from penstock.contracts.commands import Done, NoteArchived, NoteSnapshot, Refused, TakeCustody
+from penstock.contracts.commands import Done, NoteArchived, NoteSnapshot, Refused, ReleaseCustody, TakeCustody
+from penstock.contracts.levels import RISING_LEASE_LEVEL
 from penstock.contracts.refusals import Refusal
 from sequencer.core.limits import AUTHOR_LENGTH_MAX, CUSTODY_LEASE_MS, SNAPSHOTS_KEPT
 from sequencer.core.state import Changes, State
@@ -16,12 +21,22 @@ def take_custody(state: State, command: TakeCustody, changes: Changes) -> Done |
     custody = state.custody
     if not 0 < len(command.author) <= AUTHOR_LENGTH_MAX:
         return Refused(Refusal.INVALID_REQUEST, f"an author of {len(command.author)} letters")
-    if custody.holder != command.author and state.clock_ms < custody.until_ms:
+    is_over = state.clock_ms >= custody.until_ms or command.dead_until_ms == custody.until_ms
+    if custody.holder not in ("", command.author) and not is_over:
         return Refused(Refusal.INVALID_REQUEST, f"{custody.holder} has custody until {custody.until_ms}")
-    if not custody.holder:
+    if not custody.snapshot_ms:
         custody.snapshot_ms = state.clock_ms
     custody.holder = command.author
-    custody.until_ms = state.clock_ms + CUSTODY_LEASE_MS
+    _renew(state)
+    return Done()
+
+
+def release_custody(state: State, command: ReleaseCustody, changes: Changes) -> Done | Refused:
+    """Nobody is custodian any more, if the author was."""
+    custody = state.custody
+    if not custody.holder or custody.holder != command.author:
+        return Refused(Refusal.INVALID_REQUEST, f"{command.author[:AUTHOR_LENGTH_MAX]} has no custody")
+    custody.holder = ""  # the lease's end stays, so that no later one is ever the same
     return Done()
 
 
@@ -32,7 +47,7 @@ def note_archived(state: State, command: NoteArchived, changes: Changes) -> Done
         return objection
     custody = state.custody
     custody.archived_sequence = max(custody.archived_sequence, command.sequence)
-    custody.until_ms = state.clock_ms + CUSTODY_LEASE_MS
+    _renew(state)
     return Done()
 
 
@@ -45,8 +60,14 @@ def note_snapshot(state: State, command: NoteSnapshot, changes: Changes) -> Done
     if not custody.snapshots or command.sequence > custody.snapshots[-1]:
         custody.snapshots = [*custody.snapshots, command.sequence][-SNAPSHOTS_KEPT:]
         custody.snapshot_ms = state.clock_ms
-    custody.until_ms = state.clock_ms + CUSTODY_LEASE_MS
+    _renew(state)
     return Done()
+
+
+def _renew(state: State) -> None:
+    custody = state.custody
+    later_ms = custody.until_ms + 1 if state.level >= RISING_LEASE_LEVEL else 0
+    custody.until_ms = max(state.clock_ms + CUSTODY_LEASE_MS, later_ms)
 
 
 def _objection(state: State, command: NoteArchived | NoteSnapshot) -> Refused | None:

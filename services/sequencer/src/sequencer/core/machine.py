@@ -101,6 +101,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.NoteArchived: custody.note_archived,
     commands.NoteSnapshot: custody.note_snapshot,
     commands.RaiseLevel: levels.raise_level,
+    commands.ReleaseCustody: custody.release_custody,
     commands.ClaimJob: claims.claim_job,
     commands.ReleaseJob: claims.release_job,
     commands.ReplaceExtents: compaction.replace_extents,
