@@ -237,7 +237,11 @@ class ReplacedRun(msgspec.Struct, frozen=True, array_like=True):
     """One extent in an output that takes the place of contiguous ones of a partition.
 
     `inputs` names these in order, two numbers each: the segment's place in the command's `inputs`, and the extent's
-    position. Only if they are still exactly what lies between the two offsets they are replaced.
+    position. Only if they are still exactly what lies between the two offsets they are replaced. Runs of one output
+    come in the order of their positions.
+
+    Cleaned runs of a partition make a pass over its log: the first begins at the log's start, each next one where the
+    one before ended. After one that is refused the pass is over.
     """
 
     topic_id: TopicId
@@ -249,7 +253,7 @@ class ReplacedRun(msgspec.Struct, frozen=True, array_like=True):
     position: int
     length: int
     max_timestamp: int
-    cleaned: bool = False  # of each key only the last record up to `last_offset` is left
+    cleaned: bool = False  # of each key only the last record of the pass is left
     delete_horizon_ms: int = -1  # cleaned only: when the first tombstone in it may go, -1 without one
 
 
