@@ -12,10 +12,18 @@ import pytest_asyncio
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Invalid
-from penstock.objectstore import AlreadyExists, EtagMismatch, NotFound, ObjectStore, open_store
+from penstock.objectstore import (
+    AlreadyExists,
+    EtagMismatch,
+    NotFound,
+    ObjectStore,
+    open_store,
+)
 from penstock.objectstore.file import open_file_store
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.s3 import open_s3_store
+from penstock.objectstore.store import PART_BYTES_MIN
+from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
 from tests.testkit.moto import running_moto
 from tests.testkit.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.testkit.seaweed import running_seaweed
@@ -270,6 +278,7 @@ async def test_a_malformed_key_is_invalid_in_every_verb(store: ObjectStore, key:
         lambda: store.get(key),
         lambda: store.get_range(key, 0, 1),
         lambda: store.delete([key]),
+        lambda: store.begin_parts(key, PART_BYTES_MIN),
     ]
     for call in calls:
         with pytest.raises(Invalid) as raised:
@@ -282,3 +291,119 @@ async def test_reads_and_writes_of_megabytes_run_side_by_side(store: ObjectStore
     await asyncio.gather(*(store.put(f"{base}{index}", [body]) for index, body in enumerate(bodies)))
     read = await asyncio.gather(*(store.get_range(f"{base}{index}", 499_999, 1_000_001) for index in range(8)))
     assert [data == body[499_999:] for data, body in zip(read, bodies, strict=True)] == [True] * 8
+
+
+def pattern(size: int, seed: int = 0) -> bytes:
+    """Bytes of which no two parts are alike."""
+    return random.Random(seed).randbytes(size)
+
+
+async def test_parts_are_one_object_in_their_order_whichever_came_first(store: ObjectStore, base: str) -> None:
+    data = pattern(2 * PART_BYTES_MIN + 1000)
+    upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
+    bodies = [data[start : start + PART_BYTES_MIN] for start in range(0, len(data), PART_BYTES_MIN)]
+    await asyncio.gather(
+        *(upload.put_part(number, [bodies[number][:7], memoryview(bodies[number])[7:]]) for number in (2, 0, 1))
+    )
+    etag = await upload.complete()
+    assert await store.get(base + "a") == data
+    [listed] = await store.list(base)
+    assert (listed.key, listed.size_bytes, listed.etag) == (base + "a", len(data), etag)
+
+
+async def test_a_part_that_is_stored_again_takes_the_place_of_the_first(store: ObjectStore, base: str) -> None:
+    upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
+    for body in (pattern(PART_BYTES_MIN, 1), pattern(PART_BYTES_MIN, 2)):
+        await upload.put_part(0, [body])
+    await upload.put_part(1, [b"end"])
+    await upload.complete()
+    assert await store.get(base + "a") == pattern(PART_BYTES_MIN, 2) + b"end"
+
+
+async def test_nothing_is_seen_of_an_object_before_it_is_complete(store: ObjectStore, base: str) -> None:
+    upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
+    await upload.put_part(0, [pattern(PART_BYTES_MIN)])
+    assert await keys_of(store, base) == []
+    with pytest.raises(NotFound):
+        await store.get(base + "a")
+    await upload.complete()
+    assert await keys_of(store, base) == [base + "a"]
+
+
+async def test_an_aborted_upload_leaves_nothing_and_cannot_go_on(store: ObjectStore, base: str) -> None:
+    upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
+    await upload.put_part(0, [pattern(PART_BYTES_MIN)])
+    await upload.abort()
+    await upload.abort()
+    with pytest.raises(NotFound):
+        await upload.complete()
+    assert await keys_of(store, base) == []
+
+
+async def test_an_object_in_parts_never_overwrites(store: ObjectStore, base: str) -> None:
+    upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
+    await upload.put_part(0, [pattern(PART_BYTES_MIN)])
+    await store.put(base + "a", [b"first"])
+    with pytest.raises(AlreadyExists):
+        await upload.complete()
+    await upload.abort()
+    assert await store.get(base + "a") == b"first"
+
+
+@pytest.mark.parametrize("numbers", [[], [1], [0, 2]])
+async def test_an_object_with_missing_parts_is_invalid(store: ObjectStore, base: str, numbers: list[int]) -> None:
+    upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
+    for number in numbers:
+        await upload.put_part(number, [pattern(PART_BYTES_MIN)])
+    with pytest.raises(Invalid):
+        await upload.complete()
+    await upload.abort()
+
+
+async def test_parts_have_the_size_that_was_said(store: ObjectStore, base: str) -> None:
+    with pytest.raises(Invalid):
+        await store.begin_parts(base + "a", PART_BYTES_MIN - 1)
+    upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
+    for number, size in ((0, 0), (0, PART_BYTES_MIN + 1), (-1, 5), (10_000, 5)):
+        with pytest.raises(Invalid):
+            await upload.put_part(number, [bytes(size)])
+    await upload.put_part(0, [b"short"])
+    await upload.put_part(1, [b"last"])
+    with pytest.raises(Invalid):
+        await upload.complete()
+    await upload.abort()
+    assert await keys_of(store, base) == []
+
+
+@pytest.mark.parametrize("size", [0, 1, PART_BYTES_MIN, PART_BYTES_MIN + 1, 4 * PART_BYTES_MIN + 12_345])
+async def test_a_stream_of_any_size_is_stored_as_it_came(store: ObjectStore, base: str, size: int) -> None:
+    data = pattern(size)
+    async with streamed_put(store, base + "a", part_bytes=PART_BYTES_MIN) as put:
+        for start in range(0, size, 777_777):
+            await put.write(memoryview(data)[start : start + 777_777])
+    assert put.size_bytes == size
+    assert await store.get(base + "a") == data
+
+
+async def test_a_stream_never_overwrites(store: ObjectStore, base: str) -> None:
+    async def stream() -> AsyncIterator[Buffer]:
+        yield b"second"
+
+    await store.put(base + "a", [b"first"])
+    with pytest.raises(AlreadyExists):
+        await put_stream(store, base + "a", stream())
+    assert await store.get(base + "a") == b"first"
+
+
+@pytest.mark.parametrize("size", [1, 3 * PART_BYTES_MIN])
+async def test_a_stream_that_breaks_leaves_nothing(store: ObjectStore, base: str, size: int) -> None:
+    async def stream() -> AsyncIterator[Buffer]:
+        yield pattern(size)
+        raise ConnectionError("the source is gone")
+
+    with pytest.raises(ConnectionError):
+        await put_stream(store, base + "a", stream())
+    abandoned = StreamedPut(store, base + "b", part_bytes=PART_BYTES_MIN)
+    await abandoned.write(pattern(size))
+    await abandoned.abort()
+    assert await keys_of(store, base) == []

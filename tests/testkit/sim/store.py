@@ -10,7 +10,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import PenstockError, Unavailable
 from penstock.objectstore.errors import Throttled
 from penstock.objectstore.memory import MemoryStore
-from penstock.objectstore.store import LIST_LIMIT_MAX, Listing
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut
 from tests.testkit.sim.wire import Latency, Wire
 
 Note = Callable[[str], None]
@@ -75,29 +75,34 @@ class SimStore:
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         data = b"".join(body)
-        etag: str = await self._ask(f"put {key}", lambda: self._server.objects.put(key, [data], if_match=if_match))
+        etag: str = await self.ask(f"put {key}", lambda: self._server.objects.put(key, [data], if_match=if_match))
         return etag
 
     async def get(self, key: str) -> bytes:
-        data: bytes = await self._ask(f"get {key}", lambda: self._server.objects.get(key))
+        data: bytes = await self.ask(f"get {key}", lambda: self._server.objects.get(key))
         return data
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
         what = f"get {key} {position}+{length}"
-        data: bytes = await self._ask(what, lambda: self._server.objects.get_range(key, position, length))
+        data: bytes = await self.ask(what, lambda: self._server.objects.get_range(key, position, length))
         return data
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
-        listing: Listing = await self._ask(f"list {prefix}", lambda: self._server.objects.list(prefix, after, limit))
+        listing: Listing = await self.ask(f"list {prefix}", lambda: self._server.objects.list(prefix, after, limit))
         return listing
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._ask(f"delete {len(keys)}", lambda: self._server.objects.delete(keys))
+        await self.ask(f"delete {len(keys)}", lambda: self._server.objects.delete(keys))
+
+    async def begin_parts(self, key: str, part_bytes: int) -> "SimParts":
+        inner: PartedPut = await self.ask(f"begin {key}", lambda: self._server.objects.begin_parts(key, part_bytes))
+        return SimParts(self, inner, key)
 
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    async def _ask(self, what: str, act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def ask(self, what: str, act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """What the server answers to one request, if it does."""
         server = self._server
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         # Requests of one process overtake each other.
@@ -123,6 +128,26 @@ class SimStore:
                 outcome = Unavailable("the connection to the store broke")
         server.note(f"store {self._name} {what} {type(outcome).__name__}")
         server.wire.later(server.wire.latency.choose_s(server.wire.stream), _settle, answer, outcome)
+
+
+class SimParts:
+    """`PartedPut`: every part is a request of its own."""
+
+    def __init__(self, store: SimStore, inner: PartedPut, key: str) -> None:
+        self._store = store
+        self._inner = inner
+        self._key = key
+
+    async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
+        data = b"".join(body)
+        await self._store.ask(f"put part {number} of {self._key}", lambda: self._inner.put_part(number, [data]))
+
+    async def complete(self) -> str:
+        etag: str = await self._store.ask(f"complete {self._key}", lambda: self._inner.complete())
+        return etag
+
+    async def abort(self) -> None:
+        await self._store.ask(f"abort {self._key}", lambda: self._inner.abort())
 
 
 def _outcome(act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

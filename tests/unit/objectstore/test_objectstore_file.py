@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from penstock.objectstore.errors import AlreadyExists, NotFound
 from penstock.objectstore.file import STAGING, STAGING_AGE_MAX_S, FileStore, open_file_store
 from penstock.objectstore.folders import keys_in_order
 from penstock.objectstore.retrying import RetryingStore
+from penstock.objectstore.store import PART_BYTES_MIN
 
 COUNTER = """
 import asyncio, sys
@@ -62,6 +64,82 @@ async def test_nothing_stays_in_staging_whatever_becomes_of_a_put(store: FileSto
     with pytest.raises(Invalid, match="Not a directory"):
         await store.put("a/b/c", [b"below an object"])
     assert staged(tmp_path) == []
+
+
+async def test_nothing_stays_in_staging_whatever_becomes_of_an_upload(store: FileStore, tmp_path: Path) -> None:
+    for end in ("complete", "abort"):
+        upload = await store.begin_parts("a/" + end, PART_BYTES_MIN)
+        await upload.put_part(0, [b"bytes"])
+        assert len(staged(tmp_path)) == 1
+        await (upload.complete() if end == "complete" else upload.abort())
+        assert staged(tmp_path) == []
+    taken = await store.begin_parts("a/complete", PART_BYTES_MIN)
+    await taken.put_part(0, [b"bytes"])
+    with pytest.raises(AlreadyExists):
+        await taken.complete()
+    await taken.abort()
+    assert staged(tmp_path) == []
+
+
+async def test_an_upload_whose_name_was_not_synced_completes_when_it_is(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_sync = os.fsync
+    failed: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) and not failed:
+            failed.append("folder")
+            raise OSError(errno.EIO, "Input/output error")
+        real_sync(descriptor)
+
+    upload = await store.begin_parts("a/b", PART_BYTES_MIN)
+    await upload.put_part(0, [b"bytes"])
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(Unavailable):
+        await upload.complete()
+    etag = await upload.complete()
+    assert failed
+    assert [(listed.key, listed.etag) for listed in await store.list("")] == [("a/b", etag)]
+
+
+async def test_a_part_that_nobody_waits_for_any_more_is_written_before_the_object_is_complete(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time was over, the part was stored again, and the first attempt's thread is still at it."""
+    real_sync = os.fdatasync
+    stuck, go_on = threading.Event(), threading.Event()
+
+    def sync(descriptor: int) -> None:
+        if not stuck.is_set():
+            stuck.set()
+            go_on.wait()
+        real_sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    upload = await store.begin_parts("a", PART_BYTES_MIN)
+    first = asyncio.create_task(upload.put_part(0, [b"bytes"]))
+    await asyncio.to_thread(stuck.wait)
+    first.cancel()
+    await asyncio.wait([first])
+    await upload.put_part(0, [b"bytes"])
+    completing = asyncio.create_task(upload.complete())
+    done, _ = await asyncio.wait([completing], timeout=0.05)
+    assert not done
+    go_on.set()
+    etag = await completing
+    assert [listed.etag for listed in await store.list("")] == [etag]
+
+
+async def test_an_upload_that_was_cleared_away_is_not_found(store: FileStore, tmp_path: Path) -> None:
+    upload = await store.begin_parts("a", PART_BYTES_MIN)
+    await upload.put_part(0, [b"bytes"])
+    for name in staged(tmp_path):
+        (tmp_path / "objects" / STAGING / name).unlink()
+    with pytest.raises(NotFound):
+        await upload.put_part(1, [b"bytes"])
+    with pytest.raises(NotFound):
+        await upload.complete()
 
 
 async def test_opening_clears_old_leftovers_and_spares_uploads_under_way(tmp_path: Path) -> None:

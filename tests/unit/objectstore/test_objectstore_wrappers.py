@@ -15,7 +15,8 @@ from penstock.objectstore import AlreadyExists, EtagMismatch, NotFound, Throttle
 from penstock.objectstore.measured import MeasuredStore
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.retrying import RetryingStore, RetryPolicy
-from penstock.objectstore.store import Listing
+from penstock.objectstore.store import PART_BYTES_MIN, Listing, PartedPut
+from penstock.objectstore.streaming import StreamedPut, streamed_put
 
 Result = TypeVar("Result")
 BODY = [b"first ", b"second"]
@@ -30,24 +31,27 @@ class FaultyStore:
         self.calls: list[str] = []
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
-        return await self._faulty("put", lambda: self.inner.put(key, body, if_match=if_match))
+        return await self.faulty("put", lambda: self.inner.put(key, body, if_match=if_match))
 
     async def get(self, key: str) -> bytes:
-        return await self._faulty("get", lambda: self.inner.get(key))
+        return await self.faulty("get", lambda: self.inner.get(key))
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
-        return await self._faulty("get_range", lambda: self.inner.get_range(key, position, length))
+        return await self.faulty("get_range", lambda: self.inner.get_range(key, position, length))
 
     async def list(self, prefix: str, after: str = "", limit: int = 1000) -> Listing:
-        return await self._faulty("list", lambda: self.inner.list(prefix, after, limit))
+        return await self.faulty("list", lambda: self.inner.list(prefix, after, limit))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._faulty("delete", lambda: self.inner.delete(keys))
+        await self.faulty("delete", lambda: self.inner.delete(keys))
+
+    async def begin_parts(self, key: str, part_bytes: int) -> "FaultyParts":
+        return FaultyParts(self, await self.faulty("begin", lambda: self.inner.begin_parts(key, part_bytes)))
 
     async def close(self) -> None:
         self.calls.append("close")
 
-    async def _faulty(self, verb: str, call: Callable[[], Awaitable[Result]]) -> Result:
+    async def faulty(self, verb: str, call: Callable[[], Awaitable[Result]]) -> Result:
         self.calls.append(verb)
         fault = self.plan.pop(0) if self.plan else "ok"
         if isinstance(fault, PenstockError):
@@ -60,6 +64,23 @@ class FaultyStore:
         if fault == "hang":
             await asyncio.Event().wait()
         return done
+
+
+class FaultyParts:
+    """An upload of a faulty store."""
+
+    def __init__(self, store: FaultyStore, inner: PartedPut) -> None:
+        self.store = store
+        self.inner = inner
+
+    async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
+        await self.store.faulty(f"part {number}", lambda: self.inner.put_part(number, body))
+
+    async def complete(self) -> str:
+        return await self.store.faulty("complete", self.inner.complete)
+
+    async def abort(self) -> None:
+        await self.store.faulty("abort", self.inner.abort)
 
 
 class Time:
@@ -266,3 +287,116 @@ async def test_a_request_that_is_cancelled_counts_as_abandoned() -> None:
             await store.put("a", BODY)
     labels = {"verb": "put", "outcome": "abandoned"}
     assert registry.get_sample_value("penstock_store_requests_total", labels) == 1.0
+
+
+PARTS = [bytes([number]) * PART_BYTES_MIN for number in range(2)] + [b"end"]
+
+
+async def put_in_parts(store: RetryingStore) -> str:
+    upload = await store.begin_parts("a", PART_BYTES_MIN)
+    for number, part in enumerate(PARTS):
+        await upload.put_part(number, [part])
+    return await upload.complete()
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+@pytest.mark.parametrize("at", range(5))
+async def test_an_upload_in_parts_survives_a_fault_at_every_step(fault: str, at: int) -> None:
+    inner = FaultyStore(*["ok"] * at, fault, fault)
+    etag = await put_in_parts(retrying(inner))
+    [listed] = await inner.inner.list("a")
+    assert (listed.etag, await inner.inner.get("a")) == (etag, b"".join(PARTS))
+
+
+async def test_only_the_part_that_failed_is_stored_again() -> None:
+    inner = FaultyStore("ok", "ok", Throttled("slow down"))
+    await put_in_parts(retrying(inner))
+    assert inner.calls == ["begin", "part 0", "part 1", "part 1", "part 2", "complete"]
+
+
+async def test_a_completion_in_doubt_that_finds_an_object_of_another_size_already_exists() -> None:
+    inner = FaultyStore(*["ok"] * 4, "before")
+    await inner.inner.put("a", [b"theirs"])
+    with pytest.raises(AlreadyExists):
+        await put_in_parts(retrying(inner))
+    assert await inner.inner.get("a") == b"theirs"
+
+
+async def test_a_completion_without_doubt_already_exists_whatever_the_size() -> None:
+    inner = FaultyStore()
+    await inner.inner.put("a", PARTS)
+    with pytest.raises(AlreadyExists):
+        await put_in_parts(retrying(inner))
+
+
+async def test_an_abort_is_tried_again() -> None:
+    inner = FaultyStore("ok", "before")
+    upload = await retrying(inner).begin_parts("a", PART_BYTES_MIN)
+    await upload.abort()
+    assert inner.calls == ["begin", "abort", "abort"]
+    with pytest.raises(NotFound):
+        await upload.complete()
+
+
+async def test_every_request_of_an_upload_is_counted() -> None:
+    registry = prometheus_client.CollectorRegistry()
+    inner = FaultyStore("ok", "ok", "ok", "before")
+    store = RetryingStore(MeasuredStore(inner, registry), jitter=lambda: 0.0)
+    await put_in_parts(store)
+    assert count_of(registry, "begin_parts", "ok") == 1
+    assert count_of(registry, "put_part", "ok") == 3
+    assert count_of(registry, "put_part", "unavailable") == 1
+    assert count_of(registry, "complete_parts", "ok") == 1
+    assert registry.get_sample_value("penstock_store_bytes_total", {"verb": "put_part"}) == sum(map(len, PARTS))
+    upload = await store.begin_parts("b", PART_BYTES_MIN)
+    await upload.abort()
+    assert count_of(registry, "abort_parts", "ok") == 1
+
+
+def count_of(registry: prometheus_client.CollectorRegistry, verb: str, outcome: str) -> float | None:
+    labels = {"verb": verb, "outcome": outcome}
+    return registry.get_sample_value("penstock_store_requests_total", labels)
+
+
+async def test_what_is_smaller_than_a_part_is_one_put() -> None:
+    inner = FaultyStore()
+    async with streamed_put(inner, "a", part_bytes=PART_BYTES_MIN) as put:
+        for _ in range(3):
+            await put.write(b"bytes")
+    assert inner.calls == ["put"]
+    assert await inner.inner.get("a") == b"bytes" * 3
+
+
+async def test_a_stream_holds_no_more_than_its_parts_in_flight() -> None:
+    """The fifth part is not begun, and its bytes not taken, before one of the four is stored."""
+    inner = FaultyStore("ok", "hang", "hang", "hang")
+    put = StreamedPut(inner, "a", part_bytes=PART_BYTES_MIN, parts_in_flight_max=3)
+    for _ in range(3):
+        await put.write(bytes(PART_BYTES_MIN))
+    fourth = asyncio.create_task(put.write(bytes(PART_BYTES_MIN)))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not fourth.done()
+    assert inner.calls == ["begin", "part 0", "part 1", "part 2"]
+    fourth.cancel()
+    await asyncio.wait([fourth])
+    await put.abort()
+    assert inner.calls[-1] == "abort"
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+async def test_a_stream_that_cannot_be_stored_says_why_and_is_aborted(at: int) -> None:
+    inner = FaultyStore(*["ok"] * at, Invalid("no more room"))
+    with pytest.raises(Invalid, match="no more room"):
+        async with streamed_put(inner, "a", part_bytes=PART_BYTES_MIN) as put:
+            await put.write(b"".join(PARTS))
+    assert inner.calls[-1] == "abort"
+    assert await inner.inner.list("") == []
+
+
+async def test_a_stream_whose_abort_fails_still_says_what_broke_it() -> None:
+    inner = FaultyStore("ok", Invalid("no more room"), "before")
+    with pytest.raises(Invalid, match="no more room"):
+        async with streamed_put(inner, "a", part_bytes=PART_BYTES_MIN) as put:
+            await put.write(PARTS[0])
+    assert inner.calls == ["begin", "part 0", "abort"]

@@ -1,14 +1,19 @@
-"""Object stores: five verbs over immutable objects, in memory, in a folder or in S3, with retries and metrics."""
+"""Object stores: a few verbs over immutable objects, in memory, in a folder or in S3, with retries and metrics."""
 
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotFound, Throttled
 from penstock.objectstore.opening import make_bucket, open_store
-from penstock.objectstore.store import ObjectInfo, ObjectStore
+from penstock.objectstore.store import ObjectInfo, ObjectStore, PartedPut
+from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
 
 __all__ = [
     "open_store",
     "make_bucket",
     "ObjectStore",
     "ObjectInfo",
+    "PartedPut",
+    "StreamedPut",
+    "streamed_put",
+    "put_stream",
     "NotFound",
     "AlreadyExists",
     "EtagMismatch",

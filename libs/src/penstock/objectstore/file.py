@@ -8,7 +8,6 @@ lock file; creating needs no lock.
 
 import asyncio
 import contextlib
-import errno
 import fcntl
 import os
 import stat
@@ -16,11 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 from penstock.contracts.codec import Buffer
-from penstock.contracts.errors import Invalid, PenstockError, Unavailable
+from penstock.contracts.errors import Invalid
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotFound
+from penstock.objectstore.file_parts import FileParts
+from penstock.objectstore.file_work import discard, etag_of, read_all, run_in, sync, write_all
 from penstock.objectstore.folders import keys_in_order
 from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
@@ -28,6 +28,7 @@ from penstock.objectstore.store import (
     ObjectInfo,
     check_key,
     check_listing,
+    check_parts,
     check_range,
     range_beyond,
 )
@@ -37,9 +38,6 @@ STAGING_AGE_MAX_S = 3600  # no upload takes an hour, so whoever began an older f
 WRITE_THREADS = 8  # each waits for the disk most of its time
 READ_THREADS = 8  # their own, so that reads never wait behind syncs
 FOLDERS_KNOWN_MAX = 10_000  # ten times the folders that segments spread over
-IOVECS_MAX = 1024  # buffers that one system call writes (IOV_MAX)
-
-Result = TypeVar("Result")
 
 
 async def open_file_store(root: Path, *, entropy: Callable[[int], bytes] = os.urandom) -> "FileStore":
@@ -64,27 +62,34 @@ class FileStore:
         self._synced_folders: set[Path] = set()
 
     async def prepare(self) -> None:
-        await _run(self._writers, self._prepare)
+        await run_in(self._writers, self._prepare)
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         check_key(key)
-        return await _run(self._writers, lambda: self._put(key, body, if_match))
+        return await run_in(self._writers, lambda: self._put(key, body, if_match))
 
     async def get(self, key: str) -> bytes:
         check_key(key)
-        return await _run(self._readers, lambda: self._read(key, 0, None))
+        return await run_in(self._readers, lambda: self._read(key, 0, None))
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
         check_range(key, position, length)
-        return await _run(self._readers, lambda: self._read(key, position, length))
+        return await run_in(self._readers, lambda: self._read(key, position, length))
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         check_listing(prefix, after, limit)
-        return await _run(self._readers, lambda: self._list(prefix, after, limit))
+        return await run_in(self._readers, lambda: self._list(prefix, after, limit))
 
     async def delete(self, keys: Sequence[str]) -> None:
         paths = [self._root / check_key(key) for key in keys]
-        await _run(self._writers, lambda: self._delete(paths))
+        await run_in(self._writers, lambda: self._delete(paths))
+
+    async def begin_parts(self, key: str, part_bytes: int) -> FileParts:
+        check_parts(key, part_bytes)
+        staged = self._staging / self._entropy(16).hex()
+        parts = FileParts(self._writers, staged, key, part_bytes, seal=self._seal, publish=self._publish)
+        await run_in(self._writers, parts.create)
+        return parts
 
     async def close(self) -> None:
         for pool in (self._writers, self._readers):
@@ -101,13 +106,13 @@ class FileStore:
             self._sync_folders(self._staging)
             for folder in self._root.parents:
                 with contextlib.suppress(PermissionError):
-                    _sync(folder)
+                    sync(folder)
             self._clear_staging(probe.stat().st_mtime - STAGING_AGE_MAX_S)
         except OSError as error:
             raise Invalid(f"cannot keep objects in {self._root}: {error.strerror or error}") from error
         finally:
-            _discard(probe)
-            _discard(linked)
+            discard(probe)
+            discard(linked)
 
     def _clear_staging(self, oldest_mtime: float) -> None:
         for leftover in self._staging.iterdir():
@@ -132,24 +137,28 @@ class FileStore:
             self._sync_folders(final.parent)
             return etag
         finally:
-            _discard(staged)
+            discard(staged)
 
     def _stage(self, staged: Path, body: Sequence[Buffer]) -> str:
         """Write and sync the bytes under a temporary name; returns the etag they will have."""
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            _write_all(descriptor, body)
-            written_ms = os.fstat(descriptor).st_mtime_ns // 1_000_000
-            below_ms = int.from_bytes(self._entropy(8), "big") % 1_000_000
-            stamp_ns = written_ms * 1_000_000 + below_ms
-            os.utime(descriptor, ns=(stamp_ns, stamp_ns))
-            os.fsync(descriptor)
-            # What is hot is held by flushers and cachers. Left in the page cache as well, each object takes fresh
-            # memory, which costs more CPU than writing it: 18 against 2 ms per 8 MiB on a virtual machine.
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            return _etag(os.fstat(descriptor))
+            write_all(descriptor, body)
+            return self._seal(descriptor)
         finally:
             os.close(descriptor)
+
+    def _seal(self, descriptor: int) -> str:
+        """Sync a file whose bytes are written, and give it its etag."""
+        written_ms = os.fstat(descriptor).st_mtime_ns // 1_000_000
+        below_ms = int.from_bytes(self._entropy(8), "big") % 1_000_000
+        stamp_ns = written_ms * 1_000_000 + below_ms
+        os.utime(descriptor, ns=(stamp_ns, stamp_ns))
+        os.fsync(descriptor)
+        # What is hot is held by flushers and cachers. Left in the page cache as well, each object takes fresh
+        # memory, which costs more CPU than writing it: 18 against 2 ms per 8 MiB on a virtual machine.
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        return etag_of(os.fstat(descriptor))
 
     def _create(self, staged: Path, final: Path) -> None:
         try:
@@ -160,12 +169,20 @@ class FileStore:
                 os.link(staged, final)
         except FileExistsError as error:
             self._sync_folders(final.parent)  # see _put
+            if staged.samefile(final):  # an attempt before this one went as far
+                return
             raise AlreadyExists(f"object exists: {self._key(final)}") from error
+
+    def _publish(self, staged: Path, key: str) -> None:
+        """Give a sealed file its durable name."""
+        final = self._root / key
+        self._create(staged, final)
+        self._sync_folders(final.parent)
 
     def _replace(self, staged: Path, final: Path, if_match: str) -> None:
         with self._locked():
             try:
-                found: str | None = _etag(final.stat())
+                found: str | None = etag_of(final.stat())
             except FileNotFoundError:
                 found = None
             if found != if_match:
@@ -187,7 +204,7 @@ class FileStore:
             wanted = size if length is None else length
             if position + wanted > size:
                 raise range_beyond(key, position, wanted)
-            data = _read_all(descriptor, position, wanted)
+            data = read_all(descriptor, position, wanted)
             os.posix_fadvise(descriptor, position, wanted, os.POSIX_FADV_DONTNEED)  # see _stage
             return data
         finally:
@@ -195,7 +212,7 @@ class FileStore:
 
     def _list(self, prefix: str, after: str, limit: int) -> Listing:
         return [
-            ObjectInfo(key, status.st_size, _etag(status), status.st_mtime_ns // 1_000_000)
+            ObjectInfo(key, status.st_size, etag_of(status), status.st_mtime_ns // 1_000_000)
             for key, status in islice(keys_in_order(self._root, prefix, after), limit)
         ]
 
@@ -206,7 +223,7 @@ class FileStore:
                     path.unlink()
         for folder in sorted({path.parent for path in paths}):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                _sync(folder)
+                sync(folder)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -220,7 +237,7 @@ class FileStore:
 
     def _sync_folders(self, folder: Path) -> None:
         """Make a new name in `folder` durable, and once per folder its own name and those of all above it."""
-        _sync(folder)
+        sync(folder)
         if folder in self._synced_folders:
             return
         if len(self._synced_folders) >= FOLDERS_KNOWN_MAX:
@@ -228,72 +245,8 @@ class FileStore:
         parent = folder
         while parent != self._root:
             parent = parent.parent
-            _sync(parent)
+            sync(parent)
         self._synced_folders.add(folder)
 
     def _key(self, path: Path) -> str:
         return path.relative_to(self._root).as_posix()
-
-
-async def _run(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-    """Do blocking work in a thread; what the operating system refuses becomes one of our errors."""
-
-    def contained() -> Result:
-        try:
-            return work()
-        except PenstockError:
-            raise
-        except OSError as error:
-            raise _translated(error) from error
-
-    return await asyncio.get_running_loop().run_in_executor(pool, contained)
-
-
-def _translated(error: OSError) -> PenstockError:
-    said = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
-    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}:
-        return Invalid(f"file store refused: {said}")
-    return Unavailable(f"file store failed: {said}")
-
-
-def _etag(status: os.stat_result) -> str:
-    return f"{status.st_mtime_ns:x}-{status.st_size:x}"
-
-
-def _write_all(descriptor: int, body: Sequence[Buffer]) -> None:
-    views = [memoryview(buffer).cast("B") for buffer in body if len(buffer)]
-    first = 0
-    while first < len(views):
-        written = os.writev(descriptor, views[first : first + IOVECS_MAX])
-        while first < len(views) and written >= len(views[first]):
-            written -= len(views[first])
-            first += 1
-        if written:
-            views[first] = views[first][written:]
-
-
-def _read_all(descriptor: int, position: int, length: int) -> bytes:
-    """Exactly `length` bytes; a system call may return fewer than asked."""
-    data = os.pread(descriptor, length, position)
-    if len(data) == length:
-        return data
-    parts = [data]
-    while data and (missing := length - sum(map(len, parts))):
-        data = os.pread(descriptor, missing, position + length - missing)
-        parts.append(data)
-    if sum(map(len, parts)) != length:
-        raise Unavailable(f"object shrank while {length} bytes at {position} were read")
-    return b"".join(parts)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _discard(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()

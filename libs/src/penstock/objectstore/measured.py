@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Corrupt, Fenced, Invalid, PenstockError, Unavailable
 from penstock.objectstore.errors import NotFound, Throttled
-from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore, PartedPut
 
 # From a file in the page cache to a put that is about to be given up.
 SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15.0)
@@ -47,36 +47,45 @@ class MeasuredStore:
         )
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
-        with self._measured("put"):
+        with self.measured("put"):
             etag = await self._inner.put(key, body, if_match=if_match)
-        self._bytes.labels("put").inc(sum(map(len, body)))
+        self.count_bytes("put", sum(map(len, body)))
         return etag
 
     async def get(self, key: str) -> bytes:
-        with self._measured("get"):
+        with self.measured("get"):
             data = await self._inner.get(key)
-        self._bytes.labels("get").inc(len(data))
+        self.count_bytes("get", len(data))
         return data
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
-        with self._measured("get_range"):
+        with self.measured("get_range"):
             data = await self._inner.get_range(key, position, length)
-        self._bytes.labels("get_range").inc(len(data))
+        self.count_bytes("get_range", len(data))
         return data
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
-        with self._measured("list"):
+        with self.measured("list"):
             return await self._inner.list(prefix, after, limit)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        with self._measured("delete"):
+        with self.measured("delete"):
             await self._inner.delete(keys)
+
+    async def begin_parts(self, key: str, part_bytes: int) -> "MeasuredParts":
+        with self.measured("begin_parts"):
+            return MeasuredParts(self, await self._inner.begin_parts(key, part_bytes))
 
     async def close(self) -> None:
         await self._inner.close()
 
+    def count_bytes(self, verb: str, size: int) -> None:
+        """Count what a request has moved."""
+        self._bytes.labels(verb).inc(size)
+
     @contextlib.contextmanager
-    def _measured(self, verb: str) -> Iterator[None]:
+    def measured(self, verb: str) -> Iterator[None]:
+        """Count and time one request."""
         started_s = self._monotonic_s()
         outcome = "abandoned"  # cancelled, most likely by a time-out
         try:
@@ -88,3 +97,24 @@ class MeasuredStore:
         finally:
             self._requests.labels(verb, outcome).inc()
             self._seconds.labels(verb).observe(self._monotonic_s() - started_s)
+
+
+class MeasuredParts:
+    """Measures every request of an upload."""
+
+    def __init__(self, store: MeasuredStore, inner: PartedPut) -> None:
+        self._store = store
+        self._inner = inner
+
+    async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
+        with self._store.measured("put_part"):
+            await self._inner.put_part(number, body)
+        self._store.count_bytes("put_part", sum(map(len, body)))
+
+    async def complete(self) -> str:
+        with self._store.measured("complete_parts"):
+            return await self._inner.complete()
+
+    async def abort(self) -> None:
+        with self._store.measured("abort_parts"):
+            await self._inner.abort()

@@ -10,8 +10,10 @@ from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
     Listing,
     ObjectInfo,
+    PartSizes,
     check_key,
     check_listing,
+    check_parts,
     check_range,
     range_beyond,
 )
@@ -77,5 +79,39 @@ class MemoryStore:
         for key in [check_key(key) for key in keys]:
             self._objects.held.pop(key, None)
 
+    async def begin_parts(self, key: str, part_bytes: int) -> "MemoryParts":
+        check_parts(key, part_bytes)
+        return MemoryParts(self, key, part_bytes)
+
     async def close(self) -> None:
         """The objects stay with their name."""
+
+
+class MemoryParts:
+    """Parts in a dict until they are an object."""
+
+    def __init__(self, store: MemoryStore, key: str, part_bytes: int) -> None:
+        self._store = store
+        self._key = key
+        self._sizes = PartSizes(key, part_bytes)
+        self._parts: dict[int, bytes] | None = {}
+
+    async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
+        size = self._sizes.check(number, body)
+        self._held()[number] = b"".join(body)
+        self._sizes.note(number, size)
+
+    async def complete(self) -> str:
+        parts = self._held()
+        self._sizes.check_complete()
+        etag = await self._store.put(self._key, [parts[number] for number in sorted(parts)])
+        self._parts = None
+        return etag
+
+    async def abort(self) -> None:
+        self._parts = None
+
+    def _held(self) -> dict[int, bytes]:
+        if self._parts is None:
+            raise NotFound(f"no upload under way: {self._key}")
+        return self._parts

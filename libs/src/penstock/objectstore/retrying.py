@@ -10,7 +10,7 @@ import msgspec
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Unavailable
 from penstock.objectstore.errors import NotFound
-from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore, PartedPut
 
 Result = TypeVar("Result")
 
@@ -61,24 +61,30 @@ class RetryingStore:
                 in_doubt = True
                 raise
 
-        return await self._retried(attempt, f"put of {key}")
+        return await self.retried(attempt, f"put of {key}")
 
     async def get(self, key: str) -> bytes:
-        return await self._retried(lambda: self._inner.get(key), f"get of {key}")
+        return await self.retried(lambda: self._inner.get(key), f"get of {key}")
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
-        return await self._retried(lambda: self._inner.get_range(key, position, length), f"range of {key}")
+        return await self.retried(lambda: self._inner.get_range(key, position, length), f"range of {key}")
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
-        return await self._retried(lambda: self._inner.list(prefix, after, limit), f"listing of {prefix}")
+        return await self.retried(lambda: self._inner.list(prefix, after, limit), f"listing of {prefix}")
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._retried(lambda: self._inner.delete(keys), f"delete of {len(keys)} objects")
+        await self.retried(lambda: self._inner.delete(keys), f"delete of {len(keys)} objects")
+
+    async def begin_parts(self, key: str, part_bytes: int) -> "RetryingParts":
+        """As every store; where an attempt was in doubt an upload may be left behind, as a crash leaves one."""
+        inner = await self.retried(lambda: self._inner.begin_parts(key, part_bytes), f"upload of {key}")
+        return RetryingParts(self, inner, key)
 
     async def close(self) -> None:
         await self._inner.close()
 
-    async def _retried(self, call: Callable[[], Awaitable[Result]], what: str) -> Result:
+    async def retried(self, call: Callable[[], Awaitable[Result]], what: str) -> Result:
+        """What a call answers at last."""
         give_up_s = self._monotonic_s() + self._policy.deadline_s
         pause_s = self._policy.first_pause_s
         while True:
@@ -98,16 +104,64 @@ class RetryingStore:
         except TimeoutError as error:
             raise Unavailable(f"no answer to a {what} within {self._policy.attempt_s} s") from error
 
+    async def etag_if_sized(self, key: str, size_bytes: int) -> str | None:
+        """The etag of the object under exactly this key, if it has exactly this size."""
+        listed = await self._inner.list(key, limit=1)
+        is_it = bool(listed) and (listed[0].key, listed[0].size_bytes) == (key, size_bytes)
+        return listed[0].etag if is_it else None
+
     async def _etag_if_equal(self, key: str, body: Sequence[Buffer]) -> str | None:
         """The object's etag if its bytes are those of `body`."""
-        listed = await self._inner.list(key, limit=1)
-        if not listed or listed[0].key != key or listed[0].size_bytes != sum(map(len, body)):
+        etag = await self.etag_if_sized(key, sum(map(len, body)))
+        if etag is None:
             return None
         try:
             stored = await self._inner.get(key)
         except NotFound:
             return None
-        return listed[0].etag if _is_equal(memoryview(stored), body) else None
+        return etag if _is_equal(memoryview(stored), body) else None
+
+
+class RetryingParts:
+    """Retries every request of an upload."""
+
+    def __init__(self, store: RetryingStore, inner: PartedPut, key: str) -> None:
+        self._store = store
+        self._inner = inner
+        self._key = key
+        self._sizes: dict[int, int] = {}
+
+    async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
+        await self._store.retried(lambda: self._inner.put_part(number, body), f"part {number} of {self._key}")
+        self._sizes[number] = sum(map(len, body))
+
+    async def complete(self) -> str:
+        """As every store; where an earlier attempt was in doubt, finding an object of the right size is success.
+
+        Nobody else writes under the key, which is as good as random: its bytes need not be read again.
+        """
+        in_doubt = False
+
+        async def attempt() -> str:
+            nonlocal in_doubt
+            try:
+                return await self._inner.complete()
+            except Unavailable:
+                in_doubt = True
+                raise
+            except (Conflict, NotFound):
+                etag = await self._store.etag_if_sized(self._key, sum(self._sizes.values())) if in_doubt else None
+                if etag is not None:
+                    return etag
+                raise
+            except asyncio.CancelledError:
+                in_doubt = True
+                raise
+
+        return await self._store.retried(attempt, f"completion of {self._key}")
+
+    async def abort(self) -> None:
+        await self._store.retried(self._inner.abort, f"abort of {self._key}")
 
 
 def _is_equal(stored: memoryview, body: Sequence[Buffer]) -> bool:

@@ -27,8 +27,10 @@ from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
     Listing,
     ObjectInfo,
+    PartSizes,
     check_key,
     check_listing,
+    check_parts,
     check_range,
     range_beyond,
 )
@@ -195,6 +197,14 @@ class S3Store:
         for first in range(0, len(names), DELETE_KEYS_MAX):
             await self._delete(names[first : first + DELETE_KEYS_MAX])
 
+    async def begin_parts(self, key: str, part_bytes: int) -> "S3Parts":
+        check_parts(key, part_bytes)
+        name = self._name(key)
+        with _translated(key):
+            answer = await self._writes.create_multipart_upload(Bucket=self._bucket, Key=name)
+        place = {"Bucket": self._bucket, "Key": name, "UploadId": answer["UploadId"]}
+        return S3Parts(self._writes, place, key, part_bytes)
+
     async def close(self) -> None:
         await self._clients.aclose()
 
@@ -217,6 +227,49 @@ class S3Store:
         if failed:
             first = failed[0]
             raise _error_of(str(first.get("Code")), 0, f"{len(failed)} deletes, the first of {first.get('Key')}")
+
+
+class S3Parts:
+    """One multipart upload."""
+
+    def __init__(self, client: Any, place: Mapping[str, str], key: str, part_bytes: int) -> None:
+        self._client = client
+        self._place = place
+        self._key = key
+        self._sizes = PartSizes(key, part_bytes)
+        self._etags: dict[int, str] = {}
+        self._is_aborted = False
+
+    async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
+        size = self._sizes.check(number, body)
+        self._check_alive()
+        with _translated(self._key):
+            answer = await self._client.upload_part(**self._place, PartNumber=number + 1, Body=b"".join(body))
+        self._etags[number] = answer["ETag"]
+        self._sizes.note(number, size)
+
+    async def complete(self) -> str:
+        """Some servers, Ceph's among them, replace an object that is there: keys of large objects are fresh."""
+        self._check_alive()
+        self._sizes.check_complete()
+        parts = [{"PartNumber": number + 1, "ETag": etag} for number, etag in sorted(self._etags.items())]
+        try:
+            with _translated(self._key):
+                answer = await self._client.complete_multipart_upload(
+                    **self._place, MultipartUpload={"Parts": parts}, IfNoneMatch="*"
+                )
+        except EtagMismatch as error:
+            raise AlreadyExists(f"object exists: {self._key}") from error
+        return str(answer["ETag"])
+
+    async def abort(self) -> None:
+        self._is_aborted = True
+        with contextlib.suppress(NotFound), _translated(self._key):
+            await self._client.abort_multipart_upload(**self._place)
+
+    def _check_alive(self) -> None:
+        if self._is_aborted:
+            raise NotFound(f"no upload under way: {self._key}")
 
 
 def _check_address(bucket: str, options: Mapping[str, str]) -> None:
@@ -281,8 +334,8 @@ def _error_of(code: str, status: int, what: str, message: str = "") -> PenstockE
     said = f"s3 answered {code}{f' ({message})' if message else ''}: {what}"
     if code in _THROTTLED_CODES or status in {429, 503}:
         return Throttled(said)
-    if code == "NoSuchKey":
-        return NotFound(f"no object: {what}")
+    if code in {"NoSuchKey", "NoSuchUpload"}:
+        return NotFound(f"no object or upload: {what}")
     if code in {"PreconditionFailed", "412"}:
         return EtagMismatch(f"another version or none: {what}")
     # Another conditional request was under way, and S3 asks for this one again: it decides nothing.

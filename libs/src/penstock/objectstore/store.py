@@ -1,4 +1,4 @@
-"""What an object store is to everybody else: five verbs over keys, and the rules for keys."""
+"""What an object store is to everybody else: five verbs over keys, parts for what is large, and the rules for keys."""
 
 import re
 from collections.abc import Sequence
@@ -10,6 +10,8 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid
 
 LIST_LIMIT_MAX = 1000  # what S3 returns at once
+PART_BYTES_MIN = 5 * 1024 * 1024  # what S3 takes as a part that is not the last
+PARTS_MAX = 10_000  # what S3 takes of one object
 KEY_BYTES_MAX = 900  # S3 takes 1,024, and a store's own prefix has to fit in as well
 _PART = (
     r"[A-Za-z0-9_=+@-][A-Za-z0-9._=+@-]{0,199}"  # a file's name in any file system; hidden names are the store's own
@@ -28,6 +30,25 @@ class ObjectInfo(msgspec.Struct, frozen=True):
 
 
 Listing = list[ObjectInfo]
+
+
+class PartedPut(Protocol):
+    """An object on its way to the store part by part; nobody sees anything of it before it is complete.
+
+    Calls may raise `Unavailable`, and all but `abort` raise `NotFound` where the store has forgotten about it.
+    """
+
+    async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
+        """Store the part with that number, from 0; again for the same number it takes the place of the one before.
+
+        Parts may be stored side by side. All but the last are exactly as long as was said in the beginning.
+        """
+
+    async def complete(self) -> str:
+        """Make all parts one object, and return its etag; `AlreadyExists` if its key has an object."""
+
+    async def abort(self) -> None:
+        """Give it up; nothing is left of it. No other call is under way. Void where the store knows nothing of it."""
 
 
 class ObjectStore(Protocol):
@@ -58,6 +79,12 @@ class ObjectStore(Protocol):
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete these objects; an absent one counts as deleted."""
+
+    async def begin_parts(self, key: str, part_bytes: int) -> PartedPut:
+        """Begin an object that is stored in parts of `part_bytes`, at least 5 MiB; see `streaming`.
+
+        Whoever begins must complete or abort. What a crash leaves is invisible, costs space, and goes by its age.
+        """
 
     async def close(self) -> None:
         """Finish what is under way and let everything go; nothing can be called afterwards."""
@@ -90,3 +117,39 @@ def check_range(key: str, position: int, length: int) -> None:
 def range_beyond(key: str, position: int, length: int) -> Invalid:
     """The error for a range that the object does not have."""
     return Invalid(f"range of {length} bytes at {position} goes beyond the end of {key}")
+
+
+def check_parts(key: str, part_bytes: int) -> None:
+    """`Invalid` unless every store can take an object in parts of this size."""
+    check_key(key)
+    if part_bytes < PART_BYTES_MIN:
+        raise Invalid(f"parts of {part_bytes} bytes for {key}, {PART_BYTES_MIN} or more are allowed")
+
+
+class PartSizes:
+    """The parts that one upload has so far."""
+
+    def __init__(self, key: str, part_bytes: int) -> None:
+        self._key = key
+        self._part_bytes = part_bytes
+        self._sizes: dict[int, int] = {}
+
+    def check(self, number: int, body: Sequence[Buffer]) -> int:
+        """The size of a part that may be stored; `Invalid` for any other."""
+        size = sum(map(len, body))
+        if not 0 <= number < PARTS_MAX or not 1 <= size <= self._part_bytes:
+            raise Invalid(f"part {number} of {size} bytes for {self._key}")
+        return size
+
+    def note(self, number: int, size: int) -> None:
+        """The part is stored."""
+        self._sizes[number] = size
+
+    def check_complete(self) -> int:
+        """The size of the object; `Invalid` if parts are missing, or one but the last is short."""
+        count = len(self._sizes)
+        if not count or max(self._sizes) != count - 1:
+            raise Invalid(f"{count} parts up to number {max(self._sizes, default=-1)} for {self._key}")
+        if any(size != self._part_bytes for number, size in self._sizes.items() if number != count - 1):
+            raise Invalid(f"a part of less than {self._part_bytes} bytes in the middle of {self._key}")
+        return sum(self._sizes.values())

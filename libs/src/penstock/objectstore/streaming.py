@@ -1,0 +1,115 @@
+"""Stores an object of any size while its bytes come, with a few parts of it in memory at most."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import PenstockError
+from penstock.objectstore.store import ObjectStore, PartedPut
+
+PART_BYTES = 8 * 1024 * 1024  # 10,000 of them are more than any segment
+PARTS_IN_FLIGHT_MAX = 3
+
+
+class StreamedPut:
+    """One object: `write` as often as needed, then `finish`; or `abort` at any time, which leaves nothing visible.
+
+    Creates only, as `put`. What is smaller than a part is stored by a single put. One task uses it, and whoever sees
+    `write` or `finish` fail must abort.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        key: str,
+        *,
+        part_bytes: int = PART_BYTES,
+        parts_in_flight_max: int = PARTS_IN_FLIGHT_MAX,
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._part_bytes = part_bytes
+        self._parts_in_flight_max = parts_in_flight_max
+        self._waiting: list[Buffer] = []  # what the next part has so far
+        self._waiting_bytes = 0
+        self._upload: PartedPut | None = None
+        self._parts = 0
+        self._in_flight: set[asyncio.Task[None]] = set()
+        self.size_bytes = 0  # written so far
+
+    async def write(self, data: Buffer) -> None:
+        """Add bytes, which nobody may change before the end; waits while enough parts are on their way."""
+        view = memoryview(data)
+        self.size_bytes += len(view)
+        while self._waiting_bytes + len(view) >= self._part_bytes:
+            room = self._part_bytes - self._waiting_bytes
+            self._waiting.append(view[:room])
+            await self._send()
+            view = view[room:]
+        if view:
+            self._waiting.append(view)
+            self._waiting_bytes += len(view)
+
+    async def finish(self) -> str:
+        """Store the object, and return its etag; `AlreadyExists` if its key has an object."""
+        if self._upload is None:
+            return await self._store.put(self._key, self._waiting)
+        if self._waiting:
+            await self._send()
+        while self._in_flight:
+            await self._one_done()
+        etag = await self._upload.complete()
+        self._upload = None
+        return etag
+
+    async def abort(self) -> None:
+        """Give it up. What an unreachable store keeps of it goes by its age."""
+        for task in self._in_flight:
+            task.cancel()
+        await asyncio.gather(*self._in_flight, return_exceptions=True)
+        self._in_flight.clear()
+        self._waiting.clear()
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            with contextlib.suppress(PenstockError):
+                await upload.abort()
+
+    async def _send(self) -> None:
+        """Begin to store what waits as the next part."""
+        if self._upload is None:
+            self._upload = await self._store.begin_parts(self._key, self._part_bytes)
+        while len(self._in_flight) >= self._parts_in_flight_max:
+            await self._one_done()
+        body, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        self._in_flight.add(asyncio.create_task(self._upload.put_part(self._parts, body)))
+        self._parts += 1
+
+    async def _one_done(self) -> None:
+        done, self._in_flight = await asyncio.wait(self._in_flight, return_when=asyncio.FIRST_COMPLETED)
+        errors = [error for task in done if (error := task.exception()) is not None]
+        if errors:
+            raise errors[0]
+
+
+@asynccontextmanager
+async def streamed_put(store: ObjectStore, key: str, *, part_bytes: int = PART_BYTES) -> AsyncIterator[StreamedPut]:
+    """An object that is stored if the block ends well, and given up if it does not."""
+    put = StreamedPut(store, key, part_bytes=part_bytes)
+    is_stored = False
+    try:
+        yield put
+        await put.finish()
+        is_stored = True
+    finally:
+        if not is_stored:
+            await put.abort()
+
+
+async def put_stream(store: ObjectStore, key: str, data: AsyncIterator[Buffer]) -> int:
+    """Store all that comes under a key, and return its size in bytes."""
+    async with streamed_put(store, key) as put:
+        async for buffer in data:
+            await put.write(buffer)
+    return put.size_bytes
