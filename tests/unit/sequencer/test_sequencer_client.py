@@ -5,7 +5,16 @@ import asyncio
 import pytest
 
 from penstock.contracts import codec
-from penstock.contracts.commands import Command, CommandReply, CommandRequest, Done, Tick, Waiting
+from penstock.contracts.commands import (
+    Command,
+    CommandReply,
+    CommandRequest,
+    CommitOffsets,
+    Done,
+    OffsetToCommit,
+    Tick,
+    Waiting,
+)
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
 from penstock.contracts.queries import GroupWaitQuery, GroupWaitView, MetadataQuery, MetadataView
 from penstock.runtime.bus import Inbound
@@ -157,3 +166,14 @@ async def test_the_latest_time_of_the_machine_is_remembered_and_may_be_missing()
         assert rig.client.seen_clock_ms == 5
         await rig.client.command(TICK, deadline_s=5)
         assert rig.client.seen_clock_ms == 9
+
+
+@in_virtual_time
+async def test_a_command_that_is_sent_again_says_no_more_than_was_known_when_it_was_asked_for() -> None:
+    async with Rig(failed("overloaded"), None, done(7)) as rig:
+        commit = CommitOffsets(1, "g", 3, "m", None, [OffsetToCommit("t", 0, 5, 1, "")], rig.client.seen_sequence)
+        asking = asyncio.create_task(rig.client.command([commit], deadline_s=5))
+        await asyncio.sleep(0.5)
+        rig.client.note_sequence(99)
+        await asking
+        assert [codec.decode(data, CommandRequest).commands for data in rig.asked] == [[commit]] * 3
