@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contracts.errors import Invalid, Unavailable
-from penstock.objectstore import NotFound, ObjectStore
+from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
 from penstock.spark.ranges import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, GAP_BYTES_MAX, Range, StoreRanges, plan_blocks
 
 KIB = 1024
@@ -140,7 +141,38 @@ def test_a_store_that_cannot_be_opened_is_told_in_one_sentence() -> None:
         StoreRanges("nowhere")
 
 
-def test_any_call_of_a_store_can_be_made(tmp_path: Any) -> None:
+def test_any_call_of_a_store_can_be_made(tmp_path: Path) -> None:
     with StoreRanges(f"file://{tmp_path}") as ranges:
         ranges.call(lambda store: store.put("key", [b"value"]))
+        assert ranges.call(lambda store: store.get("key")) == b"value"
+
+
+def test_an_output_of_any_size_is_stored_when_its_block_ends(tmp_path: Path) -> None:
+    data = pattern(5 * MIB)
+    with StoreRanges(f"file://{tmp_path}") as ranges:
+        with ranges.output("large") as output:
+            for _ in range(4):
+                output.write(data)
+        with ranges.output("small") as output:
+            output.write(b"small")
+        assert output.size_bytes == 5
+        assert ranges.call(lambda store: store.get("large")) == 4 * data
+        assert ranges.call(lambda store: store.get("small")) == b"small"
+
+
+def test_nothing_is_seen_of_an_output_whose_block_fails(tmp_path: Path) -> None:
+    with StoreRanges(f"file://{tmp_path}") as ranges:
+        with pytest.raises(RuntimeError, match="changed my mind"), ranges.output("key") as output:
+            for _ in range(3):
+                output.write(bytes(6 * MIB))
+            raise RuntimeError("changed my mind")
+        assert ranges.call(lambda store: store.list("")) == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_an_output_never_takes_the_place_of_another(tmp_path: Path) -> None:
+    with StoreRanges(f"file://{tmp_path}") as ranges:
+        ranges.call(lambda store: store.put("key", [b"value"]))
+        with pytest.raises(AlreadyExists), ranges.output("key") as output:
+            output.write(b"other")
         assert ranges.call(lambda store: store.get("key")) == b"value"

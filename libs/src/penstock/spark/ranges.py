@@ -6,19 +6,24 @@ its beginning to its end, in blocks.
 """
 
 import asyncio
+import concurrent.futures
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
+from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid
 from penstock.objectstore import ObjectStore, open_store
+from penstock.objectstore.streaming import StreamedPut
 
 BLOCK_BYTES_MAX = 8 * 1024 * 1024  # of one request: more does not make a store faster
 BLOCK_BYTES_MIN = 256 * 1024  # however many objects are read at the same time
 GAP_BYTES_MAX = 128 * 1024  # read through rather than asked around: a request takes as long as this much
 WINDOW_BYTES = 32 * 1024 * 1024  # read and not given out yet
+WRITE_BYTES = 1024 * 1024  # handed to the other thread at once, as that takes as long as copying a few of these
 
 Result = TypeVar("Result")
 
@@ -149,6 +154,19 @@ class StoreRanges:
         finally:
             reading.cancel()
 
+    @contextlib.contextmanager
+    def output(self, key: str) -> Iterator["StoreOutput"]:
+        """A new object, stored if the block ends well; else nobody ever sees anything of it."""
+        put = StreamedPut(self._store, key)
+        output = StoreOutput(self._start, put)
+        try:
+            yield output
+            output.finish()
+        except BaseException:
+            output.cancel()
+            self._start(put.abort()).result()
+            raise
+
     def _start_read(self, block: Block) -> "Future[bytes]":
         return self._start(self._store.get_range(block.key, block.position, block.length))
 
@@ -159,6 +177,52 @@ class StoreRanges:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+class StoreOutput:
+    """An object on its way to the store; buffers that were written may not be changed any more."""
+
+    def __init__(self, start: Callable[[Coroutine[Any, Any, None]], "Future[None]"], put: StreamedPut) -> None:
+        self._start = start
+        self._put = put
+        self._waiting: list[Buffer] = []
+        self._waiting_bytes = 0
+        self._writing: Future[None] | None = None
+        self.size_bytes = 0  # written so far
+
+    def write(self, data: Buffer) -> None:
+        """Add bytes; waits while the store has enough to do, and raises what it raised."""
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
+        self.size_bytes += len(data)
+        if self._waiting_bytes >= WRITE_BYTES:
+            self._hand_over()
+
+    def finish(self) -> None:
+        """Store the object; `AlreadyExists` if its key has one."""
+        self._hand_over()
+        if self._writing is not None:
+            self._writing.result()
+        self._start(self._finish()).result()
+
+    def cancel(self) -> None:
+        """Wait until nothing is being written any more."""
+        if self._writing is not None:
+            self._writing.cancel()
+            concurrent.futures.wait([self._writing])
+
+    def _hand_over(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
+        self._writing = self._start(self._write(self._waiting))
+        self._waiting, self._waiting_bytes = [], 0
+
+    async def _write(self, buffers: Sequence[Buffer]) -> None:
+        for buffer in buffers:
+            await self._put.write(buffer)
+
+    async def _finish(self) -> None:
+        await self._put.finish()
 
 
 class _Reading:
