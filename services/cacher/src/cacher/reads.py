@@ -8,7 +8,6 @@ import structlog
 from cacher.chunks import Chunk
 from cacher.lru import LruCache
 from cacher.metrics import CacherMetrics
-from cacher.single_flight import SingleFlight
 from penstock.contracts import subjects
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.codec import Buffer, decode_with_payload, encode
@@ -18,6 +17,7 @@ from penstock.contracts.messages import CacheReply, CacheRequest, Presence, Segm
 from penstock.objectstore import ObjectStore
 from penstock.runtime.bus import Bus
 from penstock.runtime.clock import Clock
+from penstock.runtime.single_flight import SingleFlight
 from penstock.segment.keys import segment_key
 
 log = structlog.get_logger()

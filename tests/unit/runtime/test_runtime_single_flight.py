@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from cacher.single_flight import SingleFlight
 from penstock.contracts.errors import Unavailable
+from penstock.runtime.single_flight import SingleFlight
 
 
 class Loads:
