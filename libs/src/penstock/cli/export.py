@@ -1,0 +1,121 @@
+"""`penstock export`: a topic's records as Parquet files or an Iceberg table, each time what is new."""
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.cli.running import add_cluster_flags, read_cluster
+from penstock.contracts.errors import Invalid, PenstockError
+
+MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
+MASTER_DEFAULT = "local[*]"
+NEEDED = ("pyspark", "pyarrow", "pyiceberg", "fastavro")
+INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `penstock export` with the command line."""
+    parser = commands.add_parser(
+        "export",
+        help="export a topic to Parquet or Iceberg",
+        description="Export a topic's records from the object store, each time those that are new since the last.",
+    )
+    parser.add_argument("--topic", metavar="NAME", required=True, help="the topic")
+    parser.add_argument("--to", metavar="DIR", required=True, help="the folder, which every worker must see")
+    parser.add_argument("--format", choices=("parquet", "iceberg"), required=True, help="of what is written")
+    parser.add_argument(
+        "--value-schema",
+        metavar="FILE",
+        help="values as columns: a JSON schema (.json) for JSON values, an Avro schema (.avsc) for Avro ones",
+    )
+    parser.add_argument(
+        "--registry-head", action="store_true", help="values begin with the five bytes of a schema registry"
+    )
+    parser.add_argument(
+        "--skip-lost", action="store_true", help="go on where records were removed before they were exported"
+    )
+    parser.add_argument("--master", metavar="URL", default="", help=f"of Spark ({MASTER_DEFAULT}) [{MASTER_VARIABLE}]")
+    parser.add_argument("--json", action="store_true", help="report as JSON")
+    add_cluster_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Export; 0 if the target has all that the topic had, 1 with one sentence if not."""
+    try:
+        _check_libraries()
+        return _export(arguments)
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED_EXIT_CODE
+
+
+def _check_libraries() -> None:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Invalid(f"exports need {missing[0]}, which is not here; pip install 'penstock[export]' brings it")
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from penstock.spark.config import ClusterAddress
+    from penstock.spark.export import ExportRequest, export_topic
+    from penstock.spark.value_schema import read_value_schema
+
+    cluster = read_cluster(arguments)
+    schema = None
+    if arguments.value_schema is not None:
+        schema = read_value_schema(Path(arguments.value_schema), has_confluent_head=arguments.registry_head)
+    request = ExportRequest(
+        address=ClusterAddress(**msgspec.structs.asdict(cluster)),
+        topic=arguments.topic,
+        folder=Path(arguments.to).expanduser(),
+        kind=arguments.format,
+        value_schema=schema,
+        skips_lost=arguments.skip_lost,
+    )
+    spark = _LazySpark(arguments.master or os.environ.get(MASTER_VARIABLE) or MASTER_DEFAULT)
+    try:
+        report = export_topic(request, spark.run, _say)
+    finally:
+        spark.stop()
+    if arguments.json:
+        print(json.dumps(msgspec.to_builtins(report)))
+    elif report.rows:
+        bad = f", {report.malformed:,} of them in _malformed" if report.malformed else ""
+        print(f"exported {report.rows:,} records{bad} in {report.files:,} files, {report.size_bytes:,} bytes")
+    else:
+        print("nothing is new")
+    return 0
+
+
+def _say(line: str) -> None:
+    print(f"penstock: {line}", file=sys.stderr, flush=True)
+
+
+class _LazySpark:
+    """A session that is started when there is work for it."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._session: Any = None
+
+    def run(self, task: Any, splits: Any, say: Any) -> Any:
+        """An export's tasks, as `export_topic` wants it."""
+        from penstock.spark.export import run_on_spark
+        from penstock.spark.session import open_session
+
+        self._session = open_session("penstock export", self._master)
+        return run_on_spark(self._session)(task, splits, say)
+
+    def stop(self) -> None:
+        """End it, if it was started."""
+        if self._session is not None:
+            self._session.stop()
