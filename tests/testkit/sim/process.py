@@ -6,8 +6,8 @@ from typing import Any
 
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
 from penstock.contracts.levels import NEWEST_LEVEL
-from penstock.runtime.journal import JournalGap
 from penstock.runtime.process import App
+from sequencer.replica import LeftBehind
 from sequencer.snapshot_file import UnknownVersion
 from tests.testkit.sim.host import BusReach, SimClock, SimConnection, SimHost, store_opener
 from tests.testkit.sim.loop import SimLoop
@@ -168,18 +168,13 @@ class Process:
             self._around.fail(f"{self.connection_name} died of {cause!r}")
         elif (
             cause is not None
-            and not isinstance(cause, Unavailable | TimeoutError)
-            and not self._is_left_behind(cause)
+            and not isinstance(cause, Unavailable | TimeoutError | LeftBehind)
             and not self._is_outdated(cause)
         ):
             self._around.fail(f"{self.connection_name} ended: {cause}")
         self.kill()
         if self.is_wanted:
             self.restart_later()
-
-    def _is_left_behind(self, cause: BaseException) -> bool:
-        """Whether the journal was purged while a sequencer stood still; it comes back and begins with a snapshot."""
-        return isinstance(cause.__cause__, JournalGap) and self._around.journal.first_sequence > 1
 
     def _is_outdated(self, cause: BaseException) -> bool:
         """Whether a replica of an earlier release was unseen when the level was raised, and so has to be replaced."""

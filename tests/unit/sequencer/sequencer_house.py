@@ -66,7 +66,7 @@ class FreezingClock(VirtualClock):
 class Running:
     """One sequencer and the task that runs it."""
 
-    def __init__(self, name: str, house: "House", known_level: int) -> None:
+    def __init__(self, name: str, house: "House", known_level: int = NEWEST_LEVEL) -> None:
         self.name = name
         self.bus: MemoryBus = house.hub.connect(name)
         self.registry = CollectorRegistry()

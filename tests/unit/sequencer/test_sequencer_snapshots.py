@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import IO, Any
 
 import crc32c
@@ -433,6 +433,42 @@ async def test_a_journal_that_begins_after_its_snapshot_halts() -> None:
             f"the newest good snapshot is of entry {newer}, but journal entries {newer + 1} to {newer + 2} are gone. "
             rf"Nothing was changed or deleted. Bring the newest object in snapshots/ back",
         )
+
+
+class PurgedAtFirst(MemoryJournal):
+    """Has the journal purged of what a start counts on, between its questions and its first read."""
+
+    def __init__(self, store: MemoryJournalStore, purge: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(store)
+        self._purge: Callable[[], Awaitable[None]] | None = purge
+
+    async def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
+        purge, self._purge = self._purge, None
+        if purge is not None:
+            await purge()
+        async for group in super().tail(after):
+            yield group
+
+
+@pytest.mark.parametrize("snapshots_before", [0, 2])
+def test_a_start_that_a_purge_overtakes_begins_again_with_a_newer_snapshot(snapshots_before: int) -> None:
+    @in_virtual_time
+    async def check() -> None:
+        async with estate("a") as one:
+            await one.work(5)
+            await one.until_snapshots(snapshots_before)
+
+            async def work_until_trimmed() -> None:
+                await one.until_snapshots(3)
+                await one.until_trimmed()
+
+            one.house.make_journal = functools.partial(PurgedAtFirst, purge=work_until_trimmed)
+            again = await one.house.start("b")
+            assert one.journal.first_sequence > 1
+            one.check(again)
+            assert again.metric("halted") == 0
+
+    check()
 
 
 @in_virtual_time

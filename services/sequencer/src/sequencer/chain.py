@@ -20,7 +20,7 @@ class Chain:
 
     def restore(self, sequence: int, hashes: Sequence[bytes]) -> None:
         """Begin at a snapshot's place: `hashes` are those after the last entries up to `sequence`, and that one."""
-        assert not self.sequence, f"at entry {self.sequence} it is too late to begin elsewhere"
+        assert sequence > self.sequence, f"at entry {self.sequence} it is too late to begin at {sequence}"
         self.sequence = sequence
         self.hash = hashes[-1]
         self._recent.clear()

@@ -17,7 +17,7 @@ from sequencer.replica import Replica
 LOOK_INTERVAL_S = 0.25
 RENEW_MS = CUSTODY_LEASE_MS // 2  # left of the lease when it is renewed; what the custodian notes renews it, too
 LEASE_S = CUSTODY_LEASE_MS / 1000
-# Unchanged for so long a lease is dead whatever the machine's clock says: its holder counts from before it asked for it.
+# A lease unchanged for so long is dead, whatever the machine's clock says: its holder counts from before it asked.
 DEAD_AFTER_S = 1.5 * LEASE_S
 RELEASE_DEADLINE_S = 2.0  # of a drain; without it the others wait for the lease to be over
 FRUITLESS_S_MAX = 60.0  # without progress; then another replica shall try

@@ -22,7 +22,7 @@ from penstock.runtime.journal import Journal, JournalEntry, JournalGap, JournalI
 from sequencer.chain import Chain
 from sequencer.core.machine import Effects, apply_entry
 from sequencer.core.state import State, new_state
-from sequencer.halt import halted_at
+from sequencer.halt import Halted, halted_at
 from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import Proposals
 from sequencer.snapshot_file import Snapshot, UnknownVersion
@@ -40,6 +40,17 @@ log = structlog.get_logger()
 
 class LeftBehind(Fenced):
     """The journal was purged beyond what this replica has applied, as after a long pause: end, and start again."""
+
+
+class Outrun(Fenced):
+    """The journal was purged beyond where this replica began, before its first read: begin with a newer snapshot.
+
+    Where there is none, `halted` is what is to be said of it.
+    """
+
+    def __init__(self, halted: Halted) -> None:
+        super().__init__(str(halted))
+        self.halted = halted
 
 
 class Replica:
@@ -80,7 +91,8 @@ class Replica:
         return self._chain.sequence
 
     def begin_with(self, snapshot: Snapshot) -> None:
-        """Take the snapshot's state for ours, before `run`."""
+        """Take the snapshot's state for ours, before `run`, or after it ended with `Outrun`."""
+        assert self.applied_sequence == self._begun_after, "entries were applied already"
         self.state = snapshot.state
         self._chain.restore(snapshot.state.sequence, snapshot.hashes)
         self._begun_after = self.worked_sequence = snapshot.state.sequence
@@ -94,14 +106,17 @@ class Replica:
     async def run(self) -> None:
         """Apply the journal from where we are, for ever; `Halted` if it cannot be followed.
 
-        `LeftBehind` if the others have purged what we had yet to apply.
+        `LeftBehind` if the others have purged what we had yet to apply, `Outrun` if we have applied nothing so far.
         """
         try:
             after = self._chain.sequence if self._is_in_place else await self._find_place()
             await self._follow(after)
         except (Corrupt, JournalLost) as error:
+            halted = halted_at(self._chain.sequence, error, self._begun_after)
+            if isinstance(error, JournalGap) and self._chain.sequence == self._begun_after:
+                raise Outrun(halted) from error
             self._metrics.halted.set(1)
-            raise halted_at(self._chain.sequence, error, self._begun_after) from error
+            raise halted from error
 
     async def _follow(self, after: int) -> None:
         try:
@@ -109,7 +124,6 @@ class Replica:
                 await self._apply_group(group)
         except JournalGap as error:
             sequence = self._chain.sequence
-            # One that has applied nothing yet began with the newest snapshot, and another start would do no better.
             if sequence == self._begun_after or (await self._describe()).first_sequence <= sequence + 1:
                 raise
             raise LeftBehind(

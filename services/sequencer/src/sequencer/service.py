@@ -22,7 +22,7 @@ from sequencer.members import Members
 from sequencer.metrics import SequencerMetrics
 from sequencer.proposals import Proposals
 from sequencer.read_index import ReadIndex
-from sequencer.replica import Replica
+from sequencer.replica import Outrun, Replica
 from sequencer.snapshot_file import UnknownVersion
 from sequencer.snapshots import Snapshots, SnapshotSettings
 from sequencer.stalls import Stalls
@@ -62,6 +62,7 @@ class Sequencer:
         self._journal = journal
         self._cluster = cluster
         self._store = store
+        self._metrics = metrics
         self._stalls = Stalls(bus, clock, metrics)
         self._proposals = Proposals(journal, chain, author, clock, metrics, self._stalls)
         self.replica = Replica(journal, bus, cluster, self._proposals, chain, clock, metrics, known_level)
@@ -85,7 +86,7 @@ class Sequencer:
         if self._store is not None:
             await self._begin(self._store)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.replica.run())
+            group.create_task(self._follow())
             await self._catch_up()
             group.create_task(self._stalls.run())
             await self._heartbeats.open()
@@ -108,11 +109,24 @@ class Sequencer:
             group.create_task(self.custody.release())
             group.create_task(self._api.drain())
 
+    async def _follow(self) -> None:
+        """Follow the journal; begin again where it was purged between the choice of a snapshot and the first read."""
+        while True:
+            try:
+                return await self.replica.run()
+            except Outrun as error:
+                before = self.replica.applied_sequence
+                if self._store is not None:
+                    await self._begin(self._store)
+                if self.replica.applied_sequence == before:
+                    self._metrics.halted.set(1)
+                    raise error.halted from error
+
     async def _begin(self, store: ObjectStore) -> None:
         """Take over the newest good snapshot, if there is one; what comes before it may be gone from the journal."""
         found = await self._find_snapshot(store)
-        if found.snapshot is None:
-            log.info("begins_without_snapshot", damaged=len(found.damaged))
+        if found.snapshot is None or found.snapshot.state.sequence <= self.replica.applied_sequence:
+            log.info("no_snapshot_to_begin_with", after=self.replica.applied_sequence, damaged=len(found.damaged))
             return
         self.replica.begin_with(found.snapshot)
         log.info("begins_with_snapshot", sequence=self.replica.applied_sequence, damaged_newer=len(found.damaged))
