@@ -1,0 +1,279 @@
+"""What is merged when: by count, bytes and age, the flushed first, never a segment twice, and at a bounded price."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.outputs import tasks_of
+from compactor.planner import MIB, MINUTE_MS, Choice, Kind, PlanLimits, choose, size_class
+from compactor.tasks import MergeTask
+from penstock.contracts.ids import SegmentId, TopicId, new_segment_id
+from penstock.contracts.queries import PlacedExtent, SegmentView
+
+NOW_MS = 1_700_000_000_000
+LIMITS = PlanLimits()
+KIB16 = 16 * 1024
+
+
+def identifier(row: int, born_ms: int = NOW_MS) -> SegmentId:
+    return new_segment_id(born_ms, row.to_bytes(10, "big"))
+
+
+def segment(
+    row: int, level: int = 0, *, size: int = 1000, extents: int = 1, age_ms: int = 0, claimed: bool = False
+) -> SegmentView:
+    return SegmentView(row, identifier(row, NOW_MS - age_ms), level, size, size, extents, -1, claimed)
+
+
+def chosen(
+    segments: list[SegmentView], jobs_max: int = 99, topics: dict[SegmentId, TopicId] | None = None
+) -> list[Choice]:
+    return choose(segments, topics or {}, now_ms=NOW_MS, limits=LIMITS, jobs_max=jobs_max)
+
+
+def rows(choice: Choice) -> list[int]:
+    return [each.row for each in choice.segments]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "age_ms", "is_due"),
+    [
+        (31, 1000, 0, False),
+        (32, 1000, 0, True),
+        (5, 60 * MIB, 0, True),
+        (3, 60 * MIB, 0, False),
+        (2, 1000, 2 * MINUTE_MS, True),
+        (2, 1000, 2 * MINUTE_MS - 1, False),
+        (1, 1000, 99 * MINUTE_MS, False),
+    ],
+)
+def test_flushed_segments_are_merged_by_count_by_bytes_or_by_age(
+    count: int, size: int, age_ms: int, is_due: bool
+) -> None:
+    assert bool(chosen([segment(row, size=size, age_ms=age_ms) for row in range(count)])) is is_due
+
+
+def test_much_that_waits_is_several_jobs_the_oldest_first() -> None:
+    waiting = [segment(row, size=8 * MIB) for row in range(70)]
+    jobs = chosen(waiting)
+    assert [len(job.segments) for job in jobs] == [32, 32], "the six that are left wait for more"
+    assert rows(jobs[0]) == list(range(32))
+
+
+def test_a_job_replaces_no_more_extents_than_one_command_may() -> None:
+    jobs = chosen([segment(row, extents=6000) for row in range(64)])
+    assert {sum(each.live_extents for each in job.segments) for job in jobs} == {18_000}
+
+
+def test_segments_with_more_extents_than_a_command_may_replace_are_merged_two_by_two() -> None:
+    assert [rows(job) for job in chosen([segment(row, extents=25_000) for row in range(4)])] == [[0, 1]]
+
+
+def test_what_others_have_or_nothing_points_to_is_left_alone() -> None:
+    waiting = [segment(row) for row in range(34)]
+    waiting[3] = segment(3, claimed=True)
+    waiting[4] = msgspec.structs.replace(waiting[4], condemned_ms=NOW_MS)
+    waiting[5] = segment(5, extents=0)
+    busy = {waiting[6].segment_id}
+    jobs = choose([*waiting, *[segment(row) for row in range(34, 40)]], {}, now_ms=NOW_MS, limits=LIMITS, busy=busy)
+    assert [set(range(40)) - set(rows(job)) for job in jobs] == [{3, 4, 5, 6}]
+
+
+def test_flushed_segments_come_before_all_others_and_then_what_saves_most_reading() -> None:
+    cheap = [segment(row, 1, size=MIB // 2, extents=100) for row in range(16)]
+    dear = [segment(row, 1, size=100 * MIB, extents=100) for row in range(100, 116)]
+    flushed = [segment(row) for row in range(200, 232)]
+    kinds = [(job.kind, job.segments[0].row) for job in chosen([*dear, *cheap, *flushed])]
+    assert kinds == [(Kind.FLUSHED, 200), (Kind.MIXED, 0), (Kind.MIXED, 100)]
+
+
+def test_large_and_small_segments_wait_in_queues_of_their_own() -> None:
+    small = [segment(row, 1, size=1000) for row in range(15)]
+    large = [segment(row, 1, size=100 * MIB) for row in range(15, 30)]
+    assert chosen([*small, *large]) == []
+    assert [rows(job) for job in chosen([*small, *large, segment(99, 1, size=2000)])] == [[*range(15), 99]]
+
+
+def test_full_segments_are_never_merged_again() -> None:
+    assert chosen([segment(row, 1, size=LIMITS.full_bytes) for row in range(99)]) == []
+
+
+def test_segments_of_one_topic_are_merged_with_their_like_only() -> None:
+    waiting = [segment(row, 2, size=100 * MIB) for row in range(32)]
+    topics = {each.segment_id: bytes([each.row % 2]) * 16 for each in waiting}
+    assert [{row % 2 for row in rows(job)} for job in chosen(waiting, topics=topics)] == [{0}, {1}]
+    topics.popitem()
+    assert len(chosen(waiting, topics=topics)) == 1, "of a segment whose topic is not known nothing is done"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 600 * MIB), st.integers(0, 30_000)), max_size=80),
+    st.integers(0, 5),
+)
+def test_no_segment_is_in_two_jobs_and_jobs_are_bounded(found: list[tuple[int, int, int]], jobs_max: int) -> None:
+    segments = [segment(row, level, size=size, extents=count) for row, (level, size, count) in enumerate(found)]
+    jobs = chosen(segments, jobs_max, {each.segment_id: bytes(16) for each in segments})
+    taken = [row for job in jobs for row in rows(job)]
+    assert len(jobs) <= jobs_max and len(taken) == len(set(taken))
+    for job in jobs:
+        assert rows(job) == sorted(rows(job)) and len(job.segments) > 1
+        assert len(job.segments) == 2 or sum(each.live_extents for each in job.segments) <= LIMITS.job_extents_max
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [(0, 0), (KIB16 - 1, 0), (KIB16, 1), (16 * KIB16 - 1, 1), (16 * KIB16, 2)]
+)
+def test_each_size_class_is_sixteen_times_the_one_below_it(size: int, expected: int) -> None:
+    assert size_class(size) == expected
+
+
+class Model:
+    """A cluster whose compactor does at once what is planned; sizes and extents only."""
+
+    def __init__(self, limits: PlanLimits) -> None:
+        self.limits = limits
+        self.now_ms = NOW_MS
+        self.segments: dict[SegmentId, SegmentView] = {}
+        self.extents: dict[SegmentId, list[PlacedExtent]] = {}
+        self.ends: dict[TopicId, int] = {}
+        self.flushed_bytes = 0
+        self.written_bytes = 0
+        self._row = 0
+
+    def flush(self, sizes: dict[TopicId, int]) -> None:
+        placed = []
+        for topic_id, size in sorted(sizes.items()):
+            end = self.ends.get(topic_id, 0)
+            self.ends[topic_id] = end + 1
+            placed.append(PlacedExtent(topic_id, 0, end, end, 0, size, 0))
+        self._add(0, placed)
+        self.flushed_bytes += sum(sizes.values())
+
+    def compact(self) -> None:
+        """Until nothing is due any more."""
+        while jobs := choose(
+            self.segments.values(), self._topics(), now_ms=self.now_ms, limits=self.limits, jobs_max=8
+        ):
+            for job in jobs:
+                extents = [self.extents[each.segment_id] for each in job.segments]
+                for task in tasks_of(job, extents, compacted=(), limits=self.limits):
+                    self._write(task)
+                for each in job.segments:
+                    del self.segments[each.segment_id], self.extents[each.segment_id]
+
+    def ranges(self, topic_id: TopicId) -> int:
+        return sum(each.topic_id == topic_id for placed in self.extents.values() for each in placed)
+
+    def _write(self, task: MergeTask) -> None:
+        placed = [
+            PlacedExtent(run.topic_id, 0, run.extents[0].base_offset, run.extents[-1].last_offset, 0, run.length, 0)
+            for run in task.runs
+        ]
+        self.written_bytes += task.length
+        self._add(task.level, placed)
+
+    def _add(self, level: int, placed: list[PlacedExtent]) -> None:
+        self._row += 1
+        size = sum(each.length for each in placed)
+        segment_id = identifier(self._row, self.now_ms)
+        self.segments[segment_id] = SegmentView(self._row, segment_id, level, size, size, len(placed), -1, False)
+        self.extents[segment_id] = placed
+
+    def _topics(self) -> dict[SegmentId, TopicId]:
+        return {each: placed[0].topic_id for each, placed in self.extents.items()}
+
+
+# Flushes, milliseconds between them, and bytes of each topic in each.
+LOADS = {
+    "much of one topic": (600, 250, [8 * MIB]),
+    "much of many topics": (600, 250, [MIB // 2] * 16),
+    "little of many topics": (2000, 250, [500] * 16),
+    "one topic that is much more than the others": (1200, 250, [7 * MIB, *[1000] * 8]),
+    "a record now and then": (1500, 60_000, [300]),
+    "hardly any record": (300, 600_000, [300]),
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_neither_writing_nor_reading_costs_more_than_is_promised(load: str) -> None:
+    """However fast records come: few rewrites of each byte, and few ranges for a replay of a partition."""
+    flushes, pause_ms, sizes = LOADS[load]
+    model = Model(LIMITS)
+    for _ in range(flushes):
+        model.flush({bytes([number]) * 16: size for number, size in enumerate(sizes)})
+        model.now_ms += pause_ms
+        model.compact()
+    model.now_ms += 61 * MINUTE_MS
+    model.compact()
+    amplification = model.written_bytes / model.flushed_bytes
+    ranges = max(model.ranges(topic_id) for topic_id in model.ends)
+    assert amplification <= (10 if model.flushed_bytes < MIB else 4), amplification
+    assert ranges <= 64 + model.flushed_bytes // LIMITS.full_bytes
+
+
+def placed(topic_id: TopicId, partition: int, base: int, last: int, length: int = 100) -> PlacedExtent:
+    return PlacedExtent(topic_id, partition, base, last, 0, length, 0)
+
+
+A, B = bytes([1]) * 16, bytes([2]) * 16
+
+
+def tasks(
+    kind: Kind, extents: list[list[PlacedExtent]], limits: PlanLimits = LIMITS, compacted: tuple[TopicId, ...] = ()
+) -> list[MergeTask]:
+    level = {Kind.FLUSHED: 0, Kind.MIXED: 1, Kind.TOPIC: 2}[kind]
+    choice = Choice(kind, [segment(row, level) for row in range(len(extents))])
+    return tasks_of(choice, extents, compacted=compacted, limits=limits)
+
+
+def test_neighbours_become_one_run_and_a_gap_divides_them() -> None:
+    (task,) = tasks(Kind.FLUSHED, [[placed(A, 0, 0, 4), placed(A, 1, 0, 1)], [placed(A, 0, 5, 9), placed(A, 1, 3, 4)]])
+    found = [(run.partition, [(each.segment, each.base_offset) for each in run.extents]) for run in task.runs]
+    assert found == [(0, [(0, 0), (1, 5)]), (1, [(0, 0)]), (1, [(1, 3)])]
+    assert task.level == 1
+
+
+def test_topics_with_enough_bytes_get_an_output_of_their_own_and_the_others_stay_together() -> None:
+    much = LIMITS.topic_bytes_min
+    found = tasks(Kind.MIXED, [[placed(A, 0, 0, 4, much), placed(B, 0, 0, 1)], [placed(bytes(16), 0, 5, 9)]])
+    assert [(task.level, {run.topic_id for run in task.runs}) for task in found] == [(2, {A}), (1, {B, bytes(16)})]
+    assert [len(task.segments) for task in found] == [1, 2], "a task knows what it reads from, and no more"
+
+
+def test_topics_that_are_compacted_by_key_stay_in_level_one() -> None:
+    (task,) = tasks(Kind.MIXED, [[placed(A, 0, 0, 4, LIMITS.topic_bytes_min)]], compacted=(A,))
+    assert task.level == 1
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from([A, B]), st.integers(0, 3), st.integers(1, 9)), max_size=12), max_size=6
+    ),
+    st.sampled_from([Kind.FLUSHED, Kind.MIXED, Kind.TOPIC]),
+)
+def test_every_extent_is_in_one_task_once_whatever_is_cut(
+    found: list[list[tuple[TopicId, int, int]]], kind: Kind
+) -> None:
+    limits = PlanLimits(output_bytes_max=20, job_extents_max=3, topic_bytes_min=25)
+    ends: dict[tuple[TopicId, int], int] = {}
+    extents = []
+    for of_segment in found:
+        extents.append([placed(topic_id, partition, 0, 0, length) for topic_id, partition, length in of_segment])
+        for number, each in enumerate(extents[-1]):
+            end = ends.get((each.topic_id, each.partition), 0)
+            ends[each.topic_id, each.partition] = end + 1
+            extents[-1][number] = msgspec.structs.replace(each, base_offset=end, last_offset=end)
+    outputs = tasks(kind, extents, limits)
+    seen = []
+    for task in outputs:
+        assert task.extent_count <= limits.job_extents_max
+        assert task.length <= limits.output_bytes_max
+        keys = [(run.topic_id, run.partition, run.extents[0].base_offset) for run in task.runs]
+        assert keys == sorted(keys)
+        assert task.level == 1 or len({run.topic_id for run in task.runs}) == 1
+        for run in task.runs:
+            offsets = [each.base_offset for each in run.extents]
+            assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+            seen += [(run.topic_id, run.partition, offset) for offset in offsets]
+    assert sorted(seen) == sorted((*place, offset) for place, end in ends.items() for offset in range(end))
