@@ -7,7 +7,7 @@ from penstock.contracts.batches import NO_PRODUCER, BatchResult, BatchRun
 from penstock.contracts.commands import CommitSegment, Refused, SegmentCommitted
 from penstock.contracts.ids import ID_BYTES, SegmentId, segment_born_ms
 from penstock.contracts.refusals import Refusal
-from sequencer.core.contents import pack_contents
+from sequencer.core.contents import content_entry
 from sequencer.core.limits import (
     EXTENTS_MAX,
     INTEGER_MAX,
@@ -24,8 +24,8 @@ from sequencer.core.state import Changes, Partition, RememberedCommit, Replaceme
 _NO_TIMESTAMP = -INTEGER_MAX - 1  # below every timestamp
 _UNKNOWN_TOPIC = BatchResult(Refusal.UNKNOWN_TOPIC)
 _COMMITS_FORGOTTEN_PER_TICK = 10_000  # about 2 ms
+_Added = tuple[list[bytes], list[int]]  # per extent its entry in the segment's contents, and its length
 _Remembered = TypeVar("_Remembered", RememberedCommit, Replacement)
-_Contents = tuple[list[int], list[int]]  # per extent the partition's index and the base offset
 
 
 def commit_segment(state: State, command: CommitSegment, changes: Changes) -> SegmentCommitted | Refused:
@@ -37,7 +37,7 @@ def commit_segment(state: State, command: CommitSegment, changes: Changes) -> Se
     if objection is not None:
         return objection
     row = state.segments.add(command.segment_id, 0, command.size_bytes, command.writer, command.zone)
-    contents: _Contents = ([], [])
+    added: _Added = ([], [])
     firsts = array("q")
     exceptions: dict[int, BatchResult] = {}
     results = []
@@ -52,10 +52,9 @@ def commit_segment(state: State, command: CommitSegment, changes: Changes) -> Se
             if key not in changes.advanced:
                 changes.advanced[key] = (partition, partition.high_watermark)
             firsts.extend((partition.high_watermark, partition.log_start_offset))
-            results.append(_commit_run(state, partition, run, row, number, exceptions, contents))
+            results.append(_commit_run(state, partition, run, row, number, exceptions, added))
         number += len(run.batches)
-    state.segments.contents[row] = pack_contents(*contents)
-    state.segments.condemn_if_dead(row, state.clock_ms)
+    _note_extents(state, row, *added)
     forget_ms = max(state.clock_ms, segment_born_ms(command.segment_id)) + SEGMENT_COMMIT_AGE_MAX_MS
     state.commits[command.segment_id] = RememberedCommit(forget_ms, number, firsts, exceptions)
     return SegmentCommitted(results)
@@ -68,7 +67,7 @@ def _commit_run(
     row: int,
     number: int,
     exceptions: dict[int, BatchResult],
-    contents: _Contents,
+    added: _Added,
 ) -> list[BatchResult]:
     """Offsets for one run's batches. This is the hot loop of the machine: local names only, nothing done twice."""
     results: list[BatchResult] = []
@@ -81,7 +80,7 @@ def _commit_run(
             exception = accept(state, partition, batch, offset)
             if exception is not None:
                 if offset > base:
-                    _add_extent(state, partition, row, base, offset, start, position, highest, contents)
+                    _add_extent(state, partition, row, base, offset, start, position, highest, added)
                 exceptions[number + len(results)] = exception
                 results.append(exception)
                 position += batch.length
@@ -93,7 +92,7 @@ def _commit_run(
         if batch.max_timestamp > highest:
             highest = batch.max_timestamp
     if offset > base:
-        _add_extent(state, partition, row, base, offset, start, position, highest, contents)
+        _add_extent(state, partition, row, base, offset, start, position, highest, added)
     return results
 
 
@@ -106,14 +105,21 @@ def _add_extent(
     start: int,
     position: int,
     highest: int,
-    contents: _Contents,
+    added: _Added,
 ) -> None:
     partition.extents.append(base, end - 1, row, start, position - start, highest)
     partition.high_watermark = end
-    state.segments.gain(row, 1, position - start)
-    contents[0].append(partition.index)
-    contents[1].append(base)
-    state.extent_count += 1
+    added[0].append(content_entry(partition.index, base))
+    added[1].append(position - start)
+
+
+def _note_extents(state: State, row: int, entries: list[bytes], lengths: list[int]) -> None:
+    """What all the extents of the commit mean for their segment."""
+    segments = state.segments
+    segments.gain(row, len(lengths), sum(lengths))
+    segments.contents[row] = b"".join(entries)
+    segments.condemn_if_dead(row, state.clock_ms)
+    state.extent_count += len(lengths)
 
 
 def check_segment(state: State, segment_id: SegmentId, size_bytes: int) -> Refused | None:

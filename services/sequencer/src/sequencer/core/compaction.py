@@ -19,7 +19,7 @@ from penstock.contracts.commands import OutputSegment, PerItem, Refused, Replace
 from penstock.contracts.ids import segment_born_ms
 from penstock.contracts.refusals import Refusal
 from sequencer.core.commit import check_segment, is_full
-from sequencer.core.contents import pack_contents
+from sequencer.core.contents import content_entry
 from sequencer.core.limits import (
     CLAIM_NAMES_LENGTH_MAX,
     INTEGER_MAX,
@@ -140,13 +140,11 @@ def _are_inputs(state: State, job: _Job, run: ReplacedRun, partition: Partition,
     if columns.positions[start:stop].tolist() != run.inputs[1::2]:
         return False
     # A table of all segments by id would cost more than everything else here; the extents themselves lead to the ids.
-    found = job.input_rows
-    for place, row in zip(run.inputs[::2], columns.segments[start:stop], strict=True):
+    found, places, rows = job.input_rows, run.inputs[::2], columns.segments[start:stop].tolist()
+    for place, row in zip(places, rows, strict=True):
         if found[place] == _NOT_FOUND and state.segments.id(row) == job.command.inputs[place]:
             found[place] = row
-        if found[place] != row:
-            return False
-    return True
+    return rows == [found[place] for place in places]
 
 
 def _is_news(changes: Changes, run: ReplacedRun) -> bool:
@@ -181,22 +179,21 @@ def _note_cleaned(partition: Partition, run: ReplacedRun) -> None:
 def _apply(state: State, job: _Job) -> None:
     segments, clock_ms = state.segments, state.clock_ms
     outputs = [segments.add(each.segment_id, each.level, each.size_bytes, "", "") for each in job.command.outputs]
-    indexes: list[list[int]] = [[] for _ in outputs]
-    base_offsets: list[list[int]] = [[] for _ in outputs]
+    contents: list[list[bytes]] = [[] for _ in outputs]
     for index, spans in job.spans.items():
         extents = state.partitions_by_index[index].extents
         for start, stop, run in spans:
             segments.gain(outputs[run.output], 1, run.length)
-            indexes[run.output].append(index)
-            base_offsets[run.output].append(run.base_offset)
+            contents[run.output].append(content_entry(index, run.base_offset))
             state.extent_count += 1 - (stop - start)
-            for row, length in zip(extents.segments[start:stop], extents.lengths[start:stop], strict=True):
-                segments.lose(row, length, clock_ms)
+            segments.lose_many(extents.segments[start:stop], extents.lengths[start:stop])
         if spans:
             extents.replace([(start, stop, _row(run, outputs[run.output])) for start, stop, run in spans])
-    for place, row in enumerate(outputs):
-        segments.contents[row] = pack_contents(indexes[place], base_offsets[place])
-        segments.condemn_if_dead(row, clock_ms)
+    for row, entries in zip(outputs, contents, strict=True):
+        segments.contents[row] = b"".join(entries)
+    for row in (*outputs, *job.input_rows):
+        if row != _NOT_FOUND:
+            segments.condemn_if_dead(row, clock_ms)
 
 
 def _row(run: ReplacedRun, segment: int) -> tuple[int, int, int, int, int, int]:

@@ -1,6 +1,6 @@
 """What each live segment was committed with: the way from a segment to the extents that point to it.
 
-Per extent of the segment its partition's index and its base offset, 12 bytes, packed as one `bytes` per segment, which
+Per extent of the segment its partition's index and its base offset, 12 bytes, all of a segment in one `bytes`, which
 costs the garbage collector nothing. It is derived, never written, and never changed while the segment lives: an extent
 that was dropped or replaced since is told from a live one by looking it up.
 """
@@ -8,32 +8,23 @@ that was dropped or replaced since is told from a live one by looking it up.
 from array import array
 from collections.abc import Iterator
 from itertools import accumulate
+from struct import Struct
 
 from sequencer.core.state import Partition, State
 
-_INDEX_BYTES = 4
-_ENTRY_BYTES = 12
+_ENTRY = Struct("=Iq")
+content_entry = _ENTRY.pack  # of a partition's index and an extent's base offset; a segment's contents are such entries
 
 
-def pack_contents(indexes: "list[int] | array[int]", base_offsets: "list[int] | array[int]") -> bytes:
-    """The indexes of partitions and the base offsets of their extents, one column after the other."""
-    return array("I", indexes).tobytes() + array("q", base_offsets).tobytes()
-
-
-def count_contents(data: bytes) -> int:
+def count_contents(contents: bytes) -> int:
     """How many extents the segment was committed with."""
-    return len(data) // _ENTRY_BYTES
+    return len(contents) // _ENTRY.size
 
 
 def live_extents(state: State, row: int) -> Iterator[tuple[Partition, int]]:
     """The extents that point to the segment: each partition, and the extent's row in it."""
-    data = state.segments.contents[row]
-    cut = count_contents(data) * _INDEX_BYTES
-    indexes, base_offsets = array("I"), array("q")
-    indexes.frombytes(data[:cut])
-    base_offsets.frombytes(data[cut:])
     partitions = state.partitions_by_index
-    for index, base_offset in zip(indexes, base_offsets, strict=True):
+    for index, base_offset in _ENTRY.iter_unpack(state.segments.contents[row]):
         partition = partitions.get(index)
         if partition is None:
             continue
@@ -45,19 +36,16 @@ def live_extents(state: State, row: int) -> Iterator[tuple[Partition, int]]:
 
 def fill_contents(state: State) -> None:
     """Work out the contents of all segments from the partitions' extents, as after reading a snapshot."""
-    segments = state.segments
+    segments, size, write = state.segments, _ENTRY.size, _ENTRY.pack_into
     # Where each segment's entries begin: with room for those of deleted topics, which are not entered.
-    starts = array("Q", accumulate(segments.live_extents, initial=0))
+    starts = array("Q", accumulate((size * count for count in segments.live_extents), initial=0))
     ends = array("Q", starts)
-    indexes, base_offsets = array("I", bytes(4 * starts[-1])), array("q", bytes(8 * starts[-1]))
+    entries = bytearray(starts[-1])
     for partition in state.partitions_by_index.values():
         columns, index = partition.extents, partition.index
         head = columns.head
         for row, base_offset in zip(columns.segments[head:], columns.base_offsets[head:], strict=True):
-            end = ends[row]
-            indexes[end], base_offsets[end] = index, base_offset
-            ends[row] = end + 1
-    segments.contents = [
-        pack_contents(indexes[starts[row] : ends[row]], base_offsets[starts[row] : ends[row]])
-        for row in range(len(segments))
-    ]
+            write(entries, ends[row], index, base_offset)
+            ends[row] += size
+    view = memoryview(entries)
+    segments.contents = [bytes(view[starts[row] : ends[row]]) for row in range(len(segments))]

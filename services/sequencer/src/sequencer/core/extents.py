@@ -93,7 +93,8 @@ class Extents:
             changed = array(column.typecode)
             place = first
             for (start, end, _), values in zip(spans, rows, strict=True):
-                changed.extend(column[place:start])
+                if place < start:
+                    changed.extend(column[place:start])
                 changed.append(values[number])
                 place = end
             column[first:stop] = changed

@@ -73,6 +73,13 @@ class Segments:
         self.live_bytes[row] -= length
         self.condemn_if_dead(row, clock_ms)
 
+    def lose_many(self, rows: "array[int]", lengths: "array[int]") -> None:
+        """As many extents of these lengths point to these rows no longer; whoever calls looks who is dead."""
+        live_extents, live_bytes = self.live_extents, self.live_bytes
+        for row, length in zip(rows, lengths, strict=True):
+            live_extents[row] -= 1
+            live_bytes[row] -= length
+
     def condemn_if_dead(self, row: int, clock_ms: int) -> None:
         """Condemn the segment if no extent points to it."""
         if not self.live_extents[row] and self.condemned_ms[row] == NOT_CONDEMNED:
