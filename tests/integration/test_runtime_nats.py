@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -396,3 +397,20 @@ async def test_a_slow_reader_holds_little_of_a_long_journal(connection: NatsConn
         if seen[-1] == count:
             break
     assert seen == list(range(1, count + 1))
+
+
+async def test_a_server_that_lets_only_tiny_messages_pass_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """A gateway that cuts what it reads into pieces for such messages would never come to an end."""
+    with running_nats_server(tmp_path) as server:
+        connection = await connect_nats(server.url, name="test")
+        server.stop()
+        text = server.config_path.read_text()
+        server.config_path.write_text(re.sub(r"max_payload: \d+", "max_payload: 16384", text))
+        server.start()
+        sentence = "lets messages of 16384 bytes pass, and 65536 are needed: set its max_payload"
+        with pytest.raises(Invalid, match=sentence):
+            await connect_nats(server.url, name="test")
+        async with asyncio.timeout(10):
+            with pytest.raises(Invalid, match=sentence):
+                await connection.bus.run_until_closed()
+        await connection.close()

@@ -20,11 +20,11 @@ class NatsServer:
         self.port, self.monitor_port = free_ports(2)
         self.log_path = folder / "nats-server.log"
         self._folder = folder
-        self._config = folder / "nats-server.conf"
+        self.config_path = folder / "nats-server.conf"
         self._image = image_for("nats")
         self._backend: Backend | None = None
         write_config(
-            self._config,
+            self.config_path,
             store_dir=folder / "jetstream",
             host=LOOPBACK,
             port=self.port,
@@ -76,7 +76,7 @@ class NatsServer:
         self._backend.resume()
 
     def _started(self) -> Backend:
-        options: list[str | Path] = ["--config", self._config, "--log", self.log_path]
+        options: list[str | Path] = ["--config", self.config_path, "--log", self.log_path]
         if self._image:
             return Container(self._image, [PROGRAM, *options], self._folder)
         return Process([find_nats_server(), *options], self._folder, self._folder / "nats-server.output")

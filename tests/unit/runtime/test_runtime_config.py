@@ -15,6 +15,7 @@ class ExampleConfig(ServiceConfig, frozen=True, kw_only=True):
     buffer_bytes_max: Annotated[int, Meta(ge=1, le=1000, description="bytes held, 100% of them")] = 10
     ratio: float = 0.5
     create_topics: bool = True
+    drop_topics: Annotated[bool, Meta(description="may drop topics")] = False
 
 
 class FixedEntropy:
@@ -86,6 +87,13 @@ def test_texts_become_numbers_and_truths(text: str) -> None:
     assert (config.buffer_bytes_max, config.ratio, config.create_topics) == (7, 0.25, True)
 
 
+def test_a_truth_is_told_by_its_flag_alone_or_with_its_value() -> None:
+    for argv in (["--drop-topics"], ["--drop-topics", "true"], ["--drop-topics=1"], ["--drop-topics", "--zone", "a"]):
+        assert read(*argv, PENSTOCK_DROP_TOPICS="false").drop_topics
+    assert not read("--drop-topics", "false", PENSTOCK_DROP_TOPICS="true").drop_topics
+    assert not read().drop_topics
+
+
 def test_a_text_that_looks_like_a_number_stays_text() -> None:
     assert read("--nats-password", "0123").nats_password == "0123"
 
@@ -135,5 +143,6 @@ def test_help_names_every_flag_its_variable_its_meaning_and_its_default(capsys: 
     text = " ".join(capsys.readouterr().out.split())
     assert "--buffer-bytes-max VALUE bytes held, 100% of them [PENSTOCK_BUFFER_BYTES_MAX] (default: 10)" in text
     for field in ExampleConfig.__struct_fields__:
-        assert f"--{field.replace('_', '-')} VALUE" in text
+        value = "[VALUE]" if field.endswith("_topics") else "VALUE"
+        assert f"--{field.replace('_', '-')} {value}" in text
         assert f"[PENSTOCK_{field.upper()}]" in text

@@ -67,7 +67,7 @@ def read_config(
     program: str,
     entropy: Entropy | None = None,
 ) -> Config:
-    """The settings from `--field-name VALUE`, else PENSTOCK_FIELD_NAME, else that in the env file, else the default.
+    """The settings from `--field-name VALUE` (of truths without one: true), else PENSTOCK_FIELD_NAME, else that in the env file, else the default.
 
     Keys to the store that only the env file has become a part of `store_url`.
     Ends the process with one sentence and exit code 2 if they cannot be right, with 0 after `--help`.
@@ -122,10 +122,13 @@ def _parser(kind: type[ServiceConfig], program: str) -> _Parser:
     defaults = msgspec.structs.fields(kind)
     for field in defaults:
         default = "" if field.required else f" (default: {field.default!r})"
+        is_truth = _plain(hints[field.name]) is bool
         parser.add_argument(
             flag(field.name),
             dest=field.name,
             metavar="VALUE",
+            nargs="?" if is_truth else None,
+            const="true" if is_truth else None,
             default=argparse.SUPPRESS,
             help=f"{_description(hints[field.name])} [{environment_variable(field.name)}]{default}".replace("%", "%%"),
         )
@@ -139,11 +142,15 @@ def _description(hint: Any) -> str:
     return texts[-1] if texts else ""
 
 
+def _plain(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
 def _convert(source: str, text: str, hint: Any) -> Any:
     try:
         return msgspec.convert(text, hint, strict=False)
     except msgspec.ValidationError as error:
-        plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        plain = _plain(hint)
         wanted = f"must be {_KINDS.get(plain, plain)}"
         if "got `str`" not in str(error):  # the kind is right, the value is out of its bounds
             wanted = str(error).replace("`", "").replace("Expected int", "must be").replace("Expected", "must be")

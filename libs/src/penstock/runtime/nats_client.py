@@ -36,6 +36,8 @@ FLUSH_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 3.0  # to send what is buffered
 # Bytes that wait in this process for the socket: beyond them a sender waits, and offline nothing more is kept.
 SEND_BUFFER_BYTES_MAX = 4 * 1024 * 1024
+# The least that a server has to let pass (`max_payload`): heads of answers take 16 KiB, and bytes have to go with them.
+MESSAGE_BYTES_MIN = 64 * 1024
 NO_RESPONDERS = "503"
 
 log = structlog.get_logger()
@@ -89,7 +91,8 @@ class NatsBus:
         )
 
     async def open(self) -> None:
-        """Listen for the answers to our requests."""
+        """Listen for the answers to our requests; `Invalid` if the server lets no messages of a useful size pass."""
+        self._check_message_size()
         await NatsSubscription(self, self._client, self._take_answer).open(f"{self._inbox}.*", "")
 
     @property
@@ -249,6 +252,13 @@ class NatsBus:
             if not answer.done():
                 answer.set_result(None)
 
+    def _check_message_size(self) -> None:
+        if self.message_bytes_max < MESSAGE_BYTES_MIN:
+            raise Invalid(
+                f"the nats server lets messages of {self.message_bytes_max} bytes pass, and {MESSAGE_BYTES_MIN} are "
+                f"needed: set its max_payload (8 MiB is best)"
+            )
+
     async def on_disconnected(self) -> None:
         """The client's callback when the connection broke."""
         self._break_off_requests()
@@ -260,6 +270,10 @@ class NatsBus:
     async def on_reconnected(self) -> None:
         """The client's callback when it is connected again."""
         log.info("nats_reconnected")
+        try:
+            self._check_message_size()
+        except Invalid as error:
+            self.fail(error)
         self._reconnected.set()
         self._tell_listeners()
 

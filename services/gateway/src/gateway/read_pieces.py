@@ -33,6 +33,7 @@ class StoreGet(msgspec.Struct, frozen=True):
 
 def cut(reads: Sequence[SegmentRead], piece_bytes_max: int) -> list[ReadPiece]:
     """The ranges in pieces that have one owner each and fit into a reply."""
+    assert piece_bytes_max > 0, "no connection is used whose messages hold no more than a head"
     pieces = []
     for index, read in enumerate(reads):
         position, end = read.position, read.position + read.length
