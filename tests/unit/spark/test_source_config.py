@@ -1,0 +1,81 @@
+"""The options of `spark.read.format("penstock")`: what is understood, and one sentence for what is not."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.contracts.errors import Invalid
+from penstock.spark.config import COLUMNS, SourceConfig, read_source_config
+
+ADDRESS = {"nats": "nats://a:1", "store": "file:///objects"}
+
+
+def read(streaming: bool = False, environ: dict[str, str] | None = None, **options: str) -> SourceConfig:
+    return read_source_config({**ADDRESS, **options}, streaming=streaming, environ=environ or {})
+
+
+def test_names_and_patterns_are_told_apart_by_what_a_topic_may_be_called() -> None:
+    topics = read(topics=" a.b , c-1,b.*,[xy]z ").topics
+    assert topics.names == ("a.b", "c-1")
+    assert topics.patterns == ("b.*", "[xy]z")
+    assert [name for name in ("a.b", "axb", "c-1", "banana", "xz", "xzz") if topics.matches(name)] == [
+        "a.b",
+        "c-1",
+        "banana",
+        "xz",
+    ]
+
+
+def test_names_of_options_are_read_whatever_their_case() -> None:
+    config = read(TOPICS="t", startingoffsets="LATEST", MaxBytesPerTrigger="5000000")
+    assert config.starting == "latest"
+    assert config.trigger_bytes == 5_000_000
+
+
+def test_a_stream_begins_with_what_is_new_and_a_batch_with_what_is_old() -> None:
+    assert read(topics="t", streaming=True).starting == "latest"
+    assert read(topics="t").starting == "earliest"
+
+
+def test_columns_come_in_the_order_of_the_table() -> None:
+    assert read(topics="t", columns="value, offset").columns == ("offset", "value")
+    assert read(topics="t").columns == COLUMNS
+
+
+def test_the_environment_and_the_env_file_name_the_cluster_where_options_do_not(tmp_path: Path) -> None:
+    path = tmp_path / "env"
+    path.write_text("PENSTOCK_STORE_URL=s3://b\nAWS_ACCESS_KEY_ID=k\nAWS_SECRET_ACCESS_KEY=s\nPENSTOCK_CLUSTER=file\n")
+    environ = {"PENSTOCK_NATS_URL": "nats://env", "PENSTOCK_ENV_FILE": str(path), "PENSTOCK_CLUSTER": "blue"}
+    address = read_source_config({"topics": "t"}, environ=environ).address
+    assert (address.nats_url, address.cluster) == ("nats://env", "blue")
+    assert address.store_url == "s3://b?access_key=k&secret_key=s"
+    assert "secret" not in repr(address)
+    assert "secret" not in repr(SourceConfig(address=address, topics=read(topics="t").topics))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "which topics?"),
+        ({"topics": "t", "topic": "t"}, "no option 'topic'"),
+        ({"topics": "(["}, "a pattern that is none"),
+        ({"topics": "t", "columns": "offset,size"}, "no column 'size'"),
+        ({"topics": "t", "isolation": "serializable"}, "isolation is"),
+        ({"topics": "t", "startingOffsets": "yesterday"}, "startingOffsets is earliest, latest, or JSON"),
+        ({"topics": "t", "startingOffsets": '{"t": {"0": -3}}'}, "startingOffsets is earliest"),
+        ({"topics": "t", "startingOffsets": "{}", "startingTimestamp": "1"}, "exclude each other"),
+        ({"topics": "t", "startingTimestamp": "noon"}, "startingTimestamp is a whole number"),
+        ({"topics": "t", "maxBytesPerSplit": "1"}, "maxBytesPerSplit is a whole number from 1048576 on"),
+        ({"topics": "t", "failOnDataLoss": "maybe"}, "failOnDataLoss is true or false"),
+        ({"topics": "t", "nats": ""}, "which cluster? give the option nats"),
+        ({"topics": "t", "cluster": "a.b"}, "cluster must be"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_sentence(options: dict[str, str], said: str) -> None:
+    with pytest.raises(Invalid, match=said.replace("?", r"\?").replace("(", r"\(")):
+        read(**options)
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(Invalid, match="a stream has no end"):
+        read(topics="t", streaming=True, endingOffsets="latest")

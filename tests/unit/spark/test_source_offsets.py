@@ -1,0 +1,52 @@
+"""Offsets as Spark's Kafka source writes them, and the limits of micro-batches."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contracts.errors import Invalid
+from penstock.spark.offsets import LogBounds, Offsets, from_json, limit_offsets, parse_place, resolve, to_json
+
+BOUNDS = {("a", 0): LogBounds(5, 20), ("a", 1): LogBounds(0, 7), ("b", 0): LogBounds(0, 0)}
+
+
+def test_earliest_and_latest_are_the_bounds_of_each_log() -> None:
+    assert resolve("earliest", BOUNDS, option="startingOffsets") == {("a", 0): 5, ("a", 1): 0, ("b", 0): 0}
+    assert resolve("latest", BOUNDS, option="endingOffsets") == {("a", 0): 20, ("a", 1): 7, ("b", 0): 0}
+
+
+def test_partitions_that_json_leaves_out_are_read_whole() -> None:
+    place = parse_place("startingOffsets", '{"a": {"0": 9, "1": -1}}')
+    assert resolve(place, BOUNDS, option="startingOffsets") == {("a", 0): 9, ("a", 1): 7, ("b", 0): 0}
+    assert resolve(place, BOUNDS, option="endingOffsets") == {("a", 0): 9, ("a", 1): 7, ("b", 0): 0}
+    place = parse_place("endingOffsets", '{"a": {"0": -2}}')
+    assert resolve(place, BOUNDS, option="endingOffsets") == {("a", 0): 5, ("a", 1): 7, ("b", 0): 0}
+
+
+def test_a_partition_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(Invalid, match="names partition 2 of a"):
+        resolve({"a": {2: 0}}, BOUNDS, option="startingOffsets")
+
+
+keys = st.tuples(st.sampled_from(["a", "b.c"]), st.integers(0, 11))
+ranges = st.dictionaries(keys, st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1)
+
+
+@given(ranges)
+def test_what_goes_into_a_checkpoint_comes_out_again(ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
+    offsets: Offsets = {key: first for key, (first, _) in ranges.items()}
+    assert from_json(to_json(offsets)) == offsets
+    assert str(to_json(offsets)) == str(to_json(dict(reversed(offsets.items()))))
+
+
+@given(ranges, st.integers(1, 3000))
+def test_a_limited_micro_batch_gets_on_and_stays_within_its_limit(
+    ranges: dict[tuple[str, int], tuple[int, int]], offsets_max: int
+) -> None:
+    start = {key: first for key, (first, _) in ranges.items()}
+    end = {key: first + count for key, (first, count) in ranges.items()}
+    limited = limit_offsets(start, end, offsets_max)
+    assert all(start[key] <= limited[key] <= end[key] for key in end)
+    taken = sum(limited[key] - start[key] for key in end)
+    assert taken <= offsets_max
+    assert taken > 0 or start == end
