@@ -32,7 +32,8 @@ from sequencer.chain import Chain
 from sequencer.core.machine import apply_entry
 from sequencer.core.state import new_state
 from sequencer.identity import open_own_journal
-from sequencer.snapshot_file import Snapshot, encode_snapshot, read_snapshot, write_snapshot
+from sequencer.snapshot_file import Snapshot, encode_snapshot, read_snapshot
+from sequencer.snapshots import write_proven
 from sequencer.stored_snapshots import NO_PREFIX, check_stored_snapshot
 from tests.testkit.nats import NatsServer, running_nats_server
 from tests.testkit.sequencers import CLUSTER, Processes
@@ -181,7 +182,7 @@ async def _pause_of(snapshot: Snapshot, folder: Path) -> tuple[float, float, flo
 
 async def _take(store: ObjectStore, snapshot: Snapshot, number: int) -> None:
     """As the custodian does it; each time under another key."""
-    data = await capture_forked(lambda out: write_snapshot(out, snapshot))
+    data = await capture_forked(lambda out: write_proven(out, snapshot))
     cluster, sequence = f"{CLUSTER}-{number}", snapshot.state.sequence
     await store.put(snapshot_key(NO_PREFIX, cluster, sequence), [data])
     with contextlib.suppress(Corrupt):  # it is of another cluster, which is found last

@@ -67,8 +67,9 @@ def read_config(
     program: str,
     entropy: Entropy | None = None,
 ) -> Config:
-    """The settings from `--field-name VALUE` (of truths without one: true), else PENSTOCK_FIELD_NAME, else that in the env file, else the default.
+    """The settings from `--field-name VALUE`, else PENSTOCK_FIELD_NAME, else that in the env file, else the default.
 
+    A flag of a truth alone means that it is so.
     Keys to the store that only the env file has become a part of `store_url`.
     Ends the process with one sentence and exit code 2 if they cannot be right, with 0 after `--help`.
     """

@@ -2,9 +2,7 @@
 
 import asyncio
 import itertools
-import re
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 
 import nats
 import nats.errors
@@ -19,6 +17,7 @@ from penstock.runtime.bounded import finish_within, honest_cancellation
 from penstock.runtime.bus import Bus, Handler, Payload
 from penstock.runtime.clock import Entropy, SystemEntropy
 from penstock.runtime.journal import Journal
+from penstock.runtime.nats_address import checked_server, without_password
 from penstock.runtime.nats_journal import open_journal
 from penstock.runtime.nats_patience import ImpatientClient, abort
 from penstock.runtime.nats_permissions import Refusal, RefusalLog, parse_refusal
@@ -351,7 +350,7 @@ async def connect_nats(
     """
     chance = (entropy or SystemEntropy()).take(12)
     wait_s = (RECONNECT_WAIT_MS_MIN + RECONNECT_WAIT_MS_SPREAD * chance[0] / 255) / 1000
-    servers = [_checked_server(server) for server in url.split(",")]
+    servers = [checked_server(server) for server in url.split(",")]
     client = ImpatientClient()
     owner = f"{check_token('nats user', user)}." if user else ""
     bus = NatsBus(client, f"_INBOX.{owner}{chance[1:].hex()}", registry)
@@ -380,7 +379,7 @@ async def connect_nats(
     except (TimeoutError, OSError, nats.errors.Error) as error:
         reason = client.last_error or error
         await bus.close()
-        named = ",".join(map(_without_password, servers))
+        named = ",".join(map(without_password, servers))
         raise Unavailable(f"no nats server at {named}: {reason}") from error
     try:
         await bus.open()
@@ -391,18 +390,3 @@ async def connect_nats(
         await bus.close()
         raise
     return NatsConnection(bus)
-
-
-def _checked_server(text: str) -> str:
-    """A server's address as the client can use it; `Invalid` with one sentence if it is none."""
-    try:
-        parts = urlsplit(text.strip() if "://" in text else f"nats://{text.strip()}")
-        if parts.hostname and (parts.port is None or parts.port > 0):
-            return parts.geturl()
-    except ValueError:  # a port that is no number, or too large
-        pass
-    raise Invalid(f"a nats server is named nats://host:port: {_without_password(text)!r}")
-
-
-def _without_password(address: str) -> str:
-    return re.sub(r"//[^@/]*@", "//***@", address)

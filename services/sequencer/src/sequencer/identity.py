@@ -35,6 +35,13 @@ class JournalIdentity(msgspec.Struct, frozen=True):
     created: str
 
 
+class Marker(msgspec.Struct, frozen=True):
+    """The marker, and which version of the object it is."""
+
+    identity: JournalIdentity
+    etag: str
+
+
 class JournalOpener(Protocol):
     """Whatever has journals; a `NatsConnection`."""
 
@@ -48,7 +55,7 @@ def marker_key(cluster: str) -> str:
 
 async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster: str, replicas: int) -> Journal:
     """This cluster's journal, made if the cluster is new; `Halted` if it was lost, `Unavailable` if nobody answers."""
-    marker = await _read_marker(store, cluster)
+    marker = await read_identity(store, cluster)
     try:
         journal = await journals.journal(cluster, create=marker is None, replicas=replicas)
     except JournalLost as error:
@@ -56,7 +63,7 @@ async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster:
     described = await journal.describe()
     found = JournalIdentity(journal_stream(cluster), described.created)
     if marker is None and described.last_sequence:  # another replica may have been faster with all of it
-        marker = await _read_marker(store, cluster)
+        marker = await read_identity(store, cluster)
     if marker is None and described.last_sequence:
         raise Halted(
             f"the sequencer halted: the object store has no {marker_key(cluster)}, but the journal of cluster "
@@ -71,7 +78,8 @@ async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster:
     return journal
 
 
-async def _read_marker(store: ObjectStore, cluster: str) -> JournalIdentity | None:
+async def read_identity(store: ObjectStore, cluster: str) -> JournalIdentity | None:
+    """What the marker says; None if there is none, `Corrupt` if it cannot be read."""
     key = marker_key(cluster)
     try:
         return msgspec.json.decode(await store.get(key), type=JournalIdentity)
@@ -79,6 +87,14 @@ async def _read_marker(store: ObjectStore, cluster: str) -> JournalIdentity | No
         return None
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise Corrupt(f"the object {key} does not name a journal: {error}") from error
+
+
+async def read_marker(store: ObjectStore, cluster: str) -> Marker | None:
+    """The marker with its version, for who wants to replace it; else as `read_identity`."""
+    key = marker_key(cluster)
+    versions = [info.etag for info in await store.list(key) if info.key == key]
+    identity = await read_identity(store, cluster) if versions else None
+    return None if identity is None else Marker(identity, versions[0])
 
 
 async def _write_marker(store: ObjectStore, cluster: str, found: JournalIdentity) -> JournalIdentity:
@@ -89,7 +105,7 @@ async def _write_marker(store: ObjectStore, cluster: str, found: JournalIdentity
             log.info("journal_adopted", stream=found.stream, created=found.created)
             return found
         except (AlreadyExists, Unavailable):
-            marker = await _read_marker(store, cluster)
+            marker = await read_identity(store, cluster)
             if marker is not None:
                 return marker
     raise Unavailable(f"the store does not take the object {marker_key(cluster)}")

@@ -15,8 +15,7 @@ from penstock.contracts.subjects import journal_stream
 from penstock.objectstore import ObjectStore
 from penstock.runtime.journal import Journal
 from sequencer.halt import Halted
-from sequencer.identity import JournalIdentity, marker_key
-from sequencer.rebuild.new_journal import read_marker
+from sequencer.identity import JournalIdentity, marker_key, read_identity
 
 LOOK_AGAIN_S = 15.0
 
@@ -40,11 +39,11 @@ class IdentityWatch:
         while True:
             try:
                 ours = ours or await self._identity()
-                marker = await read_marker(self._store, self._cluster)
-                if marker is None:
+                named = await read_identity(self._store, self._cluster)
+                if named is None:
                     log.warning("journal_marker_gone", key=marker_key(self._cluster))
-                elif marker.identity != ours:
-                    raise self._halted(marker.identity, ours)
+                elif named != ours:
+                    raise self._halted(named, ours)
             except (Unavailable, Corrupt, Invalid) as error:
                 log.warning("journal_marker_not_read", error=str(error))
             await asyncio.sleep(LOOK_AGAIN_S)

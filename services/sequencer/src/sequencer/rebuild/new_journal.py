@@ -19,14 +19,14 @@ from penstock.contracts.commands import Command, NoteArchived, NoteSnapshot, Tak
 from penstock.contracts.entries import Entry, decode_entry, encode_entry, next_hash
 from penstock.contracts.errors import Conflict, Corrupt, Invalid, PenstockError, Unavailable
 from penstock.contracts.subjects import journal_stream
-from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
+from penstock.objectstore import AlreadyExists, ObjectStore
 from penstock.runtime.journal import Journal
 from penstock.segment.keys import journal_archive_key, snapshot_key
 from sequencer.archive import Archive, encode_archive
 from sequencer.archiving import NO_PREFIX
 from sequencer.core.machine import apply_entry
 from sequencer.core.state import Custody
-from sequencer.identity import JournalIdentity, marker_key
+from sequencer.identity import JournalIdentity, Marker, marker_key, read_marker
 from sequencer.rebuild.past import Past
 from sequencer.snapshot_file import Snapshot, encode_snapshot
 from sequencer.stored_snapshots import read_stored_snapshot
@@ -36,27 +36,6 @@ AUTHOR = "rebuild"
 SEQUENCES_SKIPPED = 1_000_000_000
 
 log = structlog.get_logger()
-
-
-class Marker(msgspec.Struct, frozen=True):
-    """What the store says which journal is this cluster's, and which version of the object said so."""
-
-    identity: JournalIdentity
-    etag: str
-
-
-async def read_marker(store: ObjectStore, cluster: str) -> Marker | None:
-    """The marker; None if there is none, `Corrupt` if it cannot be read."""
-    key = marker_key(cluster)
-    listed = [info for info in await store.list(key) if info.key == key]
-    if not listed:
-        return None
-    try:
-        return Marker(msgspec.json.decode(await store.get(key), type=JournalIdentity), listed[0].etag)
-    except NotFound:
-        return None
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise Corrupt(f"the object {key} does not name a journal: {error}") from error
 
 
 def begin_anew(past: Past, first_sequence: int) -> Past:

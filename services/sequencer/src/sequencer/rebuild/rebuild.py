@@ -11,16 +11,14 @@ from penstock.contracts.subjects import journal_stream
 from penstock.objectstore import NotFound, ObjectStore
 from penstock.runtime.journal import Journal
 from sequencer.archiving import list_archive
-from sequencer.identity import JournalIdentity, marker_key
+from sequencer.identity import JournalIdentity, Marker, marker_key, read_marker
 from sequencer.rebuild.footers import read_lost_segments
 from sequencer.rebuild.liveness import ARCHIVE_AGE_MIN_MS, check_is_silent
 from sequencer.rebuild.new_journal import (
     SEQUENCES_SKIPPED,
-    Marker,
     begin_anew,
     name_in_marker,
     put_first_entry,
-    read_marker,
     store_snapshot,
 )
 from sequencer.rebuild.past import Past, read_past
