@@ -32,6 +32,7 @@ async def test_a_new_cluster_reaches_the_newest_level_within_seconds() -> None:
         async with asyncio.timeout(SOON_S):
             await until(lambda: three.level == NEWEST_LEVEL)
         await asyncio.sleep(30)
+        assert {running.metric("level") for running in three.running.values()} == {NEWEST_LEVEL}
         assert 1 <= len(raises(three)) <= 3
         assert set(raises(three)) == {NEWEST_LEVEL}
 

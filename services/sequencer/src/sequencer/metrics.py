@@ -12,6 +12,9 @@ class SequencerMetrics:
         self.applied_sequence = Gauge(
             "penstock_sequencer_applied_sequence", "Journal sequence applied last.", registry=registry
         )
+        self.level = Gauge(
+            "penstock_sequencer_level", "What all replicas understand, as this one has applied it.", registry=registry
+        )
         self.chain_check = Gauge(
             "penstock_sequencer_chain_check",
             "The first bits of the running hash over the journal; equal wherever the applied sequence is.",

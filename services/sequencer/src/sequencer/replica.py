@@ -236,6 +236,7 @@ class Replica:
         There is one announcement per entry, so one that fits no message leaves a gap, and receivers ask instead.
         """
         self._proposals.level = self.state.level
+        self._metrics.level.set(self.state.level)
         self._metrics.applied_sequence.set(self._chain.sequence)
         self._metrics.chain_check.set(int.from_bytes(self._chain.hash[:CHECK_BYTES]))
         self._applied.wake_all()
