@@ -17,6 +17,9 @@ from penstock.contracts.commands import (
     MemberAssignment,
     OffsetToCommit,
     Outcome,
+    OutputSegment,
+    ReplacedRun,
+    ReplaceExtents,
     SyncGroup,
     Tick,
 )
@@ -26,7 +29,8 @@ from penstock.contracts.refusals import Refusal
 from sequencer.core import queries
 from sequencer.core.contents import live_extents
 from sequencer.core.deadlines import next_deadline_ms
-from sequencer.core.limits import GROUP_INITIAL_REBALANCE_DELAY_MS
+from sequencer.core.extents import Extents
+from sequencer.core.limits import CLAIMS_MAX, GROUP_INITIAL_REBALANCE_DELAY_MS
 from sequencer.core.machine import Effects, apply_entry
 from sequencer.core.segments import NOT_CONDEMNED
 from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Group, Partition, State, new_state
@@ -91,6 +95,41 @@ class World:
         """One segment with one run."""
         results: list[BatchResult] = self.do(self.segment_command((number, partition, list(batches)))).runs[0]
         return results
+
+    def job(
+        self, *runs: tuple[int, int, int, int], level: int = 1, born_ms: int | None = None, **more: Any
+    ) -> ReplaceExtents:
+        """Runs as (topic number, partition, first extent, one more than the last), into one output of a fresh id."""
+        self.segments += 1
+        identifier = new_segment_id(self.now_ms if born_ms is None else born_ms, self.segments.to_bytes(10, "big"))
+        inputs: dict[bytes, int] = {}
+        replaced: list[ReplacedRun] = []
+        position = 0
+        for number, partition, first, end in runs:
+            columns = self.partition(number, partition).extents
+            rows = range(columns.head + first, columns.head + end)
+            named: list[int] = []
+            for row in rows:
+                segment_id = self.state.segments.id(columns.segments[row])
+                named += (inputs.setdefault(segment_id, len(inputs)), columns.positions[row])
+            length = sum(columns.lengths[row] for row in rows)
+            ends = (columns.base_offsets[rows[0]], columns.last_offsets[rows[-1]])
+            newest = max(columns.timestamps[row] for row in rows)
+            replaced.append(ReplacedRun(topic_id(number), partition, *ends, named, 0, position, length, newest, **more))
+            position += length
+        return ReplaceExtents(self.now_ms, "job", list(inputs), [OutputSegment(identifier, level, position)], replaced)
+
+    def partition(self, number: int = 1, partition: int = 0) -> Partition:
+        return self.state.topics_by_id[topic_id(number)].partitions[partition]
+
+    def extents(self, number: int = 1, partition: int = 0) -> list[tuple[int, int, int]]:
+        """A partition's extents as (first offset, last offset, level of the segment)."""
+        columns = self.partition(number, partition).extents
+        levels = self.state.segments.levels
+        return [
+            (columns.base_offsets[row], columns.last_offsets[row], levels[columns.segments[row]])
+            for row in range(columns.head, columns.end)
+        ]
 
     def producer(self) -> int:
         producer_id: int = self.do(AllocateProducer(self.now_ms)).producer_id
@@ -201,6 +240,9 @@ def check_invariants(state: State) -> None:
             assert columns.base_offsets[row] == next_offset <= columns.last_offsets[row]
             next_offset = columns.last_offsets[row] + 1
         assert next_offset == partition.high_watermark
+        check_highest(columns)
+        assert 0 <= partition.cleaned_offset <= partition.high_watermark
+        assert 0 <= partition.pass_offset <= partition.cleaned_offset
         for producer in partition.producers.values():
             check_recent(list(producer.recent), producer.last_sequence)
         assert partition.in_sweep or not partition.producers
@@ -266,10 +308,19 @@ def check_contents(state: State, partitions: list[Partition]) -> None:
         assert set(found) == pointing.get(row, set())
 
 
+def check_highest(columns: Extents) -> None:
+    """The running maximum bounds every timestamp before it, and never falls."""
+    highest = columns._highest[columns.head :]
+    assert list(highest) == sorted(highest)
+    for bound, timestamp in zip(highest, columns.timestamps[columns.head :], strict=True):
+        assert bound >= timestamp
+
+
 def check_claims(state: State) -> None:
     claimed = [(segment_id, job_id) for job_id, claim in state.claims.items() for segment_id in claim.segment_ids]
     assert dict(claimed) == state.claimed
     assert len(claimed) == len(state.claimed)
+    assert len(state.claims) <= CLAIMS_MAX
 
 
 def check_topic_tables(state: State) -> None:

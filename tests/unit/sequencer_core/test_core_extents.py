@@ -1,0 +1,110 @@
+"""Extents in columns behave as a plain list of rows would, whatever is appended, dropped and replaced."""
+
+from itertools import accumulate
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sequencer.core.extents import Extents
+
+Row = tuple[int, int, int, int, int, int]
+
+
+class Model:
+    """The columns beside the list that they stand for."""
+
+    def __init__(self) -> None:
+        self.extents = Extents()
+        self.rows: list[Row] = []
+        self.next_offset = 0
+
+    def append(self, count: int, timestamp: int) -> None:
+        row = (self.next_offset, self.next_offset + count - 1, 7, 100 * len(self.rows), 100, timestamp)
+        self.extents.append(*row)
+        self.rows.append(row)
+        self.next_offset += count
+
+    def drop(self) -> None:
+        if self.rows:
+            assert self.extents.drop_first() == (self.rows[0][2], self.rows[0][4])
+            del self.rows[0]
+
+    def replace(self, cuts: list[int], timestamps: list[int]) -> None:
+        """Spans between pairs of cuts, each by one row."""
+        places = sorted({min(cut, len(self.rows)) for cut in cuts})
+        spans = list(zip(places[::2], places[1::2], strict=False))
+        if not spans:
+            return
+        head = self.extents.head
+        new: list[tuple[int, int, Row]] = [
+            (first, end, (self.rows[first][0], self.rows[end - 1][1], 8, 0, 50, timestamp))
+            for (first, end), timestamp in zip(spans, timestamps, strict=False)
+        ]
+        self.extents.replace([(head + first, head + end, row) for first, end, row in new])
+        for first, end, row in reversed(new):
+            self.rows[first:end] = [row]
+
+    def check(self) -> None:
+        extents = self.extents
+        columns = extents._columns()
+        found = list(zip(*(column[extents.head :] for column in columns), strict=True))
+        assert [row[:6] for row in found] == self.rows
+        assert len(extents) == len(self.rows)
+        self.check_offsets()
+        self.check_times([row[6] for row in found])
+
+    def check_offsets(self) -> None:
+        extents = self.extents
+        for offset in range(self.rows[0][0] if self.rows else 0, self.next_offset + 1):
+            expected = next((place for place, row in enumerate(self.rows) if row[1] >= offset), len(self.rows))
+            assert extents.find_offset(offset) - extents.head == expected
+
+    def check_times(self, highest: list[int]) -> None:
+        extents = self.extents
+        stamps = [row[5] for row in self.rows]
+        assert all(bound >= exact for bound, exact in zip(highest, accumulate(stamps, max), strict=True))
+        for timestamp in range(-1, 12):
+            expected = next((place for place, each in enumerate(stamps) if each >= timestamp), len(stamps))
+            assert extents.find_timestamp(timestamp) - extents.head == expected
+        latest = stamps.index(max(stamps)) if stamps else 0
+        assert extents.find_latest() - extents.head == latest
+
+
+timestamps = st.integers(0, 10)
+appended = st.tuples(st.just(Model.append), st.integers(1, 3), timestamps)
+dropped = st.tuples(st.just(Model.drop))
+replaced = st.tuples(
+    st.just(Model.replace),
+    st.lists(st.integers(0, 12), min_size=2, max_size=6),
+    st.lists(timestamps, min_size=3, max_size=3),
+)
+
+
+@given(st.lists(st.one_of(appended, appended, appended, dropped, replaced), max_size=40))
+def test_rows_are_found_as_in_a_plain_list(steps: list[tuple[object, ...]]) -> None:
+    model = Model()
+    for function, *arguments in steps:
+        function(model, *arguments)  # type: ignore[operator]
+        model.check()
+
+
+@given(st.lists(st.one_of(appended, appended, dropped, replaced), max_size=40))
+def test_columns_read_again_go_on_alike(steps: list[tuple[object, ...]]) -> None:
+    """Also the running maximum, which replicas write into their snapshots."""
+    model, other = Model(), Model()
+    for function, *arguments in steps:
+        function(model, *arguments)  # type: ignore[operator]
+        function(other, *arguments)  # type: ignore[operator]
+        other.extents = Extents.of_columns(other.extents.columns())
+        assert other.extents.columns() == model.extents.columns()
+
+
+def test_many_dropped_rows_are_cut_off() -> None:
+    model = Model()
+    for number in range(200):
+        model.append(1, number % 7)
+    for _ in range(150):
+        model.drop()
+    model.replace([3, 20, 30, 40], [5, 2])
+    assert model.extents.end < 200
+    model.check()
