@@ -14,6 +14,7 @@ from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.messages import Advanced
 from penstock.objectstore import ObjectStore
+from penstock.runtime.health import Health
 from penstock.runtime.sequencer_client import SequencerClient
 from sequencer.metrics import SequencerMetrics
 from sequencer.service import Sequencer
@@ -71,6 +72,7 @@ class Running:
         self.bus: MemoryBus = house.hub.connect(name)
         self.registry = CollectorRegistry()
         self.clock = FreezingClock()
+        self.health = Health()
         self.sequencer = Sequencer(
             house.make_journal(house.store),
             self.bus,
@@ -82,6 +84,7 @@ class Running:
             house.objects,
             house.snapshots,
             known_level=known_level,
+            health=self.health,
         )
         self.task = asyncio.create_task(self.sequencer.run())
 

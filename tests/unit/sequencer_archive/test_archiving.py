@@ -222,10 +222,26 @@ async def test_a_store_that_refuses_the_archive_ends_nothing_and_is_tried_again(
         store.refusal = Invalid("403: the clock is skewed")
         last = await work(built)
         await until(lambda: store.puts >= 3)
-        assert not built.running["a"].task.done()
+        one = built.running["a"]
+        assert not one.task.done()
+        assert one.metric("archive_failures_total") >= 2
+        assert one.health.report()["degraded"] == {"archive": "the journal is not archived: 403: the clock is skewed"}
         store.refusal = None
         await until(lambda: store.end >= last)
+        assert not one.health.degraded
         await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_who_is_custodian_no_longer_is_not_to_blame_for_the_archive() -> None:
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        store.refusal = Invalid("403: no")
+        one = built.running["a"]
+        await until(lambda: one.health.degraded)
+        await one.sequencer.drain()
+        await until(lambda: not one.health.degraded)
 
 
 class Occupied(ArchiveStore):

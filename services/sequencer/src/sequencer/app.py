@@ -66,7 +66,7 @@ class SequencerApp:
         metrics = SequencerMetrics(registry)
         snapshots = SnapshotSettings(config.snapshot_entries, config.snapshot_interval_ms)
         surroundings = (self._clock, self._entropy, metrics, self._store)
-        own = (snapshots, self._capture, self._known_level)
+        own = (snapshots, self._capture, self._known_level, self._host.health)
         self._sequencer = Sequencer(journal, bus, config.cluster, author, *surroundings, *own)
 
     async def run(self) -> None:

@@ -17,6 +17,7 @@ from penstock.contracts.entries import decode_entry, next_hash
 from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailable
 from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
 from penstock.runtime.clock import Clock
+from penstock.runtime.health import Health
 from penstock.runtime.journal import Journal, JournalEntry, JournalInfo, JournalLost
 from penstock.runtime.nats_loss import LossWatch
 from penstock.segment.keys import journal_archive_key, journal_archive_prefix, parse_journal_archive_key
@@ -34,6 +35,7 @@ BACKLOG_BYTES_MAX = 2 * ENTRIES_BYTES_MAX  # read and not stored yet; then readi
 ENTRY_OVERHEAD_BYTES = 100  # of a tiny entry in memory
 OBJECTS_TRIED_MAX = 5  # from the archive's end backwards, for one that is whole
 NO_PREFIX = ""
+DEGRADED = "archive"
 
 log = structlog.get_logger()
 
@@ -160,6 +162,7 @@ class Archiving:
         custody: Custody,
         clock: Clock,
         metrics: SequencerMetrics,
+        health: Health,
     ) -> None:
         self._journal = journal
         self._store = store
@@ -168,17 +171,26 @@ class Archiving:
         self._custody = custody
         self._clock = clock
         self._metrics = metrics
+        self._health = health
         self._noted = 0  # the highest sequence that we noted in the journal
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Archive until cancelled; what goes wrong is tried again, and if it is the journal, the replica halts."""
-        while True:
-            try:
-                await self._archive(Backlog(await self._find_place()))
-            except* PenstockError as errors:  # also `Invalid`: what a store refuses today it may take tomorrow
-                log.warning("archive_waits", error=str(errors.exceptions[0]))
-            await asyncio.sleep(RETRY_S)
+        try:
+            while True:
+                try:
+                    await self._archive(Backlog(await self._find_place()))
+                except* PenstockError as errors:  # also `Invalid`: what a store refuses today it may take tomorrow
+                    self._tell_failure(errors.exceptions[0])
+                await asyncio.sleep(RETRY_S)
+        finally:
+            self._health.set_degraded(DEGRADED, "")  # it is the next custodian's now
+
+    def _tell_failure(self, error: Exception) -> None:
+        self._metrics.archive_failures.inc()
+        self._health.set_degraded(DEGRADED, f"the journal is not archived: {error}")
+        log.warning("archive_waits", error=str(error))
 
     async def _archive(self, backlog: Backlog) -> None:
         if not await self._note(backlog.sequence):
@@ -239,6 +251,7 @@ class Archiving:
             await self._store.put(key, [data])
         except AlreadyExists:  # the same entries, by another custodian or by a put in doubt
             await self._check_stored(key, piece, data)
+        self._health.set_degraded(DEGRADED, "")
         self._custody.made_progress()
         self._metrics.archive_bytes.inc(len(data))
 

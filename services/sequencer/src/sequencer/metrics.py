@@ -83,6 +83,11 @@ class SequencerMetrics:
         self.archive_bytes = Counter(
             "penstock_sequencer_archive_bytes", "Bytes stored in the journal's archive.", registry=registry
         )
+        self.archive_failures = Counter(
+            "penstock_sequencer_archive_failures",
+            "Times that archiving the journal failed, to be tried again.",
+            registry=registry,
+        )
         self.snapshot_sequence = Gauge(
             "penstock_sequencer_snapshot_sequence",
             "Journal sequence of the newest verified snapshot.",

@@ -9,6 +9,7 @@ from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.objectstore import ObjectStore
 from penstock.runtime.bus import Bus
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.health import Health
 from penstock.runtime.journal import Journal
 from sequencer.api import Api
 from sequencer.archiving import Archiving
@@ -56,6 +57,7 @@ class Sequencer:
         snapshots: SnapshotSettings | None = None,
         capture: Capture = capture_inline,
         known_level: int = NEWEST_LEVEL,
+        health: Health | None = None,
     ) -> None:
         chain = Chain()
         members = Members()
@@ -70,7 +72,8 @@ class Sequencer:
         self._levels = Levels(bus, self.replica, self._proposals, clock, entropy, known_level)
         self.custody = Custody(self.replica, self._proposals, clock, entropy, metrics)
         if store is not None:
-            self.custody.add(Archiving(journal, store, cluster, chain, self.custody, clock, metrics).run)
+            keeping = (self.custody, clock, metrics, health or Health())
+            self.custody.add(Archiving(journal, store, cluster, chain, *keeping).run)
             own = (journal, store, cluster, self.replica, self.custody, clock, metrics)
             self.custody.add(Snapshots(*own, snapshots, capture).run)
         self._tell_of_snapshots(metrics)
