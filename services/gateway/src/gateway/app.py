@@ -59,6 +59,7 @@ class GatewayApp:
         self._nodes: dict[str, Node] = {}  # by listener
         self._store: ObjectStore | None = None
         self._tail: TailFeed | None = None
+        self._reads: SegmentReads | None = None
         self._flushes: Flushes
         self._proxied: frozenset[str] = frozenset()
         self._connections: Connections | None = None
@@ -102,6 +103,8 @@ class GatewayApp:
         if self._tail is not None:
             await self._tail.close()
             await self._host.directory.close()
+        if self._reads is not None:
+            await self._reads.close()
         if self._store is not None:
             await self._store.close()
         await self._host.close_http()
@@ -124,7 +127,7 @@ class GatewayApp:
         self._tail = TailFeed(
             bus=bus, cluster=config.cluster, clock=clock, sequencer=sequencer, topics=topics, registry=registry
         )
-        reads = SegmentReads(
+        self._reads = SegmentReads(
             bus=bus,
             cluster=config.cluster,
             zone=config.zone,
@@ -144,7 +147,7 @@ class GatewayApp:
             topics=topics,
             flushes=self._flushes,
             tail=self._tail,
-            reads=reads,
+            reads=self._reads,
             unsent=UnsentBytes(config.unsent_bytes_max),
             metrics=metrics,
             proxied=self._proxied,

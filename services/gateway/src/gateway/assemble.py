@@ -1,7 +1,8 @@
 """From extents and their bytes to what a consumer gets: whole batches from an offset on, with their real offsets. Pure.
 
 Batches in a level-0 segment carry whatever offsets their producer wrote; their real ones follow from the extent's and
-the record counts of the batches before. Batches above level 0 carry their real offsets already.
+the record counts of the batches before. Batches above level 0 carry their real offsets already: there may be gaps
+between them, and batches without records, but the last one of an extent always ends with it.
 """
 
 import struct
@@ -46,6 +47,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     base_offset: int
     last_offset: int
     max_timestamp: int
+    record_count: int  # 0 where key compaction took all
 
 
 class Assembled(msgspec.Struct, frozen=True, gc=False):
@@ -98,11 +100,11 @@ def walk(piece: Piece, data: Buffer) -> Iterator[Placed]:
         if not offset <= base_offset <= last_offset <= extent.last_offset:
             raise _corrupt(piece, position, f"offsets {base_offset} to {last_offset}, expected {offset} or more")
         end = position + length
-        if end == left_bytes and extent.segment.level == 0 and last_offset != extent.last_offset:
+        if end == left_bytes and last_offset != extent.last_offset:
             raise _corrupt(piece, position, f"the last offset {last_offset}, expected {extent.last_offset}")
         if end > size:
             return
-        yield Placed(position, end, base_offset, last_offset, max_timestamp)
+        yield Placed(position, end, base_offset, last_offset, max_timestamp, count)
         offset, position = last_offset + 1, end
     if size == left_bytes and position < size:
         raise _corrupt(piece, position, f"{size - position} bytes that are no batch")

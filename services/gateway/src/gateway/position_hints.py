@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from gateway.assemble import Cursor, start_of
+from gateway.assemble import Cursor
 from gateway.tail import PartitionKey
 from penstock.contracts.batches import Extent
 from penstock.contracts.ids import SegmentId
@@ -32,13 +32,13 @@ class PositionHints:
         if len(self._hints) > self._hints_max:
             self._hints.popitem(last=False)
 
-    def place(self, key: PartitionKey, offset: int, extent: Extent) -> Cursor:
-        """Where in the extent that holds `offset` to begin to look for it: its start, if nothing better is known."""
+    def place(self, key: PartitionKey, offset: int, extent: Extent) -> Cursor | None:
+        """Where in the extent that holds `offset` to begin to look for it; None if nobody has been there."""
         hint = self._hints.get((key, offset)) if offset > extent.base_offset else None
         if hint is None or hint.segment_id != extent.segment.segment_id:
-            return start_of(extent)
+            return None
         inside = extent.position <= hint.position < extent.position + extent.length
         if not inside or not extent.base_offset <= hint.base_offset <= offset:
-            return start_of(extent)
+            return None
         self._hints.move_to_end((key, offset))
         return Cursor(extent, hint.position, hint.base_offset)

@@ -10,6 +10,7 @@ from gateway.byte_budget import ByteBudget
 from gateway.cacher_ring import CacherRing, Instances, part_of
 from gateway.position_hints import PositionHints
 from gateway.read_pieces import REPLY_HEAD_BYTES, ReadPiece, StoreGet, cut, gets_of, requests_of
+from gateway.run_maps import RunMaps
 from penstock.contracts import subjects
 from penstock.contracts.codec import decode_with_payload, encode
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable, Undelivered
@@ -28,6 +29,7 @@ SILENT_AVOIDED_S = 5.0  # somebody listens and does not answer: each further try
 # Answers on their way to this gateway. The bus cuts off a client that leaves 64 MB unread.
 WINDOW_BYTES = 32 * 1024 * 1024
 STORE_READS_MAX = 16  # at once
+COLD_STORE_READS_MAX = 8  # at once, of compacted segments: whoever reads old data waits for others who do
 FETCHED_BYTES_MAX = 128 * 1024 * 1024  # held by all fetches from before they read until they are put together
 NO_PREFIX = ""  # the store's address has a prefix of its own
 
@@ -59,9 +61,11 @@ class SegmentReads:
         self._store = store
         self._ring = CacherRing(directory, zone, clock)
         self._window = ByteBudget(window_bytes)
-        self._store_slots = asyncio.Semaphore(STORE_READS_MAX)
+        self._hot_slots = asyncio.Semaphore(STORE_READS_MAX)
+        self._cold_slots = asyncio.Semaphore(COLD_STORE_READS_MAX)
         self.budget = ByteBudget(fetched_bytes_max)
         self.hints = PositionHints()
+        self.maps = RunMaps(self.read)
         self._bytes = Counter(
             "penstock_gateway_read_bytes", "Segment bytes read, by where they came from.", ["source"], registry=registry
         )
@@ -69,6 +73,10 @@ class SegmentReads:
         self._failures = Counter(
             "penstock_gateway_cacher_failures", "Cachers' failures to answer.", ["cause"], registry=registry
         )
+
+    async def close(self) -> None:
+        """End what was begun for nobody in particular."""
+        await self.maps.close()
 
     async def read(self, reads: Sequence[SegmentRead]) -> list[Data]:
         """The bytes of each range, or why they cannot be had: `Unavailable`, `NotFound`, `Corrupt`."""
@@ -130,9 +138,10 @@ class SegmentReads:
 
     async def _from_store(self, get: StoreGet, pieces: Sequence[ReadPiece], found: dict[int, Data]) -> None:
         key = segment_key(NO_PREFIX, self._cluster, get.segment.level, get.segment.segment_id)
+        slots = self._cold_slots if get.segment.level > 0 else self._hot_slots
         self._gets.inc()
         try:
-            async with self._window.hold(get.length), self._store_slots:
+            async with slots, self._window.hold(get.length):
                 data = await self._store.get_range(key, get.position, get.length)
             if len(data) != get.length:
                 raise Corrupt(f"{len(data)} bytes of {key} at {get.position}, expected {get.length}")

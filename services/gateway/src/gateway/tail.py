@@ -5,11 +5,14 @@ Two things keep it right. Announcements are applied in the order of the journal,
 does not come, everything is forgotten. And a partition is known only from a journal sequence on: `since` is what had
 been applied when somebody first asked for it, so an answer of the sequencers from before that could miss something
 that went by unnoticed, and is not learnt.
+
+An extent is believed for a while only: compaction may have put others in its place, and then its segment is deleted
+after a grace that is much longer.
 """
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -21,6 +24,8 @@ from penstock.contracts.refusals import Refusal
 
 TAIL_EXTENTS_MAX = 65_536  # about 25 MB; a partition counts as one more
 HELD_BACK_MAX = 1_000  # announcements behind a missing one; more than come in HOLD_BACK_S, so it is surely lost
+# By the time that an extent is read it is twice as old at most: the objects of replaced segments stay for 10 minutes.
+BELIEVED_S = 120.0
 HOLD_BACK_S = 0.1  # replicas announce on their own connections, a millisecond or so apart
 
 PartitionKey = tuple[TopicId, int]
@@ -44,9 +49,12 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class _Partition:
-    """`extents[first:]` follow each other up to `end`, the high watermark at journal sequence `sequence`."""
+    """`extents[first:]` follow each other up to `end`, the high watermark at journal sequence `sequence`.
 
-    __slots__ = ("end", "extents", "first", "last_stable_offset", "log_start_offset", "sequence", "since")
+    `told_s` has the time at which each of `extents` was told.
+    """
+
+    __slots__ = ("end", "extents", "first", "last_stable_offset", "log_start_offset", "sequence", "since", "told_s")
 
     def __init__(self, since: int) -> None:
         self.since = since
@@ -55,14 +63,16 @@ class _Partition:
         self.log_start_offset = 0
         self.last_stable_offset = 0
         self.extents: list[Extent] = []
+        self.told_s: list[float] = []
         self.first = 0
 
 
 class TailIndex:
     """Partitions by key, bounded; those that nobody asked for lately go first."""
 
-    def __init__(self, extents_max: int = TAIL_EXTENTS_MAX) -> None:
+    def __init__(self, extents_max: int = TAIL_EXTENTS_MAX, *, monotonic_s: Callable[[], float] = lambda: 0.0) -> None:
         self._extents_max = extents_max
+        self._monotonic_s = monotonic_s
         self._partitions: OrderedDict[PartitionKey, _Partition] = OrderedDict()
         self.held_extents = 0
         self.applied: int | None = None  # the journal sequence of the last announcement; None: there was none yet
@@ -78,6 +88,7 @@ class TailIndex:
             return None
         extents: list[Extent] = []
         if offset < partition.end:
+            self._drop_old(partition)
             if partition.first == len(partition.extents) or offset < partition.extents[partition.first].base_offset:
                 return None
             extents = _from_offset(partition, offset, bytes_max)
@@ -143,18 +154,26 @@ class TailIndex:
         if held and extent.base_offset != end:
             self._drop_extents(partition)
         partition.extents.append(extent)
+        partition.told_s.append(self._monotonic_s())
         self.held_extents += 1
 
     def _drop_extents(self, partition: _Partition) -> None:
         self.held_extents -= len(partition.extents) - partition.first
         partition.extents = []
+        partition.told_s = []
         partition.first = 0
+
+    def _drop_old(self, partition: _Partition) -> None:
+        oldest_s = self._monotonic_s() - BELIEVED_S
+        while partition.first < len(partition.extents) and partition.told_s[partition.first] <= oldest_s:
+            self._drop_first(partition)
 
     def _drop_first(self, partition: _Partition) -> None:
         partition.first += 1
         self.held_extents -= 1
         if 2 * partition.first >= len(partition.extents):
             del partition.extents[: partition.first]
+            del partition.told_s[: partition.first]
             partition.first = 0
 
     def _trim(self) -> None:

@@ -73,7 +73,7 @@ class TailFeed:
         self._clock = clock
         self._sequencer = sequencer
         self._topics = topics
-        self._tail = Tail(index or TailIndex())
+        self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
         self._watches: dict[PartitionKey, dict[Watch, None]] = {}  # woken in the order in which they came
         self._subscription: Subscription | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.assemble import SCAN_BYTES, Cursor, Piece, batch_bytes, cursor_behind, read_of, start_of, walk
+from gateway.assemble import SCAN_BYTES, Cursor, Piece, batch_bytes, cursor_behind, read_of, walk
 from gateway.reads import Data, SegmentReads
 from penstock.contracts.batches import Extent
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import decode_records, read_batch_header
+from penstock.segment.compacted import NO_TIMESTAMP
 
 SEARCHES_MAX = 16  # side by side, each with SCAN_BYTES in memory
 # Records are taken apart only up to these limits, which keep a batch made to burst from taking the process along.
@@ -20,7 +21,10 @@ DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 
 @dataclass(slots=True)
 class TimeSearch:
-    """Where in an extent the first record at or after `timestamp` (ms since 1970) is; `found` or `error` in the end."""
+    """Where in an extent the first record at or after `timestamp` (ms since 1970) is.
+
+    In the end there is `found` or `error`; neither of them where the extent has no records at all.
+    """
 
     extent: Extent
     timestamp: int
@@ -37,7 +41,8 @@ async def search(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
 
 
 async def _search_some(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
-    pending = [(each, _piece(start_of(each.extent), SCAN_BYTES)) for each in searches]
+    starts = await asyncio.gather(*(_start(reads, each) for each in searches))
+    pending = [(each, piece) for each, piece in zip(searches, starts, strict=True) if piece is not None]
     while pending:
         data = await reads.read([read_of(piece) for _, piece in pending])
         following = []
@@ -46,6 +51,18 @@ async def _search_some(reads: SegmentReads, searches: Sequence[TimeSearch]) -> N
             if next_piece is not None:
                 following.append((each, next_piece))
         pending = following
+
+
+async def _start(reads: SegmentReads, each: TimeSearch) -> Piece | None:
+    """What to read first, None if there is nothing to find."""
+    try:
+        cursor = await reads.maps.place_time(each.extent, each.timestamp)
+        if cursor is not None:
+            return _piece(cursor, SCAN_BYTES)
+        _check_empty(each.extent, each.timestamp)
+    except PenstockError as error:
+        each.error = error
+    return None
 
 
 def _piece(cursor: Cursor, read_bytes: int) -> Piece:
@@ -66,15 +83,22 @@ async def _look(each: TimeSearch, piece: Piece, data: Data) -> Piece | None:
 async def _look_into(each: TimeSearch, piece: Piece, data: memoryview) -> Piece | None:
     cursor: Cursor | None = piece.cursor
     for placed in walk(piece, data):
-        if placed.max_timestamp >= each.timestamp:
+        if placed.record_count and placed.max_timestamp >= each.timestamp:
             batch = data[placed.start : placed.end]
             delta, timestamp = await asyncio.to_thread(first_at, batch, each.timestamp, placed.max_timestamp)
             each.found = (placed.base_offset + delta, timestamp)
             return None
         cursor = cursor_behind(piece, placed)
     if cursor is None:
-        raise Corrupt(f"no batch at or after {each.timestamp} in an extent up to {each.extent.max_timestamp}")
+        _check_empty(each.extent, each.timestamp)
+        return None
     return _piece(cursor, max(SCAN_BYTES, batch_bytes(piece, cursor, data)))
+
+
+def _check_empty(extent: Extent, timestamp: int) -> None:
+    """Finding nothing is right in an extent that key compaction has emptied; elsewhere it is damage."""
+    if extent.segment.level == 0 or extent.max_timestamp != NO_TIMESTAMP:
+        raise Corrupt(f"no batch at or after {timestamp} in an extent up to {extent.max_timestamp}")
 
 
 def first_at(batch: Buffer, timestamp: int, max_timestamp: int) -> tuple[int, int]:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.assemble import FIRST_READ_BYTES_MIN, SCAN_BYTES, Cursor
+from gateway.assemble import FIRST_READ_BYTES_MIN, SCAN_BYTES, Cursor, start_of
 from gateway.context import Client, Gateway
 from gateway.errors import error_of
 from gateway.partitions import READ_UNAVAILABLE, locate
 from gateway.portions import Portion, fair_shares, read_portions
-from gateway.tail import PartitionKey, PartitionView
+from gateway.run_maps import is_mapped
+from gateway.tail import BELIEVED_S, PartitionKey, PartitionView
 from penstock.contracts.batches import Extent
 from penstock.contracts.commands import Tick
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
@@ -54,6 +55,7 @@ class _Wanted:
     error: ErrorCode = ErrorCode.NONE
     view: PartitionView | None = None
     portion: Portion | None = None
+    read_error: PenstockError | None = None
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: FetchRequest) -> FetchResponse:
@@ -65,11 +67,38 @@ async def handle(gateway: Gateway, client: Client, version: int, request: FetchR
     rotated = wanted[first:] + wanted[:first]
     bytes_max = max(min(request.max_bytes, FETCH_BYTES_MAX), 1)
     await _wait(gateway, client, request, rotated, bytes_max)
-    has_room = await gateway.unsent.until_room(ROOM_WAIT_S)
-    portions = _divide(gateway, rotated, bytes_max, request.isolation_level) if has_room else []
+    if await gateway.unsent.until_room(ROOM_WAIT_S):
+        await _read(gateway, rotated, bytes_max, request.isolation_level, is_first=True)
+        await _read_again(gateway, rotated, bytes_max, request.isolation_level)
+    return _response(gateway, request, wanted)
+
+
+async def _read(
+    gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolation_level: int, *, is_first: bool
+) -> None:
+    """Read what there is; the first of it is read whatever its size if it `is_first` in the answer."""
+    placed = await _place_all(gateway, [each for each in wanted if _readable(each, isolation_level)])
+    portions = _divide(placed, bytes_max, isolation_level, is_first=is_first)
     async with gateway.reads.budget.hold(sum(portion.read_bytes for portion in portions)):
         await read_portions(gateway.reads, portions)
-    return _response(gateway, request, wanted)
+    for each, _ in placed:
+        if each.portion is not None and each.portion.error is not None:
+            each.read_error = each.portion.error
+
+
+async def _read_again(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolation_level: int) -> None:
+    """Once more for those whose segments are not there any more: others have taken their place since the plan."""
+    gone = [each for each in wanted if isinstance(each.read_error, NotFound)]
+    if not gone:
+        return
+    log.info("fetch_planned_again", partitions=len(gone))
+    for each in gone:
+        assert each.key is not None, "what was read was found"
+        gateway.tail.forget(each.key)
+        each.portion, each.read_error = None, None
+    await _plan(gateway, [(each, each.key) for each in gone if each.key is not None], bytes_max)
+    taken = [len(each.portion.records) for each in wanted if each.portion is not None and each.portion.records]
+    await _read(gateway, gone, max(bytes_max - sum(taken), 0), isolation_level, is_first=not taken)
 
 
 async def _wait(
@@ -84,7 +113,9 @@ async def _wait(
             await _look(gateway, wanted, bytes_max)
             if _is_enough(request, wanted, bytes_max) or client.is_leaving or loop.time() >= deadline_s:
                 return
-            if not await watch.until(deadline_s):
+            # What was found is not believed for ever; see there.
+            soon_s = min(deadline_s, loop.time() + BELIEVED_S)
+            if not await watch.until(soon_s) and soon_s == deadline_s:
                 return
 
 
@@ -111,17 +142,21 @@ async def _look(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int) -> 
         )
         if each.view is None:
             unknown.append((each, each.key))
-    if not unknown:
-        return
-    try:
+    if unknown:
         await _plan(gateway, unknown, bytes_max)
+
+
+async def _plan(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> None:
+    """Ask the sequencers what there is to read."""
+    try:
+        await _plan_up_to_date(gateway, unknown, bytes_max)
     except Unavailable as error:
         log.warning("fetch_not_planned", partitions=len(unknown), error=str(error))
         for each, _ in unknown:
             each.error = READ_UNAVAILABLE
 
 
-async def _plan(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> None:
+async def _plan_up_to_date(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> None:
     plan = await _ask(gateway, unknown, bytes_max)
     ahead = [
         pair for pair, partition in zip(unknown, plan.partitions, strict=True) if _is_ahead(pair[0].asked, partition)
@@ -194,32 +229,56 @@ def _partition_max_bytes(each: _Wanted) -> int:
     return max(each.asked.partition_max_bytes, 1)
 
 
-def _divide(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolation_level: int) -> list[Portion]:
+async def _place_all(gateway: Gateway, readable: Sequence[_Wanted]) -> list[tuple[_Wanted, Cursor]]:
+    """Where to begin to look for each one's offset, for those of which that can be known."""
+    cursors = [_known_place(gateway, each) for each in readable]
+    if None in cursors:
+        unknown = [each for each, cursor in zip(readable, cursors, strict=True) if cursor is None]
+        mapped = iter(await asyncio.gather(*(_mapped_place(gateway, each) for each in unknown)))
+        cursors = [next(mapped) if cursor is None else cursor for cursor in cursors]
+    return [(each, cursor) for each, cursor in zip(readable, cursors, strict=True) if cursor is not None]
+
+
+def _known_place(gateway: Gateway, each: _Wanted) -> Cursor | None:
+    """A place that takes no reading to know: where the client got to, or the start of a short extent."""
+    assert each.key is not None and each.view is not None, "nothing is readable of a partition that was not found"
+    first, offset = each.view.extents[0], each.asked.fetch_offset
+    hint = gateway.reads.hints.place(each.key, offset, first)
+    if hint is None and (offset <= first.base_offset or not is_mapped(first)):
+        return start_of(first)
+    return hint
+
+
+async def _mapped_place(gateway: Gateway, each: _Wanted) -> Cursor | None:
+    assert each.view is not None, "there is no place in nothing"
+    try:
+        return await gateway.reads.maps.place(each.view.extents[0], each.asked.fetch_offset)
+    except PenstockError as error:
+        each.read_error = error
+        return None
+
+
+def _divide(
+    placed: Sequence[tuple[_Wanted, Cursor]], bytes_max: int, isolation_level: int, *, is_first: bool
+) -> list[Portion]:
     """What each partition gets of the answer's bytes, in their order.
 
     The first one with data gets a batch whatever its size, and no other does: one batch per request (KIP-74).
     """
-    readable = [(each, extents) for each in wanted if (extents := _readable(each, isolation_level))]
-    cursors = [_place(gateway, each, extents[0]) for each, extents in readable]
-    wishes = [
-        min(_unread_bytes(extents, cursor), _partition_max_bytes(each))
-        for (each, extents), cursor in zip(readable, cursors, strict=True)
-    ]
+    wishes = [min(_unread_bytes(each, cursor), _partition_max_bytes(each)) for each, cursor in placed]
     portions: list[Portion] = []
     shares = fair_shares(wishes, bytes_max, SHARE_BYTES_MIN)
-    for (each, _), cursor, share in zip(readable, cursors, shares, strict=True):
-        if share >= BATCH_OVERHEAD or not portions:
-            each.portion = _portion(each, cursor, share, isolation_level, whole_first=not portions)
+    for (each, cursor), share in zip(placed, shares, strict=True):
+        whole_first = is_first and not portions
+        if share >= BATCH_OVERHEAD or whole_first:
+            each.portion = _portion(each, cursor, share, isolation_level, whole_first=whole_first)
             portions.append(each.portion)
     return portions
 
 
-def _place(gateway: Gateway, each: _Wanted, first: Extent) -> Cursor:
-    assert each.key is not None, "nothing is readable of a partition that was not found"
-    return gateway.reads.hints.place(each.key, each.asked.fetch_offset, first)
-
-
-def _unread_bytes(extents: Sequence[Extent], cursor: Cursor) -> int:
+def _unread_bytes(each: _Wanted, cursor: Cursor) -> int:
+    assert each.view is not None, "a cursor into nothing"
+    extents = each.view.extents
     return sum(extent.length for extent in extents) - (cursor.position - extents[0].position)
 
 
@@ -251,8 +310,8 @@ def _response(gateway: Gateway, request: FetchRequest, wanted: Sequence[_Wanted]
 
 def _answer(gateway: Gateway, each: _Wanted, isolation_level: int) -> PartitionData:
     portion, view = each.portion, each.view
-    if portion is not None and portion.error is not None:
-        each.error = _read_error(gateway, portion.key, portion.error)
+    if each.read_error is not None and each.key is not None:
+        each.error = _read_error(gateway, each.key, each.read_error)
     if each.error or view is None:
         return PartitionData(
             partition_index=each.asked.partition,

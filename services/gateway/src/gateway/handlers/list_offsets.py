@@ -46,7 +46,11 @@ async def handle(gateway: Gateway, client: Client, version: int, request: ListOf
     wanted = [_Wanted(topic.name, partition) for topic in request.topics for partition in topic.partitions]
     await _locate(gateway, version, wanted)
     await _ask(gateway, wanted)
-    await search(gateway.reads, [each.search for each in wanted if each.search is not None])
+    await _search(gateway, wanted)
+    gone = [each for each in wanted if each.search is not None and isinstance(each.search.error, NotFound)]
+    if gone:  # compaction has put others in the place of those extents, and the answer was old
+        await _ask(gateway, gone)
+        await _search(gateway, gone)
     answers = iter([_answer(each) for each in wanted])
     return ListOffsetsResponse(
         topics=[
@@ -83,15 +87,20 @@ async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
     except Unavailable as error:
         log.warning("offsets_not_listed", partitions=len(known), error=str(error))
         for each, _ in known:
-            each.error = READ_UNAVAILABLE
+            each.error, each.search = READ_UNAVAILABLE, None
         return
     for (each, _), found in zip(known, view.partitions, strict=True):
         each.error = error_of(found.refusal)
         each.offset = found.offset
         each.leader_epoch = found.leader_epoch
+        each.search = None
         if found.extent is not None and not each.error:
             latest = each.asked.timestamp == MAX_TIMESTAMP
             each.search = TimeSearch(found.extent, found.extent.max_timestamp if latest else each.asked.timestamp)
+
+
+async def _search(gateway: Gateway, wanted: list[_Wanted]) -> None:
+    await search(gateway.reads, [each.search for each in wanted if each.search is not None])
 
 
 def _answer(each: _Wanted) -> ListOffsetsPartitionResponse:
@@ -110,6 +119,8 @@ def _answer(each: _Wanted) -> ListOffsetsPartitionResponse:
 def _take_search(each: _Wanted, done: TimeSearch) -> None:
     if done.found is not None:
         each.offset, each.timestamp = done.found
+    elif done.error is None:
+        each.offset = NOTHING
     elif isinstance(done.error, Corrupt | NotFound):
         log.error("records_not_readable", topic=each.topic, partition=each.asked.partition_index, error=str(done.error))
         each.error = ErrorCode.KAFKA_STORAGE_ERROR
