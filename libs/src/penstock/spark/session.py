@@ -1,8 +1,12 @@
 """The one Spark session of a process: quiet, on this machine or on a cluster, and gone when the process is."""
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,18 @@ SETTINGS = {
 LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 PYTHON_VARIABLE = "PYSPARK_PYTHON"  # the interpreter of workers; what is set already counts more than ours
 ADDRESS_VARIABLE = "SPARK_LOCAL_IP"
+JAVA_VARIABLE = "JAVA_HOME"
+JVM_EXIT_S = 10.0  # how long a JVM may take to end by itself
+
+
+def missing_parts() -> str:
+    """What keeps Spark from running here, in one sentence; empty if nothing does."""
+    if find_spec("pyspark") is None:
+        return "Spark is not installed for this Python: pip install 'penstock[spark]'"
+    home = os.environ.get(JAVA_VARIABLE, "")
+    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+        return f"there is no Java: install version 17 or later{f', {JAVA_VARIABLE} is {home}' if home else ''}"
+    return ""
 
 
 def open_session(name: str, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> Any:
@@ -37,3 +53,38 @@ def open_session(name: str, master: str = "local[*]", settings: Mapping[str, str
     for key, value in (chosen | dict(settings or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def close_session(session: Any) -> None:
+    """End a session, whatever state it is in, and its JVM with it; blocks, some seconds at most."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = SparkContext._gateway
+    with suppress(Exception):  # a JVM that died cannot even be told to stop, in many ways
+        session.stop()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    if gateway is None:
+        return
+    with suppress(Exception):  # as above
+        gateway.shutdown()
+    jvm: subprocess.Popen[bytes] | None = gateway.proc
+    if jvm is None:
+        return
+    with suppress(OSError):
+        assert jvm.stdin is not None, "Spark starts its JVM with a pipe"
+        jvm.stdin.close()
+    try:
+        jvm.wait(JVM_EXIT_S)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
+
+
+def is_alive(session: Any) -> bool:
+    """Whether the session can still run jobs."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except Exception:  # noqa: BLE001  what the bridge to a dead JVM raises is of many kinds
+        return False

@@ -1,0 +1,110 @@
+"""Builds and wires one compactor, and stops it in order."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from compactor.config import CompactorConfig, plan_limits, spark_settings
+from compactor.jobs import Jobs
+from compactor.metrics import CompactorMetrics
+from compactor.service import Compactor
+from compactor.spark_runner import SparkRunner
+from compactor.tasks import StorePlace
+from penstock.objectstore import open_store
+from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from penstock.runtime.host import ServiceHost
+from penstock.runtime.sequencer_client import SequencerClient
+from penstock.spark.session import close_session, is_alive, missing_parts, open_session
+
+ROLE = "compactor"
+FILE = "file://"
+
+
+class CompactorApp:
+    """One compactor process."""
+
+    def __init__(
+        self,
+        config: CompactorConfig,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        make_host: Callable[..., ServiceHost] = ServiceHost,
+        missing: Callable[[], str] = missing_parts,
+    ) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._host = make_host(config, ROLE, self._clock, entropy=self._entropy)
+        self._missing = missing
+        self._spark: SparkRunner | None = None
+
+    async def open(self) -> None:
+        """Connect to everything; Spark is started by the first job."""
+        config = self._config
+        await self._host.open_http()
+        store = await open_store(config.store_url)  # Spark's tasks open it, and this tells at once if they cannot
+        await store.close()
+        bus = await self._host.connect()
+        metrics = CompactorMetrics(self._host.registry)
+        limits = plan_limits(config)
+        settings = spark_settings(config)
+        sequencers = SequencerClient(bus, config.cluster, self._clock)
+        self._spark = SparkRunner(
+            opening=lambda: open_session(f"penstock-{config.instance}", config.spark_master, settings),
+            closing=close_session,
+            is_alive=is_alive,
+            clock=self._clock,
+            metrics=metrics,
+        )
+        jobs = Jobs(
+            holder=config.instance,
+            place=StorePlace(_absolute(config.store_url), config.cluster),
+            sequencers=sequencers,
+            spark=self._spark,
+            limits=limits,
+            clock=self._clock,
+            entropy=self._entropy,
+            metrics=metrics,
+        )
+        self._compactor = Compactor(
+            sequencers=sequencers,
+            jobs=jobs,
+            spark=self._spark,
+            limits=limits,
+            clock=self._clock,
+            metrics=metrics,
+            missing=self._missing,
+            tell=self._host.health.set_degraded,
+            jobs_max=config.jobs_max,
+            interval_s=config.plan_interval_ms / 1000,
+            idle_s=config.spark_idle_s,
+        )
+        await self._host.listen()
+        await bus.flush()
+        self._host.health.set_ready(True)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._compactor.run())
+            self._host.start(group)
+
+    async def drain(self) -> None:
+        """Say goodbye, then leave what was begun to others."""
+        await self._host.begin_drain()
+        await self._compactor.drain()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self._host.disconnect()
+        if self._spark is not None:
+            await self._spark.close()
+        await self._host.close_http()
+
+
+def _absolute(store_url: str) -> str:
+    """The address as workers understand it, which may run in other folders."""
+    if not store_url.startswith(FILE):
+        return store_url
+    return FILE + quote(str(Path(unquote(store_url.removeprefix(FILE))).absolute()))
