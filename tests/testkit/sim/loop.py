@@ -6,11 +6,12 @@ callback takes any time; time passes when nobody has anything to do. A paused lo
 """
 
 import asyncio
-import heapq
+import itertools
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from heapq import heappop, heappush
 from typing import Any
 
 CALLBACKS_PER_MOMENT_MAX = 200_000  # more without any time passing is a loop that spins
@@ -23,30 +24,28 @@ class Spinning(AssertionError):
     """Somebody is busy for ever without time passing."""
 
 
-class Handle:
-    """A callback to come; has what asyncio asks of handles."""
+class Handle(list[Any]):
+    """A callback to come; has what asyncio asks of handles.
 
-    __slots__ = ("_when_s", "args", "callback", "context", "is_cancelled", "loop")
+    A list, because the heap of timers then compares them by time and number in C, and nothing of ours is called to
+    make one; there are tens of thousands in every run.
+    """
 
-    def __init__(
-        self, loop: "SimLoop", callback: Callable[..., object], args: Any, context: Context | None, when_s: float
-    ) -> None:
-        self.loop = loop
-        self.callback: Callable[..., object] | None = callback
-        self.args = args
-        self.context = context
-        self._when_s = when_s
-        self.is_cancelled = False
+    __slots__ = ()
 
     def cancel(self) -> None:
-        self.is_cancelled = True
-        self.callback = self.args = None
+        self[CALLBACK] = self[ARGS] = None
 
     def cancelled(self) -> bool:
-        return self.is_cancelled
+        return self[CALLBACK] is None
 
     def when(self) -> float:
-        return self._when_s
+        when_s: float = self[WHEN_S]
+        return when_s
+
+
+WHEN_S, NUMBER, LOOP, CALLBACK, ARGS, CONTEXT = range(6)  # in a handle
+SOON_S = -1.0  # when a handle is due that is no timer
 
 
 class Timeline:
@@ -56,23 +55,21 @@ class Timeline:
         self.now_s = 0.0
         self.callbacks = 0  # that were run
         self.ready: deque[Handle] = deque()
-        self._timers: list[tuple[float, int, Handle]] = []
-        self._numbers = 0
+        self._timers: list[Handle] = []
+        self._numbers = itertools.count()
         self._running: SimLoop | None = None  # whose callbacks run
-
-    def at(self, when_s: float, handle: Handle) -> None:
-        """Run the handle at a time."""
-        self._numbers += 1
-        heapq.heappush(self._timers, (when_s, self._numbers, handle))
 
     def run(self, until: Callable[[], object], deadline_s: float) -> bool:
         """Let things happen until the condition holds, which is looked at whenever time passes; False: too late."""
         before = events._get_running_loop()
         self._running = None
+        timers = self._timers
         try:
             while not until():
                 self._run_moment()
-                if not self._timers or self._timers[0][0] > deadline_s:
+                while timers and timers[0][CALLBACK] is None:
+                    heappop(timers)
+                if not timers or timers[0][WHEN_S] > deadline_s:
                     return bool(until())
                 self._pass_time()
             return True
@@ -80,25 +77,21 @@ class Timeline:
             events._set_running_loop(before)
 
     def _pass_time(self) -> None:
-        timers, ready = self._timers, self.ready
-        now_s = self.now_s = max(self.now_s, timers[0][0])
-        while timers and timers[0][0] <= now_s:
-            handle = heapq.heappop(timers)[2]
-            if not handle.is_cancelled:
-                ready.append(handle)
+        timers, soon = self._timers, self.ready.append
+        now_s = self.now_s = max(self.now_s, timers[0][WHEN_S])
+        while timers and timers[0][WHEN_S] <= now_s:
+            soon(heappop(timers))
 
     def _run_moment(self) -> None:
         """Run all that is ready, and what that makes ready."""
         ready, set_running = self.ready, events._set_running_loop
+        next_ready = ready.popleft
         last = self._running
         count = 0
         while ready:
-            handle = ready.popleft()
-            callback = handle.callback
-            if callback is None:
-                continue
-            loop = handle.loop
-            if loop.is_held and not loop.admit(handle):
+            handle = next_ready()
+            _, _, loop, callback, args, context = handle
+            if callback is None or (loop.is_held and not loop.admit(handle)):
                 continue
             if loop is not last:
                 set_running(loop)
@@ -106,10 +99,10 @@ class Timeline:
             count += 1
             loop.steps += 1
             try:
-                if handle.context is None:
-                    callback(*handle.args)
+                if context is None:
+                    callback(*args)
                 else:
-                    handle.context.run(callback, *handle.args)
+                    context.run(callback, *args)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:  # noqa: BLE001  as every event loop does
@@ -151,13 +144,16 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._on_step: Callable[[], None] = lambda: None
         self._parked: list[tuple[bool, Handle]] = []  # whether it was a timer
         self._task_numbers = 0
+        self._soon = timeline.ready.append
+        self._timers = timeline._timers
+        self._next_number = timeline._numbers.__next__
 
     def admit(self, handle: Handle) -> bool:
         """Whether the handle may run now; else it waits, or never comes."""
         if self._is_ended:
             return False
         if self._is_paused:
-            self._parked.append((handle._when_s >= 0, handle))
+            self._parked.append((handle[WHEN_S] >= 0, handle))
             return False
         if 0 <= self._stop_at_step <= self.steps:
             self.stop_at_step(-1, lambda: None)
@@ -196,14 +192,15 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._is_paused = False
         self._stop_at_step = -1
         self._hold()
-        timeline, shared = self.timeline, self.timeline.ready
-        own = deque(handle for _, handle in self._parked)
-        own.extend(handle for handle in shared if handle.loop is self)
-        others = [handle for handle in shared if handle.loop is not self]
+        timeline, ready = self.timeline, self.timeline.ready
+        own = [handle for _, handle in self._parked]
+        own.extend(handle for handle in ready if handle[LOOP] is self)
+        others = [handle for handle in ready if handle[LOOP] is not self]
         self._parked.clear()
-        timeline.ready = own  # nobody else has a turn while this process' tasks end
         before, running = events._get_running_loop(), timeline._running
         timeline._running = None
+        ready.clear()
+        ready.extend(own)  # nobody else has a turn while this process' tasks end
         try:
             for _ in range(END_ROUNDS_MAX):
                 if not self.tasks:
@@ -212,10 +209,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                     task.cancel()
                 timeline._run_moment()
         finally:
-            timeline.ready = shared
-            shared.clear()  # the same object as before: somebody may be going through it
-            shared.extend(others)
-            shared.extend(own)
+            ready.extendleft(reversed(others))
             timeline._running = running
             events._set_running_loop(before)
         self._is_ended = True
@@ -230,8 +224,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        handle = Handle(self, callback, args, context, -1.0)
-        self.timeline.ready.append(handle)
+        handle = Handle((SOON_S, 0, self, callback, args, context))
+        self._soon(handle)
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
@@ -239,14 +233,17 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        handle = Handle(self, callback, args, context, when)
-        self.timeline.at(when, handle)
+        handle = Handle((when, self._next_number(), self, callback, args, context))
+        heappush(self._timers, handle)
         return handle
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        return self.call_at(self.timeline.now_s + delay, callback, *args, context=context)
+        when_s = self.timeline.now_s + delay
+        handle = Handle((when_s, self._next_number(), self, callback, args, context))
+        heappush(self._timers, handle)
+        return handle
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
