@@ -7,6 +7,7 @@ from collections import deque
 
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
 from penstock.runtime.bus import Handler, Payload
+from tests.testkit.answers import within
 
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 OFFLINE_WAIT_S = 1.0  # as the real bus does
@@ -45,9 +46,9 @@ class MemorySubscription:
         self.queue = queue
         self._handler = handler
         self._waiting: deque[MemoryInbound] = deque()
-        self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._sleeper: asyncio.Future[None] | None = None  # what the task waits for while there is nothing to do
+        self._is_idle = True
+        self._idle = asyncio.Event()  # set for whoever waits for that
         self._task = asyncio.create_task(self._hand_over())
 
     def deliver(self, message: MemoryInbound) -> None:
@@ -55,21 +56,27 @@ class MemorySubscription:
         if self._task.done():
             return
         self._waiting.append(message)
-        self._idle.clear()
-        self._wake.set()
+        self._is_idle = False
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
 
     async def _hand_over(self) -> None:
+        loop, waiting, handler = asyncio.get_running_loop(), self._waiting, self._handler
         while True:
-            while self._waiting:
+            while waiting:
                 try:
-                    await self._handler(self._waiting.popleft())
+                    await handler(waiting.popleft())
                 except Exception as error:  # noqa: BLE001  as the real bus: it is raised where the bus is run
                     self.bus.fail(error)
-                    self._idle.set()
+                    self._rest()
                     return
-            self._wake.clear()
-            self._idle.set()
-            await self._wake.wait()
+            self._rest()
+            self._sleeper = loop.create_future()
+            await self._sleeper
+
+    def _rest(self) -> None:
+        self._is_idle = True
+        self._idle.set()
 
     async def unsubscribe(self) -> None:
         """Hand over what was already sent, then end."""
@@ -77,7 +84,9 @@ class MemorySubscription:
             return self.end()
         try:
             await self.bus.hub.withdraw(self)
-            await self._idle.wait()
+            if not self._is_idle:
+                self._idle.clear()
+                await self._idle.wait()
         finally:
             self.end()
 
@@ -85,7 +94,7 @@ class MemorySubscription:
         """End at once."""
         self.bus.hub.remove(self)
         self._task.cancel()
-        self._idle.set()
+        self._rest()
 
 
 class MemoryBus:
@@ -95,6 +104,7 @@ class MemoryBus:
         self.hub = hub
         self.name = name
         self.has_failed = False
+        self.is_connected = True
         self._connected = asyncio.Event()
         self._connected.set()
         self._ended = asyncio.Event()
@@ -112,10 +122,6 @@ class MemoryBus:
         """Whether it will not connect again."""
         return self._closed
 
-    @property
-    def is_connected(self) -> bool:
-        return self._connected.is_set() and not self._closed
-
     async def publish(self, subject: str, data: Payload) -> None:
         self._check_size(subject, data)
         if self.is_connected:
@@ -129,8 +135,7 @@ class MemoryBus:
         self._waiting[reply] = answer
         try:
             self.hub.send(self, subject, bytes(data), reply)
-            async with asyncio.timeout(timeout_s):
-                received = await answer
+            received = await within(timeout_s, answer)
         except TimeoutError as error:
             raise Unavailable(f"no answer on {subject} within {timeout_s:g} s") from error
         finally:
@@ -159,7 +164,7 @@ class MemoryBus:
             raise self._failure
 
     async def close(self) -> None:
-        self._closed = True
+        self._closed, self.is_connected = True, False
         self.hub.forget(self)
         self._break_off_requests()
         self._connected.set()
@@ -174,11 +179,13 @@ class MemoryBus:
 
     def cut(self) -> None:
         """Break the connection: requests in flight are unknown, messages in both directions are lost."""
+        self.is_connected = False
         self._connected.clear()
         self._break_off_requests()
 
     def mend(self) -> None:
         """Connect again; subscriptions are still there."""
+        self.is_connected = not self._closed
         self._connected.set()
 
     def take_answer(self, reply: str, data: "Answer") -> None:
@@ -197,6 +204,8 @@ class MemoryBus:
             raise Invalid(f"message of {len(data)} bytes on {subject} is over the {self.message_bytes_max} allowed")
 
     async def _until_connected(self, wait_s: float) -> None:
+        if self.is_connected:
+            return
         try:
             async with asyncio.timeout(wait_s):
                 await self._connected.wait()
