@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import crc32c
 
 from penstock.contracts.errors import Unavailable
+from tests.testkit.answers import within
 from tests.testkit.memory_bus import MemoryBus, MemoryHub, MemoryInbound, MemorySubscription, Nothing, matches
 from tests.testkit.sim.wire import Wire
 
@@ -35,6 +36,8 @@ class Link:
     """One connection."""
 
     server: int
+    up: tuple[str, str]  # the lanes to its server and back
+    down: tuple[str, str]
     generation: int = 0  # of the connection: what was on its way when it broke never comes
     is_silent: bool = False
 
@@ -48,7 +51,7 @@ class Severed:
 
     def parts(self, one: int, other: int) -> bool:
         """Whether nothing passes between the two."""
-        return (min(one, other), max(one, other)) in self.pairs
+        return bool(self.pairs) and (min(one, other), max(one, other)) in self.pairs
 
 
 class SimHub(MemoryHub):
@@ -62,11 +65,11 @@ class SimHub(MemoryHub):
         self._wire = wire
         self._note = note
         self._links: dict[str, Link] = {}
-        self._receivers: dict[str, list[MemorySubscription]] = {}
+        self._receivers: dict[str, list[list[MemorySubscription]]] = {}  # by subject; of each group one is chosen
 
     def connect(self, name: str, server: int = 0) -> MemoryBus:
         """A new connection to a server."""
-        self._links[name] = Link(server)
+        self._links[name] = Link(server, ("up", name), ("down", name))
         return super().connect(name)
 
     def add(self, subscription: MemorySubscription) -> None:
@@ -113,7 +116,7 @@ class SimHub(MemoryHub):
     def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
         link = self._links[sender.name]
         if not link.is_silent:
-            self._wire.carry(("up", sender.name), self._arrive, sender, link.generation, subject, data, reply)
+            self._wire.carry(link.up, self._arrive, sender, link.generation, subject, data, reply)
 
     async def echo(self, bus: MemoryBus, at_server: Callable[[], None] = lambda: None) -> None:
         link = self._links[bus.name]
@@ -125,12 +128,11 @@ class SimHub(MemoryHub):
 
         def arrived(generation: int) -> None:
             at_server()
-            self._wire.carry(("down", bus.name), came_back, generation)
+            self._wire.carry(link.down, came_back, generation)
 
-        self._wire.carry(("up", bus.name), arrived, link.generation)
+        self._wire.carry(link.up, arrived, link.generation)
         try:
-            async with asyncio.timeout(FLUSH_TIMEOUT_S):
-                await done
+            await within(FLUSH_TIMEOUT_S, done)
         except TimeoutError as error:
             raise Unavailable("the nats servers do not answer") from error
 
@@ -147,43 +149,47 @@ class SimHub(MemoryHub):
         if subject.startswith("_INBOX."):
             self.on_answer(sender.name, data)
             self._answer(link, subject, data)
-            return
-        if not self._deliver(link, subject, data, reply) and reply:
-            self._down(sender.name, sender.take_answer, reply, Nothing.NOBODY_LISTENS)
+        elif not self._deliver(link, subject, data, reply) and reply:
+            self._down(link, sender.take_answer, reply, Nothing.NOBODY_LISTENS)
 
     def _answer(self, sender: Link, subject: str, data: bytes) -> None:
         bus = self._buses.get(subject.split(".")[1])
         if bus is None or not bus.is_connected or self._is_lost():
             return
-        if not self.severed.parts(sender.server, self._links[bus.name].server):
-            self._down(bus.name, bus.take_answer, subject, data)
+        link = self._links[bus.name]
+        if not self.severed.parts(sender.server, link.server):
+            self._down(link, bus.take_answer, subject, data)
 
     def _deliver(self, sender: Link, subject: str, data: bytes, reply: str) -> bool:
         """Send it to all who should get it; whether there was anybody."""
-        groups: dict[tuple[str, str], list[MemorySubscription]] = {}
-        for subscription in self._listeners(subject):
-            if not subscription.bus.is_connected:
+        has_receiver = False
+        for group in self._groups(subject):
+            members = [each for each in group if each.bus.is_connected]
+            if self.severed.is_noticed:
+                members = [each for each in members if not self._is_severed(sender, each)]
+            if not members:
                 continue
-            if self.severed.is_noticed and self._is_severed(sender, subscription):
-                continue
-            alone = "" if subscription.queue else str(id(subscription))
-            groups.setdefault((subscription.queue, alone), []).append(subscription)
-        for members in groups.values():
+            has_receiver = True
             member = members[0] if len(members) == 1 else self._wire.stream.choice(members)
             if self._is_severed(sender, member) or self._is_lost():
                 self._note(f"bus lost {subject} to {member.bus.name}")
                 continue
+            link = self._links[member.bus.name]
             message = MemoryInbound(member.bus, subject, data, reply)
-            self._down(member.bus.name, member.deliver, message)
+            self._down(link, member.deliver, message)
             if not reply and self._happens(self.faults.twice_share):
-                self._down(member.bus.name, member.deliver, message)
-        return bool(groups)
+                self._down(link, member.deliver, message)
+        return has_receiver
 
-    def _listeners(self, subject: str) -> list[MemorySubscription]:
+    def _groups(self, subject: str) -> list[list[MemorySubscription]]:
+        """Who listens: queue groups, and everybody alone who is in none."""
         known = self._receivers.get(subject)
         if known is None:
-            known = [each for each in self._subscriptions if matches(each.subject, subject)]
-            self._receivers[subject] = known
+            groups: dict[tuple[str, int], list[MemorySubscription]] = {}
+            for place, each in enumerate(self._subscriptions):
+                if matches(each.subject, subject):
+                    groups.setdefault((each.queue, 0 if each.queue else place), []).append(each)
+            known = self._receivers[subject] = list(groups.values())
         return known
 
     def _is_severed(self, sender: Link, subscription: MemorySubscription) -> bool:
@@ -195,12 +201,10 @@ class SimHub(MemoryHub):
     def _happens(self, share: float) -> bool:
         return share > 0 and self._wire.stream.random() < share
 
-    def _down(self, name: str, take: Callable[..., None], *args: object) -> None:
-        link = self._links[name]
-        generation = link.generation
+    def _down(self, link: Link, take: Callable[..., None], *args: object) -> None:
+        self._wire.carry(link.down, _come, link, link.generation, take, args)
 
-        def come() -> None:
-            if link.generation == generation and not link.is_silent:
-                take(*args)
 
-        self._wire.carry(("down", name), come)
+def _come(link: Link, generation: int, take: Callable[..., None], args: tuple[object, ...]) -> None:
+    if link.generation == generation and not link.is_silent:
+        take(*args)

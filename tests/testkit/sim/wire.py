@@ -18,11 +18,12 @@ class Latency:
 
     def choose_s(self, stream: random.Random) -> float:
         """The next one."""
-        if not self.usual_s:
+        usual_s, dice = self.usual_s, stream.random
+        if not usual_s:
             return 0.0
-        if self.long_share and stream.random() < self.long_share:
-            return stream.uniform(self.usual_s, self.long_s)
-        return self.usual_s * (0.3 + stream.random())
+        if self.long_share and dice() < self.long_share:
+            return stream.uniform(usual_s, self.long_s)
+        return usual_s * (0.3 + dice())
 
 
 class Wire:
@@ -36,12 +37,13 @@ class Wire:
 
     def carry(self, lane: tuple[str, str], deliver: Callable[..., None], *args: object, late_s: float = 0.0) -> None:
         """Call `deliver` at the other end, after all that the lane carries already, and `late_s` later than usual."""
-        when_s = self.loop.time() + self.latency.choose_s(self.stream) + late_s
-        busy_s = self._busy_s.get(lane, 0.0)
+        loop, busy = self.loop, self._busy_s
+        when_s = loop.time() + self.latency.choose_s(self.stream) + late_s
+        busy_s = busy.get(lane, 0.0)
         if when_s <= busy_s:
             when_s = busy_s + AFTER_S
-        self._busy_s[lane] = when_s
-        self.loop.call_at(when_s, deliver, *args)
+        busy[lane] = when_s
+        loop.call_at(when_s, deliver, *args)
 
     def later(self, delay_s: float, call: Callable[..., None], *args: object) -> None:
         """Call after so much time, on no lane."""
