@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.runtime.journal import JournalEntry, JournalInfo, JournalLost
+from tests.testkit.answers import within
 from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.sim.wire import Wire
 
@@ -92,7 +93,7 @@ class SimJournal(MemoryJournal):
         self._stream = store
         self._name = name or f"handle-{id(self)}"
         self._reach = reach or Reach()
-        self._news = asyncio.Event()
+        self._news: asyncio.Future[None] | None = None  # what the tail waits for
         self._told = 0  # the last sequence that was pushed to us
 
     async def describe(self) -> JournalInfo:
@@ -118,8 +119,7 @@ class SimJournal(MemoryJournal):
                 generation = self._reach.generation()
                 self._stream.wire.carry(("append", self._name), self._arrive, generation, entry_id, data, answer)
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                outcome = await answer
+            outcome = await within(ANSWER_TIMEOUT_S, answer)
         except TimeoutError as error:
             raise Unavailable("no acknowledgement came in time") from error
         if isinstance(outcome, Exception):
@@ -163,8 +163,7 @@ class SimJournal(MemoryJournal):
         if self._reach.is_whole():
             self._stream.wire.carry(("append", self._name), arrive)
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                outcome = await answer
+            outcome = await within(ANSWER_TIMEOUT_S, answer)
         except TimeoutError as error:
             raise Unavailable("the journal does not answer") from error
         assert isinstance(outcome, int)
@@ -207,14 +206,14 @@ class SimJournal(MemoryJournal):
     def _hear(self, generation: int, last_sequence: int) -> None:
         if generation == self._reach.generation() and self._reach.is_whole():
             self._told = max(self._told, last_sequence)
-            self._news.set()
+            if self._news is not None and not self._news.done():
+                self._news.set_result(None)
 
     async def _is_news(self) -> bool:
         """Whether something was pushed; else it is time to look whether the consumer still lives."""
-        self._news.clear()
+        self._news = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(SILENCE_S_MAX):
-                await self._news.wait()
+            await within(SILENCE_S_MAX, self._news)
         except TimeoutError:
             return False
         return True

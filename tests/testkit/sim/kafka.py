@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible
+from tests.testkit.answers import within
 from tests.testkit.sim.sockets import Address, ClientSocket, Network
 
 REQUEST_TIMEOUT_S = 4.0  # clients' defaults are 30 s and more; impatient ones find more
@@ -32,7 +33,7 @@ class KafkaConnection:
         self._client_id = client_id.encode()
         self._correlation = 0
         self._waiting: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
-        self._received = bytearray()
+        self._received = b""
         socket.on_data = self._take
         socket.on_close = self.close
 
@@ -67,8 +68,7 @@ class KafkaConnection:
         """The answer to one request; `Disconnected` if there is none in time."""
         answer = self.send(api_key, version, request)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await answer
+            return await within(timeout_s, answer)
         except TimeoutError as error:
             self.close()
             raise Disconnected("no answer in time") from error
@@ -83,14 +83,15 @@ class KafkaConnection:
                 answer.exception()  # looked at: not everybody waits for every answer
 
     def _take(self, data: bytes) -> None:
-        self._received += data
-        while len(self._received) >= 4:
-            end = 4 + int.from_bytes(self._received[:4], "big")
-            if len(self._received) < end:
-                return
-            frame = bytes(self._received[4:end])
-            del self._received[:end]
-            self._answer(frame)
+        received = self._received + data if self._received else data
+        start = 0
+        while len(received) >= start + 4:
+            end = start + 4 + int.from_bytes(received[start : start + 4], "big")
+            if len(received) < end:
+                break
+            self._answer(received[start + 4 : end])
+            start = end
+        self._received = received[start:]
 
     def _answer(self, frame: bytes) -> None:
         correlation, api_key, version, answer = self._waiting.popleft()

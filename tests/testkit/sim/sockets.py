@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.contracts.codec import Buffer
+from tests.testkit.answers import within
 from tests.testkit.sim.loop import SimLoop
 from tests.testkit.sim.wire import Wire
 
@@ -49,8 +50,7 @@ class Network:
         self._numbers += 1
         self.wire.carry((client, f"connect {self._numbers}"), self._arrive, client, address, answer)
         try:
-            async with asyncio.timeout(timeout_s):
-                socket = await answer
+            socket = await within(timeout_s, answer)
         except TimeoutError as error:
             raise ConnectionError(f"{address} does not answer") from error
         if socket is None:

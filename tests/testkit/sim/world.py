@@ -34,6 +34,7 @@ from tests.testkit.sim.surroundings import Surroundings
 TOPIC = "events"
 GROUP = "group"
 SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
+LOOK_INTERVAL_S = 0.005
 COMPARED_ENTRIES = 16  # after each so many the states of all replicas are compared
 UPGRADE_SHARE = 0.15  # of runs
 UPGRADE_PAUSE_S = (0.2, 4.0)  # between one replica and the next
@@ -178,7 +179,16 @@ class World(Surroundings):
     def until(self, what: str, condition: Callable[[], object], timeout_s: float) -> bool:
         """Let things happen until the condition holds; a failure if it never does, or if a promise is broken."""
         deadline_s = self.now_s + timeout_s
-        self.timeline.run(lambda: condition() or self.failures, deadline_s)
+        look_s = 0.0
+
+        def is_due() -> object:  # conditions take their time: they are not looked at in each moment
+            nonlocal look_s
+            if self.timeline.now_s < look_s:
+                return self.failures
+            look_s = self.timeline.now_s + LOOK_INTERVAL_S
+            return condition() or self.failures
+
+        self.timeline.run(is_due, deadline_s)
         if not self.failures and not condition():
             self.fail(f"waits for ever: {what}, at {self.now_s:.1f} s")
         return not self.failures
