@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 CALLBACKS_PER_MOMENT_MAX = 200_000  # more without any time passing is a loop that spins
+TASKS_KEPT = 64  # by a loop, before it looks which of them are done
 END_ROUNDS_MAX = 50  # cancellations of a task that does not want to end
 
 Failure = Callable[[dict[str, Any]], None]
@@ -136,7 +137,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.name = name
         self.steps = 0
         self.is_held = False  # paused, ended, or to be asked before each step
-        self.tasks: dict[SimTask, None] = {}
+        self._begun: list[SimTask] = []  # all that may not be done yet
+        self._begun_max = TASKS_KEPT
         self._failed = failed
         self._is_paused = False
         self._is_ended = False
@@ -174,6 +176,12 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._on_step = before
         self._hold()
 
+    @property
+    def tasks(self) -> list[SimTask]:
+        """All that are not done, as they were begun."""
+        self._begun = [task for task in self._begun if not task.done()]
+        return self._begun
+
     def pause(self) -> None:
         """Stop where we are."""
         self._is_paused = True
@@ -203,9 +211,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         ready.extend(own)  # nobody else has a turn while this process' tasks end
         try:
             for _ in range(END_ROUNDS_MAX):
-                if not self.tasks:
+                tasks = self.tasks
+                if not tasks:
                     break
-                for task in list(self.tasks):
+                for task in tasks:
                     task.cancel()
                 timeline._run_moment()
         finally:
@@ -214,7 +223,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(before)
         self._is_ended = True
         self._hold()
-        return list(self.tasks)
+        return self.tasks
 
     # What asyncio asks of an event loop.
 
@@ -253,12 +262,10 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> SimTask:
         self._task_numbers += 1
         task = SimTask(coro, loop=self, number=self._task_numbers, name=name, context=context)
-        self.tasks[task] = None
-        task.add_done_callback(self._forget)
+        self._begun.append(task)
+        if len(self._begun) > self._begun_max:
+            self._begun_max = TASKS_KEPT + 2 * len(self.tasks)
         return task
-
-    def _forget(self, task: SimTask) -> None:
-        self.tasks.pop(task, None)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """At once: a thread would bring its own idea of order."""

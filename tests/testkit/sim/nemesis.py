@@ -58,7 +58,7 @@ class Nemesis:
         """No trouble any more: everything that was broken is whole, everybody who died is started again."""
         world = self._world
         world.note("heal")
-        for task in list(world.infrastructure.tasks):
+        for task in world.infrastructure.tasks:
             task.cancel()
         world.hub.faults = BusFaults()
         world.hub.severed.pairs.clear()

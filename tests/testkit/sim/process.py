@@ -161,7 +161,7 @@ class Process:
             return
         cause = _first_cause(failure)
         self._around.note(f"exit {self.name} {life} {type(cause).__name__}")
-        leaked = [task for task in self.loop.tasks if not task.done()]
+        leaked = self.loop.tasks
         if leaked and failure is None:
             self._around.fail(f"{self.connection_name} stopped and left tasks behind: {leaked}")
         if cause is not None and (not isinstance(cause, PenstockError | TimeoutError) or isinstance(cause, Corrupt)):

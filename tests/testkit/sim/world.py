@@ -10,6 +10,7 @@ from unittest import mock
 
 import msgspec
 import structlog
+from prometheus_client import Counter, Gauge, Histogram
 
 from penstock.contracts.commands import RaiseLevel
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
@@ -219,7 +220,7 @@ class World(Surroundings):
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """What services log goes into the trace, and their bugs to the failures; no garbage is collected on the way."""
+        """What services log goes into the trace, and their bugs to the failures; what they count goes nowhere."""
         before = structlog.get_config()
         structlog.configure(
             processors=[self._take_log],
@@ -238,6 +239,11 @@ class World(Surroundings):
 
         try:
             with (
+                mock.patch.object(Counter, "inc", _count_nothing),
+                mock.patch.object(Gauge, "inc", _count_nothing),
+                mock.patch.object(Gauge, "dec", _count_nothing),
+                mock.patch.object(Gauge, "set", _count_nothing),
+                mock.patch.object(Histogram, "observe", _count_nothing),
                 mock.patch("sequencer.replica.apply_entry", apply_and_compare),
                 mock.patch("penstock.runtime.host.version", lambda _: "simulated"),
                 mock.patch("sequencer.app.stop_full_collections", lambda: None),
@@ -253,3 +259,7 @@ class World(Surroundings):
         if name in BUGS:
             self.fail(f"a service logged {name}: {dict(event)}")
         raise structlog.DropEvent
+
+
+def _count_nothing(_metric: object, *_: object, **__: object) -> None:
+    """Nobody asks a simulated process for its metrics."""
