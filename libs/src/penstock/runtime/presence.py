@@ -35,7 +35,6 @@ class Directory:
         # Silence counts from here at the earliest: before it, we could not have heard anybody.
         self._listening_since_s = clock.monotonic_s()
         self._checked_s = clock.monotonic_s()
-        self._last_seen: frozenset[tuple[object, ...]] = frozenset()
         self._callbacks: list[Callable[[], None]] = []
         self._newcomer_callbacks: list[Callable[[Presence], None]] = []
         self._subscription: Subscription | None = None
@@ -84,11 +83,13 @@ class Directory:
         if not self._bus.is_connected or now_s - self._checked_s > STALL_MS / 1000:
             self._listening_since_s = now_s
         self._checked_s = now_s
-        for instance in [instance for instance in self._known if self._is_silent(instance)]:
+        silent = [instance for instance in self._known if self._is_silent(instance)]
+        for instance in silent:
             log.info("instance_gone", peer=instance, role=self._known[instance].role)
             del self._known[instance]
             del self._heard_s[instance]
-        self._tell_changes()
+        if silent:
+            self._tell_change()
 
     async def _hear(self, message: Inbound) -> None:
         try:
@@ -96,31 +97,30 @@ class Directory:
         except Corrupt as error:
             log.warning("presence_not_understood", subject=message.subject, error=str(error))
             return
-        is_newcomer = self.get(heard.instance) is None
+        before = self.get(heard.instance)
         self._known[heard.instance] = heard
         self._heard_s[heard.instance] = self._clock.monotonic_s()
-        if is_newcomer:
+        if before is None:
             for callback in self._newcomer_callbacks:
                 callback(heard)
-        self._tell_changes()
+        if before is None or _what_matters(heard) != _what_matters(before):
+            self._tell_change()
 
     def _is_silent(self, instance: str) -> bool:
-        since_s = max(self._heard_s[instance], self._listening_since_s)
-        return self._bus.is_connected and self._clock.monotonic_s() - since_s > SILENCE_MS_MAX / 1000
+        silent_s = self._clock.monotonic_s() - max(self._heard_s[instance], self._listening_since_s)
+        return silent_s > SILENCE_MS_MAX / 1000 and self._bus.is_connected
 
     def _takes_work(self, each: Presence) -> bool:
         return not each.leaving and not self._is_silent(each.instance)
 
-    def _tell_changes(self) -> None:
-        seen = frozenset(
-            (each.role, each.zone, each.instance, each.listeners, each.leaving)
-            for each in self._known.values()
-            if not self._is_silent(each.instance)
-        )
-        if seen != self._last_seen:
-            self._last_seen = seen
-            for callback in self._callbacks:
-                callback()
+    def _tell_change(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+
+def _what_matters(said: Presence) -> tuple[object, ...]:
+    """Of what an instance says, what those want to know at once who asked to be called back."""
+    return said.role, said.zone, said.listeners, said.leaving
 
 
 class Announcer:
