@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import (
     AllocateProducer,
+    ClaimJob,
     Command,
     CommitOffsets,
     CommitSegment,
@@ -24,8 +25,12 @@ from penstock.contracts.commands import (
     NoteArchived,
     NoteSnapshot,
     OffsetToCommit,
+    OutputSegment,
     RaiseLevel,
     ReleaseCustody,
+    ReleaseJob,
+    ReplacedRun,
+    ReplaceExtents,
     SyncGroup,
     TakeCustody,
     Tick,
@@ -49,6 +54,11 @@ def wild(numbers: Integers) -> Integers:
 
 NAMES = st.sampled_from(["t", "t", "u", "a.b", "a_b", "", "bad name"])
 TOPIC_IDS = st.sampled_from([*map(topic_id, (1, 1, 1, 2, 2, 3)), bytes(16), b"short"])
+SEGMENT_IDS = st.builds(
+    lambda age, which: new_segment_id(START_MS + age, bytes([which]) * 10),
+    st.sampled_from([0, 1, 60_000, 800_000]),
+    st.integers(0, 9),
+)
 GROUPS = st.sampled_from(["g", "g", "g", "g", "h", ""])
 MEMBERS = st.sampled_from(["m1", "m2", "m3", "m4", ""])
 COMING = st.sampled_from(["", "", "m1", "m2", "m3"])
@@ -85,15 +95,10 @@ def segments(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Commit
         number(st.integers(0, 100)),
         st.lists(batches(number), max_size=5),
     )
-    identifiers = st.builds(
-        lambda age, which: new_segment_id(START_MS + age, bytes([which]) * 10),
-        st.sampled_from([0, 1, 60_000, 800_000]),
-        st.integers(0, 9),
-    )
     return st.builds(
         CommitSegment,
         number(NOW_MS),
-        identifiers if number is usual else st.binary(max_size=17),
+        SEGMENT_IDS if number is usual else st.binary(max_size=17),
         number(st.integers(300, 2_000)),
         st.sampled_from(["f1", "f2"]),
         st.sampled_from(["z1", "z2"]),
@@ -163,6 +168,38 @@ def group_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
     return st.one_of(ticks, ticks, join, join, join, *groups(number))
 
 
+def compaction_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    identifiers = SEGMENT_IDS if number is usual else st.binary(max_size=17)
+    names, several = st.sampled_from(["j1", "j2", "", "j" * 300]), st.lists(identifiers, max_size=3)
+    runs = st.builds(
+        ReplacedRun,
+        TOPIC_IDS,
+        number(st.integers(0, 2)),
+        number(st.sampled_from([0, 0, 0, 1, 2, 4])),
+        number(st.integers(0, 8)),
+        st.lists(number(st.sampled_from([0, 0, 0, 1, 50])), max_size=6),
+        number(st.sampled_from([0, 0, 1])),
+        number(st.integers(0, 60)),
+        number(st.integers(1, 50)),
+        number(st.integers(-1, 100)),
+        st.booleans(),
+        number(st.integers(-1, 9)),
+    )
+    outputs = st.builds(OutputSegment, identifiers, number(st.integers(1, 2)), number(st.integers(0, 300)))
+    replacing = st.builds(
+        ReplaceExtents, number(NOW_MS), names, several, st.lists(outputs, max_size=2), st.lists(runs, max_size=3)
+    )
+    leases = number(st.sampled_from([1_000, 60_000]))
+    return st.one_of(
+        st.builds(ClaimJob, number(NOW_MS), names, names, several, leases),
+        st.builds(ReleaseJob, number(NOW_MS), names, names),
+        replacing,
+        replacing,
+        replacing,
+        segments(number),
+    )
+
+
 def custody_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
     authors, sequences = st.sampled_from(["r1", "r1", "r2", "", "r" * 300]), number(st.integers(0, 20))
     ends = st.sampled_from([-1, START_MS + CUSTODY_LEASE_MS, START_MS + CUSTODY_LEASE_MS + 1])
@@ -174,9 +211,8 @@ def custody_commands(number: Callable[[Integers], Integers]) -> st.SearchStrateg
     )
 
 
-commands: st.SearchStrategy[Command] = st.one_of(
-    *[kind(number) for number in (usual, wild) for kind in (data_commands, group_commands, custody_commands)]
-)
+KINDS = (data_commands, compaction_commands, group_commands, custody_commands)
+commands: st.SearchStrategy[Command] = st.one_of(*[kind(number) for number in (usual, wild) for kind in KINDS])
 
 Log = list[list[list[Command]]]
 # most logs begin in a world where there is something to write to
@@ -198,9 +234,6 @@ def cut(opening: Log, flat: list[Command], size: int) -> Log:
 
 
 flat_logs = st.one_of(
-    *[
-        st.lists(kind, min_size=1, max_size=20)
-        for kind in (data_commands(usual), group_commands(usual), custody_commands(usual), commands)
-    ]
+    *[st.lists(kind, min_size=1, max_size=20) for kind in (*[kind(usual) for kind in KINDS], commands)]
 )
 logs: st.SearchStrategy[Log] = st.builds(cut, st.sampled_from([OPENING, OPENING, []]), flat_logs, st.integers(1, 3))

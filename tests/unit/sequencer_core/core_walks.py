@@ -8,6 +8,7 @@ from core_world import START_MS, topic_id
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import (
     AllocateProducer,
+    ClaimJob,
     Command,
     CommitOffsets,
     CommitSegment,
@@ -24,7 +25,11 @@ from penstock.contracts.commands import (
     NoteArchived,
     NoteSnapshot,
     OffsetToCommit,
+    OutputSegment,
     RaiseLevel,
+    ReleaseJob,
+    ReplacedRun,
+    ReplaceExtents,
     SyncGroup,
     TakeCustody,
     Tick,
@@ -50,6 +55,35 @@ def walk(seed: int, length: int) -> Log:
     return log
 
 
+def make_job(state: State, random: Random, now_ms: int, level: int) -> ReplaceExtents:
+    """A job over chosen spans of extents, one output with a run for each; some cleaned, a few that cannot be right."""
+    inputs: dict[bytes, int] = {}
+    runs: list[ReplacedRun] = []
+    position = 0
+    partitions = [each for topic in state.topics.values() for each in topic.partitions if each.extents]
+    for partition in random.sample(partitions, min(len(partitions), random.randint(1, 3))):
+        columns = partition.extents
+        cuts = sorted(random.randint(columns.head, columns.end) for _ in range(random.choice([2, 2, 4])))
+        if random.random() < 0.4:
+            cuts[0] = columns.head
+        cleaned = random.random() < 0.5
+        for first, end in zip(cuts[::2], cuts[1::2], strict=True):
+            if first == end:
+                continue
+            named: list[int] = []
+            for row in range(first, end):
+                segment_id = state.segments.id(columns.segments[row])
+                named += (inputs.setdefault(segment_id, len(inputs)), columns.positions[row])
+            length = sum(columns.lengths[first:end])
+            ends = (columns.base_offsets[first], columns.last_offsets[end - 1])
+            newest = max(columns.timestamps[first:end]) - random.choice([0, 0, 30])
+            names = (partition.topic_id, partition.number, *ends, named, 0, position, length, newest)
+            runs.append(ReplacedRun(*names, cleaned, random.choice([-1, now_ms + 5_000])))
+            position += length - (random.random() < 0.05)
+    output = OutputSegment(new_segment_id(now_ms, random.randbytes(10)), level, position)
+    return ReplaceExtents(now_ms, "job", list(inputs), [output], runs)
+
+
 class Walker:
     """Chooses the next command by chance, most of the time one that makes sense."""
 
@@ -59,6 +93,7 @@ class Walker:
         self.now_ms = START_MS
         self.topics = 0
         self.segments: list[CommitSegment] = []
+        self.jobs: list[ReplaceExtents] = []
 
     def command(self) -> Command:
         random = self.random
@@ -80,6 +115,9 @@ class Walker:
             self.commit_offsets: 15,
             self.delete_group: 3,
             self.custody: 6,
+            self.job: 24,
+            self.job_again: 20,
+            self.claim: 6,
             self.raise_level: 1,
         }
         (make,) = random.choices(list(weights), list(weights.values()))
@@ -102,6 +140,24 @@ class Walker:
 
     def segment_again(self) -> Command:
         return self.random.choice(self.segments[-5:]) if self.segments else self.segment()
+
+    def job(self) -> Command:
+        """Replaces a few spans of extents as they are now; often it is kept back, so that it comes late."""
+        random = self.random
+        self.jobs.append(make_job(self.state, random, self.now_ms, random.choice([1, 1, 2, 9, 0])))
+        return self.jobs[-1] if random.random() < 0.5 else self.tick()
+
+    def job_again(self) -> Command:
+        return self.random.choice(self.jobs[-4:]) if self.jobs else self.job()
+
+    def claim(self) -> Command:
+        random = self.random
+        job, holder = random.choice(["j1", "j2", "j3"]), random.choice(["c1", "c2"])
+        if random.random() < 0.3:
+            return ReleaseJob(self.now_ms, job, holder)
+        known = [each.segment_id for each in self.segments[-6:]]
+        wanted = random.sample(known, min(len(known), random.randint(1, 3)))
+        return ClaimJob(self.now_ms, job, holder, wanted, random.choice([100, 60_000]))
 
     def batch(self, identifier: bytes) -> BatchMeta:
         """Most batches of a producer go on where it stands, on partition 0; some repeat, skip or bump its epoch."""

@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -29,8 +30,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.contracts import queries as contracts
-from penstock.contracts.commands import Command, CommandReply, CreateTopic, SegmentCommitted, Tick
+from penstock.contracts.commands import Command, CommandReply, CreateTopic, PerItem, SegmentCommitted, Tick
 from penstock.contracts.messages import Advanced
+from penstock.contracts.refusals import Refusal
 from sequencer.core import machine, queries
 from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import encode_state
@@ -110,6 +112,20 @@ def test_a_replay_that_announces_nothing_comes_to_the_same_state(seed: int) -> N
     assert encode_state(quiet) == encode_state(loud)
 
 
+def test_walks_compact_what_they_write() -> None:
+    """Or the promises above would say little about compaction."""
+    refusals: Counter[Refusal] = Counter()
+    live = 0
+    for seed in range(6):
+        state, said = replay(walk(seed, WALK_ENTRIES))
+        outcomes = [outcome for answered, _ in said for request in answered for outcome in request]
+        refusals.update(each for outcome in outcomes if isinstance(outcome, PerItem) for each in outcome.refusals)
+        table = state.segments
+        live += sum(count > 0 for count, level in zip(table.live_extents, table.levels, strict=True) if level)
+    assert min(refusals[each] for each in (Refusal.NONE, Refusal.EXTENTS_CHANGED)) > 15
+    assert live > 10
+
+
 @any_walk
 def test_a_segment_that_was_committed_is_answered_alike_when_sent_again(seed: int) -> None:
     world = World()
@@ -157,6 +173,11 @@ wanted_queries = st.one_of(
         ANY_INTEGER,
     ),
     st.builds(contracts.ValidateQuery, st.just(0), st.lists(commands, max_size=2)),
+    st.builds(
+        contracts.SegmentsQuery, st.just(0), wild(SMALL), st.lists(wild(SMALL), max_size=2), wild(SMALL), st.booleans()
+    ),
+    st.builds(contracts.SegmentExtentsQuery, st.just(0), st.lists(wild(SMALL), max_size=6)),
+    st.builds(contracts.LogsQuery, st.just(0), st.lists(TOPIC_IDS, max_size=3)),
 )
 FUNCTIONS = {
     contracts.MetadataQuery: queries.metadata,
@@ -168,6 +189,9 @@ FUNCTIONS = {
     contracts.HeartbeatQuery: queries.heartbeat,
     contracts.GroupWaitQuery: queries.group_wait,
     contracts.ValidateQuery: queries.validate,
+    contracts.SegmentsQuery: queries.segments,
+    contracts.SegmentExtentsQuery: queries.segment_extents,
+    contracts.LogsQuery: queries.logs,
 }
 
 
