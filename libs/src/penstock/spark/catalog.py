@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import msgspec
+import structlog
 
 from penstock.contracts.errors import Conflict, Invalid
 from penstock.contracts.queries import (
@@ -24,6 +25,7 @@ from penstock.contracts.queries import (
 )
 from penstock.contracts.refusals import Refusal
 from penstock.runtime.clock import SystemClock
+from penstock.runtime.logs import configure_logs
 from penstock.runtime.nats_client import connect_nats
 from penstock.runtime.sequencer_client import SequencerClient
 from penstock.spark.config import ClusterAddress, TopicChoice
@@ -141,6 +143,11 @@ async def opened_catalog(address: ClusterAddress) -> AsyncIterator[Catalog]:
 
 
 def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end in a thread with a loop of its own, whether or not the caller is in one."""
+    """Run a coroutine to its end in a thread with a loop of its own, whether or not the caller is in one.
+
+    In Spark's processes nobody has said what is to be logged: errors only, there.
+    """
+    if not structlog.is_configured():
+        configure_logs(CLIENT_NAME, CLIENT_NAME, "error", "auto")
     with ThreadPoolExecutor(1, "penstock-asks") as pool:
         return pool.submit(asyncio.run, work).result()
