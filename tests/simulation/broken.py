@@ -113,6 +113,11 @@ def answer_from_the_past() -> AbstractContextManager[Any]:
     return mock.patch.object(ReadIndex, "ask", be_content)
 
 
+def take_late_commits() -> AbstractContextManager[Any]:
+    """The machine takes a group's offset whatever its sender knew."""
+    return mock.patch("sequencer.core.group_offsets._newest_known", lambda _state, _before: 0)
+
+
 BROKEN: dict[str, Break] = {
     each.__name__: each
     for each in (
@@ -123,5 +128,6 @@ BROKEN: dict[str, Break] = {
         answer_duplicates_with_new_offset,
         serve_before_catching_up,
         answer_from_the_past,
+        take_late_commits,
     )
 }
