@@ -22,7 +22,8 @@ from penstock.contracts.commands import Command, CommitSegment, CreateTopic
 from penstock.contracts.entries import Entry, decode_entry, encode_entry
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import new_segment_id
-from penstock.objectstore import ObjectStore, open_store
+from penstock.objectstore import ObjectStore, open_store, streamed_put
+from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.journal import Journal
 from penstock.runtime.nats_client import connect_nats
@@ -184,7 +185,9 @@ async def _take(store: ObjectStore, snapshot: Snapshot, number: int) -> None:
     """As the custodian does it; each time under another key."""
     data = await capture_forked(lambda out: write_proven(out, snapshot))
     cluster, sequence = f"{CLUSTER}-{number}", snapshot.state.sequence
-    await store.put(snapshot_key(NO_PREFIX, cluster, sequence), [data])
+    key = snapshot_key(NO_PREFIX, cluster, sequence)
+    async with streamed_put(store, key, part_bytes=PART_BYTES_MIN, parts_in_flight_max=1) as put:
+        await put.write(data)
     with contextlib.suppress(Corrupt):  # it is of another cluster, which is found last
         await check_stored_snapshot(store, cluster, sequence)
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import functools
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import IO, Any
 
 import crc32c
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from penstock.contracts.commands import Tick
 from penstock.contracts.entries import Entry, encode_entry
@@ -19,6 +21,7 @@ from penstock.segment.keys import snapshot_key, snapshots_prefix
 from sequencer import snapshots
 from sequencer.core.snapshot import decode_state, encode_state
 from sequencer.halt import Halted
+from sequencer.metrics import SequencerMetrics
 from sequencer.replica import LeftBehind
 from sequencer.snapshot_file import FORMAT_VERSION, Snapshot, write_snapshot
 from sequencer.snapshots import SnapshotSettings
@@ -286,6 +289,53 @@ async def test_a_snapshot_that_is_there_already_is_verified_and_noted() -> None:
         (first,) = await one.until_snapshots(1)
         assert await list_snapshots(one.objects, CLUSTER) == [first]
         assert one.house.running["a"].metric("snapshot_failures_total") == 0
+
+
+class Measuring(MemoryStore):
+    """Knows the largest piece that it was ever given at once, and how many it was given at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.piece_bytes_max = self.in_work = self.in_work_max = 0
+
+    async def put(self, key: str, body: Sequence[Any], *, if_match: str | None = None) -> str:
+        self.piece_bytes_max = max(self.piece_bytes_max, *map(len, body))  # its parts come here again, side by side
+        return await super().put(key, body, if_match=if_match)
+
+    async def begin_parts(self, key: str, part_bytes: int) -> Any:
+        parts = await super().begin_parts(key, part_bytes)
+        put_part = parts.put_part
+
+        async def measured(number: int, body: Sequence[Any]) -> None:
+            self.piece_bytes_max = max(self.piece_bytes_max, sum(map(len, body)))
+            self.in_work += 1
+            self.in_work_max = max(self.in_work_max, self.in_work)
+            await asyncio.sleep(0.01)
+            await put_part(number, body)
+            self.in_work -= 1
+
+        parts.put_part = measured  # type: ignore[method-assign]
+        return parts
+
+
+@in_virtual_time
+async def test_a_large_snapshot_is_given_to_the_store_in_small_pieces_one_after_the_other() -> None:
+    """A client hashes what it is given in one turn of the event loop, and others wait."""
+    store = Measuring()
+    async with estate("a", objects=store) as one:
+        running = one.house.running["a"]
+        own = (
+            running.sequencer.replica,
+            running.sequencer.custody,
+            running.clock,
+            SequencerMetrics(CollectorRegistry()),
+        )
+        taking = snapshots.Snapshots(MemoryJournal(one.journal), store, CLUSTER, *own)
+        with pytest.raises(Corrupt):  # noise is no snapshot, which is found when it is read back
+            await taking._put(1, random.Random(1).randbytes(12 * 1024 * 1024))
+        assert 0 < store.piece_bytes_max <= 5 * 1024 * 1024
+        assert store.in_work_max == 1
+        assert not await list_snapshots(store, CLUSTER)
 
 
 @in_virtual_time

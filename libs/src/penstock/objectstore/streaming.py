@@ -94,9 +94,15 @@ class StreamedPut:
 
 
 @asynccontextmanager
-async def streamed_put(store: ObjectStore, key: str, *, part_bytes: int = PART_BYTES) -> AsyncIterator[StreamedPut]:
+async def streamed_put(
+    store: ObjectStore,
+    key: str,
+    *,
+    part_bytes: int = PART_BYTES,
+    parts_in_flight_max: int = PARTS_IN_FLIGHT_MAX,
+) -> AsyncIterator[StreamedPut]:
     """An object that is stored if the block ends well, and given up if it does not."""
-    put = StreamedPut(store, key, part_bytes=part_bytes)
+    put = StreamedPut(store, key, part_bytes=part_bytes, parts_in_flight_max=parts_in_flight_max)
     is_stored = False
     try:
         yield put

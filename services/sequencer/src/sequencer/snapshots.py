@@ -13,7 +13,8 @@ import structlog
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, PenstockError
-from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
+from penstock.objectstore import AlreadyExists, NotFound, ObjectStore, streamed_put
+from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal
 from penstock.segment.keys import journal_archive_key, snapshot_key
@@ -119,10 +120,14 @@ class Snapshots:
             log.info("snapshot_taken", sequence=sequence, size_bytes=size_bytes, seconds=round(seconds, 3))
 
     async def _put(self, sequence: int, data: Buffer) -> int:
-        """Store and verify; what turns out to be damaged does not stay."""
+        """Store and verify; what turns out to be damaged does not stay.
+
+        In small parts, one by one: S3's client copies and hashes whatever it is given in one go, 200 MB in over 1 s.
+        """
         key = snapshot_key(NO_PREFIX, self._cluster, sequence)
         with contextlib.suppress(AlreadyExists):  # by a custodian before us, or by a put in doubt
-            await self._store.put(key, [data])
+            async with streamed_put(self._store, key, part_bytes=PART_BYTES_MIN, parts_in_flight_max=1) as put:
+                await put.write(data)
         try:
             return await check_stored_snapshot(self._store, self._cluster, sequence)
         except Corrupt:
