@@ -306,6 +306,7 @@ def check_contents(state: State, partitions: list[Partition]) -> None:
         found = [(id(partition), place) for partition, place in live_extents(state, row)]
         assert len(found) == len(set(found))
         assert set(found) == pointing.get(row, set())
+        assert state.segments.condemned_ms[row] == NOT_CONDEMNED or not state.segments.contents[row]
 
 
 def check_highest(columns: Extents) -> None:

@@ -63,6 +63,9 @@ class Model:
         extents = self.extents
         stamps = [row[5] for row in self.rows]
         assert all(bound >= exact for bound, exact in zip(highest, accumulate(stamps, max), strict=True))
+        assert all(
+            bound == max(before, stamp) for before, bound, stamp in zip(highest, highest[1:], stamps[1:], strict=False)
+        )
         for timestamp in range(-1, 12):
             expected = next((place for place, each in enumerate(stamps) if each >= timestamp), len(stamps))
             assert extents.find_timestamp(timestamp) - extents.head == expected

@@ -110,6 +110,17 @@ def test_replaced_extents_are_found_in_their_new_segment_only(world: World) -> N
     assert [each.position for each in found[2]] == [0, 100]
 
 
+def test_an_extent_that_was_dropped_is_not_taken_for_the_next_one_of_its_segment(world: World) -> None:
+    skips = batch(10, 30, producer=world.producer(), epoch=0, sequence=7)
+    world.do(world.segment_command((1, 1, [batch(10, 20), skips, batch(10, 40)])))
+    assert [each.base_offset for each in extents(world, 5)[0]] == [0, 10]
+    partition = world.partition(1, 1)
+    world.state.segments.lose(*partition.extents.drop_first(), world.now_ms)  # as retention will do it
+    world.state.extent_count -= 1
+    partition.log_start_offset = 10
+    assert [each.base_offset for each in extents(world, 5)[0]] == [10]
+
+
 def test_extents_of_deleted_topics_are_not_found(world: World) -> None:
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.topic("v", 2, number=3)  # which may take the indexes of the deleted partitions
