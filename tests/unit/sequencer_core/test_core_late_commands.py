@@ -3,8 +3,8 @@
 import pytest
 from core_world import World, topic_id
 
-from penstock.contracts.commands import DeleteGroup, DeleteTopic, Done, OffsetToCommit, PerItem, RaiseLevel
 from penstock.contracts.commands import CommitOffsets as Commit
+from penstock.contracts.commands import DeleteGroup, DeleteTopic, Done, OffsetToCommit, PerItem, RaiseLevel
 from penstock.contracts.queries import GroupOffsetsQuery
 from penstock.contracts.refusals import Refusal
 from sequencer.core import queries
