@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from compactor.config import CompactorConfig, plan_limits, spark_settings
+from compactor.config import CompactorConfig, key_limits, plan_limits, spark_settings
 from compactor.jobs import Jobs
+from compactor.key_work import KeyWork
 from compactor.metrics import CompactorMetrics
 from compactor.service import Compactor
 from compactor.spark_runner import SparkRunner
@@ -57,9 +58,10 @@ class CompactorApp:
             clock=self._clock,
             metrics=metrics,
         )
+        place = StorePlace(_absolute(config.store_url), config.cluster)
         jobs = Jobs(
             holder=config.instance,
-            place=StorePlace(_absolute(config.store_url), config.cluster),
+            place=place,
             sequencers=sequencers,
             spark=self._spark,
             limits=limits,
@@ -67,9 +69,20 @@ class CompactorApp:
             entropy=self._entropy,
             metrics=metrics,
         )
+        keys = KeyWork(
+            place=place,
+            sequencers=sequencers,
+            jobs=jobs,
+            spark=self._spark,
+            limits=key_limits(config),
+            clock=self._clock,
+            metrics=metrics,
+            interval_s=config.keys_interval_ms / 1000,
+        )
         self._compactor = Compactor(
             sequencers=sequencers,
             jobs=jobs,
+            keys=keys,
             spark=self._spark,
             limits=limits,
             clock=self._clock,

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from compactor.key_plan import KeyLimits
 from compactor.planner import PlanLimits
 from penstock.contracts.errors import Invalid
 from penstock.runtime.config import ServiceConfig
@@ -32,6 +33,12 @@ class CompactorConfig(ServiceConfig, frozen=True, kw_only=True):
     merge_topic_bytes_min: Annotated[int, Meta(ge=1, description="less of a topic gets no segment of its own")] = (
         4 * MIB
     )
+    keys_interval_ms: Annotated[int, Meta(ge=10, description="between two looks for key compaction")] = 30_000
+    keys_flushed_age_ms: Annotated[
+        int, Meta(ge=0, description="after which key compaction takes flushed segments that nobody merged")
+    ] = 600_000
+    keys_dirty_bytes_min: Annotated[int, Meta(ge=0, description="fewer new bytes of a log wait")] = MIB
+    keys_dirty_age_ms: Annotated[int, Meta(ge=0, description="but for no longer than that")] = 300_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,6 +54,15 @@ def plan_limits(config: CompactorConfig) -> PlanLimits:
         class_count=config.merge_class_count,
         class_age_ms=config.merge_class_age_ms,
         topic_bytes_min=config.merge_topic_bytes_min,
+    )
+
+
+def key_limits(config: CompactorConfig) -> KeyLimits:
+    """What the planner of key compaction is told."""
+    return KeyLimits(
+        flushed_age_min_ms=config.keys_flushed_age_ms,
+        dirty_bytes_min=config.keys_dirty_bytes_min,
+        dirty_age_max_ms=config.keys_dirty_age_ms,
     )
 
 

@@ -28,7 +28,7 @@ from compactor.key_tasks import (
     clean_whole,
     find_latest,
 )
-from compactor.tasks import StorePlace
+from compactor.tasks import Failed, StorePlace
 from penstock.contracts.codec import decode
 from penstock.contracts.commands import OutputSegment, ReplacedRun, ReplaceExtents
 from penstock.runtime.clock import Clock
@@ -45,12 +45,13 @@ Commit = Callable[[ReplaceExtents], bool]
 class Report(msgspec.Struct):
     """What became of a job."""
 
-    bytes_in: int = 0
+    bytes_in: dict[int, int] = {}  # by level
     bytes_out: int = 0
+    task_seconds: float = 0.0
     records_left: int = 0
     outputs_committed: int = 0
     outputs_refused: int = 0
-    failures: list[str] = []
+    failures: list[tuple[str, str]] = []  # kind, reason
 
 
 class KeyCompaction:
@@ -151,12 +152,14 @@ class _Work:
         """Whether the output has taken the place of its inputs."""
         report = self._report
         if not isinstance(result, Cleaned):
-            failed = result.failed if isinstance(result, NotCleaned) else None
-            report.failures.append(f"{failed.kind}: {failed.reason}" if failed else "too many keys")
+            failed = result.failed if isinstance(result, NotCleaned) else Failed("Crowded", "too many keys for a task")
+            report.failures.append((failed.kind, failed.reason))
             return False
-        report.bytes_in += output.size_bytes
+        for each in (each for run in output.runs for each in run.inputs):
+            report.bytes_in[each.level] = report.bytes_in.get(each.level, 0) + each.length
         report.bytes_out += result.size_bytes
         report.records_left += result.records_left
+        report.task_seconds += result.seconds
         is_accepted = self._commit(_command(self._job_id, self._clock.now_ms(), output, result))
         report.outputs_committed += is_accepted
         report.outputs_refused += not is_accepted

@@ -111,6 +111,11 @@ class KeyJob(msgspec.Struct, frozen=True, array_like=True):
         return len({run.partition for output in self.outputs for run in output.runs}) == 1
 
     @property
+    def size_bytes(self) -> int:
+        """To be read."""
+        return sum(output.size_bytes for output in self.outputs)
+
+    @property
     def segment_ids(self) -> list[SegmentId]:
         """All segments that are read, each once."""
         runs = (run for output in self.outputs for run in output.runs)
@@ -139,6 +144,16 @@ def key_plans(
         if inputs and is_due(log, settings, inputs, now_ms, limits):
             runs[log.topic_id].append(KeyRun(log.topic_id, log.partition, log.cleaned_offset, inputs))
     return [job for topic_id, of_topic in runs.items() for job in _jobs(topic_id, configs[topic_id], of_topic, limits)]
+
+
+def may_be_due(log: LogView, settings: CompactionConfigs, now_ms: int) -> bool:
+    """Whether it is worth asking for the extents of a log: false only where `is_due` would be, whatever they are."""
+    if 0 <= log.delete_horizon_ms <= now_ms:
+        return True
+    if not log.dirty_bytes:
+        return False
+    is_late = log.dirty_since_ms < now_ms - settings.max_lag_ms
+    return is_late or log.dirty_bytes > settings.dirty_ratio_min * (log.clean_bytes + log.dirty_bytes)
 
 
 def cleanable(
@@ -182,8 +197,7 @@ def is_due(
     dirty = [each for each in inputs if each.last_offset >= log.cleaned_offset]
     if not dirty:
         return False
-    oldest_ms = min(each.max_timestamp for each in dirty)
-    if oldest_ms < now_ms - settings.max_lag_ms:
+    if dirty[0].max_timestamp < now_ms - settings.max_lag_ms:
         return True
     dirty_bytes = sum(each.length for each in dirty)
     born_ms = min(segment_born_ms(each.segment_id) for each in dirty)

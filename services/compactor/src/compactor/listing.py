@@ -1,8 +1,9 @@
 """The segments that may be merged, as far as the sequencers told: looked through now and then, watched at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from compactor.planner import FLUSHED
+from penstock.contracts.ids import SegmentId
 from penstock.contracts.queries import SegmentsView, SegmentView
 
 FULL_INTERVAL_S = 300.0  # between two looks at the whole table; a segment that fell behind is found by the next one
@@ -47,7 +48,7 @@ class Listing:
         self._end_row = max(self._end_row, seen_row, view.next_row)
         return view.next_row
 
-    def forget(self, segments: Sequence[SegmentView]) -> None:
+    def forget(self, segment_ids: Collection[SegmentId]) -> None:
         """These are no more what they were."""
-        for segment in segments:
-            self._segments.pop(segment.row, None)
+        for row in [row for row, each in self._segments.items() if each.segment_id in segment_ids]:
+            del self._segments[row]

@@ -1,6 +1,7 @@
 """The compactor's loop: looks for work, and has as many jobs in work as it may."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -8,13 +9,14 @@ import msgspec
 import structlog
 
 from compactor.jobs import Ended, Jobs, NotClaimed
+from compactor.key_work import KeyWork
 from compactor.listing import Listing
 from compactor.metrics import CompactorMetrics
 from compactor.planner import TOPIC, Choice, Kind, PlanLimits, choose
 from compactor.spark_runner import SparkRunner
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.ids import SegmentId, TopicId
-from penstock.contracts.queries import MetadataQuery, MetadataView, SegmentsQuery, SegmentsView, SegmentView, TopicView
+from penstock.contracts.queries import MetadataQuery, MetadataView, SegmentsQuery, SegmentsView, TopicView
 from penstock.contracts.topic_configs import is_compacted
 from penstock.runtime.clock import Clock
 from penstock.runtime.sequencer_client import SequencerClient
@@ -46,6 +48,7 @@ class Compactor:
         *,
         sequencers: SequencerClient,
         jobs: Jobs,
+        keys: KeyWork,
         spark: SparkRunner,
         limits: PlanLimits,
         clock: Clock,
@@ -58,6 +61,7 @@ class Compactor:
     ) -> None:
         self._sequencers = sequencers
         self._jobs = jobs
+        self._keys = keys
         self._spark = spark
         self._limits = limits
         self._clock = clock
@@ -71,7 +75,8 @@ class Compactor:
         self._topics_of: dict[SegmentId, TopicId] = {}
         self._topics: list[TopicView] = []
         self._setbacks: dict[SegmentId, Setback] = {}
-        self._working: dict[asyncio.Task[None], list[SegmentId]] = {}
+        self._working: dict[asyncio.Task[None], Sequence[SegmentId]] = {}
+        self._kinds: dict[asyncio.Task[None], Kind] = {}
         self._something_ended = asyncio.Event()
         self._is_draining = False
 
@@ -104,9 +109,10 @@ class Compactor:
         try:
             await self._list()
             self._measure()
+            await self._begin_keys(group)
             for choice in self._choose():
-                compacted = self._compacted()
-                self._begin(group, choice.kind, choice.segments, partial(self._jobs.merge, choice, compacted))
+                work = partial(self._jobs.merge, choice, self._compacted())
+                self._begin(group, choice.kind, choice.segment_ids, choice.live_bytes, work)
             await self._spark.end_if_idle(self._idle_s)
             self._tell("sequencers", "")
         except PenstockError as error:
@@ -132,35 +138,48 @@ class Compactor:
             if extents:
                 self._topics_of[segment.segment_id] = extents[0].topic_id
 
-    def _choose(self) -> list[Choice]:
+    async def _begin_keys(self, group: asyncio.TaskGroup) -> None:
+        """Key compaction goes before merging, one job at a time: else there would never be room for it."""
+        if Kind.KEYS in self._kinds.values() or len(self._working) >= self._jobs_max:
+            return
+        claimed = {segment.segment_id for segment in self._listing.segments if segment.claimed}
+        for job in (await self._keys.look(self._topics, self._busy() | claimed))[:1]:
+            self._begin(group, Kind.KEYS, job.segment_ids, job.size_bytes, partial(self._keys.compact, job))
+
+    def _busy(self) -> set[SegmentId]:
+        """Segments of jobs in work, and those whose job failed a moment ago."""
         now_s = self._clock.monotonic_s()
         self._setbacks = {
             each: setback for each, setback in self._setbacks.items() if setback.until_s > now_s - PAUSE_MAX_S
         }
         waiting = {each for each, setback in self._setbacks.items() if setback.until_s > now_s}
-        in_work = {each for segment_ids in self._working.values() for each in segment_ids}
+        return waiting.union(*self._working.values())
+
+    def _choose(self) -> list[Choice]:
         compacted = self._compacted()
         return choose(
             self._listing.segments,
             {each: topic_id for each, topic_id in self._topics_of.items() if topic_id not in compacted},
             now_ms=self._listing.clock_ms,
             limits=self._limits,
-            busy=waiting | in_work,
+            busy=self._busy(),
             jobs_max=self._jobs_max - len(self._working),
         )
 
     def _compacted(self) -> set[TopicId]:
         return {topic.topic_id for topic in self._topics if is_compacted(topic.configs)}
 
-    def _begin(self, group: asyncio.TaskGroup, kind: Kind, segments: Sequence[SegmentView], work: Work) -> None:
-        task = group.create_task(self._work(kind, segments, work))
-        self._working[task] = [segment.segment_id for segment in segments]
+    def _begin(
+        self, group: asyncio.TaskGroup, kind: Kind, segments: Sequence[SegmentId], size_bytes: int, work: Work
+    ) -> None:
+        task = group.create_task(self._work(kind, segments, size_bytes, work))
+        self._working[task] = segments
+        self._kinds[task] = kind
         task.add_done_callback(self._ended)
 
-    async def _work(self, kind: Kind, segments: Sequence[SegmentView], work: Work) -> None:
+    async def _work(self, kind: Kind, segments: Sequence[SegmentId], size_bytes: int, work: Work) -> None:
         """One job, whose end is noted and whose failure is no reason to stop."""
         began_s = self._clock.monotonic_s()
-        size = sum(segment.live_bytes for segment in segments)
         result = "cancelled"
         self._metrics.running.labels(kind).inc()
         try:
@@ -174,7 +193,7 @@ class Compactor:
                 "job_done",
                 kind=kind,
                 segments=len(segments),
-                bytes=size,
+                bytes=size_bytes,
                 runs=ended.accepted,
                 refused=ended.refused,
                 failed_outputs=len(ended.failures),
@@ -182,37 +201,36 @@ class Compactor:
             )
         except NotClaimed:
             result = "not_claimed"
-            self._listing.forget(segments)
+            self._listing.forget(set(segments))
         except PenstockError as error:
             result = "failed"
             self._after(segments, False)
-            log.warning("job_failed", kind=kind, segments=len(segments), bytes=size, reason=str(error))
+            log.warning("job_failed", kind=kind, segments=len(segments), bytes=size_bytes, reason=str(error))
         finally:
             self._metrics.running.labels(kind).dec()
             self._metrics.jobs.labels(kind, result).inc()
 
-    def _after(self, segments: Sequence[SegmentView], is_good: bool) -> None:
+    def _after(self, segments: Sequence[SegmentId], is_good: bool) -> None:
         """Segments of a job that failed wait, longer each time, so that one damaged batch does not keep us busy."""
-        self._listing.forget(segments)
-        for segment in segments:
+        self._listing.forget(set(segments))
+        for segment_id in segments:
             if is_good:
-                self._setbacks.pop(segment.segment_id, None)
+                self._setbacks.pop(segment_id, None)
                 continue
-            before = self._setbacks.get(segment.segment_id)
+            before = self._setbacks.get(segment_id)
             pause_s = min(before.pause_s * 2, PAUSE_MAX_S) if before is not None else FIRST_PAUSE_S
-            self._setbacks[segment.segment_id] = Setback(self._clock.monotonic_s() + pause_s, pause_s)
+            self._setbacks[segment_id] = Setback(self._clock.monotonic_s() + pause_s, pause_s)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        del self._working[task]
+        del self._working[task], self._kinds[task]
         self._something_ended.set()
 
     async def _pause(self) -> None:
         """Until it is time to look again; at once where a job ended, as there may be more to do."""
         self._something_ended.clear()
-        try:
-            await asyncio.wait_for(self._something_ended.wait(), self._interval_s)
-        except TimeoutError:
-            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._interval_s):
+                await self._something_ended.wait()
 
     async def _give_up(self) -> None:
         working = list(self._working)

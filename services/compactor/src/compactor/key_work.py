@@ -1,0 +1,158 @@
+"""Finds key compaction to do, and does it: asks sequencers how logs stand, and for the extents of those in need."""
+
+import asyncio
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from compactor.jobs import Ended, Jobs
+from compactor.key_plan import KEY_LEVEL, KeyExtent, KeyInput, KeyJob, KeyLimits, key_plans, may_be_due
+from compactor.metrics import CompactorMetrics
+from compactor.spark_runner import SparkRunner
+from compactor.tasks import Failed, StorePlace
+from penstock.contracts.batches import Extent
+from penstock.contracts.commands import ReplaceExtents
+from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.queries import (
+    LogsQuery,
+    LogsView,
+    LogView,
+    Plan,
+    PlanPartition,
+    PlanQuery,
+    TopicView,
+)
+from penstock.contracts.refusals import Refusal
+from penstock.contracts.topic_configs import compaction_configs, is_compacted
+from penstock.runtime.clock import Clock
+from penstock.runtime.sequencer_client import SequencerClient
+
+if TYPE_CHECKING:
+    from compactor.key_job import Report
+
+LOGS_PER_QUERY = 2_000  # about 200 KB of answer
+EXTENTS_BYTES = 2**62  # no budget of a plan: the number of extents in it is bounded by whoever answers
+# Of one look; the others have their turn in the next one.
+LOGS_LOOKED_INTO_MAX = 100
+
+log = structlog.get_logger()
+
+
+class KeyWork:
+    """Key compaction for one compactor."""
+
+    def __init__(
+        self,
+        *,
+        place: StorePlace,
+        sequencers: SequencerClient,
+        jobs: Jobs,
+        spark: SparkRunner,
+        limits: KeyLimits,
+        clock: Clock,
+        metrics: CompactorMetrics,
+        interval_s: float,
+    ) -> None:
+        self._place = place
+        self._sequencers = sequencers
+        self._jobs = jobs
+        self._spark = spark
+        self._limits = limits
+        self._clock = clock
+        self._metrics = metrics
+        self._interval_s = interval_s
+        self._looked_s: float | None = None
+        self._turn = 0
+
+    async def look(self, topics: Sequence[TopicView], busy: Collection[SegmentId]) -> list[KeyJob]:
+        """What there is to do now, unless it was looked for just before; `busy` are segments that others work on."""
+        now_s = self._clock.monotonic_s()
+        if self._looked_s is not None and now_s - self._looked_s < self._interval_s:
+            return []
+        self._looked_s = now_s
+        configs = {each.topic_id: compaction_configs(each.configs) for each in topics if is_compacted(each.configs)}
+        logs: list[LogView] = []
+        clock_ms = 0
+        for topic_ids in _portions([each for each in topics if each.topic_id in configs]):
+            view = await self._sequencers.query("logs", LogsQuery(0, topic_ids), LogsView)
+            logs += view.logs
+            clock_ms = max(clock_ms, view.clock_ms)
+        due = self._in_turn([each for each in logs if may_be_due(each, configs[each.topic_id], clock_ms)])
+        extents = {(each.topic_id, each.partition): await self._extents_of(each, busy) for each in due}
+        return key_plans(due, configs, extents, clock_ms, self._limits)
+
+    async def compact(self, job: KeyJob) -> Ended:
+        """Do a job; `NotClaimed` or `Unavailable` if it could not be done."""
+        loop = asyncio.get_running_loop()
+        async with self._jobs.claimed(job.segment_ids) as job_id:
+
+            def commit(command: ReplaceExtents) -> bool:
+                outcome = asyncio.run_coroutine_threadsafe(self._jobs.replace(command), loop).result()
+                return all(refusal is Refusal.NONE for refusal in outcome)
+
+            def work(session: Any) -> "Report":
+                from compactor.key_job import KeyCompaction  # it needs Arrow, and a compactor without Spark has none
+
+                return KeyCompaction(session, self._place, self._clock).run(job_id, job, commit)
+
+            report = await self._spark.run(job_id, work)
+        self._note(job_id, report)
+        failures = tuple(Failed(kind, reason) for kind, reason in report.failures)
+        return Ended(report.outputs_committed, report.outputs_refused, failures)
+
+    def _in_turn(self, due: Sequence[LogView]) -> Sequence[LogView]:
+        """As many as may be looked into, beginning where the last look ended."""
+        if len(due) <= LOGS_LOOKED_INTO_MAX:
+            return due
+        start = self._turn % len(due)
+        self._turn = start + LOGS_LOOKED_INTO_MAX
+        return [*due[start:], *due[:start]][:LOGS_LOOKED_INTO_MAX]
+
+    async def _extents_of(self, each: LogView, busy: Collection[SegmentId]) -> list[KeyExtent]:
+        found: list[KeyExtent] = []
+        offset = each.log_start_offset
+        while offset < each.last_stable_offset:
+            wanted = PlanPartition(each.topic_id, each.partition, offset, EXTENTS_BYTES)
+            plan = await self._sequencers.query("plan", PlanQuery(0, [wanted], EXTENTS_BYTES), Plan)
+            extents = plan.partitions[0].extents
+            if not extents:
+                break
+            found += [KeyExtent(_input(extent), extent.segment.segment_id in busy) for extent in extents]
+            offset = extents[-1].last_offset + 1
+        return found
+
+    def _note(self, job_id: str, report: "Report") -> None:
+        for kind, reason in report.failures:
+            self._metrics.task_failures.labels(kind).inc()
+            log.error("output_not_written", job=job_id, kind=kind, reason=reason)
+        for level, size_bytes in report.bytes_in.items():
+            self._metrics.read_bytes.labels(level).inc(size_bytes)
+        self._metrics.written_bytes.labels(KEY_LEVEL).inc(report.bytes_out)
+        self._metrics.task_seconds.inc(report.task_seconds)
+
+
+def _input(extent: Extent) -> KeyInput:
+    return KeyInput(
+        extent.segment.segment_id,
+        extent.segment.level,
+        extent.base_offset,
+        extent.last_offset,
+        extent.position,
+        extent.length,
+        extent.max_timestamp,
+    )
+
+
+def _portions(topics: Sequence[TopicView]) -> Iterator[list[TopicId]]:
+    """Topics with no more logs than one answer may hold, or one that has more."""
+    portion: list[TopicId] = []
+    logs = 0
+    for topic in topics:
+        if portion and logs + topic.partitions > LOGS_PER_QUERY:
+            yield portion
+            portion, logs = [], 0
+        portion.append(topic.topic_id)
+        logs += topic.partitions
+    if portion:
+        yield portion
