@@ -58,8 +58,8 @@ class Catalog:
             raise Invalid(f"no topic {missing[0]!r}")
         return found
 
-    async def bounds(self, topics: Mapping[str, TopicView]) -> dict[Partition, LogBounds]:
-        """Where every partition of the topics begins and, for a committed reader, ends."""
+    async def bounds(self, topics: Mapping[str, TopicView], *, committed: bool = True) -> dict[Partition, LogBounds]:
+        """Where every partition of the topics begins and, for a reader of what is committed or of all, ends."""
         asked = [
             (topic.name, PlanPartition(topic.topic_id, number, NO_OFFSET, 0))
             for topic in topics.values()
@@ -69,7 +69,8 @@ class Catalog:
         for (name, partition), plan in zip(asked, await self._plans([each for _, each in asked]), strict=True):
             if plan.refusal == Refusal.UNKNOWN_TOPIC:
                 raise Conflict(f"topic {name!r} was deleted meanwhile")
-            found[name, partition.partition] = LogBounds(plan.log_start_offset, plan.last_stable_offset)
+            end = plan.last_stable_offset if committed else plan.high_watermark
+            found[name, partition.partition] = LogBounds(plan.log_start_offset, end)
         return found
 
     async def extents(self, wanted: Sequence[Wanted], bytes_max: int | None = None) -> list[Wanted]:
@@ -85,7 +86,10 @@ class Catalog:
             asked = [PlanPartition(each.topic_id, each.partition, _next_offset(each), budget) for each in waiting]
             # An answer has room for some extents only, and tells of the first partitions first.
             asked = asked[:PARTITIONS_PER_QUESTION]
-            for each, plan in zip(waiting, await self._plans(asked), strict=False):
+            plans = await self._plans(asked)
+            if not any(plan.extents or plan.refusal for plan in plans):
+                raise Conflict(f"{waiting[0].topic} [{waiting[0].partition}] has no offset {_next_offset(waiting[0])}")
+            for each, plan in zip(waiting, plans, strict=False):
                 _take(each, plan)
             waiting = [each for each in waiting if _is_waiting(each, bytes_max)]
         return filled if bytes_max is None else [_cut(each) for each in filled]

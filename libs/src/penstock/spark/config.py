@@ -88,6 +88,7 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     trigger_bytes: int | None = None
     trigger_offsets: int | None = None
     fail_on_data_loss: bool = True
+    read_committed: bool = True
 
 
 def read_source_config(
@@ -119,6 +120,7 @@ def read_source_config(
         trigger_bytes=_number(given, "trigger_bytes", "maxBytesPerTrigger", 1),
         trigger_offsets=_number(given, "trigger_offsets", "maxOffsetsPerTrigger", 1),
         fail_on_data_loss=_boolean(given.get("fail_on_data_loss", "true")),
+        read_committed=given.get("isolation") != "read_uncommitted",
     )
 
 

@@ -78,7 +78,10 @@ def export_topic(request: ExportRequest, run: Runner, say: Say) -> ExportReport:
 
 def _written(request: ExportRequest, target: Target, plan: _Plan, run: Runner, say: Say) -> list[ExportedFile]:
     task = FileTask(request.address, str(target.folder()), request.value_schema)
-    files = [file for file in run(task, plan.splits, say) if file.rows]
+    written = run(task, plan.splits, say)
+    files = [file for file in written if file.rows]
+    for empty in (file for file in written if not file.rows):
+        Path(empty.path).unlink()
     reached = msgspec.structs.replace(plan.reached, rows=sum(file.rows for file in files))
     if files or request.kind == "parquet":
         target.commit(files, reached)

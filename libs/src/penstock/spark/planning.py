@@ -55,7 +55,7 @@ class Planner:
 
     async def bounds(self, topics: Topics) -> dict[Partition, LogBounds]:
         """What every partition of the topics holds now."""
-        return await self._catalog.bounds(topics)
+        return await self._catalog.bounds(topics, committed=self._config.read_committed)
 
     async def starts(self, topics: Topics, bounds: Mapping[Partition, LogBounds]) -> Offsets:
         """Where the options say that reading begins."""
