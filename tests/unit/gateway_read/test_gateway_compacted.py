@@ -8,8 +8,8 @@ from typing import cast
 
 import hypothesis.strategies as st
 import pytest
-from gateway_compaction import Batch, batches_of, compact, empty_batch, extents_of, forget_segment
-from gateway_read_world import CLUSTER, START_MS, World, asking, batch_of, partitions_of, values_of
+from gateway_compaction import all_batches, compact, forget_segment, key_of
+from gateway_read_world import START_MS, World, asking, batch_of, partitions_of, values_of
 from hypothesis import given, settings
 
 from gateway import assemble, run_maps, time_search
@@ -19,13 +19,12 @@ from gateway.tail import BELIEVED_S
 from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
-from penstock.contracts.ids import TopicId
 from penstock.contracts.messages import SegmentRead
 from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import batches
 from penstock.segment import BatchFacts, CompactedWriter, compacted_writer
-from penstock.segment.keys import segment_key
+from tests.testkit.compaction import Batch, empty_batch, extents_of
 from tests.testkit.virtual_time import in_virtual_time
 
 SCAN_BYTES, PLACE_BYTES = 400, 150  # a few batches are a long run
@@ -47,10 +46,6 @@ def small_runs() -> Iterator[None]:
             patch.setattr(module, "SCAN_BYTES", SCAN_BYTES)
         patch.setattr(compacted_writer, "PLACE_BYTES", PLACE_BYTES)
         yield
-
-
-async def all_batches(world: World, topic_id: TopicId, partition: int = 0) -> list[Batch]:
-    return [batch for extent in extents_of(world, topic_id, partition) for batch in await batches_of(world, extent)]
 
 
 async def fetched(world: World, offset: int, partition_max_bytes: int = 1_048_576) -> bytes:
@@ -90,7 +85,7 @@ async def test_a_fetch_from_any_offset_gets_what_compaction_left_from_there_on(
             produced = [batch_of(*([b"v" * size] * count)) for count, size in segment]
             if produced:
                 await world.produce(topic_id, {0: produced, 1: produced[:1]})
-        if not extents_of(world, topic_id, 0):
+        if not extents_of(world.sequencer.state, topic_id, 0):
             return
         fate_of = dict(zip((base for base, _, _ in await all_batches(world, topic_id)), fates, strict=False))
 
@@ -141,8 +136,8 @@ async def test_an_extent_that_does_not_end_with_its_last_batch_is_damaged(world:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")]})
     ref = await compact(world, topic_id, [0])
-    (extent,) = extents_of(world, topic_id, 0)
-    key = segment_key("", CLUSTER, ref.level, ref.segment_id)
+    (extent,) = extents_of(world.sequencer.state, topic_id, 0)
+    key = key_of(ref)
     data = bytearray(await world.store.get(key))
     second = extent.position + extent.length // 2
     struct.pack_into(">q", data, second, 0)  # so the second batch claims the first one's offset
@@ -460,7 +455,7 @@ async def test_a_fetch_that_waits_for_more_does_not_read_by_an_old_plan() -> Non
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     waiting = asyncio.create_task(world.fetch(asking({0: 0}, min_bytes=10_000, max_wait_ms=200_000)))
     await asyncio.sleep(1)
-    (old,) = [extent.segment for extent in extents_of(world, topic_id, 0)]
+    (old,) = [extent.segment for extent in extents_of(world.sequencer.state, topic_id, 0)]
     await compact(world, topic_id, [0])
     await asyncio.sleep(BELIEVED_S + 1)
     await forget_segment(world, old)
