@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from benches import commits, composed, failover, micro, snapshots, whole
+from benches import commits, compaction, composed, failover, micro, snapshots, whole
 from benches.report import Result, save, table
 
 
@@ -19,6 +19,7 @@ def main() -> int:
         "codec": micro.codec,
         "segment": micro.segment,
         "machine": micro.machine,
+        "compaction": compaction.machine,
         "snapshot": snapshots.costs,
         "commit": commits.latency,
         "commits": commits.throughput,

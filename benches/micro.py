@@ -73,8 +73,8 @@ def segment() -> Iterator[Result]:
 def machine() -> Iterator[Result]:
     """Applying commits: per batch, and restored from a log of a million extents."""
     for name, producer_id in (("plain", -1), ("idempotent", 1)):
-        commits = [_commit(number, 100, 10, producer_id) for number in range(20)]
-        state = _state_with_topic(100)
+        commits = [commit_of(number, 100, 10, producer_id) for number in range(20)]
+        state = state_with_topic(100)
         started_s = time.perf_counter()
         for sequence, commit in enumerate(commits, 10):
             apply_entry(state, sequence, [[commit]])
@@ -87,21 +87,24 @@ def machine() -> Iterator[Result]:
 def _replay_s(count: int, extents: int) -> float:
     """Seconds to decode and apply one entry that adds so many extents, over many."""
     entries = [_entry(number, extents) for number in range(count)]
-    state = _state_with_topic(extents)
+    state = state_with_topic(extents)
     started_s = time.perf_counter()
     for sequence, data in enumerate(entries, 10):
         apply_entry(state, sequence, decode_entry(data).requests)
     return (time.perf_counter() - started_s) / count
 
 
-def _state_with_topic(partitions: int) -> State:
+def state_with_topic(partitions: int) -> State:
+    """A state with one topic and one producer."""
     state = new_state()
     create: list[Command] = [CreateTopic(NOW_MS, "topic", TOPIC_ID, partitions, {}), AllocateProducer(NOW_MS)]
     apply_entry(state, 1, [create])
     return state
 
 
-def _commit(number: int, partitions: int, batches: int, producer_id: int) -> CommitSegment:
+def commit_of(number: int, partitions: int, batches: int, producer_id: int) -> CommitSegment:
+    """A segment with so many batches of 10 records and 1,000 bytes for each of so many partitions."""
+
     def meta(batch: int) -> BatchMeta:
         sequence = (number * batches + batch) * 10 if producer_id > 0 else -1
         return BatchMeta(1000, 10, NOW_MS, producer_id, 0 if producer_id > 0 else -1, sequence, 0)
@@ -115,7 +118,7 @@ def _commit(number: int, partitions: int, batches: int, producer_id: int) -> Com
 
 
 def _entry(number: int, partitions: int) -> bytes:
-    commit = _commit(number, partitions, 1, -1)
+    commit = commit_of(number, partitions, 1, -1)
     return encode_entry(Entry(f"r-{number}", "r", 0, bytes(16), [[commit]]))
 
 

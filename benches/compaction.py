@@ -1,0 +1,67 @@
+"""What compaction costs the state machine: its largest command, and the answers to what compactors ask."""
+
+import time
+from collections.abc import Iterator
+
+from benches.micro import NOW_MS, TOPIC_ID, best_s, commit_of, state_with_topic
+from benches.report import Result
+from penstock.contracts.commands import OutputSegment, PerItem, ReplacedRun, ReplaceExtents
+from penstock.contracts.ids import SegmentId, new_segment_id
+from penstock.contracts.queries import LogsQuery, SegmentExtentsQuery, SegmentsQuery
+from sequencer.core import queries
+from sequencer.core.limits import REPLACED_EXTENTS_MAX
+from sequencer.core.machine import apply_entry
+from sequencer.core.state import State
+
+PARTITIONS = 1_000
+SEGMENTS = 1_000  # with an extent in each partition, so a million extents
+RECORDS = 10  # of a batch, which is an extent
+INPUTS = REPLACED_EXTENTS_MAX // PARTITIONS
+JOBS = 5
+
+
+def machine() -> Iterator[Result]:
+    """In a state of 1,000,000 extents."""
+    state = state_with_topic(PARTITIONS)
+    for number in range(SEGMENTS):
+        apply_entry(state, state.sequence + 1, [[commit_of(number, PARTITIONS, 1, -1)]], announce=False)
+    rows = list(range(SEGMENTS))
+    told = best_s(lambda: queries.segment_extents(state, SegmentExtentsQuery(0, rows)))
+    yield Result("compaction", "5,000 extents of 5 segments told", told * 1000, "ms", 20)
+    listed = best_s(lambda: queries.segments(state, SegmentsQuery(0, 0, [], SEGMENTS)))
+    yield Result("compaction", "1,000 segments listed", listed * 1000, "ms", 20)
+    logs = best_s(lambda: queries.logs(state, LogsQuery(0, [TOPIC_ID])))
+    yield Result("compaction", "1,000 logs of 1,000 extents each told", logs * 1000, "ms", 20)
+    for name, firsts in (
+        ("oldest", [INPUTS * job for job in range(JOBS)]),
+        ("newest", [SEGMENTS - INPUTS * (job + 1) for job in range(JOBS)]),
+    ):
+        seconds = min(_replace_s(state, first) for first in firsts)
+        yield Result("compaction", f"20,000 {name} extents of 1,000 logs replaced", seconds * 1000, "ms", 50)
+
+
+def _replace_s(state: State, first: int) -> float:
+    """Seconds to replace what the segments from the first one on hold."""
+    command = _replacement(first)
+    started_s = time.perf_counter()
+    ((outcome,),), _ = apply_entry(state, state.sequence + 1, [[command]])
+    seconds = time.perf_counter() - started_s
+    assert isinstance(outcome, PerItem) and not any(outcome.refusals), "a run was refused"
+    return seconds
+
+
+def _replacement(first: int) -> ReplaceExtents:
+    runs = []
+    base_offset, position, length = first * RECORDS, 64, INPUTS * 1000
+    for partition in range(PARTITIONS):
+        inputs = [number for place in range(INPUTS) for number in (place, 64 + partition * 1000)]
+        last_offset = base_offset + INPUTS * RECORDS - 1
+        runs.append(ReplacedRun(TOPIC_ID, partition, base_offset, last_offset, inputs, 0, position, length, NOW_MS))
+        position += length
+    segments = [_segment_id(first + place) for place in range(INPUTS)]
+    output = OutputSegment(_segment_id(SEGMENTS + first), 1, position)
+    return ReplaceExtents(NOW_MS, "job", segments, [output], runs)
+
+
+def _segment_id(number: int) -> SegmentId:
+    return new_segment_id(NOW_MS, number.to_bytes(10, "big"))
