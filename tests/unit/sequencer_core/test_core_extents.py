@@ -73,7 +73,7 @@ class Model:
         assert extents.find_latest() - extents.head == latest
 
 
-timestamps = st.integers(0, 10)
+timestamps = st.integers(0, 3)  # few, so that a highest one often goes
 appended = st.tuples(st.just(Model.append), st.integers(1, 3), timestamps)
 dropped = st.tuples(st.just(Model.drop))
 replaced = st.tuples(
@@ -111,3 +111,11 @@ def test_many_dropped_rows_are_cut_off() -> None:
     model.replace([3, 20, 30, 40], [5, 2])
     assert model.extents.end < 200
     model.check()
+
+
+def test_a_highest_timestamp_that_is_replaced_is_forgotten() -> None:
+    model = Model()
+    for timestamp in (3, 1, 2):
+        model.append(1, timestamp)
+    model.replace([0, 1], [0])
+    assert list(model.extents._highest) == [0, 1, 2]

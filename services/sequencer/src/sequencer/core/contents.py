@@ -6,6 +6,7 @@ that was dropped or replaced since is told from a live one by looking it up.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate
 from struct import Struct
@@ -29,8 +30,9 @@ def live_extents(state: State, row: int) -> Iterator[tuple[Partition, int]]:
         if partition is None:
             continue
         columns = partition.extents
-        place = columns.find_offset(base_offset)
-        if place < columns.end and columns.segments[place] == row and columns.base_offsets[place] == base_offset:
+        segments = columns.segments
+        place = bisect_left(columns.last_offsets, base_offset, columns.head)
+        if place < len(segments) and segments[place] == row and columns.base_offsets[place] == base_offset:
             yield partition, place
 
 

@@ -3,6 +3,7 @@
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 from sequencer.core.columns import column_bytes, read_columns
 
@@ -85,19 +86,18 @@ class Extents:
 
         The spans are in order, none touches another; each column is moved once, however many there are.
         """
-        highest = self._highest
         first, stop = spans[0][0], spans[-1][1]
-        # A new row's own place in the running maximum is worked out below; the rows behind it are right but for that.
-        rows = [(*values, highest[end - 1]) for _, end, values in spans]
-        for number, column in enumerate(self._columns()):
-            changed = array(column.typecode)
-            place = first
-            for (start, end, _), values in zip(spans, rows, strict=True):
-                if place < start:
-                    changed.extend(column[place:start])
-                changed.append(values[number])
-                place = end
-            column[first:stop] = changed
+        highest = self._highest
+        for column, values in zip(self._columns(), zip(*(values for _, _, values in spans), strict=True), strict=False):
+            for (start, _, _), value in zip(spans, values, strict=True):
+                column[start] = value
+        for start, end, _ in spans:
+            highest[start] = highest[end - 1]  # right for the rows behind; it is mended for this one below
+        for column in self._columns():
+            kept = array(column.typecode)
+            for (_, end, _), (start, _, _) in pairwise(spans):
+                kept.extend(column[end : start + 1])
+            column[first + 1 : stop] = kept
         gone = 0
         for start, end, _ in spans:
             self._mend_highest(start - gone)

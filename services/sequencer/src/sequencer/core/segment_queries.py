@@ -1,5 +1,7 @@
 """What those ask who compact or audit: segments, the extents in them, and how far key compaction of a log has come."""
 
+from operator import attrgetter
+
 from penstock.contracts.queries import (
     LogsQuery,
     LogsView,
@@ -83,22 +85,22 @@ def segment_extents(state: State, query: SegmentExtentsQuery) -> SegmentExtentsV
 
 
 def _placed_extents(state: State, row: int) -> list[PlacedExtent]:
-    placed = [_placed(partition, place) for partition, place in live_extents(state, row)]
-    placed.sort(key=lambda extent: extent.position)
+    placed: list[PlacedExtent] = []
+    for partition, place in live_extents(state, row):
+        columns = partition.extents
+        placed.append(
+            PlacedExtent(
+                partition.topic_id,
+                partition.number,
+                columns.base_offsets[place],
+                columns.last_offsets[place],
+                columns.positions[place],
+                columns.lengths[place],
+                columns.timestamps[place],
+            )
+        )
+    placed.sort(key=attrgetter("position"))
     return placed
-
-
-def _placed(partition: Partition, place: int) -> PlacedExtent:
-    columns = partition.extents
-    return PlacedExtent(
-        partition.topic_id,
-        partition.number,
-        columns.base_offsets[place],
-        columns.last_offsets[place],
-        columns.positions[place],
-        columns.lengths[place],
-        columns.timestamps[place],
-    )
 
 
 def logs(state: State, query: LogsQuery) -> LogsView:
