@@ -7,7 +7,7 @@ from typing import cast
 import aiohttp
 import pytest
 
-from penstock.cli.console import ROLES, Console
+from penstock.cli.console import HELPERS, ROLES, Console
 from penstock.cli.options import Address
 from penstock.contracts.messages import Presence
 from penstock.runtime.health import Health, HttpServer, new_registry
@@ -18,10 +18,10 @@ REASON = "its <server> acknowledges too soon"
 
 
 class House:
-    """One service of each role, as far as the console sees it."""
+    """One service of each role and each helper, as far as the console sees it."""
 
     def __init__(self) -> None:
-        self.health = {role: Health() for role in ROLES}
+        self.health = {role: Health() for role in (*ROLES, *HELPERS)}
         self._servers = {role: HttpServer(health, new_registry(), LOOPBACK, 0) for role, health in self.health.items()}
         [port] = free_ports(1)
         self._console = Console(Address(LOOPBACK, port), cast(Directory, self), [])
@@ -74,6 +74,13 @@ async def test_what_is_wrong_is_told_with_its_instance_and_keeps_nobody_from_bei
         'penstock_degraded{instance="sequencer-1",reason="journal",service="sequencer"} 1.0'
         in (await house.page("/metrics"))[1]
     )
+
+
+async def test_nobody_waits_for_a_helper(house: House) -> None:
+    house.health["compactor"].set_ready(False, "starting")
+    status, text = await house.page("/health")
+    assert status == 200
+    assert json.loads(text)["instances"]["compactor"] == 1
 
 
 async def test_one_service_that_is_not_ready_is_enough_to_say_so(house: House) -> None:

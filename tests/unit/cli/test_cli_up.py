@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import children
+from penstock.cli import children, up
 from penstock.cli.options import Address, UpOptions, take_folder
 from penstock.cli.up import NATS_PORT_MAX, NATS_PORT_MIN, Supervisor, reserved_port, say
+from penstock.contracts.errors import Unavailable
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
 from tests.testkit.waiting import until
 
@@ -113,3 +114,31 @@ def test_what_cannot_be_told_the_user_stops_nothing(monkeypatch: pytest.MonkeyPa
     with pytest.raises(OSError, match="No space left"):
         print("this cannot be printed")
     say("penstock is ready")
+
+
+async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_with_spark(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    def find(_environ: object, _prefix: str, _executable: str) -> str:
+        if not found:
+            raise Unavailable("Spark is not installed")
+        return found[0]
+
+    monkeypatch.setattr(up, "spark_python", find)
+    monkeypatch.setattr(up, "SPARK_POLL_S", 0.01)
+    supervisor = house.supervisor
+    keeping = asyncio.create_task(supervisor._keep_compactors())
+    supervisor._is_ready.set()
+    await until(lambda: "compaction waits: Spark is not installed" in house.said)
+    assert supervisor._compactors == []
+    found.append("/bin/true")
+    await until(lambda: supervisor._compactors)
+    (compactor,) = supervisor._compactors
+    assert compactor.spec.argv == ["nice", "-n", "5", "/bin/true", "-m", "compactor"]
+    assert compactor in supervisor._all, "the console shows it, and it is killed with the others"
+    await compactor.stop(1.0)
+    supervisor._stop_asked.set()
+    await keeping
+    assert house.said.count("compaction waits: Spark is not installed") == 1

@@ -17,7 +17,8 @@ from penstock.cli.options import Address
 from penstock.contracts.messages import Presence
 from penstock.runtime.presence import Directory
 
-ROLES = ("gateway", "flusher", "sequencer", "cacher")
+ROLES = ("gateway", "flusher", "sequencer", "cacher")  # without one of each, clients are not served
+HELPERS = ("compactor",)  # which nobody waits for
 SCRAPE_TIMEOUT_S = 2.0  # a stuck process must not make the page of the others stick
 
 _PAGE = """<!doctype html>
@@ -98,10 +99,11 @@ class Console:
             for name, reason in json.loads(answer)["degraded"].items()
         ]
         are_there = {instance.role for instance in instances} >= set(ROLES)
-        return are_there and all(answer is not None for answer in answers), degraded
+        waiting = [each.role for each, answer in zip(instances, answers, strict=True) if answer is None]
+        return are_there and not set(waiting) & set(ROLES), degraded
 
     def _instances(self) -> list[Presence]:
-        return [instance for role in ROLES for instance in self._directory.live(role)]
+        return [instance for role in (*ROLES, *HELPERS) for instance in self._directory.live(role)]
 
     async def _fetch(self, instance: Presence, path: str) -> str | None:
         """The text at a service's own HTTP port, None if it is not there or says no."""
@@ -131,7 +133,7 @@ class Console:
 
     async def _health(self, _request: web.Request) -> web.Response:
         ready, degraded = await self._states()
-        counts = {role: len(self._directory.live(role)) for role in ROLES}
+        counts = {role: len(self._directory.live(role)) for role in (*ROLES, *HELPERS)}
         told = {"ready": ready, "instances": counts, "degraded": msgspec.to_builtins(degraded)}
         return web.json_response(told, status=200 if ready else 503)
 

@@ -38,6 +38,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     flushers: int
     sequencers: int
     cachers: int
+    compactors: int = 1
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--flush-ms", metavar="N", type=int, default=250, help="longest wait for a fuller segment (%(default)s)"
     )
-    for service in ("gateways", "flushers", "sequencers", "cachers"):
+    for service in ("gateways", "flushers", "sequencers", "cachers", "compactors"):
         parser.add_argument(
             f"--{service}", metavar="N", type=int, default=1, help=f"how many {service} to run (%(default)s)"
         )
@@ -81,12 +82,13 @@ def read_options(arguments: argparse.Namespace) -> UpOptions:
         flushers=_count("--flushers", arguments.flushers),
         sequencers=_count("--sequencers", arguments.sequencers),
         cachers=_count("--cachers", arguments.cachers),
+        compactors=_count("--compactors", arguments.compactors, least=0),
     )
 
 
-def _count(flag: str, value: int) -> int:
-    if not 1 <= value <= INSTANCES_MAX:
-        raise Invalid(f"{flag} must be from 1 to {INSTANCES_MAX}, not {value}")
+def _count(flag: str, value: int, least: int = 1) -> int:
+    if not least <= value <= INSTANCES_MAX:
+        raise Invalid(f"{flag} must be from {least} to {INSTANCES_MAX}, not {value}")
     return value
 
 

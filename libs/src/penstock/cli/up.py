@@ -7,12 +7,13 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import prometheus_client
 
 from penstock.cli.children import Child, ChildSpec, last_line
 from penstock.cli.console import Console
+from penstock.cli.interpreters import spark_python
 from penstock.cli.options import (
     UpOptions,
     add_flags,
@@ -37,6 +38,8 @@ DRAIN_DEADLINE_MS = 10_000
 STOP_GRACE_S = DRAIN_DEADLINE_MS / 1000 + 5  # the drain and then some, before SIGKILL
 READY_DEADLINE_S = 60.0
 READY_POLL_S = 0.05
+SPARK_POLL_S = 2.0
+COMPACTOR_NICENESS = "5"  # where all run on one machine, clients go first
 NATS_PORT_MIN = 14_222
 NATS_PORT_MAX = 32_767  # above it the kernel takes the near ends of connections from, so ours might be gone
 STARTS_BEFORE_GIVING_UP = 4  # a service that dies this often before the first "ready" will not come
@@ -97,6 +100,9 @@ class Supervisor:
             role: [Child(self._spec(role, i), say, self._after_death) for i in range(self._count(role))]
             for role in SERVICES
         }
+        self._compactors: list[Child] = []  # none before there is an interpreter with Spark
+        self._all = [self._nats, *(child for role in SERVICES for child in self._services[role])]
+        self._is_ready = asyncio.Event()
         self._stop_asked = asyncio.Event()
 
     async def run(self) -> int:
@@ -104,16 +110,19 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
-        keepers = [asyncio.create_task(child.keep()) for child in self._all()]
+        keepers = [asyncio.create_task(child.keep()) for child in self._all]
+        compacting = asyncio.create_task(self._keep_compactors())
         serving = asyncio.create_task(self._serve())
         stop = asyncio.create_task(self._stop_asked.wait())
         try:
-            await asyncio.wait({serving, stop, *keepers}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({serving, compacting, stop, *keepers}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop.cancel()
             serving.cancel()
+            if not self._compactors:
+                compacting.cancel()
             await self._stop_children()
-            ends = await asyncio.gather(serving, *keepers, return_exceptions=True)
+            ends = await asyncio.gather(serving, compacting, *keepers, return_exceptions=True)
         for end in ends:
             if isinstance(end, Exception):
                 raise _first_cause(end)
@@ -122,7 +131,7 @@ class Supervisor:
     async def _serve(self) -> None:
         connection = await self._connect()
         directory = Directory(connection.bus, CLUSTER, SystemClock())
-        console = Console(self._options.http, directory, self._all())
+        console = Console(self._options.http, directory, self._all)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(connection.close)
             await directory.open()
@@ -134,7 +143,31 @@ class Supervisor:
                 group.create_task(connection.bus.run_until_closed())
                 await self._until_ready(directory, console)
                 self._say(f"penstock is ready: kafka on {self._options.kafka}")
+                self._is_ready.set()
                 self._say(f"console on http://{self._options.http}, data in {self._options.data}; Ctrl-C stops it")
+
+    async def _keep_compactors(self) -> None:
+        """Compactors run once clients are served and there is a Python with Spark, and nobody waits for them."""
+        if self._options.compactors:
+            await self._is_ready.wait()
+            program = ("nice", "-n", COMPACTOR_NICENESS, await self._spark_python())
+            specs = [self._spec("compactor", index, program) for index in range(self._options.compactors)]
+            self._compactors = [Child(spec, self._say) for spec in specs]
+            self._all += self._compactors
+            await asyncio.gather(*(child.keep() for child in self._compactors))
+        await self._stop_asked.wait()
+
+    async def _spark_python(self) -> str:
+        """The interpreter for compactors; why there is none yet is told once."""
+        told = False
+        while True:
+            try:
+                return spark_python(os.environ, sys.prefix, sys.executable)
+            except Unavailable as error:
+                if not told:
+                    self._say(f"compaction waits: {error}")
+                    told = True
+            await asyncio.sleep(SPARK_POLL_S)
 
     async def _connect(self) -> NatsConnection:
         deadline_s = asyncio.get_running_loop().time() + READY_DEADLINE_S
@@ -153,7 +186,7 @@ class Supervisor:
             await asyncio.sleep(READY_POLL_S)
 
     def _give_up_if_hopeless(self, deadline_s: float) -> None:
-        for child in self._all():
+        for child in self._all:
             if child.restarts >= STARTS_BEFORE_GIVING_UP:
                 raise Unavailable(f"{child.spec.name} does not start: {last_line(child.spec.log_path)}")
         if asyncio.get_running_loop().time() > deadline_s:
@@ -161,6 +194,7 @@ class Supervisor:
 
     async def _stop_children(self) -> None:
         self._say("stopping ...")
+        await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in self._compactors))
         for role in reversed(SERVICES):
             await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in self._services[role]))
         await self._nats.stop(STOP_GRACE_S)
@@ -180,11 +214,8 @@ class Supervisor:
 
     def kill_all(self) -> None:
         """Leave no child behind, whatever happened."""
-        for child in self._all():
+        for child in self._all:
             child.kill()
-
-    def _all(self) -> list[Child]:
-        return [self._nats, *(child for role in SERVICES for child in self._services[role])]
 
     def _count(self, role: str) -> int:
         count: int = getattr(self._options, f"{role}s")
@@ -207,7 +238,7 @@ class Supervisor:
             log_path=self._options.data / "logs" / "nats-server.log",
         )
 
-    def _spec(self, role: str, index: int) -> ChildSpec:
+    def _spec(self, role: str, index: int, program: Sequence[str] = (sys.executable,)) -> ChildSpec:
         name = f"{role}-{index + 1}"
         settings = {
             "CLUSTER": CLUSTER,
@@ -220,7 +251,7 @@ class Supervisor:
         }
         return ChildSpec(
             name=name,
-            argv=[sys.executable, "-m", role],
+            argv=[*program, "-m", role],
             env=os.environ | {f"PENSTOCK_{key}": value for key, value in settings.items()},
             log_path=self._options.data / "logs" / f"{name}.log",
         )

@@ -28,13 +28,18 @@ JVM_EXIT_S = 10.0  # how long a JVM may take to end by itself
 
 
 def missing_parts() -> str:
-    """What keeps Spark from running here, in one sentence; empty if nothing does."""
+    """What keeps Spark from running in this process, in one sentence; empty if nothing does."""
     if find_spec("pyspark") is None:
         return "Spark is not installed for this Python: pip install 'penstock[spark]'"
-    home = os.environ.get(JAVA_VARIABLE, "")
-    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
-        return f"there is no Java: install version 17 or later{f', {JAVA_VARIABLE} is {home}' if home else ''}"
-    return ""
+    return missing_java(os.environ)
+
+
+def missing_java(environ: Mapping[str, str]) -> str:
+    """That there is no Java for processes with this environment, in one sentence; empty if there is."""
+    home = environ.get(JAVA_VARIABLE, "")
+    if shutil.which("java", path=os.path.join(home, "bin") if home else environ.get("PATH")) is not None:
+        return ""
+    return f"there is no Java{f' in {home}' if home else ''}; Spark needs version 17 or later"
 
 
 def open_session(name: str, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> Any:

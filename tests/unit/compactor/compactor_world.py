@@ -1,0 +1,279 @@
+"""Compactors on the real state machine and a store in a folder; Spark is a thread that does what it is given."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from compactor.jobs import Jobs
+from compactor.key_plan import KeyLimits
+from compactor.key_work import KeyWork
+from compactor.key_plan import KeyLimits
+from compactor.key_work import KeyWork
+from compactor.metrics import CompactorMetrics
+from compactor.planner import PlanLimits
+from compactor.service import Compactor
+from compactor.spark_runner import SparkRunner
+from compactor.tasks import StorePlace
+from penstock.contracts.batches import Extent
+from penstock.contracts.commands import Command, CommitSegment, CreateTopic, DeleteTopic, Outcome, Tick, TopicCreated
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import TopicId, new_segment_id
+from penstock.contracts.queries import PlanPartition, PlanQuery, SegmentsQuery, SegmentView
+from penstock.kafkawire.records import BATCH_OVERHEAD, batches, decode_records
+from penstock.runtime.clock import SystemClock, SystemEntropy
+from penstock.segment import HEADER_BYTES, build_segment
+from penstock.segment.keys import segment_key
+from penstock.spark.ranges import StoreRanges
+from sequencer.core import queries
+from sequencer.core.machine import apply_entry
+from sequencer.core.state import State, new_state
+from tests.unit.compactor.compactor_lake import CLUSTER, batch, meta, topic
+
+LIMITS = PlanLimits(flushed_count=3, class_count=3, topic_bytes_min=1)
+
+
+class FakePlanned:
+    """A list that is mapped by threads of its own."""
+
+    def __init__(self, spark: "FakeSpark", items: Sequence[Any]) -> None:
+        self._spark = spark
+        self._items = items
+        self._work: Callable[[Any], Any] = lambda item: item
+
+    def map(self, work: Callable[[Any], Any]) -> "FakePlanned":
+        self._work = work
+        return self
+
+    def collect(self) -> list[Any]:
+        self._spark.before_collect()
+        return [self._work(item) for item in self._items]
+
+
+class FakeSpark:
+    """As much of a Spark session as jobs use."""
+
+    def __init__(self) -> None:
+        self.sparkContext = self
+        self.groups: list[str] = []
+        self.cancelled: list[str] = []
+        self.is_alive = True
+        self.is_closed = False
+        self.before_collect: Callable[[], None] = lambda: None
+
+    def setJobGroup(self, group: str, _description: str, interruptOnCancel: bool) -> None:
+        assert interruptOnCancel
+        self.groups.append(group)
+
+    def cancelJobGroup(self, group: str) -> None:
+        self.cancelled.append(group)
+
+    def parallelize(self, items: Sequence[Any], parts: int) -> FakePlanned:
+        assert parts == len(items)
+        return FakePlanned(self, items)
+
+
+class Machine:
+    """A sequencer client over the state machine itself, and what tests do beside the compactors."""
+
+    def __init__(self) -> None:
+        self.state: State = new_state()
+        self.clock = SystemClock()
+        self.sent: list[Command] = []
+        self.lost_answers: set[type[Command]] = set()  # the next one of these is applied, and nobody hears of it
+        self.is_down = False
+
+    async def command(self, commands: list[Command], *, deadline_s: float) -> list[Outcome]:
+        while True:
+            if self.is_down:
+                raise Unavailable("no sequencer answered")
+            self.sent += commands
+            outcomes = self.apply(*commands)
+            lost = self.lost_answers & {type(each) for each in commands}
+            if not lost:
+                return outcomes
+            self.lost_answers -= lost  # and it is sent again
+
+    async def query(self, name: str, query: msgspec.Struct, _view: type[Any]) -> Any:
+        if self.is_down:
+            raise Unavailable("no sequencer answered")
+        return queries.QUERIES[name](self.state, query)
+
+    def apply(self, *commands: Command) -> list[Outcome]:
+        return apply_entry(self.state, self.state.sequence + 1, [list(commands)])[0][0]
+
+    def pass_time(self, duration_ms: int) -> None:
+        self.apply(Tick(max(self.state.clock_ms, self.clock.now_ms()) + duration_ms))
+
+
+class World:
+    """Topics, flushed segments, and compactors."""
+
+    def __init__(self, folder: Path, limits: PlanLimits = LIMITS) -> None:
+        self.machine = Machine()
+        self.place = StorePlace(f"file://{folder}", CLUSTER)
+        self.limits = limits
+        self.key_limits = KeyLimits(flushed_age_min_ms=0, dirty_bytes_min=0)
+        self.written: dict[tuple[TopicId, int], list[str]] = {}
+        self.told: dict[str, str] = {}
+        self.missing = ""
+        self.spark = FakeSpark()
+        self.sessions: list[FakeSpark] = []
+        self.registry = CollectorRegistry()
+        self.metrics = CompactorMetrics(self.registry)
+
+    def create_topic(self, number: int, partitions: int = 1, **configs: str) -> TopicId:
+        topic_id = topic(number)
+        command = CreateTopic(self.machine.clock.now_ms(), f"t{number}", topic_id, partitions, configs)
+        (outcome,) = self.machine.apply(command)
+        assert isinstance(outcome, TopicCreated), outcome
+        return topic_id
+
+    def delete_topic(self, number: int) -> None:
+        self.machine.apply(DeleteTopic(self.machine.clock.now_ms(), f"t{number}", bytes(16)))
+
+    def flush(self, *batches: tuple[TopicId, int, Sequence[str]]) -> bytes:
+        """Store and commit a level-0 segment of these values."""
+        now_ms = self.machine.clock.now_ms()
+        segment_id = new_segment_id(now_ms, os.urandom(10))
+        placed = [(topic_id, number, batch(values)) for topic_id, number, values in batches]
+        built = build_segment(
+            segment_id,
+            writer="flusher-1",
+            created_ms=now_ms,
+            level=0,
+            batches=[(*each[:2], meta(each[2]), each[2]) for each in placed],
+        )
+        with StoreRanges(self.place.url) as ranges:
+            ranges.call(lambda store: store.put(segment_key("", CLUSTER, 0, segment_id), built.buffers))
+        self.machine.apply(CommitSegment(now_ms, segment_id, built.size_bytes, "flusher-1", "z1", built.runs))
+        for topic_id, number, values in batches:
+            self.written.setdefault((topic_id, number), []).extend(values)
+        return segment_id
+
+    def segments(self) -> list[SegmentView]:
+        return list(queries.QUERIES["segments"](self.machine.state, SegmentsQuery(0, 0, [], 1000)).segments)
+
+    def levels(self) -> list[int]:
+        return sorted(segment.level for segment in self.segments())
+
+    def extents(self, topic_id: TopicId, partition: int = 0) -> list[Extent]:
+        query = PlanQuery(0, [PlanPartition(topic_id, partition, 0, 2**40)], 2**40)
+        return list(queries.QUERIES["plan"](self.machine.state, query).partitions[0].extents)
+
+    def damage(self, segment_id: bytes) -> None:
+        """Change a byte of its first batch."""
+        key = segment_key("", CLUSTER, 0, segment_id)
+        with StoreRanges(self.place.url) as ranges:
+            data = bytearray(ranges.call(lambda store: store.get(key)))
+            data[HEADER_BYTES + BATCH_OVERHEAD] ^= 1
+            ranges.call(lambda store: store.delete([key]))
+            ranges.call(lambda store: store.put(key, [data]))
+
+    def check_all_readable(self) -> None:
+        """Every value of every topic that there is, once, in order, at its offset."""
+        for (topic_id, partition), values in self.written.items():
+            if topic_id in self.machine.state.topics_by_id:
+                assert self.read(topic_id, partition) == list(enumerate(values))
+
+    def read(self, topic_id: TopicId, partition: int) -> list[tuple[int, str]]:
+        found = []
+        with StoreRanges(self.place.url) as ranges:
+            for extent in self.extents(topic_id, partition):
+                key = segment_key("", CLUSTER, extent.segment.level, extent.segment.segment_id)
+                data = ranges.call(lambda store, key=key, at=extent: store.get_range(key, at.position, at.length))  # type: ignore[misc]
+                offset = extent.base_offset
+                for position, header in batches(data):
+                    base = offset if extent.segment.level == 0 else header.base_offset
+                    for record in decode_records(data[position:]):
+                        found.append((base + record.offset_delta, (record.value or b"").decode()))
+                    offset = base + header.last_offset_delta + 1
+                assert offset == extent.last_offset + 1
+        return found
+
+    def runner(self) -> SparkRunner:
+        return SparkRunner(
+            opening=self._open_session,
+            closing=lambda session: setattr(session, "is_closed", True),
+            is_alive=lambda session: bool(session.is_alive),
+            clock=self.machine.clock,
+            metrics=self.metrics,
+        )
+
+    def jobs(self, holder: str = "compactor-1", runner: SparkRunner | None = None) -> Jobs:
+        return Jobs(
+            holder=holder,
+            place=self.place,
+            sequencers=self.machine,  # type: ignore[arg-type]
+            spark=runner or self.runner(),
+            limits=self.limits,
+            clock=self.machine.clock,
+            entropy=SystemEntropy(),
+            metrics=self.metrics,
+        )
+
+    def keys(self, jobs: Jobs, runner: SparkRunner) -> KeyWork:
+        return KeyWork(
+            place=self.place,
+            sequencers=self.machine,  # type: ignore[arg-type]
+            jobs=jobs,
+            spark=runner,
+            limits=KeyLimits(),
+            clock=self.machine.clock,
+            metrics=self.metrics,
+            interval_s=0.01,
+        )
+
+    def compactor(self, holder: str = "compactor-1", jobs_max: int = 2, idle_s: float = 600) -> Compactor:
+        runner = self.runner()
+        jobs = self.jobs(holder, runner)
+        keys = KeyWork(
+            place=self.place,
+            sequencers=self.machine,  # type: ignore[arg-type]
+            jobs=jobs,
+            spark=runner,
+            limits=self.key_limits,
+            clock=self.machine.clock,
+            metrics=self.metrics,
+            interval_s=0,
+        )
+        return Compactor(
+            sequencers=self.machine,  # type: ignore[arg-type]
+            jobs=jobs,
+            keys=keys,
+            spark=runner,
+            limits=self.limits,
+            clock=self.machine.clock,
+            metrics=self.metrics,
+            missing=lambda: self.missing,
+            tell=self.told.__setitem__,
+            jobs_max=jobs_max,
+            interval_s=0.01,
+            idle_s=idle_s,
+        )
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(f"penstock_compactor_{name}", labels) or 0.0
+
+    def _open_session(self) -> FakeSpark:
+        self.sessions.append(self.spark)
+        return self.spark
+
+
+async def while_running(compactors: Iterable[Compactor], work: Callable[[], Any]) -> None:
+    """Have compactors run while `work` is awaited; whatever ends one of them is raised."""
+    running = [asyncio.create_task(compactor.run()) for compactor in compactors]
+    working = asyncio.ensure_future(work())
+    try:
+        await asyncio.wait([working, *running], return_when=asyncio.FIRST_COMPLETED)
+        for task in running:
+            assert not task.done(), task.exception()
+        await working
+    finally:
+        for task in [working, *running]:
+            task.cancel()
+        await asyncio.wait([working, *running])

@@ -1,0 +1,231 @@
+"""A job puts outputs in the place of its inputs, or leaves everything as it was; nobody misses a record."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from compactor.jobs import NotClaimed
+from compactor.planner import Choice, Kind
+from penstock.contracts.commands import ClaimJob, ReleaseJob, ReplaceExtents
+from penstock.contracts.errors import Unavailable
+from tests.testkit.waiting import until
+from tests.unit.compactor.compactor_world import World, while_running
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def everything(world: World) -> Choice:
+    return Choice(Kind.FLUSHED, world.segments())
+
+
+async def test_a_job_leaves_one_extent_of_what_was_many(world: World) -> None:
+    topic_id = world.create_topic(1, partitions=2)
+    for number in range(5):
+        world.flush((topic_id, 0, [f"a{number}"]), (topic_id, 1, [f"b{number}", "c"]))
+    ended = await world.jobs().merge(everything(world), ())
+    assert ended.is_good and ended.accepted == 2
+    assert [len(world.extents(topic_id, number)) for number in (0, 1)] == [1, 1]
+    assert world.levels() == [1]
+    world.check_all_readable()
+
+
+async def test_a_claim_lasts_as_long_as_its_job(world: World) -> None:
+    topic_id = world.create_topic(1)
+    world.flush((topic_id, 0, ["a"]))
+    jobs = world.jobs()
+    async with jobs.claimed(everything(world).segment_ids):
+        assert [segment.claimed for segment in world.segments()] == [True]
+        with pytest.raises(NotClaimed):
+            await world.jobs("compactor-2").merge(everything(world), ())
+    assert [segment.claimed for segment in world.segments()] == [False]
+    assert [type(each) for each in world.machine.sent] == [ClaimJob, ClaimJob, ReleaseJob]
+
+
+async def test_the_claim_of_a_compactor_that_died_ends_by_itself(world: World) -> None:
+    topic_id = world.create_topic(1)
+    world.flush((topic_id, 0, ["a"]))
+    claim = world.jobs()._claim_of("job", everything(world).segment_ids)
+    world.machine.apply(claim)
+    world.machine.pass_time(claim.lease_ms + 1)
+    assert (await world.jobs("compactor-2").merge(everything(world), ())).is_good
+
+
+async def test_an_answer_that_was_lost_is_asked_for_with_the_same_command(world: World) -> None:
+    topic_id = world.create_topic(1)
+    for _ in range(3):
+        world.flush((topic_id, 0, ["a"]))
+    world.machine.lost_answers = {ReplaceExtents}
+    assert (await world.jobs().merge(everything(world), ())).accepted == 1
+    first, second = (each for each in world.machine.sent if isinstance(each, ReplaceExtents))
+    assert first is second
+    assert world.levels() == [1]
+    world.check_all_readable()
+
+
+async def test_what_went_meanwhile_is_refused_and_the_rest_is_done(world: World) -> None:
+    kept, gone = world.create_topic(1), world.create_topic(2)
+    for _ in range(2):
+        world.flush((kept, 0, ["a"]), (gone, 0, ["b"]))
+    choice = everything(world)
+    world.spark.before_collect = lambda: world.delete_topic(2)
+    ended = await world.jobs().merge(choice, ())
+    assert (ended.accepted, ended.refused) == (1, 1)
+    assert world.metric("runs_total", result="unknown_topic") == 1
+    world.check_all_readable()
+
+
+async def test_a_damaged_segment_is_left_where_it_is(world: World) -> None:
+    topic_id = world.create_topic(1)
+    damaged = [world.flush((topic_id, 0, ["a"])) for _ in range(3)][1]
+    world.damage(damaged)
+    ended = await world.jobs().merge(everything(world), ())
+    assert [failed.kind for failed in ended.failures] == ["Corrupt"]
+    assert world.levels() == [0, 0, 0]
+    assert world.metric("task_failures_total", kind="Corrupt") == 1
+
+
+async def test_a_job_whose_spark_breaks_changes_nothing_and_gives_its_claim_back(world: World) -> None:
+    topic_id = world.create_topic(1)
+    world.flush((topic_id, 0, ["a"]))
+
+    def break_down() -> None:
+        raise ConnectionError("the JVM is gone\nJava says much more")
+
+    world.spark.before_collect = break_down
+    with pytest.raises(Unavailable, match=r"the JVM is gone$"):
+        await world.jobs().merge(everything(world), ())
+    assert world.levels() == [0]
+    assert not world.machine.state.claims
+
+
+async def test_a_compactor_merges_until_there_is_nothing_to_merge(world: World) -> None:
+    topics = [world.create_topic(number) for number in (1, 2)]
+    compactor = world.compactor()
+
+    async def work() -> None:
+        for _ in range(3):
+            await until(lambda: 0 not in world.levels())
+            for number in range(3):
+                world.flush(*((topic_id, 0, [str(number)]) for topic_id in topics))
+        await until(lambda: world.levels() == [2, 2])
+
+    await while_running([compactor], work)
+    world.check_all_readable()
+    assert len(world.sessions) == 1, "one session for all jobs"
+    assert not world.machine.state.claims
+
+
+async def test_two_compactors_share_the_work(world: World) -> None:
+    topic_id = world.create_topic(1)
+    for number in range(40):
+        world.flush((topic_id, 0, [str(number)]))
+    compactors = [world.compactor("compactor-1", jobs_max=1), world.compactor("compactor-2", jobs_max=1)]
+
+    async def work() -> None:
+        await until(lambda: 0 not in world.levels())
+
+    await while_running(compactors, work)
+    world.check_all_readable()
+    assert world.metric("runs_total", result="extents_changed") == 0, "nothing was merged twice"
+
+
+async def test_a_damaged_segment_does_not_keep_others_from_being_merged(world: World) -> None:
+    topic_id = world.create_topic(1)
+    world.damage(world.flush((topic_id, 0, ["a"])))
+    for _ in range(2):
+        world.flush((topic_id, 0, ["a"]))
+
+    async def work() -> None:
+        await until(lambda: world.metric("task_failures_total", kind="Corrupt") == 1)
+        for _ in range(3):
+            world.flush((topic_id, 0, ["b"]))
+        await until(lambda: 1 in world.levels())
+
+    await while_running([world.compactor()], work)
+    assert world.metric("task_failures_total", kind="Corrupt") == 1, "it is not tried again at once"
+
+
+async def test_a_drained_compactor_leaves_its_work_to_others(world: World) -> None:
+    topic_id = world.create_topic(1)
+    for _ in range(3):
+        world.flush((topic_id, 0, ["a"]))
+    compactor = world.compactor()
+    loop = asyncio.get_running_loop()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    def wait() -> None:
+        loop.call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+        raise InterruptedError("cancelled by Spark")
+
+    world.spark.before_collect = wait
+
+    async def work() -> None:
+        await begun.wait()
+        draining = asyncio.create_task(compactor.drain())
+        await until(lambda: world.spark.cancelled)
+        go_on.set()
+        await draining
+        assert not world.machine.state.claims
+
+    await while_running([compactor], work)
+    assert world.levels() == [0, 0, 0]
+    assert world.spark.cancelled == world.spark.groups
+
+
+async def test_without_spark_it_says_so_and_begins_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compactor.service.UNAVAILABLE_CHECK_S", 0.01)
+    world.missing = "there is no Java"
+    topic_id = world.create_topic(1)
+    for _ in range(3):
+        world.flush((topic_id, 0, ["a"]))
+
+    async def work() -> None:
+        await until(lambda: world.told.get("spark") == "there is no Java")
+        assert not world.machine.sent
+        world.missing = ""
+        await until(lambda: world.levels() == [1])
+        assert world.told["spark"] == ""
+
+    await while_running([world.compactor()], work)
+
+
+async def test_while_no_sequencer_answers_it_waits_and_says_so(world: World) -> None:
+    topic_id = world.create_topic(1)
+    for _ in range(3):
+        world.flush((topic_id, 0, ["a"]))
+    world.machine.is_down = True
+
+    async def work() -> None:
+        await until(lambda: world.told.get("sequencers") == "no sequencer answered")
+        world.machine.is_down = False
+        await until(lambda: world.levels() == [1])
+        assert world.told["sequencers"] == ""
+
+    await while_running([world.compactor()], work)
+
+
+async def test_a_session_that_is_not_used_is_ended_and_a_broken_one_is_replaced(world: World) -> None:
+    topic_id = world.create_topic(1)
+
+    async def work() -> None:
+        for round_number in range(1, 4):
+            for _ in range(3):
+                world.flush((topic_id, 0, ["a"]))
+            await until(lambda wanted=round_number: world.metric("jobs_total", kind="flushed", result="done") >= wanted)
+            await until(lambda: world.metric("spark_session_open") == 0)
+            assert len(world.sessions) == round_number
+
+    await while_running([world.compactor(idle_s=0)], work)
+
+
+async def test_topics_that_are_compacted_by_key_stay_out_of_level_two(world: World) -> None:
+    topic_id = world.create_topic(1, **{"cleanup.policy": "compact"})
+    for _ in range(9):
+        world.flush((topic_id, 0, ["a"]))
+    assert (await world.jobs().merge(everything(world), {topic_id})).is_good
+    assert world.levels() == [1]
