@@ -1,0 +1,39 @@
+"""A streaming query from a topic into SQLite, for a test to kill: NATS STORE FOLDER always|now."""
+
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+from penstock.spark import register
+from penstock.spark.session import open_session
+
+
+def main() -> None:
+    """Run until killed, or until all that is there has been read."""
+    nats, store, folder, until = sys.argv[1:]
+    session = open_session("stream", "local[2]", {"spark.sql.shuffle.partitions": "2"})
+    register(session)
+    options = {"nats": nats, "store": store, "topics": "events", "startingOffsets": "earliest"}
+    rows = session.readStream.format("penstock").options(**options, maxOffsetsPerTrigger="1000").load()
+
+    def deliver(batch: Any, batch_id: int) -> None:
+        write(Path(folder) / "sink.sqlite", batch.select("partition", "offset", "value").collect(), batch_id)
+
+    writer = rows.writeStream.foreachBatch(deliver).option("checkpointLocation", str(Path(folder) / "checkpoint"))
+    query = (
+        writer.trigger(availableNow=True) if until == "now" else writer.trigger(processingTime="0 seconds")
+    ).start()
+    query.awaitTermination()
+
+
+def write(sink: Path, rows: list[Any], batch_id: int) -> None:
+    """One transaction per micro-batch; one that was delivered before changes nothing."""
+    with sqlite3.connect(sink, timeout=60) as database:
+        if database.execute("insert or ignore into batches values (?)", (batch_id,)).rowcount:
+            values = [(row.partition, row.offset, row.value.decode()) for row in rows]
+            database.executemany("insert into records values (?, ?, ?)", values)
+
+
+if __name__ == "__main__":
+    main()
