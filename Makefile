@@ -22,8 +22,10 @@ ARGS ?=
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# The environment for compaction is made beside, where there is a Java for it; `penstock up` sees when it is complete.
 up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
-	@$(BIN)/penstock up $(ARGS)
+	@! command -v java >/dev/null || nice $(MAKE) -s spark-env >$(VENV)/spark-env.log 2>&1 & \
+	    exec $(BIN)/penstock up $(ARGS)
 
 test: env spark-env  ## run every test
 	$(BIN)/pytest -m "not e2e and not compose and not chaos and not spark" -n 2 --dist worksteal
@@ -84,6 +86,7 @@ spark-env: $(SPARK_STAMP)  ## make the environment with PySpark, in .venv-spark
 
 # PySpark comes as source, and is made into a wheel with pinned tools; uv keeps that for the next time.
 $(SPARK_STAMP): $(STAMP) requirements-spark.lock
+	@rm -f $@
 	@echo "making the environment with Spark in $(SPARK_VENV) ..."
 	@test -x $(SPARK_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(SPARK_VENV)
 	@$(BIN)/uv pip sync -q --python $(SPARK_VENV)/bin/python --require-hashes --build-constraints requirements-spark.lock \

@@ -41,7 +41,10 @@ def wait_until(condition: Callable[[], Any], timeout_s: float, what: str, poll_s
 
 
 class Cluster:
-    """One `penstock up` on a data folder; `start` and `stop` may be called again and again."""
+    """One `penstock up` on a data folder; `start` and `stop` may be called again and again.
+
+    It has no compactor unless it is asked for: a JVM beside every cluster would slow all tests down.
+    """
 
     def __init__(self, data: Path, *arguments: str) -> None:
         self.data = data
@@ -61,7 +64,7 @@ class Cluster:
 
     def command(self) -> list[str]:
         """The command line that `start` runs."""
-        where = ["--data", str(self.data), "--kafka", self.kafka, "--http", self.http]
+        where = ["--data", str(self.data), "--kafka", self.kafka, "--http", self.http, "--compactors", "0"]
         return [sys.executable, "-m", "penstock.cli", "up", *where, *self._arguments]
 
     def start(self) -> None:

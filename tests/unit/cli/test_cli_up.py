@@ -12,7 +12,7 @@ import pytest
 from penstock.cli import children, up
 from penstock.cli.options import Address, UpOptions, take_folder
 from penstock.cli.up import NATS_PORT_MAX, NATS_PORT_MIN, Supervisor, reserved_port, say
-from penstock.contracts.errors import Unavailable
+from penstock.contracts.errors import Invalid
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
 from tests.testkit.waiting import until
 
@@ -121,12 +121,12 @@ async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_wi
 ) -> None:
     found: list[str] = []
 
-    def find(_environ: object, _prefix: str, _executable: str) -> str:
+    def find(_environ: object) -> str:
         if not found:
-            raise Unavailable("Spark is not installed")
+            raise Invalid("Spark is not installed")
         return found[0]
 
-    monkeypatch.setattr(up, "spark_python", find)
+    monkeypatch.setattr(up, "need_spark_python", find)
     monkeypatch.setattr(up, "SPARK_POLL_S", 0.01)
     supervisor = house.supervisor
     keeping = asyncio.create_task(supervisor._keep_compactors())

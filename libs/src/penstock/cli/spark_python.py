@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.contracts.errors import Invalid
+from penstock.spark.session import missing_java
 
 PYTHON_VARIABLE = "PENSTOCK_SPARK_PYTHON"
 ENVIRONMENT_NAME = ".venv-spark"  # what `make spark-env` makes, beside the environment that `make env` makes
@@ -33,12 +34,20 @@ def find_spark_python(environ: Mapping[str, str], prefix: str = sys.prefix) -> P
     return made / "bin" / "python" if (made / ".made").exists() else None
 
 
-def run_with_spark(argv: Sequence[str]) -> int:
-    """Run a command of ours with the Python that has PySpark, and return its exit code; `Invalid` if none has."""
-    python = find_spark_python(os.environ)
+def need_spark_python(environ: Mapping[str, str]) -> Path:
+    """The Python to run Spark with; `Invalid` with one sentence if Spark cannot run here (yet)."""
+    if missing := missing_java(environ):
+        raise Invalid(missing)
+    python = find_spark_python(environ)
     if python is None:
         raise Invalid(NOT_INSTALLED)
     if not python.is_file():
         raise Invalid(f"{PYTHON_VARIABLE} names {python}, which is not there")
+    return python
+
+
+def run_with_spark(argv: Sequence[str]) -> int:
+    """Run a command of ours with the Python that has PySpark, and return its exit code; `Invalid` if none can."""
+    python = need_spark_python(os.environ)
     found = subprocess.run([str(python), "-m", "penstock.cli", *argv], check=False)
     return found.returncode

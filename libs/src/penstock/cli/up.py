@@ -13,7 +13,6 @@ import prometheus_client
 
 from penstock.cli.children import Child, ChildSpec, last_line
 from penstock.cli.console import Console
-from penstock.cli.interpreters import spark_python
 from penstock.cli.options import (
     UpOptions,
     add_flags,
@@ -22,7 +21,8 @@ from penstock.cli.options import (
     read_options,
     take_folder,
 )
-from penstock.contracts.errors import PenstockError, Unavailable
+from penstock.cli.spark_python import need_spark_python
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore import open_store
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
@@ -162,8 +162,8 @@ class Supervisor:
         told = False
         while True:
             try:
-                return spark_python(os.environ, sys.prefix, sys.executable)
-            except Unavailable as error:
+                return str(need_spark_python(os.environ))
+            except Invalid as error:
                 if not told:
                     self._say(f"compaction waits: {error}")
                     told = True

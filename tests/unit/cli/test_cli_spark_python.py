@@ -1,0 +1,55 @@
+"""Which Python runs what needs Spark, and what is said where none can."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import spark_python
+from penstock.cli.spark_python import find_spark_python, need_spark_python
+from penstock.contracts.errors import Invalid
+
+
+@pytest.fixture
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """There is a Java on the path, and no PySpark in this Python."""
+    java = tmp_path / "java"
+    java.touch(mode=0o755)
+    monkeypatch.setattr(spark_python, "has_pyspark", lambda: False)
+    monkeypatch.setattr(spark_python, "find_spark_python", lambda environ: find_spark_python(environ, str(tmp_path)))
+    return {"PATH": str(tmp_path)}
+
+
+def test_without_java_nothing_can_run_it(environ: dict[str, str]) -> None:
+    with pytest.raises(Invalid, match="there is no Java; Spark needs version 17"):
+        need_spark_python({"PATH": "/nowhere"})
+    with pytest.raises(Invalid, match="there is no Java in /nowhere;"):
+        need_spark_python(environ | {"JAVA_HOME": "/nowhere"})
+
+
+def test_without_pyspark_it_says_how_to_get_it(environ: dict[str, str]) -> None:
+    with pytest.raises(Invalid, match="make spark-env"):
+        need_spark_python(environ)
+
+
+def test_the_environment_beside_ours_counts_when_it_is_complete(tmp_path: Path, environ: dict[str, str]) -> None:
+    made = tmp_path / ".venv-spark"
+    (made / "bin").mkdir(parents=True)
+    (made / "bin" / "python").touch(mode=0o755)
+    prefix = str(tmp_path / ".venv")
+    assert find_spark_python(environ, prefix) is None
+    (made / ".made").touch()
+    assert find_spark_python(environ, prefix) == made / "bin" / "python"
+
+
+def test_the_interpreter_that_is_named_counts_more(environ: dict[str, str]) -> None:
+    assert need_spark_python(environ | {"PENSTOCK_SPARK_PYTHON": sys.executable}) == Path(sys.executable)
+    with pytest.raises(Invalid, match="PENSTOCK_SPARK_PYTHON names /nowhere/python, which is not there"):
+        need_spark_python(environ | {"PENSTOCK_SPARK_PYTHON": "/nowhere/python"})
+
+
+def test_our_own_interpreter_is_good_if_it_has_pyspark(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_python, "has_pyspark", lambda: True)
+    assert need_spark_python(environ) == Path(sys.executable)
