@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from cacher.chunks import CHUNK_BYTES, Chunk, chunks_of
-from cacher.lru import LruCache
+from cacher.chunk_cache import ChunkCache
+from cacher.chunks import CHUNK_BYTES, chunks_of
 from cacher.metrics import CacherMetrics
 from cacher.reads import ChunkReads
 from cacher.serve import CacheServer
@@ -75,7 +75,7 @@ class Rig:
         self.flusher = self.hub.connect("flusher")
         self.store = Store()
         self.directory = Directory()
-        self.cache = LruCache[Chunk](cache_bytes)
+        self.cache = ChunkCache(cache_bytes)
         self.metrics = CacherMetrics(CollectorRegistry())
         self.reads = ChunkReads(
             cluster="c",
@@ -252,6 +252,23 @@ async def test_only_so_many_chunks_are_loaded_at_once() -> None:
         await asyncio.gather(*readers)
         assert len(rig.store.gets) == 6
         assert rig.store.running_most == 2
+
+
+async def test_whoever_replays_old_data_leaves_room_for_the_loads_of_new_data() -> None:
+    async with Rig(loads_max=4) as rig:
+        rig.store.gate.clear()
+        old = [msgspec.structs.replace(FAR, segment_id=bytes([number]) * 16, level=1) for number in range(6)]
+        replaying = [asyncio.create_task(rig.ask(SegmentRead(segment, 0, 1))) for segment in old]
+        while len(rig.server._tasks) < 6 or rig.store.running < 2:
+            await asyncio.sleep(0)
+        tailing = asyncio.create_task(rig.ask(SegmentRead(FAR, 0, 1)))
+        while rig.store.running < 3:
+            await asyncio.sleep(0)
+        assert [position for position, _ in rig.store.gets] == [0, 0, 0]
+        rig.store.gate.set()
+        assert (await tailing)[0] == [1]
+        await asyncio.gather(*replaying)
+        assert rig.store.running_most <= 4
 
 
 async def test_requests_beyond_what_may_wait_are_answered_at_once_with_what_is_here() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from cacher.chunks import CHUNK_BYTES, Chunk
+from cacher.chunk_cache import ChunkCache
+from cacher.chunks import CHUNK_BYTES
 from cacher.config import CacherConfig
-from cacher.lru import LruCache
 from cacher.metrics import CacherMetrics
 from cacher.reads import ChunkReads
 from cacher.serve import CacheServer
@@ -39,14 +39,13 @@ class Cacher:
         self._config = config
         self._bus = bus
         self._subscription: Subscription | None = None
-        cache: LruCache[Chunk] = LruCache(config.cache_bytes_max)
         self._reads = ChunkReads(
             cluster=config.cluster,
             zone=config.zone,
             bus=bus,
             store=store,
             directory=directory,
-            cache=cache,
+            cache=ChunkCache(config.cache_bytes_max),
             clock=clock,
             metrics=metrics,
             loads_max=config.loads_bytes_max // CHUNK_BYTES,

@@ -40,11 +40,15 @@ class LruCache(Generic[Key]):
             return 0
         evicted = 0
         while self.held_bytes + weight_bytes > self._bytes_max:
-            self._drop(next(iter(self._entries)))
+            self.evict()
             evicted += 1
         self._entries[key] = data
         self.held_bytes += weight_bytes
         return evicted
+
+    def evict(self) -> None:
+        """Let the least recently used go."""
+        self._drop(next(iter(self._entries)))
 
     def _drop(self, key: Key) -> None:
         found = self._entries.pop(key, None)

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import structlog
 
+from cacher.chunk_cache import ChunkCache, is_cold
 from cacher.chunks import Chunk
-from cacher.lru import LruCache
 from cacher.metrics import CacherMetrics
 from penstock.contracts import subjects
 from penstock.contracts.batches import SegmentRef
@@ -23,8 +23,8 @@ from penstock.segment.keys import segment_key
 log = structlog.get_logger()
 
 WRITER_TIMEOUT_S = 1.0  # then the store is asked: a flusher answers from memory, or is in trouble
+COLD_LOADS_SHARE = 2  # one in so many loads may be of old data; so those of new data never wait for all of them
 FLUSHER = "flusher"
-WRITTEN_BY_FLUSHERS = 0  # the level
 NO_PREFIX = ""  # the store's address has a prefix of its own
 
 
@@ -45,7 +45,7 @@ class ChunkReads:
         bus: Bus,
         store: ObjectStore,
         directory: Instances,
-        cache: LruCache[Chunk],
+        cache: ChunkCache,
         clock: Clock,
         metrics: CacherMetrics,
         loads_max: int,
@@ -59,6 +59,7 @@ class ChunkReads:
         self._clock = clock
         self._metrics = metrics
         self._slots = asyncio.Semaphore(loads_max)
+        self._cold_slots = asyncio.Semaphore(max(loads_max // COLD_LOADS_SHARE, 1))
         self._loads: SingleFlight[Chunk, Buffer] = SingleFlight()
 
     def cached(self, chunk: Chunk) -> Buffer | None:
@@ -80,10 +81,12 @@ class ChunkReads:
         if landed is not None:
             return landed
         try:
-            async with self._slots:
-                data = await self._from_writer(chunk, segment)
-                if data is None:
+            if is_cold(chunk):
+                async with self._cold_slots, self._slots:
                     data = await self._from_store(chunk)
+            else:
+                async with self._slots:
+                    data = await self._from_writer(chunk, segment) or await self._from_store(chunk)
         except PenstockError as error:
             self._metrics.load_failures.inc()
             log.warning("chunk_not_loaded", segment=ulid_text(chunk.segment_id), chunk=chunk.index, error=str(error))
@@ -94,7 +97,7 @@ class ChunkReads:
 
     async def _from_writer(self, chunk: Chunk, segment: SegmentRef) -> Buffer | None:
         """From the memory of the flusher that wrote it, if that is near and still has it."""
-        if segment.level != WRITTEN_BY_FLUSHERS or segment.zone != self._zone:
+        if segment.zone != self._zone:
             return None
         writer = self._directory.get(segment.writer)
         if writer is None or writer.role != FLUSHER:
