@@ -5,7 +5,6 @@ costs the garbage collector nothing. It is derived, never written, and never cha
 that was dropped or replaced since is told from a live one by looking it up.
 """
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate
@@ -40,14 +39,15 @@ def fill_contents(state: State) -> None:
     """Work out the contents of all segments from the partitions' extents, as after reading a snapshot."""
     segments, size, write = state.segments, _ENTRY.size, _ENTRY.pack_into
     # Where each segment's entries begin: with room for those of deleted topics, which are not entered.
-    starts = array("Q", accumulate((size * count for count in segments.live_extents), initial=0))
-    ends = array("Q", starts)
+    starts = list(accumulate((size * count for count in segments.live_extents), initial=0))
+    ends = list(starts)
     entries = bytearray(starts[-1])
     for partition in state.partitions_by_index.values():
         columns, index = partition.extents, partition.index
         head = columns.head
         for row, base_offset in zip(columns.segments[head:], columns.base_offsets[head:], strict=True):
-            write(entries, ends[row], index, base_offset)
-            ends[row] += size
+            end = ends[row]
+            write(entries, end, index, base_offset)
+            ends[row] = end + size
     view = memoryview(entries)
     segments.contents = [bytes(view[starts[row] : ends[row]]) for row in range(len(segments))]
