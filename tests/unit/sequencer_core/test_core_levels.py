@@ -2,10 +2,11 @@
 
 from typing import get_args
 
+import pytest
 from core_world import World
 
-from penstock.contracts.commands import Command, Done, NoteArchived, RaiseLevel, TakeCustody, Tick
-from penstock.contracts.levels import COMMAND_LEVELS, NEWEST_LEVEL, level_of
+from penstock.contracts.commands import Command, CreateTopic, Done, NoteArchived, RaiseLevel, TakeCustody, Tick
+from penstock.contracts.levels import COMMAND_LEVELS, KEY_COMPACTION_LEVEL, NEWEST_LEVEL, level_of
 from penstock.contracts.refusals import Refusal
 
 # What 0.1.0 knew, and the command that leads to the first level.
@@ -45,6 +46,14 @@ def test_several_commands_need_the_level_of_the_newest() -> None:
     assert level_of([]) == 0
     assert level_of([Tick(1)]) == 0
     assert level_of([Tick(1), TakeCustody(1, "r")]) == COMMAND_LEVELS[TakeCustody]
+
+
+@pytest.mark.parametrize(
+    ("configs", "level"),
+    [({}, 0), ({"max.message.bytes": "5000"}, 0), ({"cleanup.policy": "compact"}, KEY_COMPACTION_LEVEL)],
+)
+def test_a_topic_waits_for_replicas_that_take_its_configurations(configs: dict[str, str], level: int) -> None:
+    assert level_of([CreateTopic(1, "t", bytes(16), 1, configs)]) == level
 
 
 def test_a_journal_from_before_there_were_levels_is_applied_as_it_was() -> None:

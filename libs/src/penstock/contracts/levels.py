@@ -11,6 +11,7 @@ import msgspec
 from penstock.contracts.commands import (
     ClaimJob,
     Command,
+    CreateTopic,
     NoteArchived,
     NoteSnapshot,
     RaiseLevel,
@@ -19,6 +20,7 @@ from penstock.contracts.commands import (
     ReplaceExtents,
     TakeCustody,
 )
+from penstock.contracts.topic_configs import need_key_compaction
 
 NEWEST_LEVEL = 1  # that this code knows; 0 is what release 0.1.0 knew
 # Commands that are not here need level 0. `RaiseLevel` leads to a level, and so comes before it.
@@ -31,6 +33,8 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     ReleaseJob: 1,
     ReplaceExtents: 1,
 }
+# From this level on topics may have configurations that replicas below it refuse.
+KEY_COMPACTION_LEVEL = 1
 # From this level on commands that came late may be refused: by `seen_sequence`, or as a static member's former life.
 LATE_COMMANDS_LEVEL = 1
 # From this level on a lease of custody ends later with each renewal, also while the machine's clock stands still.
@@ -39,7 +43,13 @@ RISING_LEASE_LEVEL = 1
 
 def level_of(commands: Iterable[Command]) -> int:
     """The level that a cluster must have reached before these may be journaled."""
-    return max((COMMAND_LEVELS.get(type(command), 0) for command in commands), default=0)
+    return max(map(_level, commands), default=0)
+
+
+def _level(command: Command) -> int:
+    if type(command) is CreateTopic and need_key_compaction(command.configs):
+        return KEY_COMPACTION_LEVEL
+    return COMMAND_LEVELS.get(type(command), 0)
 
 
 def unknown_level(requests: Iterable[Iterable[Command]], known_level: int) -> int | None:
