@@ -40,7 +40,7 @@ def main() -> int:
 
 def _measured(mib: int) -> Iterator[Result]:
     count = mib * 1024 * 1024 // VALUE_BYTES
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder) / "data") as cluster:
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder) / "data", "--compactors", "0") as cluster:
         create_topics(cluster, none=PARTITIONS, zstd=PARTITIONS)
         for codec in ("none", "zstd"):
             produce(cluster, codec, _records(count), **{"compression.type": codec, "linger.ms": 100})

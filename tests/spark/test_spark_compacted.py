@@ -47,7 +47,7 @@ MIB = 1024 * 1024
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Each partition has one compacted run of many MiB with gaps, and a flushed tail."""
-    with running(tmp_path_factory.mktemp("compacted") / "data") as cluster:
+    with running(tmp_path_factory.mktemp("compacted") / "data", "--compactors", "0") as cluster:
         create_topics(cluster, **{TOPIC: PARTITIONS})
         produce(cluster, TOPIC, records(0, RECORDS), **{"batch.size": 60_000})
         asyncio.run(compact(cluster))

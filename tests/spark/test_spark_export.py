@@ -38,7 +38,7 @@ PERSON = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running(tmp_path_factory.mktemp("export") / "data", "--flush-ms", "50") as cluster:
+    with running(tmp_path_factory.mktemp("export") / "data", "--compactors", "0", "--flush-ms", "50") as cluster:
         yield cluster
 
 

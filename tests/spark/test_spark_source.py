@@ -31,7 +31,7 @@ START_MS = 1_700_000_000_000
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """With `mixed`, of every codec and kind of record, and `even`, of 40 flushed segments with 4 partitions each."""
-    with running(tmp_path_factory.mktemp("source") / "data", "--flush-ms", "50") as cluster:
+    with running(tmp_path_factory.mktemp("source") / "data", "--compactors", "0", "--flush-ms", "50") as cluster:
         create_topics(cluster, mixed=3, even=4, silent=2)
         for codec in CODECS:
             produce(cluster, "mixed", mixed_records(codec), **{"compression.type": codec})

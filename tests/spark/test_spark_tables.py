@@ -30,7 +30,7 @@ PROGRESS_TIMEOUT_S = 300.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running(tmp_path_factory.mktemp("tables") / "data") as cluster:
+    with running(tmp_path_factory.mktemp("tables") / "data", "--compactors", "0") as cluster:
         yield cluster
 
 
