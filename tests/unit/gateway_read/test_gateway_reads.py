@@ -151,6 +151,29 @@ async def test_without_cachers_the_store_is_read(zone: Zone) -> None:
     assert zone.sample("read_bytes", {"source": "store"}) == 110
 
 
+async def test_reads_of_old_data_from_the_store_never_hold_up_those_of_new_data(zone: Zone) -> None:
+    gate = asyncio.Event()
+    running: list[str] = []
+    get_range = zone.store.get_range
+
+    async def gated(key: str, position: int, length: int) -> bytes:
+        running.append(key)
+        if "/1-" in key:
+            await gate.wait()
+        return await get_range(key, position, length)
+
+    zone.store.get_range = gated  # type: ignore[method-assign]
+    old = [await zone.put(segment(number, level=1)) for number in range(40)]
+    replaying = [asyncio.create_task(zone.reads.read([SegmentRead(ref, 0, 10)])) for ref in old]
+    while len(running) < reads_module.COLD_STORE_READS_MAX:
+        await asyncio.sleep(0)
+    new = await zone.put(segment(99))
+    await check(zone, SegmentRead(new, 0, 10))
+    assert len(running) == reads_module.COLD_STORE_READS_MAX + 1
+    gate.set()
+    await asyncio.gather(*replaying)
+
+
 async def test_neighbouring_ranges_are_one_get(zone: Zone) -> None:
     ref = await zone.put(segment(1))
     await check(zone, SegmentRead(ref, 200, 50), SegmentRead(ref, 0, 100), SegmentRead(ref, 100, 100))
