@@ -12,8 +12,6 @@ from prometheus_client import CollectorRegistry
 from compactor.jobs import Jobs
 from compactor.key_plan import KeyLimits
 from compactor.key_work import KeyWork
-from compactor.key_plan import KeyLimits
-from compactor.key_work import KeyWork
 from compactor.metrics import CompactorMetrics
 from compactor.planner import PlanLimits
 from compactor.service import Compactor
@@ -222,7 +220,7 @@ class World:
             sequencers=self.machine,  # type: ignore[arg-type]
             jobs=jobs,
             spark=runner,
-            limits=KeyLimits(),
+            limits=self.key_limits,
             clock=self.machine.clock,
             metrics=self.metrics,
             interval_s=0.01,
@@ -231,20 +229,10 @@ class World:
     def compactor(self, holder: str = "compactor-1", jobs_max: int = 2, idle_s: float = 600) -> Compactor:
         runner = self.runner()
         jobs = self.jobs(holder, runner)
-        keys = KeyWork(
-            place=self.place,
-            sequencers=self.machine,  # type: ignore[arg-type]
-            jobs=jobs,
-            spark=runner,
-            limits=self.key_limits,
-            clock=self.machine.clock,
-            metrics=self.metrics,
-            interval_s=0,
-        )
         return Compactor(
             sequencers=self.machine,  # type: ignore[arg-type]
             jobs=jobs,
-            keys=keys,
+            keys=self.keys(jobs, runner),
             spark=runner,
             limits=self.limits,
             clock=self.machine.clock,
