@@ -61,15 +61,15 @@ def records(first: int, count: int) -> Iterator[dict]:
         yield {"key": b"%d" % number, "value": value, "partition": number % PARTITIONS, "timestamp": START_MS + number}
 
 
-async def compact(cluster: Cluster) -> None:
-    """All extents of both partitions become one segment of level 2."""
-    config = read_source_config(options_of(cluster, topics=TOPIC), environ={})
+async def compact(cluster: Cluster, topic: str = TOPIC) -> list[str]:
+    """All extents of a topic become one segment of level 2; the keys of those that held them."""
+    config = read_source_config(options_of(cluster, topics=topic), environ={})
     store = await open_store(config.address.store_url)
     async with opened_catalog(config.address) as catalog:
-        topics = await catalog.topics(TopicChoice((TOPIC,), ()))
+        topics = await catalog.topics(TopicChoice((topic,), ()))
         bounds = await catalog.bounds(topics)
-        topic_id = topics[TOPIC].topic_id
-        wanted = [Wanted(TOPIC, topic_id, number, 0, held.end, []) for (_, number), held in sorted(bounds.items())]
+        topic_id = topics[topic].topic_id
+        wanted = [Wanted(topic, topic_id, number, 0, held.end, []) for (_, number), held in sorted(bounds.items())]
         filled = await catalog.extents(wanted)
     made = await written(store, topic_id, [each.extents for each in filled])
     connection = await connect_nats(cluster.nats_url, name="test")
@@ -77,6 +77,7 @@ async def compact(cluster: Cluster) -> None:
     assert await accepted(sequencers, made.command)
     await connection.close()
     await store.close()
+    return [segment_key("", "default", 0, segment_id) for segment_id in made.command.inputs]
 
 
 async def written(store, topic_id: TopicId, extents: list[list[Extent]]) -> Compacted:
@@ -155,3 +156,16 @@ async def test_a_byte_limit_cuts_a_large_run_between_micro_batches(cluster: Clus
             planner.wanted(topics, bounds, start, {key: held.end for key, held in bounds.items()}), MIB
         )
     assert all(100 < offset < 1000 for offset in limited.values())
+
+
+def test_a_task_that_comes_after_its_segments_were_compacted_and_deleted_reads_all_the_same(cluster: Cluster) -> None:
+    create_topics(cluster, moved=PARTITIONS)
+    for step in range(5):
+        produce(cluster, "moved", records(100 * step, 100), **{"batch.size": 20_000})
+    reader = reader_of(cluster, topics="moved")
+    planned = reader.partitions()
+    for key in asyncio.run(compact(cluster, "moved")):
+        (cluster.data / "objects" / key).unlink()
+    late = [row for each in planned for batch in reader.read(each) for row in batch.to_pylist()]
+    assert in_order(late) == in_order(consume(cluster, "moved", PARTITIONS, len(late)))
+    assert len(late) > 300
