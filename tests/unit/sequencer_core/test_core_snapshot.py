@@ -16,7 +16,7 @@ from core_world import START_MS, World, batch, check_invariants
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.contracts.commands import DeleteTopic, NoteArchived, NoteSnapshot, RaiseLevel, TakeCustody, Tick
+from penstock.contracts.commands import ClaimJob, DeleteTopic, NoteArchived, NoteSnapshot, RaiseLevel, TakeCustody, Tick
 from penstock.contracts.errors import Corrupt
 from sequencer.core import columns
 from sequencer.core.columns import column_bytes, read_column, read_columns
@@ -31,7 +31,7 @@ any_log = settings(
 any_walk = pytest.mark.parametrize("seed", range(30))
 WALK_ENTRIES = 300
 # Of `a_bit_of_everything`. If it changes, so has the format: give it another version (docs/format-snapshot.md).
-GOLDEN = "9c72b7d7ab9675a7c8bf15a3ccd6a33fcdb6dc654491da6bb23c5e77abace4ab"
+GOLDEN = "58335984058b880ec3d606acc36c1981f5af7e19b509e6222ca0aac67719c830"
 
 
 PASSING = ("index", "next_index", "partitions_by_index")
@@ -187,6 +187,13 @@ def a_bit_of_everything() -> State:
     world.do(DeleteTopic(world.now_ms, "gone", bytes(16)))
     world.do(NoteArchived(world.now_ms, "r1", 3))
     world.do(NoteSnapshot(world.now_ms, "r1", 4))
+    world.produce(batch(3, 200))
+    late = world.job((1, 0, 1, 2))
+    world.do(world.job((1, 0, 0, 1), (1, 0, 1, 2), cleaned=True, delete_horizon_ms=START_MS + 9_000))
+    world.do(late)
+    world.do(world.job((1, 0, 0, 1), level=2, cleaned=True))
+    world.produce(batch(1, 70), partition=1)
+    world.do(ClaimJob(world.now_ms, "j", "c1", [world.state.segments.id(row) for row in (1, 3)], 60_000))
     return world.state
 
 

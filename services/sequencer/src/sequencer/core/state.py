@@ -4,20 +4,26 @@ Invariants, which hold before and after every entry:
 
  1. `clock_ms` is the highest `now_ms` of the commands seen, and never goes back.
  2. A partition's extents are ordered and dense: the first begins at `log_start_offset`, each next one begins where the
-    one before ended, the last ends just below `high_watermark`. (Compaction, when it comes, may leave gaps inside.)
+    one before ended, the last ends just below `high_watermark`. Compaction keeps that: one extent takes the place of
+    contiguous ones, from the first's begin to the last's end, also where key compaction left gaps between its records.
  3. An offset is given out once: `high_watermark` never goes back, and a deleted topic's id is not used again while
     anybody could still be sending for it.
  4. A segment's `live_bytes` and `live_extents` are the sums over the extents that point to it, the ones of deleted
     topics not yet dropped included; it is condemned if and only if it has none.
- 5. A segment is committed once: the second commit gets the first one's results, or is too old.
+ 5. A segment is committed once, by a flusher or by a compaction: the second commit gets the first one's results, or is
+    refused.
  6. Per producer and partition the remembered batches are contiguous in sequence and ascend in offset.
  7. Topics have unique names, ids and names after Kafka's '.' -> '_'.
  8. A group's leader is a member, unless it has none; static member ids are members; pending ids are not. A group is
     Empty or PreparingRebalance if it has no members; in Stable and CompletingRebalance nobody waits for a join.
  9. Custody's sequences, and those of committed offsets, lie at or below `sequence`; snapshots ascend.
-10. Everything counted here has a limit in `limits.py`.
+10. `pass_offset` <= `cleaned_offset` <= `high_watermark`: up to `cleaned_offset` each record was met by a pass of key
+    compaction that had met all before it.
+11. A segment is claimed by one job at most. Claims decide about nothing but who works on what.
+12. Everything counted here has a limit in `limits.py`.
 
-What is derived and could be computed anew (`topics_by_id`, `alarms`, counts) lies beside what it derives from.
+What is derived and could be computed anew (`topics_by_id`, `alarms`, `claimed`, what segments contain, counts) lies
+beside what it derives from.
 """
 
 from array import array
