@@ -209,3 +209,13 @@ def test_a_query_for_what_is_available_now_ends_there(cluster: Cluster) -> None:
         ends.append(from_json(end)["now", 0])
         start = end
     assert ends == [2, 3]
+
+
+def test_a_topic_that_was_made_again_is_no_end_of_a_stream_unnoticed(cluster: Cluster) -> None:
+    create_topics(cluster, again=1)
+    produce(cluster, "again", [{"value": b"new"}])
+    reader = stream_of(cluster, topics="again")
+    with pytest.raises(Conflict, match="ends at offset 1, before 50: it was deleted and made again"):
+        reader.latestOffset({"again": {"0": 50}}, reader.getDefaultReadLimit())
+    lenient = stream_of(cluster, topics="again", failOnDataLoss="false")
+    assert lenient.latestOffset({"again": {"0": 50}}, lenient.getDefaultReadLimit()) == {"again": {"0": 1}}

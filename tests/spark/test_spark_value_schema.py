@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.contracts.errors import Invalid
 from penstock.spark.value_schema import Values, ValueSchema, column_names, read_value_schema, value_type
@@ -146,3 +148,40 @@ def test_texts_and_numbers_that_are_not_their_types_are_kept_whole() -> None:
     assert numbers.to_pylist()[1:] == [None] * 6
     assert malformed.to_pylist()[1:] == [*values[1:6], None]
     assert str(times[6].as_py()) == "2026-01-01 00:00:00+00:00"
+
+
+EVERY_AVRO_TYPE = record(
+    "int",
+    "double",
+    "string",
+    {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1},
+    {"type": "long", "logicalType": "timestamp-micros"},
+    {"type": "int", "logicalType": "date"},
+    {"type": "int", "logicalType": "time-millis"},
+    {"type": "string", "logicalType": "uuid"},
+    {"type": "enum", "name": "E", "symbols": ["A"]},
+    {"type": "fixed", "name": "F", "size": 4},
+    {"type": "array", "items": ["null", "long"]},
+    {"type": "map", "values": "boolean"},
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))
+def test_no_bytes_stop_an_export(values: list[bytes]) -> None:
+    for schema in (ValueSchema("avro", json.dumps(EVERY_AVRO_TYPE)), ValueSchema("avro", json.dumps(record("long")))):
+        columns, malformed = Values(schema).columns(pa.array(values, pa.binary()))
+        assert all(len(column) == len(values) for column in columns)
+        assert all(bad in (None, value) for bad, value in zip(malformed.to_pylist(), values, strict=True))
+
+
+def test_what_a_decoder_takes_and_a_column_does_not_is_malformed_alone() -> None:
+    decimals = ValueSchema("avro", json.dumps(record({"type": "bytes", "logicalType": "decimal", "precision": 3})))
+    values = [b"\x02\x05", b"\x08\x7f\xff\xff\xff", b"\x02\x07"]
+    [numbers], malformed = Values(decimals).columns(pa.array(values))
+    assert [None if each is None else int(each) for each in numbers.to_pylist()] == [5, None, 7]
+    assert malformed.to_pylist() == [None, values[1], None]
+    deep = b'{"n": ' + b"[" * 100_000
+    anything = ValueSchema("json", '{"type": "object", "properties": {"n": {"type": "integer"}}}')
+    _, malformed = Values(anything).columns(pa.array([deep, b'{"other": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"]))
+    assert malformed.to_pylist()[0] == deep

@@ -72,11 +72,11 @@ class Planner:
             if start[key] >= end[key]:
                 continue
             if key not in bounds:
-                self._lose(f"{key[0]} [{key[1]}] is gone, and with it the offsets from {start[key]} on")
+                self.lose(f"{key[0]} [{key[1]}] is gone, and with it the offsets from {start[key]} on")
                 continue
             held = bounds[key]
             if start[key] < held.start or end[key] > held.end:
-                self._lose(
+                self.lose(
                     f"{key[0]} [{key[1]}] has the offsets {held.start} to {held.end - 1}, "
                     f"wanted are {start[key]} to {end[key] - 1}"
                 )
@@ -111,7 +111,8 @@ class Planner:
             for (key, held), offset in zip(bounds.items(), offsets, strict=True)
         }
 
-    def _lose(self, what: str) -> None:
+    def lose(self, what: str) -> None:
+        """`Conflict`, unless the options allow that records are missing."""
         if self._config.fail_on_data_loss:
             raise Conflict(f"{what}; with the option failOnDataLoss=false what is there is read")
 

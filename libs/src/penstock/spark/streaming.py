@@ -1,7 +1,6 @@
 """What a streaming query reads next: from offsets in its checkpoint to offsets that are there now."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from penstock.spark.config import SourceConfig
 from penstock.spark.offsets import LogBounds, Offsets, Partition, from_json, limit_offsets, to_json
@@ -22,10 +21,14 @@ async def latest_offsets(
         topics = await planner.topics()
         bounds = await planner.bounds(topics)
         begin = starts_of(from_json(start), bounds)
-        end = {**begin, **{key: max(held.end, begin[key]) for key, held in bounds.items()}}
+        end = {**begin, **{key: held.end for key, held in bounds.items()}}
+        for key in sorted(key for key, offset in end.items() if offset < begin[key]):
+            planner.lose(
+                f"{key[0]} [{key[1]}] ends at offset {end[key]}, before {begin[key]}: it was deleted and made again"
+            )
         if last is not None:
             known = from_json(last)
-            end = {key: max(begin[key], min(offset, known.get(key, begin[key]))) for key, offset in end.items()}
+            end = {key: min(offset, max(begin[key], known.get(key, begin[key]))) for key, offset in end.items()}
         if offsets_max is not None:
             end = limit_offsets(begin, end, offsets_max)
         if bytes_max is not None:
@@ -45,6 +48,6 @@ async def stream_splits(config: SourceConfig, start: Json, end: Json) -> list[Sp
         return await planner.splits(planner.wanted(topics, bounds, begin, ends))
 
 
-def starts_of(start: Offsets, bounds: Mapping[Partition, LogBounds]) -> dict[Partition, Any]:
+def starts_of(start: Offsets, bounds: Mapping[Partition, LogBounds]) -> Offsets:
     """Where a micro-batch begins in each partition: where the last one ended, a new one at its first offset."""
     return {**{key: held.start for key, held in bounds.items()}, **start}

@@ -6,6 +6,7 @@ value itself comes in the column `_malformed`.
 
 import io
 import json
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,18 @@ MALFORMED = "_malformed"
 CLASH_PREFIX = "value_"
 CONFLUENT_HEAD_BYTES = 5  # a zero and the schema's number in a registry
 _ZERO = 0
+# All that decoders, and Arrow, say of bytes that are not what a schema says.
+BAD_VALUE = (
+    ValueError,
+    LookupError,
+    EOFError,
+    TypeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+    struct.error,
+    pa.ArrowException,
+)
 
 Decode = Callable[[bytes], dict[str, Any]]
 
@@ -91,14 +104,29 @@ class Values:
             row, bad = self._row(value)
             rows.append(row)
             malformed.append(bad)
-        return pa.array(rows, self.type).flatten(), pa.array(malformed, pa.binary())
+        try:
+            found = pa.array(rows, self.type)
+        except BAD_VALUE:
+            found = self._one_by_one(values.to_pylist(), rows, malformed)
+        return found.flatten(), pa.array(malformed, pa.binary())
+
+    def _one_by_one(
+        self, values: list[bytes | None], rows: list[dict[str, Any] | None], malformed: list[bytes | None]
+    ) -> Any:
+        """The rows without those that their decoder takes and Arrow does not, such as numbers of too many digits."""
+        for number, row in enumerate(rows):
+            try:
+                pa.array([row], self.type)
+            except BAD_VALUE:
+                rows[number], malformed[number] = None, values[number]
+        return pa.array(rows, self.type)
 
     def _row(self, value: bytes | None) -> tuple[dict[str, Any] | None, bytes | None]:
         if value is None:
             return None, None
         try:
             return self._decode(value), None
-        except (ValueError, LookupError, EOFError, TypeError, ArithmeticError):  # all that decoders say of bad bytes
+        except BAD_VALUE:
             return None, value
 
 
