@@ -11,9 +11,13 @@ from prometheus_client import CollectorRegistry
 from cacher.app import Cacher
 from cacher.config import CacherConfig
 from cacher.metrics import CacherMetrics
-from penstock.contracts.commands import Tick
+from penstock.contracts.commands import PerItem, Tick
+from penstock.contracts.ids import ENTROPY_BYTES, TopicId, new_segment_id
+from penstock.contracts.refusals import Refusal
 from penstock.objectstore import ObjectStore
 from penstock.runtime.nats_client import NatsConnection, connect_nats
+from penstock.segment.keys import segment_key
+from tests.testkit.compaction import compacted, extents_of
 from tests.testkit.nats import NatsServer
 from tests.testkit.waiting import until
 from tests.unit.gateway_read.gateway_read_world import (
@@ -100,6 +104,41 @@ async def test_records_larger_than_a_message_come_through_cachers_and_without_th
         assert read_bytes(world, "store") == 0
     assert await fetch_all(world, 30) == expected
     assert read_bytes(world, "store") >= sum(map(len, values))
+
+
+async def test_the_middle_of_a_compacted_run_is_read_from_the_cachers_that_own_its_chunks(
+    world: World, nats_server: NatsServer
+) -> None:
+    topic_id = b"t".ljust(16, b"\1")
+    values = [bytes([number]) * 200_000 for number in range(80)]
+    for start in range(0, 80, 20):
+        await world.produce(topic_id, {0: [batch_of(value) for value in values[start : start + 20]]})
+    await merge(world, topic_id)
+    async with running_cacher(nats_server, world.store, "c1", world):
+        async with running_cacher(nats_server, world.store, "c2", world):
+            for offset in (79, 1, 40, 66, 13):
+                answer = partitions_of(await world.fetch(asking({0: offset}, partition_max_bytes=MIB)))[0]
+                got = values_of(answer)
+                assert got == {number: values[number] for number in range(offset, min(offset + len(got), 80))}
+                assert len(got) >= min(4, 80 - offset)
+            assert read_bytes(world, "store") == 0
+            assert read_bytes(world, "cache") < 12 * MIB, "nothing is scanned"
+        assert await fetch_all(world, 80) == dict(enumerate(values))
+
+
+async def merge(world: World, topic_id: TopicId) -> None:
+    """Put all extents of partition 0 into one compacted segment, and delete the segments that they were in."""
+    extents = extents_of(world.sequencer.state, topic_id, 0)
+    old = [segment_key("", CLUSTER, 0, extent.segment.segment_id) for extent in extents]
+    data = {
+        extent: await world.store.get_range(key, extent.position, extent.length)
+        for key, extent in zip(old, extents, strict=True)
+    }
+    segment_id = new_segment_id(START_MS, bytes(ENTROPY_BYTES))
+    made = compacted(segment_id, [(topic_id, 0, extents)], data.__getitem__, now_ms=START_MS, level=2)
+    await world.store.put(segment_key("", CLUSTER, 2, segment_id), made.body)
+    assert await world.commit([made.command]) == [PerItem([Refusal.NONE])]
+    await world.store.delete(old)
 
 
 async def test_a_waiting_fetch_gets_records_that_were_committed_while_the_bus_was_down(
