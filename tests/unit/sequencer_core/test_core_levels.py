@@ -61,3 +61,12 @@ def test_a_journal_from_before_there_were_levels_is_applied_as_it_was() -> None:
     world.do(TakeCustody(world.now_ms, "r"))
     assert world.do(NoteArchived(world.now_ms, "r", 1)) == Done()
     assert world.state.level == 0
+
+
+def test_a_compacted_topic_that_0_1_0_refused_is_refused_by_whoever_reads_its_journal() -> None:
+    world = World()
+    compacted = {"cleanup.policy": "compact"}
+    assert world.topic(**compacted).refusal == Refusal.INVALID_CONFIG
+    assert not world.state.topics
+    world.do(RaiseLevel(world.now_ms, KEY_COMPACTION_LEVEL))
+    assert world.topic(**compacted).configs == compacted
