@@ -10,7 +10,7 @@ from penstock.contracts.commands import DeleteTopic, OutputSegment, PerItem, Ref
 from penstock.contracts.ids import new_segment_id
 from penstock.contracts.queries import LATEST, MAX_TIMESTAMP, OffsetOf, OffsetsQuery, PlanPartition, PlanQuery
 from penstock.contracts.refusals import Refusal
-from sequencer.core import queries
+from sequencer.core import commit, compaction, queries
 from sequencer.core.limits import (
     EXTENTS_DROPPED_PER_STEP_MAX,
     OUTPUTS_MAX,
@@ -191,6 +191,33 @@ def test_more_extents_than_one_command_may_replace_are_refused(world: World) -> 
     assert refused(world, msgspec.structs.replace(command, inputs=[b""] * too_many)) == INVALID
 
 
+def test_compaction_goes_on_where_there_is_no_room_for_more_extents(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "EXTENTS_MAX", world.state.extent_count)
+    assert world.do(world.segment_command((1, 0, [batch()]))).refusal == Refusal.OVERLOADED
+    assert said(world, world.job((1, 0, 0, 2))) == [NONE]
+    world.produce(batch())
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "maximum"),
+    [
+        (commit, "SEGMENTS_MAX", 5),
+        (commit, "REMEMBERED_COMMITS_MAX", 5),
+        (compaction, "REMEMBERED_REPLACEMENTS_MAX", 0),
+    ],
+)
+def test_there_is_no_room_for_any_number_of_outputs(
+    world: World, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, maximum: int
+) -> None:
+    command = world.job((1, 0, 0, 2))
+    with monkeypatch.context() as tight:
+        tight.setattr(module, name, maximum)
+        assert refused(world, command) == Refusal.OVERLOADED
+    assert said(world, command) == [NONE]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -288,14 +315,14 @@ def test_a_segment_of_deleted_topics_that_are_not_let_go_of_yet_is_not_condemned
 
 
 def test_what_the_same_entry_commits_is_announced_before_it_can_be_compacted(world: World) -> None:
-    commit = world.segment_command((1, 0, [batch(10, 100)]))
+    committed = world.segment_command((1, 0, [batch(10, 100)]))
     early, late = world.job((1, 0, 4, 5)), world.job((1, 0, 4, 5))
     both = {"last_offset": 59, "inputs": [0, 0, 1, 0]}
     early, late = (
-        with_run(msgspec.structs.replace(each, inputs=[*each.inputs, commit.segment_id]), **both)
+        with_run(msgspec.structs.replace(each, inputs=[*each.inputs, committed.segment_id]), **both)
         for each in (early, late)
     )
-    (outcomes,) = world.entry([commit, early])
+    (outcomes,) = world.entry([committed, early])
     assert outcomes[1] == PerItem([CHANGED])
     assert world.effects is not None
     assert [extent.base_offset for extent in world.effects.partitions[0].extents] == [50]

@@ -137,12 +137,8 @@ def check_segment(state: State, segment_id: SegmentId, size_bytes: int) -> Refus
 
 
 def is_full(state: State, segments: int) -> bool:
-    """Whether there is no room for so many more segments."""
-    return (
-        len(state.commits) + segments > REMEMBERED_COMMITS_MAX
-        or len(state.segments) + segments > SEGMENTS_MAX
-        or state.extent_count >= EXTENTS_MAX
-    )
+    """Whether there is no room for so many more segments, whatever is in them."""
+    return len(state.commits) + segments > REMEMBERED_COMMITS_MAX or len(state.segments) + segments > SEGMENTS_MAX
 
 
 def _objection(state: State, command: CommitSegment) -> Refused | None:
@@ -152,7 +148,8 @@ def _objection(state: State, command: CommitSegment) -> Refused | None:
     for run in command.runs:
         if not _is_sound(run, command.size_bytes):
             return Refused(Refusal.INVALID_REQUEST, f"a run at {run.position} that cannot be in a segment")
-    return Refused(Refusal.OVERLOADED, "no room for another segment") if is_full(state, 1) else None
+    full = is_full(state, 1) or state.extent_count >= EXTENTS_MAX
+    return Refused(Refusal.OVERLOADED, "no room for another segment") if full else None
 
 
 def _is_sound(run: BatchRun, size_bytes: int) -> bool:
