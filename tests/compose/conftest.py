@@ -1,5 +1,7 @@
 """The images under test, built once, and the project that a module's tests share."""
 
+import fcntl
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -8,9 +10,16 @@ from tests.testkit.compose import Project, build_images, running_project
 
 
 @pytest.fixture(scope="session", autouse=True)
-def images() -> None:
-    """Every image is built from the code as it is."""
-    build_images()
+def images(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Every image is built from the code as it is; by one of the processes that share the tests, while others wait."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder  # each has a folder in the run's
+    built = folder / "images-built"
+    with (folder / "images-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists():
+            build_images()
+            built.touch()
 
 
 @pytest.fixture(scope="module")
