@@ -392,6 +392,13 @@ def test_after_a_refused_run_the_pass_is_over(world: World) -> None:
     assert progress(world) == (10, -1)
 
 
+def test_another_pass_that_came_as_far_is_not_continued_by_one_whose_run_was_refused(world: World) -> None:
+    planned = world.job((1, 0, 0, 1), (1, 0, 1, 2), cleaned=True)
+    assert cleaned(world, (0, 1)) == [NONE]
+    assert said(world, planned) == [CHANGED, CHANGED]
+    assert progress(world) == (10, -1)
+
+
 def test_the_next_pass_counts_when_it_has_come_as_far_as_the_one_before(world: World) -> None:
     assert cleaned(world, (0, 2), (2, 4), horizon_ms=7_000) == [NONE, NONE]
     assert progress(world) == (40, 7_000)

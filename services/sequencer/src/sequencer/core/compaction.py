@@ -16,7 +16,7 @@ from operator import itemgetter
 import msgspec
 
 from penstock.contracts.commands import OutputSegment, PerItem, Refused, ReplacedRun, ReplaceExtents
-from penstock.contracts.ids import segment_born_ms
+from penstock.contracts.ids import TopicId, segment_born_ms
 from penstock.contracts.refusals import Refusal
 from sequencer.core.commit import check_segment, is_full
 from sequencer.core.contents import content_entry
@@ -45,6 +45,7 @@ class _Job(msgspec.Struct, eq=False):
     input_rows: list[int]
     output_ends: list[int]  # up to where each output is taken by the runs seen
     spans: dict[int, list[_Span]]  # by the partition's index: accepted, in order, none over another
+    ended: set[tuple[TopicId, int]]  # partitions of which a cleaned run was refused
 
 
 def replace_extents(state: State, command: ReplaceExtents, changes: Changes) -> PerItem | Refused:
@@ -57,8 +58,8 @@ def replace_extents(state: State, command: ReplaceExtents, changes: Changes) -> 
     objection = _objection(state, command)
     if objection is not None:
         return objection
-    job = _Job(command, [_NOT_FOUND] * len(command.inputs), [0] * len(command.outputs), {})
-    refusals = [_accept(state, job, run, changes) for run in command.runs]
+    job = _Job(command, [_NOT_FOUND] * len(command.inputs), [0] * len(command.outputs), {}, set())
+    refusals = [_decide(state, job, run, changes) for run in command.runs]
     _apply(state, job)
     _remember(state, command, refusals)
     return PerItem(refusals)
@@ -97,6 +98,13 @@ def _output_objection(state: State, output: OutputSegment) -> Refused | None:
     return check_segment(state, output.segment_id, output.size_bytes)
 
 
+def _decide(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Refusal:
+    refusal = _accept(state, job, run, changes)
+    if refusal and run.cleaned:
+        job.ended.add((run.topic_id, run.partition))
+    return refusal
+
+
 def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Refusal:
     """Whether the run takes the place of its inputs; if so it is noted in `job`."""
     if not _is_sound(job, run):
@@ -110,7 +118,7 @@ def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Refu
     if not _are_inputs(state, job, run, partition, start, stop) or _is_news(changes, run):
         return Refusal.EXTENTS_CHANGED
     spans = job.spans.setdefault(partition.index, [])
-    if _touches(spans, start, stop) or (run.cleaned and not _continues(partition, run)):
+    if _touches(spans, start, stop) or (run.cleaned and not _continues(job, partition, run)):
         return Refusal.EXTENTS_CHANGED
     insort(spans, (start, stop, run), key=_span_start)
     if run.cleaned:
@@ -158,9 +166,9 @@ def _touches(spans: list[_Span], start: int, stop: int) -> bool:
     return (after > 0 and spans[after - 1][1] > start) or (after < len(spans) and spans[after][0] < stop)
 
 
-def _continues(partition: Partition, run: ReplacedRun) -> bool:
+def _continues(job: _Job, partition: Partition, run: ReplacedRun) -> bool:
     """Whether the run begins a pass over the log, or continues the one that there is."""
-    if run.last_offset >= last_stable_offset(partition):
+    if run.last_offset >= last_stable_offset(partition) or (run.topic_id, run.partition) in job.ended:
         return False
     return run.base_offset in (partition.log_start_offset, partition.pass_offset)
 
