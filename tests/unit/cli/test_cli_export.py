@@ -5,23 +5,38 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import main
+from penstock.cli import main, spark_python
 
 ARGUMENTS = ["export", "--topic", "t", "--to", "/nowhere", "--format", "parquet"]
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *hidden: str) -> None:
+    """Let these packages be not installed."""
+    find = importlib.util.find_spec
+
+    def find_others(name: str) -> Any:
+        return None if name in hidden else find("json")
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_others)
 
 
 def test_without_pyspark_it_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    find = importlib.util.find_spec
+    hide(monkeypatch, "pyspark")
+    monkeypatch.setattr(spark_python, "missing_java", lambda environ: "")
+    monkeypatch.setattr(spark_python, "find_spark_python", lambda environ: None)
+    assert main(ARGUMENTS) == 1
+    assert capsys.readouterr().err.startswith("penstock: PySpark is not installed: pip install 'penstock[spark]', or ")
 
-    def find_none(name: str) -> Any:
-        return None if name == "pyspark" else find(name)
 
-    monkeypatch.setattr(importlib.util, "find_spec", find_none)
+def test_without_what_exports_need_besides_it_says_how_to_get_that(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hide(monkeypatch, "fastavro")
     assert main(ARGUMENTS) == 1
     assert capsys.readouterr().err == (
-        "penstock: exports need pyspark, which is not here; pip install 'penstock[export]' brings it\n"
+        "penstock: exports need fastavro, which is not here; pip install 'penstock[export]' brings it\n"
     )
 
 

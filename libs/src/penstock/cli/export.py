@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from penstock.cli.running import add_cluster_flags, read_cluster
+from penstock.cli.spark_python import has_pyspark, run_with_spark
 from penstock.contracts.errors import Invalid, PenstockError
 
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
 MASTER_DEFAULT = "local[*]"
-NEEDED = ("pyspark", "pyarrow", "pyiceberg", "fastavro")
+NEEDED = ("pyarrow", "pyiceberg", "fastavro")  # besides PySpark
 INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
 
 
@@ -49,6 +50,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     """Export; 0 if the target has all that the topic had, 1 with one sentence if not."""
     try:
+        if not has_pyspark():
+            return run_with_spark(sys.argv[1:])
         _check_libraries()
         return _export(arguments)
     except PenstockError as error:
@@ -110,12 +113,16 @@ class _LazySpark:
     def run(self, task: Any, splits: Any, say: Any) -> Any:
         """An export's tasks, as `export_topic` wants it."""
         from penstock.spark.export import run_on_spark
-        from penstock.spark.session import open_session
+        from penstock.spark.session import missing_java, open_session
 
+        if missing := missing_java(os.environ):
+            raise Invalid(missing)
         self._session = open_session("penstock export", self._master)
         return run_on_spark(self._session)(task, splits, say)
 
     def stop(self) -> None:
         """End it, if it was started."""
+        from penstock.spark.session import close_session
+
         if self._session is not None:
-            self._session.stop()
+            close_session(self._session)
