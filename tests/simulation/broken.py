@@ -9,15 +9,20 @@ from typing import Any
 from unittest import mock
 
 from flusher.flush import Flush, Flushes
+from gateway.time_search import first_at
+from gateway.topics import TopicCache
 from penstock.contracts.batches import BatchMeta, BatchResult
-from penstock.contracts.commands import CommandReply, CommandRequest
+from penstock.contracts.codec import Buffer
+from penstock.contracts.commands import AllocateProducer, CommandReply, CommandRequest, ProducerAllocated
 from penstock.contracts.errors import Unavailable
 from sequencer.api import Api
 from sequencer.core import machine
-from sequencer.core.producers import accept
-from sequencer.core.state import Partition, State
+from sequencer.core.producers import accept, allocate_producer
+from sequencer.core.state import Changes, Partition, State
 from sequencer.read_index import ReadIndex
 from sequencer.service import Sequencer
+
+PRODUCERS = 2  # that ask for ids
 
 Break = Callable[[], AbstractContextManager[Any]]
 
@@ -118,6 +123,35 @@ def take_late_commits() -> AbstractContextManager[Any]:
     return mock.patch("sequencer.core.group_offsets._newest_known", lambda _state, _before: 0)
 
 
+def keep_deleted_topics() -> AbstractContextManager[Any]:
+    """A gateway never learns that a topic it knows was deleted."""
+
+    def keep(_self: TopicCache, _names: object = ()) -> None:
+        """Know it all."""
+
+    return mock.patch.multiple(TopicCache, forget=keep, forget_all=keep)
+
+
+def find_times_too_late() -> AbstractContextManager[Any]:
+    """A gateway takes the offset behind a time's first record for the answer."""
+
+    def find_next(batch: Buffer, time_ms: int, max_timestamp_ms: int) -> tuple[int, int]:
+        delta, timestamp_ms = first_at(batch, time_ms, max_timestamp_ms)
+        return delta + 1, timestamp_ms
+
+    return mock.patch("gateway.time_search.first_at", find_next)
+
+
+def give_out_producer_ids_again() -> AbstractContextManager[Any]:
+    """The machine gives a producer that comes back the id of one that was there before."""
+
+    def allocate_again(state: State, command: AllocateProducer, changes: Changes) -> ProducerAllocated:
+        allocated = allocate_producer(state, command, changes)
+        return ProducerAllocated(max(1, allocated.producer_id - PRODUCERS), 0)
+
+    return mock.patch.dict("sequencer.core.machine._APPLY", {AllocateProducer: allocate_again})
+
+
 BROKEN: dict[str, Break] = {
     each.__name__: each
     for each in (
@@ -129,5 +163,8 @@ BROKEN: dict[str, Break] = {
         serve_before_catching_up,
         answer_from_the_past,
         take_late_commits,
+        keep_deleted_topics,
+        find_times_too_late,
+        give_out_producer_ids_again,
     )
 }

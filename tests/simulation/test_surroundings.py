@@ -9,6 +9,7 @@ import pytest
 from penstock.contracts.errors import Unavailable, Undelivered
 from penstock.objectstore.errors import Throttled
 from penstock.runtime.bus import Inbound
+from penstock.runtime.journal import JournalEntry
 from tests.testkit.sim.host import BusReach
 from tests.testkit.sim.journal import JournalFaults, SimJournal
 from tests.testkit.sim.loop import SimLoop, Spinning
@@ -170,6 +171,18 @@ def test_an_append_whose_acknowledgement_is_lost_is_stored_once_however_often_it
     around.journal.faults = JournalFaults()
     assert stage.run(loop, lambda: journal.append("one", b"data")) == 1
     assert around.journal.last_sequence == 1
+
+
+def test_a_full_journal_takes_nothing_and_is_read_all_the_same(stage: Stage) -> None:
+    around, loop = stage.around, stage.loop("p")
+    journal = stage.run(loop, lambda: _journal(stage))
+    stage.run(loop, lambda: journal.append("one", b"data"))
+    around.journal.is_full = True
+    with pytest.raises(Unavailable, match="insufficient"):
+        stage.run(loop, lambda: journal.append("two", b"more"))
+    assert stage.run(loop, lambda: anext(journal.tail(0))) == [JournalEntry(1, b"data")]
+    around.journal.is_full = False
+    assert stage.run(loop, lambda: journal.append("two", b"more")) == 2
 
 
 def test_a_late_append_is_stored_although_its_process_is_gone(stage: Stage) -> None:

@@ -56,6 +56,7 @@ class SimJournalStore(MemoryJournalStore):
         self.faults = JournalFaults()
         self.observers: list[Observer] = []
         self.readers: dict[SimJournal, None] = {}
+        self.is_full = False  # no room for another entry at its servers
         self._ids_by_time: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def happens(self, share: float) -> bool:
@@ -134,7 +135,9 @@ class SimJournal(MemoryJournal):
         if stream.happens(stream.faults.lost_share):
             return
         outcome: int | Exception
-        if stream.exists:
+        if stream.is_full:
+            outcome = Unavailable("insufficient storage resources available")
+        elif stream.exists:
             try:
                 outcome = stream.append(entry_id, data)
             except Unavailable as error:

@@ -29,7 +29,9 @@ def _judge_producer(world: World, producer: Producer, stored: dict[int, Counter[
         what = f"request {sending.number} of {producer.name}, stored {counts}"
         if any(not counts[partition] for partition in sending.offsets):
             world.fail(f"{what}, was acknowledged")
-        if producer.is_idempotent and set(counts.values()) != {1}:
+        if sending.is_abandoned and max(counts.values()) > 1:
+            world.fail(f"{what}, was abandoned")
+        elif producer.is_idempotent and not sending.is_abandoned and set(counts.values()) != {1}:
             world.fail(f"{what}, must be stored once")
         if not producer.retries and max(counts.values()) > 1:
             world.fail(f"{what}, was sent once")

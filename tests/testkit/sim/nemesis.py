@@ -14,7 +14,7 @@ from tests.testkit.sim.world import World
 
 PAUSE_S = (0.05, 2.4)  # between the begin of one trouble and the next
 STEPS_MAX = 400  # how many callbacks from now a process may end at
-SKEW_MS_MAX = 4_000
+SKEWS_MS = (4_000, 600_000)  # how far a clock is off at most: drifted, or set by somebody
 KINDS_SHARE = 0.5  # of all kinds, in each run
 
 Trouble = Callable[[], Awaitable[None]]
@@ -38,6 +38,7 @@ class Nemesis:
             self._silence,
             self._sever,
             self._stall_journal,
+            self._fill_journal,
             self._break_store,
             self._slow_store,
             self._part_clients,
@@ -65,6 +66,7 @@ class Nemesis:
         world.hub.severed.is_noticed = False
         world.journal.faults = JournalFaults()
         world.journal.set_available(True)
+        world.journal.is_full = False
         world.store.faults = StoreFaults()
         world.store.writes = Latency(0.01)
         world.network.unblock()
@@ -188,6 +190,12 @@ class Nemesis:
         await self._last(0.1, 5.0)
         self._world.journal.set_available(True)
 
+    async def _fill_journal(self) -> None:
+        """Its servers' disks are full: it can be read, and takes nothing."""
+        self._world.journal.is_full = True
+        await self._last(0.1, 5.0)
+        self._world.journal.is_full = False
+
     async def _break_store(self) -> None:
         self._world.store.faults = StoreFaults(
             failed_share=self._dice.choice((0, 0.5, 1)),
@@ -210,7 +218,8 @@ class Nemesis:
         self._world.network.unblock()
 
     async def _jump_clock(self) -> None:
-        self._any().clock.skew_ms = self._dice.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
+        skew_ms = self._dice.choice(SKEWS_MS)
+        self._any().clock.skew_ms = self._dice.randint(-skew_ms, skew_ms)
 
     async def _damage_snapshot(self) -> None:
         """The newest of several snapshots is damaged; once in a run, for nobody promises to bear more."""

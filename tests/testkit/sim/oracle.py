@@ -91,6 +91,11 @@ class Oracle:
             return PartitionLog()
         return self.logs.setdefault((found.topic_id, partition), PartitionLog())
 
+    def first_at(self, topic: str, partition: int, time_ms: int) -> int:
+        """The first batch at or after a time, all records of a batch having the same; -1 if there is none."""
+        batches_there = self.log(topic, partition).batches
+        return next((each.base_offset for each in batches_there if each.meta.max_timestamp >= time_ms), -1)
+
     def acknowledged(self, who: str, topic: str, partition: int, offset: int, batch: bytes) -> None:
         """A producer was told that its batch is at an offset."""
         found = self.log(topic, partition).at(offset)

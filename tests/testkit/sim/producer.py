@@ -15,6 +15,8 @@ from tests.testkit.sim.oracle import Oracle
 IN_FLIGHT_MAX = 5
 RECORDS_MAX = 4
 PARTS_MAX = 3
+RESTART_SHARE = 0.01  # of requests before which an idempotent producer dies, to come back as another
+UNANSWERED = 0  # acks
 PADDING_BYTES = 12_000  # of each record of some producers
 RETRIABLE = frozenset(
     (
@@ -27,6 +29,10 @@ RETRIABLE = frozenset(
 )
 
 
+class Died(Exception):
+    """The producer's process is gone, and with it what was not acknowledged."""
+
+
 @dataclass(eq=False)
 class Sending:
     """One Produce request: its batches by partition, until each is acknowledged."""
@@ -35,6 +41,7 @@ class Sending:
     parts: dict[int, bytes]
     batches: dict[int, bytes] = field(default_factory=dict)  # all of them
     was_split: bool = False  # some were acknowledged, and the others sent again
+    is_abandoned: bool = False  # its producer died before it was acknowledged
     sent_s: float = 0.0
     attempts: int = 0
     offsets: dict[int, int] = field(default_factory=dict)
@@ -61,7 +68,6 @@ class Producer:
     ) -> None:
         self.name = client.name
         self.is_idempotent = is_idempotent
-        self.retries = retries
         self.is_done = False
         self.acknowledged = 0
         self.ledger: list[Sending] = []
@@ -73,7 +79,8 @@ class Producer:
         self._count = count
         self._pace_s = pace_s
         self._now_ms = now_ms
-        self._acks = -1 if is_idempotent else self._stream.choice((-1, 1))
+        self._acks = -1 if is_idempotent else self._stream.choice((-1, 1, UNANSWERED))
+        self.retries = retries and self._acks != UNANSWERED
         # Fat requests are split over several messages where the bus takes none so large.
         self._padding = self._stream.choice((b"", b"", b"." * PADDING_BYTES))
         self._version = self._stream.choice((3, 7, 8, 9))
@@ -93,6 +100,8 @@ class Producer:
             except Disconnected:
                 if not self.retries:
                     self._pending.clear()
+            except Died:
+                self._abandon()
             finally:
                 connection.close()
             if not self.is_done:
@@ -103,6 +112,15 @@ class Producer:
         if answer.error_code:
             raise Disconnected(f"no producer id: {answer.error_code}")
         self._producer_id = answer.producer_id
+
+    def _abandon(self) -> None:
+        """Begin anew with another producer id; what was on its way may be stored or not, but never twice."""
+        self._oracle.heard(self.name, f"that it died with {len(self._pending)} requests")
+        for sending in self._pending:
+            sending.is_abandoned = True
+        self._pending.clear()
+        self._sequences.clear()
+        self._producer_id = -1
 
     async def _send_over(self, connection: Connection) -> None:
         """Send over one connection until all is done or it ends."""
@@ -115,6 +133,8 @@ class Producer:
                 in_flight.append((sending, self._send(connection, sending)))
             may_make = len(in_flight) < IN_FLIGHT_MAX and len(self.ledger) < self._count
             if may_make and loop.time() >= self._next_s:
+                if self.is_idempotent and self._stream.random() < RESTART_SHARE:
+                    raise Died
                 unsent.append(self._make())
                 continue
             if not in_flight:
@@ -138,7 +158,7 @@ class Producer:
         request = ProduceRequest(None, self._acks, int(REQUEST_TIMEOUT_S * 1000), [TopicProduceData(self._topic, data)])
         sending.sent_s = asyncio.get_running_loop().time()
         sending.attempts += 1
-        return connection.send(PRODUCE, self._version, request)
+        return connection.send(PRODUCE, self._version, request, answered=self._acks != UNANSWERED)
 
     def _make(self) -> Sending:
         loop = asyncio.get_running_loop()
@@ -167,6 +187,9 @@ class Producer:
 
     def _settle(self, sending: Sending, response: ProduceResponse) -> None:
         """Take an answer; raises `Disconnected` where something has to be sent again."""
+        if self._acks == UNANSWERED:
+            self._pending.remove(sending)
+            return
         answers = {each.index: each for topic in response.responses for each in topic.partition_responses}
         retry = ErrorCode.NONE
         for partition, batch in list(sending.parts.items()):

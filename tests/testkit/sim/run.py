@@ -75,6 +75,7 @@ def _run(world: World, faults: bool) -> None:
         nemesis.begin()
     world.run_for(LOAD_S * (LONG_FACTOR if is_long else 1))
     nemesis.heal()
+    world.passing.end()
     if not world.failures and _settle(world):
         _stop(world)
 
@@ -84,6 +85,8 @@ def _settle(world: World) -> bool:
     if not world.until("producers", lambda: all(each.is_done for each in world.producers), SETTLE_TIMEOUT_S):
         return False
     judge_records(world)
+    if not world.until("the topic that comes and goes", lambda: world.passing.is_done, SETTLE_TIMEOUT_S):
+        return False
     world.add_reader("auditor")
     if not world.until("readers", lambda: all(each.is_at_end for each in world.readers), SETTLE_TIMEOUT_S):
         return False

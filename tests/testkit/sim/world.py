@@ -21,18 +21,22 @@ from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import encode_state
 from sequencer.core.state import State
 from tests.testkit.memory_bus import MESSAGE_BYTES_MAX
+from tests.testkit.sim.asker import Asker
 from tests.testkit.sim.consumer import Reader
 from tests.testkit.sim.host import START_MS
 from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
 from tests.testkit.sim.loop import SimLoop
 from tests.testkit.sim.member import GroupLedger, Member
 from tests.testkit.sim.oracle import Oracle
+from tests.testkit.sim.passing import Passing
 from tests.testkit.sim.process import Process
 from tests.testkit.sim.producer import Producer
 from tests.testkit.sim.services import CLUSTER, gateway_address, makers
 from tests.testkit.sim.surroundings import Surroundings
 
 TOPIC = "events"
+PASSING_TOPIC = "passing"
+EXTRA_SHARE = 0.3  # of runs in which there is a certain client more
 GROUP = "group"
 SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
 LOOK_INTERVAL_S = 0.005
@@ -84,6 +88,7 @@ class World(Surroundings):
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
         self.members: list[Member] = []
+        self.passing = Passing(self.client("passing"), self.oracle, PASSING_TOPIC, START_MS)
         self.group = GroupLedger(GROUP, self.oracle)
         self.topic_exists = False
 
@@ -162,6 +167,18 @@ class World(Surroundings):
             client = self.client(f"member-{number}")
             self.members.append(Member(client, self.oracle, self.group, TOPIC, self.partitions))
             self.spawn(self.members[-1].run())
+        self._begin_extras(requests)
+
+    def _begin_extras(self, requests: int) -> None:
+        dice = self.stream("extras")
+        if dice.random() < EXTRA_SHARE:
+            self.spawn(self.passing.run())
+        else:
+            self.passing.is_done = True
+        if dice.random() < EXTRA_SHARE:
+            last_ms = START_MS + requests
+            asker = Asker(self.client("asker"), self.oracle, TOPIC, self.partitions, START_MS, last_ms)
+            self.spawn(asker.run())
 
     def add_reader(self, name: str) -> None:
         """One more that reads everything from the beginning."""
