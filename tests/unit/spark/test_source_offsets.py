@@ -1,7 +1,7 @@
 """Offsets as Spark's Kafka source writes them, and the limits of micro-batches."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contracts.errors import Invalid
@@ -32,6 +32,7 @@ keys = st.tuples(st.sampled_from(["a", "b.c"]), st.integers(0, 11))
 ranges = st.dictionaries(keys, st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1)
 
 
+@settings(deadline=None)
 @given(ranges)
 def test_what_goes_into_a_checkpoint_comes_out_again(ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
     offsets: Offsets = {key: first for key, (first, _) in ranges.items()}
@@ -39,6 +40,7 @@ def test_what_goes_into_a_checkpoint_comes_out_again(ranges: dict[tuple[str, int
     assert str(to_json(offsets)) == str(to_json(dict(reversed(offsets.items()))))
 
 
+@settings(deadline=None)
 @given(ranges, st.integers(1, 3000))
 def test_a_limited_micro_batch_gets_on_and_stays_within_its_limit(
     ranges: dict[tuple[str, int], tuple[int, int]], offsets_max: int

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contracts.batches import Extent, SegmentRef
@@ -98,6 +98,7 @@ def logs(draw: st.DrawFn) -> list[Wanted]:
     return found
 
 
+@settings(deadline=None)
 @given(logs(), st.integers(MIB, 8 * MIB))
 def test_every_wanted_offset_is_read_once_and_in_order(many: list[Wanted], split_bytes: int) -> None:
     read: dict[int, list[int]] = defaultdict(list)
@@ -113,6 +114,7 @@ def test_every_wanted_offset_is_read_once_and_in_order(many: list[Wanted], split
             assert behind[:-1] == [run.position for run in stretch.runs[1:]]
 
 
+@settings(deadline=None)
 @given(logs(), st.integers(1, 8 * MIB))
 def test_a_byte_limit_keeps_a_stream_going_and_within_it(many: list[Wanted], bytes_max: int) -> None:
     ends = limit_bytes(many, bytes_max)
