@@ -5,15 +5,30 @@ JetStream's interface is requests in JSON, so this needs no client library, only
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 import structlog
 
-from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
+from penstock.contracts.errors import Invalid, Unavailable, Undelivered
 from penstock.contracts.subjects import journal_stream, journal_subject
 from penstock.runtime.journal import JournalEntry, JournalGap, JournalInfo, JournalLost, JournalStuck
 from penstock.runtime.nats_loss import JournalReplaced, LossWatch
+from penstock.runtime.nats_stream import (
+    MESSAGE_NOT_FOUND,
+    OTHER_STREAM_EXPECTED,
+    REPLICAS_NEED_A_CLUSTER,
+    STREAM_NAME_TAKEN,
+    STREAM_NOT_FOUND,
+    AppendReply,
+    ConsumerReply,
+    Reply,
+    StreamConfig,
+    StreamReply,
+    decode_reply,
+    is_error,
+    leads,
+)
 from penstock.runtime.nats_tail import HEARTBEAT_MS, Feed, RawMessage
 
 # What was asked while servers elect a leader is never answered, so this is also how late we notice that there is one.
@@ -25,19 +40,7 @@ STUCK_IN_CLUSTER_AFTER_S = 60.0  # a leader that lost both others takes nothing 
 # For a cluster whose servers start seconds apart and then elect their leaders; longer than a loss takes to be proven.
 OPEN_DEADLINE_S = 30.0
 RETRY_MS = 50
-# A follower gives a silent leader at least 4 s before it stands for election. So one that heard from most of them less
-# than this ago was still the only leader then; in idle times it hears from each of them once a second.
-LEADER_HEARD_WITHIN_S = 3.0
-DUPLICATE_WINDOW_S = 120  # an append may be retried for this long
 HEADER_BYTES_MAX = 4096  # of a message that carries an entry; the server counts them to its largest payload
-
-STREAM_NOT_FOUND = 10059
-STREAM_NAME_TAKEN = 10058
-OTHER_STREAM_EXPECTED = 10060
-MESSAGE_NOT_FOUND = 10037
-REPLICAS_NEED_A_CLUSTER = 10074
-
-Reply = TypeVar("Reply")
 
 log = structlog.get_logger()
 
@@ -66,75 +69,6 @@ class Messages(Protocol):
 
     def on_reconnect(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` when the connection broke and when it is back; returns what ends that."""
-
-
-class ApiError(msgspec.Struct, frozen=True):
-    """Why JetStream refused; `err_code` is its own numbering."""
-
-    err_code: int = 0
-    description: str = ""
-
-
-class StreamConfig(msgspec.Struct, frozen=True):
-    """The settings that decide whether a stream keeps what it acknowledged."""
-
-    name: str
-    subjects: list[str]
-    num_replicas: int = 1
-    retention: str = "limits"
-    storage: str = "file"
-    discard: str = "new"
-    max_msgs: int = -1
-    max_bytes: int = -1
-    max_age: int = 0  # nanoseconds; 0 keeps for ever
-    max_msgs_per_subject: int = -1
-    deny_delete: bool = True
-    duplicate_window: int = DUPLICATE_WINDOW_S * 1_000_000_000
-
-
-class StreamState(msgspec.Struct, frozen=True):
-    """How far the stream reaches."""
-
-    messages: int
-    first_seq: int
-    last_seq: int
-
-
-class StreamPeer(msgspec.Struct, frozen=True):
-    """Another server that holds the stream: nanoseconds since it was heard, 0 if it never was."""
-
-    active: int = 0
-
-
-class StreamCluster(msgspec.Struct, frozen=True):
-    """Who leads the stream, as the server that answers sees it; empty if it knows of none."""
-
-    leader: str = ""
-    replicas: list[StreamPeer] = []
-
-
-class StreamReply(msgspec.Struct, frozen=True):
-    """The answer to a question about the stream; a single server speaks of no cluster."""
-
-    error: ApiError | None = None
-    created: str = ""
-    config: StreamConfig | None = None
-    state: StreamState | None = None
-    cluster: StreamCluster | None = None
-
-
-class AppendReply(msgspec.Struct, frozen=True):
-    """The answer to an append; a duplicate's `seq` is that of the first."""
-
-    error: ApiError | None = None
-    seq: int = 0
-
-
-class ConsumerReply(msgspec.Struct, frozen=True):
-    """The answer to the creation of a consumer, to a request for one message, or to a purge."""
-
-    error: ApiError | None = None
-    name: str = ""
 
 
 class NatsJournal:
@@ -166,14 +100,14 @@ class NatsJournal:
         with self._stream_loss.watch():
             reply = await self._info()
             info = self._checked(reply, known)
-        if reply.cluster is not None and not _leads(reply.cluster, info.replicas):
+        if reply.cluster is not None and not leads(reply.cluster, info.replicas):
             raise Unavailable(f"the leader of the stream {self._stream} has lost the others, and may be it no longer")
         return info.last_sequence
 
     async def exists(self) -> bool:
         """Whether there is a stream, whatever was known of it before."""
         reply = await self._info()
-        if reply.error is not None and not _is(reply.error, STREAM_NOT_FOUND):
+        if reply.error is not None and not is_error(reply.error, STREAM_NOT_FOUND):
             raise Unavailable(f"the stream {self._stream} cannot be described: {reply.error.description}")
         return reply.error is None
 
@@ -182,10 +116,10 @@ class NatsJournal:
         config = StreamConfig(name=self._stream, subjects=[self._subject], num_replicas=replicas)
         request = msgspec.json.encode(config)
         reply = await self._ask(f"STREAM.CREATE.{self._stream}", request, StreamReply, CREATE_TIMEOUT_S)
-        if reply.error is None or _is(reply.error, STREAM_NAME_TAKEN):
+        if reply.error is None or is_error(reply.error, STREAM_NAME_TAKEN):
             return
         failure = f"cannot create the stream {self._stream} with {replicas} replicas: {reply.error.description}"
-        raise Invalid(failure) if _is(reply.error, REPLICAS_NEED_A_CLUSTER) else Unavailable(failure)
+        raise Invalid(failure) if is_error(reply.error, REPLICAS_NEED_A_CLUSTER) else Unavailable(failure)
 
     async def check_is_fit(self, replicas: int) -> None:
         """`Invalid` if the stream may forget what it acknowledged, or keeps fewer copies than `replicas`."""
@@ -218,10 +152,10 @@ class NatsJournal:
             await self._check_is_not_stuck()
             raise
         self._deaf_since_s = None
-        reply = _decode(answer.data, AppendReply)
-        if _is(reply.error, OTHER_STREAM_EXPECTED):
+        reply = decode_reply(answer.data, AppendReply)
+        if is_error(reply.error, OTHER_STREAM_EXPECTED):
             raise JournalLost(f"the journal's stream {self._stream} is gone: another one takes its subject")
-        if _is(reply.error, STREAM_NOT_FOUND):
+        if is_error(reply.error, STREAM_NOT_FOUND):
             await self.describe()
         if reply.error is not None or not reply.seq:
             reason = reply.error.description if reply.error else "it gave no sequence"
@@ -297,7 +231,7 @@ class NatsJournal:
         """
         request = msgspec.json.encode({"seq": sequence})
         reply = await self._ask(f"STREAM.MSG.GET.{self._stream}", request, ConsumerReply)
-        if _is(reply.error, MESSAGE_NOT_FOUND):
+        if is_error(reply.error, MESSAGE_NOT_FOUND):
             raise JournalGap(f"journal entry {sequence} is gone")
 
     async def _check_is_not_stuck(self) -> None:
@@ -324,7 +258,7 @@ class NatsJournal:
             self._deaf_since_s = None
 
     def _checked(self, reply: StreamReply, known: int) -> JournalInfo:
-        if _is(reply.error, STREAM_NOT_FOUND):
+        if is_error(reply.error, STREAM_NOT_FOUND):
             raise JournalLost(f"there is no journal: nats has no stream {self._stream}")
         if reply.error is not None or reply.state is None or reply.config is None:
             reason = reply.error.description if reply.error else "it says nothing of its state"
@@ -354,7 +288,7 @@ class NatsJournal:
             answer = await self._messages.exchange(f"$JS.API.{verb}", data, timeout_s)
         except Undelivered as error:
             raise Unavailable("jetstream does not answer; is it enabled on the nats server?") from error
-        return _decode(answer.data, kind)
+        return decode_reply(answer.data, kind)
 
 
 async def open_journal(messages: Messages, cluster: str, *, create: bool, replicas: int) -> NatsJournal:
@@ -398,24 +332,3 @@ def _consumer_config(inbox: str, first: int) -> dict[str, object]:
         "mem_storage": True,
         "num_replicas": 1,
     }
-
-
-def _leads(cluster: StreamCluster, replicas: int) -> bool:
-    """Whether no other leader can have been elected when the leader answered.
-
-    One that was paused, or cut off from the others, says for many seconds that it leads, and knows nothing of what
-    was stored meanwhile.
-    """
-    heard = sum(0 < peer.active < LEADER_HEARD_WITHIN_S * 1_000_000_000 for peer in cluster.replicas)
-    return 2 * (1 + heard) > replicas
-
-
-def _is(error: ApiError | None, code: int) -> bool:
-    return error is not None and error.err_code == code
-
-
-def _decode(data: bytes, kind: type[Reply]) -> Reply:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise Corrupt(f"jetstream's answer is no {kind.__name__}: {error}") from error

@@ -11,7 +11,7 @@ import msgspec
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream, journal_subject
 from penstock.runtime.bus import Bus
-from penstock.runtime.nats_journal import STREAM_NOT_FOUND, ApiError, StreamConfig, StreamState
+from penstock.runtime.nats_stream import STREAM_NOT_FOUND, ApiError, StreamConfig, StreamState
 
 ASK_TIMEOUT_S = 2.0
 ASK_ATTEMPTS_MAX = 15  # servers of a cluster that just started elect a leader first

@@ -1,0 +1,112 @@
+"""What JetStream says of streams, in JSON, as far as a journal needs it; and what to make of it."""
+
+from typing import TypeVar
+
+import msgspec
+
+from penstock.contracts.errors import Corrupt
+
+# A follower gives a silent leader at least 4 s before it stands for election. So one that heard from most of them less
+# than this ago was still the only leader then; in idle times it hears from each of them once a second.
+LEADER_HEARD_WITHIN_S = 3.0
+DUPLICATE_WINDOW_S = 120  # an append may be retried for this long
+
+STREAM_NOT_FOUND = 10059
+STREAM_NAME_TAKEN = 10058
+OTHER_STREAM_EXPECTED = 10060
+MESSAGE_NOT_FOUND = 10037
+REPLICAS_NEED_A_CLUSTER = 10074
+
+Reply = TypeVar("Reply")
+
+
+class ApiError(msgspec.Struct, frozen=True):
+    """Why JetStream refused; `err_code` is its own numbering."""
+
+    err_code: int = 0
+    description: str = ""
+
+
+class StreamConfig(msgspec.Struct, frozen=True):
+    """The settings that decide whether a stream keeps what it acknowledged."""
+
+    name: str
+    subjects: list[str]
+    num_replicas: int = 1
+    retention: str = "limits"
+    storage: str = "file"
+    discard: str = "new"
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_age: int = 0  # nanoseconds; 0 keeps for ever
+    max_msgs_per_subject: int = -1
+    deny_delete: bool = True
+    duplicate_window: int = DUPLICATE_WINDOW_S * 1_000_000_000
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    """How far the stream reaches."""
+
+    messages: int
+    first_seq: int
+    last_seq: int
+
+
+class StreamPeer(msgspec.Struct, frozen=True):
+    """Another server that holds the stream: nanoseconds since it was heard, 0 if it never was."""
+
+    active: int = 0
+
+
+class StreamCluster(msgspec.Struct, frozen=True):
+    """Who leads the stream, as the server that answers sees it; empty if it knows of none."""
+
+    leader: str = ""
+    replicas: list[StreamPeer] = []
+
+
+class StreamReply(msgspec.Struct, frozen=True):
+    """The answer to a question about the stream; a single server speaks of no cluster."""
+
+    error: ApiError | None = None
+    created: str = ""
+    config: StreamConfig | None = None
+    state: StreamState | None = None
+    cluster: StreamCluster | None = None
+
+
+class AppendReply(msgspec.Struct, frozen=True):
+    """The answer to an append; a duplicate's `seq` is that of the first."""
+
+    error: ApiError | None = None
+    seq: int = 0
+
+
+class ConsumerReply(msgspec.Struct, frozen=True):
+    """The answer to the creation of a consumer, to a request for one message, or to a purge."""
+
+    error: ApiError | None = None
+    name: str = ""
+
+
+def leads(cluster: StreamCluster, replicas: int) -> bool:
+    """Whether no other leader can have been elected when the leader answered.
+
+    One that was paused, or cut off from the others, says for many seconds that it leads, and knows nothing of what
+    was stored meanwhile.
+    """
+    heard = sum(0 < peer.active < LEADER_HEARD_WITHIN_S * 1_000_000_000 for peer in cluster.replicas)
+    return 2 * (1 + heard) > replicas
+
+
+def is_error(error: ApiError | None, code: int) -> bool:
+    """Whether it is that error."""
+    return error is not None and error.err_code == code
+
+
+def decode_reply(data: bytes, kind: type[Reply]) -> Reply:
+    """An answer's bytes; `Corrupt` if they are none."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Corrupt(f"jetstream's answer is no {kind.__name__}: {error}") from error
