@@ -123,6 +123,11 @@ def take_late_commits() -> AbstractContextManager[Any]:
     return mock.patch("sequencer.core.group_offsets._newest_known", lambda _state, _before: 0)
 
 
+def replace_whatever_is_there() -> AbstractContextManager[Any]:
+    """The machine lets compaction replace extents that are not the ones that it was planned with."""
+    return mock.patch("sequencer.core.compaction._are_inputs", lambda *_: True)
+
+
 def keep_deleted_topics() -> AbstractContextManager[Any]:
     """A gateway never learns that a topic it knows was deleted."""
 
@@ -163,6 +168,7 @@ BROKEN: dict[str, Break] = {
         serve_before_catching_up,
         answer_from_the_past,
         take_late_commits,
+        replace_whatever_is_there,
         keep_deleted_topics,
         find_times_too_late,
         give_out_producer_ids_again,

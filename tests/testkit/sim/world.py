@@ -17,13 +17,16 @@ from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.objectstore.retrying import RetryingStore
+from penstock.runtime.sequencer_client import SequencerClient
 from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import encode_state
 from sequencer.core.state import State
 from tests.testkit.memory_bus import MESSAGE_BYTES_MAX
 from tests.testkit.sim.asker import Asker
+from tests.testkit.sim.compactor import Compactor
 from tests.testkit.sim.consumer import Reader
-from tests.testkit.sim.host import START_MS
+from tests.testkit.sim.host import START_MS, SimClock
 from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
 from tests.testkit.sim.loop import SimLoop
 from tests.testkit.sim.member import GroupLedger, Member
@@ -32,6 +35,7 @@ from tests.testkit.sim.passing import Passing
 from tests.testkit.sim.process import Process
 from tests.testkit.sim.producer import Producer
 from tests.testkit.sim.services import CLUSTER, gateway_address, makers
+from tests.testkit.sim.store import SimStore
 from tests.testkit.sim.surroundings import Surroundings
 
 TOPIC = "events"
@@ -42,6 +46,10 @@ SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit
 LOOK_INTERVAL_S = 0.005
 COMPARED_ENTRIES = 16  # after each so many the states of all replicas are compared
 UPGRADE_SHARE = 0.15  # of runs
+COMPACTED_SHARE = 0.5  # of runs
+COMPACTORS = 2  # in these
+LONG_RUN_BYTES = 1_500  # so that gateways need maps to find places in them
+PLACE_BYTES = 500
 UPGRADE_PAUSE_S = (0.2, 4.0)  # between one replica and the next
 COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
 # What a service must never have to say of messages that only its own kind sends.
@@ -88,6 +96,7 @@ class World(Surroundings):
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
         self.members: list[Member] = []
+        self.compactors: list[Compactor] = []
         self.passing = Passing(self.client("passing"), self.oracle, PASSING_TOPIC, START_MS)
         self.group = GroupLedger(GROUP, self.oracle)
         self.topic_exists = False
@@ -180,6 +189,20 @@ class World(Surroundings):
             asker = Asker(self.client("asker"), self.oracle, TOPIC, self.partitions, START_MS, last_ms)
             self.spawn(asker.run())
 
+        if self.stream("compaction").random() < COMPACTED_SHARE:
+            for number in range(COMPACTORS):
+                self._add_compactor(f"compactor-{number}")
+
+    def _add_compactor(self, name: str) -> None:
+        clock, stream = SimClock(self.timeline), self.stream(name)
+        sequencer = SequencerClient(self.hub.connect(name), CLUSTER, clock)
+        store = RetryingStore(SimStore(self.store, name), jitter=stream.random, monotonic_s=clock.monotonic_s)
+        compactor = Compactor(
+            sequencer, store, clock, stream, cluster=CLUSTER, topic=TOPIC, state=lambda: self.oracle.state
+        )
+        self.compactors.append(compactor)
+        self.spawn(compactor.run())
+
     def add_reader(self, name: str) -> None:
         """One more that reads everything from the beginning."""
         reader = Reader(self.client(name), self.oracle, TOPIC, self.partitions)
@@ -256,6 +279,8 @@ class World(Surroundings):
 
         try:
             with (
+                mock.patch("gateway.run_maps.SCAN_BYTES", LONG_RUN_BYTES),
+                mock.patch("penstock.segment.compacted_writer.PLACE_BYTES", PLACE_BYTES),
                 mock.patch.object(Counter, "inc", _count_nothing),
                 mock.patch.object(Gauge, "inc", _count_nothing),
                 mock.patch.object(Gauge, "dec", _count_nothing),
