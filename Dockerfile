@@ -1,4 +1,4 @@
-# One image for each service: docker build --build-arg SERVICE=gateway .
+# One image for each service: docker build --build-arg SERVICE=gateway . (for the compactor see compose.yaml)
 # Its layers: the base, the dependencies (the same for all services that need the same), the code.
 
 ARG PYTHON=python:3.11-slim-bookworm
@@ -10,7 +10,7 @@ FROM base AS tools
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON=/opt/penstock/bin/python UV_NO_PROGRESS=1
 WORKDIR /build
 RUN python3 -m venv --without-pip /opt/penstock
-COPY requirements.lock ./
+COPY requirements.lock requirements-spark.lock ./
 RUN awk '/^uv==/ {on=1} on {print} on && !/\\$/ {exit}' requirements.lock >uv.lock \
     && pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore --require-hashes -r uv.lock
 
@@ -18,21 +18,23 @@ RUN awk '/^uv==/ {on=1} on {print} on && !/\\$/ {exit}' requirements.lock >uv.lo
 # What the service needs and nothing else, with the versions and hashes of the lock.
 FROM tools AS list
 ARG SERVICE
+ARG LOCK=requirements.lock
 COPY libs/pyproject.toml libs/
 COPY services/${SERVICE}/pyproject.toml service/
 RUN --mount=type=cache,target=/root/.cache/uv \
     mkdir -p libs/src/penstock && touch libs/src/penstock/__init__.py \
     && echo 'penstock @ file:///build/libs' >local \
-    && uv pip compile --quiet --no-annotate --no-header --constraints requirements.lock --constraints local \
+    && uv pip compile --quiet --no-annotate --no-header --constraints ${LOCK} --constraints local \
        --no-emit-package penstock service/pyproject.toml >names \
-    && awk 'NR == FNR {wanted[$1]; next} /^[^ ]/ {on = $1 in wanted} on' names requirements.lock >/list \
+    && awk 'NR == FNR {wanted[$1]; next} /^[^ ]/ {on = $1 in wanted} on' names ${LOCK} >/list \
     && test "$(grep -c == /list)" -eq "$(grep -c == names)"
 
 
 # The layer depends on nothing but that list: a change of the code leaves it as it is, and services share it.
 FROM tools AS dependencies
 COPY --from=list /list /list
-RUN --mount=type=cache,target=/root/.cache/uv uv pip install --quiet --require-hashes -r /list
+RUN --mount=type=cache,target=/root/.cache/uv \
+    uv pip install --quiet --require-hashes --build-constraints requirements-spark.lock -r /list
 
 
 FROM tools AS code
@@ -43,7 +45,12 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --quiet --no-deps --build-constraints requirements.lock --target /opt/code ./libs ./services/${SERVICE}
 
 
+# PACKAGES are Debian's. Java asks for the name of who runs it.
 FROM base
+ARG PACKAGES=""
+RUN test -z "${PACKAGES}" \
+    || { apt-get update -q && apt-get install -q -y --no-install-recommends ${PACKAGES} && rm -rf /var/lib/apt/lists/*; }
+RUN echo 'penstock:x:10001:10001::/tmp:/usr/sbin/nologin' >>/etc/passwd && install -d -o 10001 -g 10001 /scratch
 ARG SERVICE
 ENV PATH=/opt/penstock/bin:$PATH \
     PYTHONPATH=/opt/code \

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from cacher.config import CacherConfig
+from compactor.config import CompactorConfig
 from flusher.config import FlusherConfig
 from gateway.config import GatewayConfig
 from penstock.runtime.config import ServiceConfig
@@ -14,7 +15,7 @@ from sequencer.config import SequencerConfig
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "OPERATING.md").read_text()
-KINDS = [ServiceConfig, GatewayConfig, FlusherConfig, SequencerConfig, CacherConfig]
+KINDS = [ServiceConfig, GatewayConfig, FlusherConfig, SequencerConfig, CacherConfig, CompactorConfig]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
