@@ -11,8 +11,9 @@ from compactor.key_job import Commit, KeyCompaction, Report
 from compactor.key_plan import KeyExtent, KeyInput, KeyJob, KeyLimits, PartitionId, key_plans
 from compactor.tasks import StorePlace
 from penstock.contracts.batches import BatchMeta, Extent
-from penstock.contracts.commands import CommitSegment, ReplaceExtents
+from penstock.contracts.commands import CommitSegment, RaiseLevel, ReplaceExtents
 from penstock.contracts.ids import new_segment_id, new_topic_id
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.queries import LogsQuery, LogView, SegmentExtentsQuery, SegmentsQuery
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import compaction_configs
@@ -85,6 +86,7 @@ class KeyWorld:
         self.appended: dict[int, list[Kept]] = {number: [] for number in range(partitions)}
         self.segments = 0
         self.set_time()
+        self.machine.do(RaiseLevel(self.machine.now_ms, NEWEST_LEVEL))
         self.machine.topic("t", partitions, 1, **self.configs)
         self.machine.topic("other", 1, 2)
 

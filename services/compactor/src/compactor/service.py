@@ -12,7 +12,7 @@ from compactor.jobs import Ended, Jobs, NotClaimed
 from compactor.key_work import KeyWork
 from compactor.listing import Listing
 from compactor.metrics import CompactorMetrics
-from compactor.planner import TOPIC, Choice, Kind, PlanLimits, choose
+from compactor.planner import FLUSHED, TOPIC, Choice, Kind, PlanLimits, choose
 from compactor.spark_runner import SparkRunner
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.ids import SegmentId, TopicId
@@ -142,7 +142,9 @@ class Compactor:
         """Key compaction goes before merging, one job at a time: else there would never be room for it."""
         if Kind.KEYS in self._kinds.values() or len(self._working) >= self._jobs_max:
             return
-        claimed = {segment.segment_id for segment in self._listing.segments if segment.claimed}
+        # What is told of the others may be minutes old: where that matters the claim is refused.
+        flushed = (segment for segment in self._listing.segments if segment.level == FLUSHED)
+        claimed = {segment.segment_id for segment in flushed if segment.claimed}
         for job in (await self._keys.look(self._topics, self._busy() | claimed))[:1]:
             self._begin(group, Kind.KEYS, job.segment_ids, job.size_bytes, partial(self._keys.compact, job))
 
