@@ -10,6 +10,7 @@ import pytest_asyncio
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore import AlreadyExists, EtagMismatch, NotFound, ObjectStore, Throttled
 from penstock.objectstore.s3 import make_s3_bucket, open_s3_store
+from penstock.objectstore.store import PART_BYTES_MIN
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -129,6 +130,80 @@ async def test_a_failed_put_is_of_the_kind_that_says_what_to_do(
             await store.put("a", [b"bytes"], if_match=etag)
         assert type(raised.value) is kind
     assert len(server.requests) == 2, "the client tried again by itself"
+
+
+BEGUN = answer(200, body=b"<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>")
+COMPLETED = answer(200, body=b'<CompleteMultipartUploadResult><ETag>"whole"</ETag></CompleteMultipartUploadResult>')
+
+
+async def test_an_upload_in_parts_is_one_request_for_each_and_creates_only(
+    server: ScriptedServer, store: ObjectStore
+) -> None:
+    server.first, server.answer = [BEGUN, answer(200), answer(200)], COMPLETED
+    upload = await store.begin_parts("a/b", PART_BYTES_MIN)
+    await upload.put_part(1, [b"the ", b"end"])
+    await upload.put_part(0, [bytes(PART_BYTES_MIN)])
+    assert await upload.complete() == '"whole"'
+    began, second, first, completed = server.requests
+    assert began.startswith("POST /bucket/prefix/a/b?uploads")
+    assert second.startswith("PUT /bucket/prefix/a/b?") and "partNumber=2" in second and "uploadId=7" in second
+    assert "partNumber=1" in first
+    assert completed.startswith("POST /bucket/prefix/a/b?uploadId=7") and "if-none-match: *" in completed.lower()
+    assert not any("x-amz-checksum" in request.lower() for request in server.requests)
+    assert server.bodies[1] == b"the end"
+    assert server.bodies[3].index(b"<PartNumber>1<") < server.bodies[3].index(b"<PartNumber>2<")
+
+
+@pytest.mark.parametrize(
+    ("answered", "part", "completed"),
+    [
+        (answer(412, "PreconditionFailed"), EtagMismatch, AlreadyExists),
+        (answer(409, "ConditionalRequestConflict"), Unavailable, Unavailable),
+        (answer(404, "NoSuchUpload"), NotFound, NotFound),
+        (answer(503, "SlowDown"), Throttled, Throttled),
+        (answer(500, "InternalError"), Unavailable, Unavailable),
+        (answer(403, "AccessDenied"), Invalid, Invalid),
+        (b"", Unavailable, Unavailable),
+    ],
+)
+async def test_a_failed_request_of_an_upload_is_of_the_kind_that_says_what_to_do(
+    server: ScriptedServer,
+    store: ObjectStore,
+    answered: bytes,
+    part: type[PenstockError],
+    completed: type[PenstockError],
+) -> None:
+    server.first, server.answer = [BEGUN, answer(200)], answered
+    upload = await store.begin_parts("a", PART_BYTES_MIN)
+    await upload.put_part(0, [b"bytes"])
+    with pytest.raises(PenstockError) as raised:
+        await upload.put_part(0, [b"bytes"])
+    assert type(raised.value) is part
+    with pytest.raises(PenstockError) as raised:
+        await upload.complete()
+    assert type(raised.value) is completed
+    assert len(server.requests) == 4, "the client tried again by itself"
+
+
+async def test_a_completion_that_fails_after_its_head_was_sent_is_a_failure(
+    server: ScriptedServer, store: ObjectStore
+) -> None:
+    """S3 says 200 before it knows, when it takes its time."""
+    server.first = [BEGUN, answer(200)]
+    server.answer = answer(200, body=b"<Error><Code>InternalError</Code><Message>because</Message></Error>")
+    upload = await store.begin_parts("a", PART_BYTES_MIN)
+    await upload.put_part(0, [b"bytes"])
+    with pytest.raises(Unavailable):
+        await upload.complete()
+
+
+async def test_aborting_what_the_server_has_forgotten_is_done(server: ScriptedServer, store: ObjectStore) -> None:
+    server.first, server.answer = [BEGUN], answer(404, "NoSuchUpload")
+    upload = await store.begin_parts("a", PART_BYTES_MIN)
+    await upload.abort()
+    with pytest.raises(NotFound):
+        await upload.put_part(0, [b"bytes"])
+    assert [request.split()[0] for request in server.requests] == ["POST", "DELETE"]
 
 
 async def test_a_put_is_one_conditional_request_without_extra_checksums(
