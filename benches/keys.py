@@ -97,6 +97,7 @@ def _compacted(how: str, compaction: KeyCompaction, job: KeyJob, log: Log) -> It
     seconds = time.perf_counter() - began_s
     records = log.inputs[-1].last_offset + 1
     yield Result("keys", f"{how}, seconds", seconds, "s")
+    yield Result("keys", f"{how}, CPU seconds of the tasks that wrote", report.task_cpu_seconds, "s")
     yield Result("keys", f"{how}, records", records / seconds / 1e6, "million/s", more_is_better=True)
     yield Result("keys", f"{how}, bytes read once", log.size_bytes / seconds / 1e6, "MB/s", more_is_better=True)
     yield Result("keys", f"{how}, most memory of a worker", report.resident_bytes_max / MIB, "MiB")

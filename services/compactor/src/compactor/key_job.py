@@ -47,7 +47,8 @@ class Report(msgspec.Struct):
 
     bytes_in: dict[int, int] = {}  # by level
     bytes_out: int = 0
-    task_seconds: float = 0.0
+    task_seconds: float = 0.0  # of the tasks that wrote outputs
+    task_cpu_seconds: float = 0.0
     resident_bytes_max: int = 0  # of a worker
     records_left: int = 0
     outputs_committed: int = 0
@@ -161,6 +162,7 @@ class _Work:
         report.bytes_out += result.size_bytes
         report.records_left += result.records_left
         report.task_seconds += result.seconds
+        report.task_cpu_seconds += result.cpu_seconds
         report.resident_bytes_max = max(report.resident_bytes_max, result.resident_bytes_max)
         is_accepted = self._commit(_command(self._job_id, self._clock.now_ms(), output, result))
         report.outputs_committed += is_accepted

@@ -6,6 +6,7 @@ of parts of it, Spark brings them together by key, and tasks get the offsets tha
 
 import os
 import resource
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby, pairwise
@@ -58,6 +59,7 @@ class Cleaned(msgspec.Struct, frozen=True, array_like=True, tag=1):
     runs: list[CleanedRun]
     records_left: int
     seconds: float
+    cpu_seconds: float
     resident_bytes_max: int  # of the worker, so far in its life
 
 
@@ -153,7 +155,7 @@ def _contained(
 def _write(
     place: StorePlace, clock: Clock, task: CleanTask, survivors_of: Callable[[StoreRanges, KeyRun], Survivors]
 ) -> Cleaned:
-    began_s, born_ms = clock.monotonic_s(), clock.now_ms()
+    began_s, began_cpu_s, born_ms = clock.monotonic_s(), time.process_time(), clock.now_ms()
     segment_id = new_segment_id(born_ms, os.urandom(ENTROPY_BYTES))
     key = segment_key(NO_PREFIX, place.cluster, KEY_LEVEL, segment_id)
     runs, records_left = [], 0
@@ -177,6 +179,7 @@ def _write(
         runs=runs,
         records_left=records_left,
         seconds=clock.monotonic_s() - began_s,
+        cpu_seconds=time.process_time() - began_cpu_s,
         resident_bytes_max=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
 

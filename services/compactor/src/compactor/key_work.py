@@ -130,6 +130,7 @@ class KeyWork:
             self._metrics.read_bytes.labels(level).inc(size_bytes)
         self._metrics.written_bytes.labels(KEY_LEVEL).inc(report.bytes_out)
         self._metrics.task_seconds.inc(report.task_seconds)
+        self._metrics.task_cpu_seconds.inc(report.task_cpu_seconds)
         self._metrics.task_resident_bytes.set(report.resident_bytes_max)
 
 
