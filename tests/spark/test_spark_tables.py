@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PARTITIONS = 8
 KILLS = 10
-KILLED_RECORDS = 40_000
+STARTS_MAX = 3 * KILLS
+ROUND_RECORDS = 3_000
 PROGRESS_TIMEOUT_S = 600.0
 
 
@@ -101,44 +102,56 @@ def test_a_streaming_query_killed_ten_times_delivers_every_record_once(cluster: 
     """The query is a process of its own with its JVM, killed at any moment; its sink takes each batch id once."""
     create_topics(cluster, events=4)
     sink = tmp_path / "sink.sqlite"
-    with sqlite3.connect(sink) as database:
-        database.execute("create table batches (id integer primary key)")
-        database.execute("create table records (partition integer, place integer, value text)")
-    produced = 0
+    execute(sink, "create table batches (id integer primary key)")
+    execute(sink, "create table records (partition integer, place integer, value text)")
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    for _ in range(KILLS):
+    produced = kills = 0
+    for _ in range(STARTS_MAX):
         produced += produce_some(cluster, produced)
-        enough = rows_in(sink) + chance.randrange(1, KILLED_RECORDS // (KILLS + 1))
-        with query(cluster, tmp_path, "always") as process:
-            wait_until(
-                lambda: process.poll() is not None or rows_in(sink) >= enough,  # noqa: B023
-                PROGRESS_TIMEOUT_S,
-                "the query to get on",
-                poll_s=0.005,
-            )
-            assert process.poll() is None, (tmp_path / "query.log").read_text()[-3000:]
+        kills += killed_underway(cluster, tmp_path, delivered(sink) + chance.randrange(1, ROUND_RECORDS))
+        if kills == KILLS:
+            break
+    assert kills == KILLS, (tmp_path / "query.log").read_text()[-3000:]
     produced += produce_some(cluster, produced)
-    with query(cluster, tmp_path, "now") as process:
-        assert process.wait(PROGRESS_TIMEOUT_S) == 0, (tmp_path / "query.log").read_text()[-3000:]
-    with sqlite3.connect(sink) as database:
-        delivered_rows = database.execute("select partition, place, value from records").fetchall()
+    assert any(ended_well(cluster, tmp_path) for _ in range(3)), (tmp_path / "query.log").read_text()[-3000:]
     expected = [
         (row["partition"], row["offset"], row["value"].decode()) for row in consume(cluster, "events", 4, produced)
     ]
-    assert sorted(delivered_rows) == sorted(expected)
+    assert sorted(execute(sink, "select partition, place, value from records")) == sorted(expected)
+
+
+def killed_underway(cluster: Cluster, folder: Path, enough: int) -> bool:
+    """Kill the query when it has delivered so much; False if it ended by itself, as Spark does on a busy machine."""
+    with query(cluster, folder, "always") as process:
+        wait_until(
+            lambda: process.poll() is not None or delivered(folder / "sink.sqlite") >= enough,
+            PROGRESS_TIMEOUT_S,
+            "the query to get on",
+        )
+        return process.poll() is None
+
+
+def ended_well(cluster: Cluster, folder: Path) -> bool:
+    """Let the query read what there is."""
+    with query(cluster, folder, "now") as process:
+        return process.wait(PROGRESS_TIMEOUT_S) == 0
 
 
 def produce_some(cluster: Cluster, done: int) -> int:
-    count = KILLED_RECORDS // (KILLS + 1)
-    return produce(cluster, "events", ({"value": b"event %d" % number} for number in range(done, done + count)))
+    records = ({"value": b"event %d" % number} for number in range(done, done + ROUND_RECORDS))
+    return produce(cluster, "events", records)
 
 
-def rows_in(sink: Path) -> int:
-    with sqlite3.connect(sink, timeout=60) as database:
-        count: int = database.execute("select count(*) from records").fetchone()[0]
+def delivered(sink: Path) -> int:
+    [(count,)] = execute(sink, "select count(*) from records")
     return count
+
+
+def execute(sink: Path, statement: str) -> list[tuple]:
+    with contextlib.closing(sqlite3.connect(sink, timeout=60)) as database:
+        return database.execute(statement).fetchall()
 
 
 @contextlib.contextmanager
