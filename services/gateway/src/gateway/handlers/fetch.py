@@ -109,7 +109,7 @@ async def _wait(
     deadline_s = loop.time() + max(min(request.max_wait_ms, WAIT_MS_MAX), 0) / 1000
     while True:
         await _locate(gateway, wanted)
-        with gateway.tail.watch({each.key for each in wanted if each.key is not None}) as watch:
+        with gateway.tail.watch(dict.fromkeys(each.key for each in wanted if each.key is not None)) as watch:
             await _look(gateway, wanted, bytes_max)
             if _is_enough(request, wanted, bytes_max) or client.is_leaving or loop.time() >= deadline_s:
                 return
