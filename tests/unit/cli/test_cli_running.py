@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.running import RunningCluster, add_cluster_flags, read_cluster
+from penstock.cli.running import add_cluster_flags, read_cluster
 from penstock.contracts.errors import Invalid
 from penstock.runtime.nats_server import write_config
+from penstock.spark.config import ClusterAddress
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +18,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
 
 
-def read(*argv: str) -> RunningCluster:
+def read(*argv: str) -> ClusterAddress:
     parser = argparse.ArgumentParser()
     add_cluster_flags(parser)
     return read_cluster(parser.parse_args(argv))
@@ -27,7 +28,7 @@ def test_the_folder_of_penstock_up_tells_where_its_server_and_its_store_are(tmp_
     (tmp_path / "nats").mkdir()
     write_config(tmp_path / "nats" / "nats-server.conf", store_dir=tmp_path, host="127.0.0.1", port=14_300)
     found = read("--data", str(tmp_path))
-    assert found == RunningCluster("default", "nats://127.0.0.1:14300", "", "", f"file://{tmp_path / 'objects'}")
+    assert found == ClusterAddress("default", "nats://127.0.0.1:14300", "", "", f"file://{tmp_path / 'objects'}")
 
 
 def test_a_flag_counts_more_than_the_environment_and_that_more_than_the_env_file(
@@ -38,7 +39,7 @@ def test_a_flag_counts_more_than_the_environment_and_that_more_than_the_env_file
         "PENSTOCK_NATS_URL=nats://file\nPENSTOCK_NATS_USER=me\nPENSTOCK_NATS_PASSWORD=secret\n"
         "PENSTOCK_STORE_URL=s3://bucket\nAWS_ACCESS_KEY_ID=a\nAWS_SECRET_ACCESS_KEY=b\n"
     )
-    assert read("--env-file", str(path)) == RunningCluster(
+    assert read("--env-file", str(path)) == ClusterAddress(
         "default", "nats://file", "me", "secret", "s3://bucket?access_key=a&secret_key=b"
     )
     monkeypatch.setenv("PENSTOCK_NATS_URL", "nats://environment")
@@ -48,7 +49,7 @@ def test_a_flag_counts_more_than_the_environment_and_that_more_than_the_env_file
 
 def test_secrets_are_not_shown() -> None:
     assert "secret" not in repr(
-        RunningCluster("default", "nats://u:secret@h", "u", "secret", "s3://b?secret_key=secret")
+        ClusterAddress("default", "nats://u:secret@h", "u", "secret", "s3://b?secret_key=secret")
     )
 
 

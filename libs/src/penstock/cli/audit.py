@@ -7,13 +7,14 @@ import sys
 
 from penstock.audit.audit import Audit, read_on_spark
 from penstock.audit.report import Report, as_json, as_text
-from penstock.cli.running import RunningCluster, add_cluster_flags, read_cluster
+from penstock.cli.running import add_cluster_flags, read_cluster
 from penstock.cli.spark_python import has_pyspark, run_with_spark
 from penstock.contracts.errors import PenstockError
 from penstock.objectstore import open_store
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats_client import connect_nats
 from penstock.runtime.sequencer_client import SequencerClient
+from penstock.spark.config import ClusterAddress
 from penstock.spark.session import open_session
 
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if report.is_clean else 1
 
 
-async def _audit(cluster: RunningCluster, master: str) -> Report:
+async def _audit(cluster: ClusterAddress, master: str) -> Report:
     clock = SystemClock()
     connection = await connect_nats(
         cluster.nats_url, name="penstock-audit", user=cluster.nats_user, password=cluster.nats_password

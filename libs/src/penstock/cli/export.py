@@ -68,16 +68,14 @@ def _check_libraries() -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from penstock.spark.config import ClusterAddress
     from penstock.spark.export import ExportRequest, export_topic
     from penstock.spark.value_schema import read_value_schema
 
-    cluster = read_cluster(arguments)
     schema = None
     if arguments.value_schema is not None:
         schema = read_value_schema(Path(arguments.value_schema), has_confluent_head=arguments.registry_head)
     request = ExportRequest(
-        address=ClusterAddress(**msgspec.structs.asdict(cluster)),
+        address=read_cluster(arguments),
         topic=arguments.topic,
         folder=Path(arguments.to).expanduser(),
         kind=arguments.format,

@@ -5,29 +5,13 @@ import os
 import re
 from pathlib import Path
 
-import msgspec
-
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
 from penstock.runtime.env_file import ENV_FILE_VARIABLE, EnvFile, read_env_file, with_store_keys
+from penstock.spark.config import CLUSTER_DEFAULT, ClusterAddress
 
 DATA_DEFAULT = "./penstock-data"
-CLUSTER_DEFAULT = "default"
 _LISTEN = re.compile(r'^listen: "(?P<address>[^"]+)"$', re.MULTILINE)
-
-
-class RunningCluster(msgspec.Struct, frozen=True):
-    """A cluster's name, its NATS servers and its store; secrets are among these, so they are never shown."""
-
-    cluster: str
-    nats_url: str
-    nats_user: str
-    nats_password: str
-    store_url: str
-
-    def __repr__(self) -> str:
-        """The name only."""
-        return f"RunningCluster({self.cluster!r})"
 
 
 def add_cluster_flags(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +36,7 @@ def add_cluster_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_cluster(arguments: argparse.Namespace) -> RunningCluster:
+def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
     """The cluster that flags, environment and env file name, in this order; else the one in --data.
 
     `Invalid` with one sentence if nothing runs there.
@@ -63,7 +47,7 @@ def read_cluster(arguments: argparse.Namespace) -> RunningCluster:
     data = Path(arguments.data).expanduser().absolute()
     if nats_url and not store_url:
         raise Invalid("where do the records rest? give --store or PENSTOCK_STORE_URL")
-    return RunningCluster(
+    return ClusterAddress(
         check_token("cluster", _setting(arguments.cluster, "CLUSTER", file) or CLUSTER_DEFAULT),
         nats_url or _nats_url_of(data),
         _setting("", "NATS_USER", file),
