@@ -10,6 +10,7 @@ from compactor.planner import MIB, MINUTE_MS, Choice, Kind, PlanLimits, choose, 
 from compactor.tasks import MergeTask
 from penstock.contracts.ids import SegmentId, TopicId, new_segment_id
 from penstock.contracts.queries import PlacedExtent, SegmentView
+from tests.testkit.compaction_model import CompactionModel
 
 NOW_MS = 1_700_000_000_000
 LIMITS = PlanLimits()
@@ -128,62 +129,6 @@ def test_each_size_class_is_sixteen_times_the_one_below_it(size: int, expected: 
     assert size_class(size) == expected
 
 
-class Model:
-    """A cluster whose compactor does at once what is planned; sizes and extents only."""
-
-    def __init__(self, limits: PlanLimits) -> None:
-        self.limits = limits
-        self.now_ms = NOW_MS
-        self.segments: dict[SegmentId, SegmentView] = {}
-        self.extents: dict[SegmentId, list[PlacedExtent]] = {}
-        self.ends: dict[TopicId, int] = {}
-        self.flushed_bytes = 0
-        self.written_bytes = 0
-        self._row = 0
-
-    def flush(self, sizes: dict[TopicId, int]) -> None:
-        placed = []
-        for topic_id, size in sorted(sizes.items()):
-            end = self.ends.get(topic_id, 0)
-            self.ends[topic_id] = end + 1
-            placed.append(PlacedExtent(topic_id, 0, end, end, 0, size, 0))
-        self._add(0, placed)
-        self.flushed_bytes += sum(sizes.values())
-
-    def compact(self) -> None:
-        """Until nothing is due any more."""
-        while jobs := choose(
-            self.segments.values(), self._topics(), now_ms=self.now_ms, limits=self.limits, jobs_max=8
-        ):
-            for job in jobs:
-                extents = [self.extents[each.segment_id] for each in job.segments]
-                for task in tasks_of(job, extents, compacted=(), limits=self.limits):
-                    self._write(task)
-                for each in job.segments:
-                    del self.segments[each.segment_id], self.extents[each.segment_id]
-
-    def ranges(self, topic_id: TopicId) -> int:
-        return sum(each.topic_id == topic_id for placed in self.extents.values() for each in placed)
-
-    def _write(self, task: MergeTask) -> None:
-        placed = [
-            PlacedExtent(run.topic_id, 0, run.extents[0].base_offset, run.extents[-1].last_offset, 0, run.length, 0)
-            for run in task.runs
-        ]
-        self.written_bytes += task.length
-        self._add(task.level, placed)
-
-    def _add(self, level: int, placed: list[PlacedExtent]) -> None:
-        self._row += 1
-        size = sum(each.length for each in placed)
-        segment_id = identifier(self._row, self.now_ms)
-        self.segments[segment_id] = SegmentView(self._row, segment_id, level, size, size, len(placed), -1, False)
-        self.extents[segment_id] = placed
-
-    def _topics(self) -> dict[SegmentId, TopicId]:
-        return {each: placed[0].topic_id for each, placed in self.extents.items()}
-
-
 # Flushes, milliseconds between them, and bytes of each topic in each.
 LOADS = {
     "much of one topic": (600, 250, [8 * MIB]),
@@ -199,15 +144,15 @@ LOADS = {
 def test_neither_writing_nor_reading_costs_more_than_is_promised(load: str) -> None:
     """However fast records come: few rewrites of each byte, and few ranges for a replay of a partition."""
     flushes, pause_ms, sizes = LOADS[load]
-    model = Model(LIMITS)
+    model = CompactionModel(LIMITS, NOW_MS)
     for _ in range(flushes):
-        model.flush({bytes([number]) * 16: size for number, size in enumerate(sizes)})
+        model.flush({(bytes([number]) * 16, 0): size for number, size in enumerate(sizes)})
         model.now_ms += pause_ms
         model.compact()
     model.now_ms += 61 * MINUTE_MS
     model.compact()
     amplification = model.written_bytes / model.flushed_bytes
-    ranges = max(model.ranges(topic_id) for topic_id in model.ends)
+    ranges = max(len(model.ranges(place)) for place in model.ends)
     assert amplification <= (10 if model.flushed_bytes < MIB else 4), amplification
     assert ranges <= 64 + model.flushed_bytes // LIMITS.full_bytes
 
