@@ -111,16 +111,17 @@ class Machine:
 class World:
     """Topics, flushed segments, and compactors."""
 
-    def __init__(self, folder: Path, limits: PlanLimits = LIMITS) -> None:
+    def __init__(self, folder: Path, limits: PlanLimits = LIMITS, spark: Any = None) -> None:
         self.machine = Machine()
         self.place = StorePlace(f"file://{folder}", CLUSTER)
         self.limits = limits
+        self.key_interval_s = 0.01
         self.key_limits = KeyLimits(flushed_age_min_ms=0, dirty_bytes_min=0)
         self.written: dict[tuple[TopicId, int], list[str]] = {}
         self.told: dict[str, str] = {}
         self.missing = ""
-        self.spark = FakeSpark()
-        self.sessions: list[FakeSpark] = []
+        self.spark = spark or FakeSpark()
+        self.sessions: list[Any] = []
         self.registry = CollectorRegistry()
         self.metrics = CompactorMetrics(self.registry)
 
@@ -197,7 +198,7 @@ class World:
         return SparkRunner(
             opening=self._open_session,
             closing=lambda session: setattr(session, "is_closed", True),
-            is_alive=lambda session: bool(session.is_alive),
+            is_alive=lambda session: bool(getattr(session, "is_alive", True)),
             clock=self.machine.clock,
             metrics=self.metrics,
         )
@@ -223,7 +224,7 @@ class World:
             limits=self.key_limits,
             clock=self.machine.clock,
             metrics=self.metrics,
-            interval_s=0.01,
+            interval_s=self.key_interval_s,
         )
 
     def compactor(self, holder: str = "compactor-1", jobs_max: int = 2, idle_s: float = 600) -> Compactor:
@@ -247,7 +248,7 @@ class World:
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(f"penstock_compactor_{name}", labels) or 0.0
 
-    def _open_session(self) -> FakeSpark:
+    def _open_session(self) -> Any:
         self.sessions.append(self.spark)
         return self.spark
 

@@ -35,8 +35,9 @@ from penstock.runtime.clock import Clock
 
 MIB = 1024 * 1024
 SCAN_BYTES_MAX = 256 * MIB  # of one task that finds last records
-# Outputs are committed after each wave: of one that waits longer than 15 minutes for that, nobody would take it.
-WAVE_BYTES_MAX = 16 * 1024 * MIB
+# Outputs are committed after each wave: nobody takes one that waited longer than 15 minutes for that. So much is done
+# within that time at 5 MB/s.
+WAVE_BYTES_MAX = 4 * 1024 * MIB
 
 # Sends the command until its outcome is known, and says whether every run of it was accepted.
 Commit = Callable[[ReplaceExtents], bool]

@@ -32,7 +32,8 @@ class KeyLimits(msgspec.Struct, frozen=True):
     dirty_bytes_min: int = MIB
     dirty_age_max_ms: int = 5 * MINUTE_MS
     together_bytes_max: int = 1024 * MIB  # of partitions that one task compacts by itself, one after the other
-    outputs_per_job_max: int = 16  # of such tasks in one job
+    # Of such tasks in one job: outputs are committed when all are there, and nobody takes one older than 15 minutes.
+    outputs_per_job_max: int = 4
 
 
 class KeyInput(msgspec.Struct, frozen=True, array_like=True, gc=False):

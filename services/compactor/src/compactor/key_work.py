@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 LOGS_PER_QUERY = 2_000  # about 200 KB of answer
 EXTENTS_BYTES = 2**62  # no budget of a plan: the number of extents in it is bounded by whoever answers
+# No claim may have more; a log that is in more segments is not worth giving up for that.
+CLAIMED_MAX = 20_000
 # Of one look; the others have their turn in the next one.
 LOGS_LOOKED_INTO_MAX = 100
 
@@ -66,11 +68,13 @@ class KeyWork:
         self._turn = 0
 
     async def look(self, topics: Sequence[TopicView], busy: Collection[SegmentId]) -> list[KeyJob]:
-        """What there is to do now, unless it was looked for just before; `busy` are segments that others work on."""
+        """What there is to do now, unless there was little just before; `busy` are segments that others work on.
+
+        Whoever looks takes the first job, and looks again afterwards for the others.
+        """
         now_s = self._clock.monotonic_s()
         if self._looked_s is not None and now_s - self._looked_s < self._interval_s:
             return []
-        self._looked_s = now_s
         configs = {each.topic_id: compaction_configs(each.configs) for each in topics if is_compacted(each.configs)}
         logs: list[LogView] = []
         clock_ms = 0
@@ -80,12 +84,14 @@ class KeyWork:
             clock_ms = max(clock_ms, view.clock_ms)
         due = self._in_turn([each for each in logs if may_be_due(each, configs[each.topic_id], clock_ms)])
         extents = {(each.topic_id, each.partition): await self._extents_of(each, busy) for each in due}
-        return key_plans(due, configs, extents, clock_ms, self._limits)
+        jobs = key_plans(due, configs, extents, clock_ms, self._limits)
+        self._looked_s = now_s if len(jobs) <= 1 else None  # where more waits there is no time to lose
+        return jobs
 
     async def compact(self, job: KeyJob) -> Ended:
         """Do a job; `NotClaimed` or `Unavailable` if it could not be done."""
         loop = asyncio.get_running_loop()
-        async with self._jobs.claimed(job.segment_ids) as job_id:
+        async with self._jobs.claimed(job.segment_ids[:CLAIMED_MAX]) as job_id:
 
             def commit(command: ReplaceExtents) -> bool:
                 outcome = asyncio.run_coroutine_threadsafe(self._jobs.replace(command), loop).result()
