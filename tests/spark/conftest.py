@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from penstock.spark.session import open_session
+from tests.testkit.compactors import JAVA_OPTIONS
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session on both cores of this machine."""
-    session = open_session("penstock-tests", "local[2]", {"spark.sql.shuffle.partitions": "4"})
+    settings = {"spark.sql.shuffle.partitions": "4", "spark.driver.defaultJavaOptions": JAVA_OPTIONS}
+    session = open_session("penstock-tests", "local[2]", settings)
     yield session
     session.stop()

@@ -1,0 +1,109 @@
+"""Merging jobs on a real Spark session: tasks run in workers, failures stay theirs, and a job can be given up."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.planner import Choice, Kind
+from compactor.spark_runner import SparkRunner
+from penstock.contracts.errors import Unavailable
+from tests.testkit.cluster import wait_until
+from tests.testkit.compactors import is_running
+from tests.testkit.waiting import until
+from tests.unit.compactor.compactor_world import World, while_running
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+PATIENCE_S = 120.0
+
+
+@pytest.fixture
+def world(tmp_path: Path, spark: Any) -> Iterator[World]:
+    yield World(tmp_path, spark=spark)
+
+
+def everything(world: World) -> Choice:
+    return Choice(Kind.MIXED, world.segments())
+
+
+async def test_each_output_is_a_task_of_its_own_and_what_fails_in_one_leaves_the_others_whole(world: World) -> None:
+    good, bad = world.create_topic(1), world.create_topic(2)
+    for _ in range(3):
+        world.flush((good, 0, ["a", "b"]))
+    world.damage(world.flush((bad, 0, ["c"])))
+    ended = await world.jobs().merge(everything(world), ())
+    assert ended.accepted == 1
+    assert [failed.kind for failed in ended.failures] == ["Corrupt"]
+    assert world.levels() == [0, 2]
+    assert world.read(good, 0) == [(0, "a"), (1, "b"), (2, "a"), (3, "b"), (4, "a"), (5, "b")]
+
+
+async def test_a_compactor_merges_all_that_is_written(world: World) -> None:
+    topics = [world.create_topic(number, partitions=2) for number in (1, 2, 3)]
+    compactor = world.compactor()
+
+    async def work() -> None:
+        for _ in range(3):
+            await until(lambda: 0 not in world.levels(), PATIENCE_S)
+            for number in range(3):
+                world.flush(*((topic_id, part, [f"{number}"] * 9) for topic_id in topics for part in (0, 1)))
+        await until(lambda: world.levels() == [2, 2, 2], PATIENCE_S)
+
+    await while_running([compactor], work)
+    world.check_all_readable()
+
+
+async def test_a_job_that_is_given_up_is_cancelled_in_spark_too(world: World) -> None:
+    runner: SparkRunner = world.runner()
+
+    def sleep(seconds: int) -> None:
+        import time
+
+        time.sleep(seconds)
+
+    working = asyncio.create_task(
+        runner.run("given-up", lambda session: session.sparkContext.parallelize([600], 1).map(sleep).collect())
+    )
+    tracker = world.spark.sparkContext.statusTracker()
+    await until(lambda: tracker.getActiveJobsIds(), PATIENCE_S)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    await until(lambda: not tracker.getActiveJobsIds(), PATIENCE_S)
+
+
+async def test_a_worker_that_is_killed_fails_its_job_and_no_other(world: World) -> None:
+    runner: SparkRunner = world.runner()
+
+    def die(_item: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(Unavailable, match="spark failed"):
+        await runner.run("dies", lambda session: session.sparkContext.parallelize([1], 1).map(die).collect())
+    assert await runner.run("lives", lambda session: session.sparkContext.parallelize([1], 1).collect()) == [1]
+
+
+def test_the_jvm_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
+    """The process says its JVM's id and is killed."""
+    program = (
+        "import sys\n"
+        "from penstock.spark.session import open_session\n"
+        "from tests.testkit.compactors import JAVA_OPTIONS\n"
+        "session = open_session('short', 'local[1]', {'spark.driver.defaultJavaOptions': JAVA_OPTIONS})\n"
+        "print(session.sparkContext._gateway.proc.pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        jvm = int(process.stdout.readline())
+        assert is_running(jvm)
+        process.kill()
+    wait_until(lambda: not is_running(jvm), PATIENCE_S, "the JVM to end")
