@@ -121,6 +121,17 @@ async def test_a_batch_that_grows_beyond_any_bound_is_refused(
     assert answer.error_code == ErrorCode.INVALID_RECORD
 
 
+async def test_a_batch_of_more_records_than_anybody_looks_through_is_refused(
+    world: World, flusher: FakeFlusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_check, "RECORDS_MAX", 2)
+    (answer,) = await produce(world, batch(b"a", b"b", b"c"))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert answer.error_message == "The batch has 3 records; 2 are allowed"
+    (answer,) = await produce(world, batch(b"a", b"b"))
+    assert answer.error_code == 0
+
+
 async def test_no_more_than_a_thousand_records_are_named(world: World, flusher: FakeFlusher) -> None:
     (answer,) = await produce(world, batch(*[None] * 1_500))
     assert len(answer.record_errors) == 1_000

@@ -14,7 +14,9 @@ from penstock.kafkawire.records import BatchHeader, codec
 # Up to so many records, not compressed, are looked at right here; more take milliseconds, in which other connections
 # should go on.
 RECORDS_AT_ONCE_MAX = 200
-DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024  # of one batch
+# Of one batch: what no client sends in earnest, and would take seconds.
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+RECORDS_MAX = 1_000_000
 # Named one by one in an answer; a batch has room for a million of them.
 ERRORS_MAX = 1_000
 ERRORS_SHOWN = 3  # in the message for the whole batch
@@ -42,6 +44,8 @@ class KeyCheck:
 
 
 def _objection(topic: str, partition: int, batch: Buffer, header: BatchHeader) -> KeyObjection | None:
+    if header.record_count > RECORDS_MAX:
+        return KeyObjection(f"The batch has {header.record_count} records; {RECORDS_MAX} are allowed", [])
     try:
         keyless = keyless_records(plain_records(batch, header, DECOMPRESSED_BYTES_MAX), header)
     except DecodeError as error:
