@@ -1,0 +1,84 @@
+"""The listing of segments that may be merged: looked through seldom, watched at its end often."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from compactor.config import CompactorConfig, spark_settings
+from compactor.listing import FULL_INTERVAL_S, Listing
+from penstock.contracts.errors import Invalid
+from penstock.contracts.queries import SegmentsView, SegmentView
+
+FULL_BYTES = 1000
+
+
+def segment(row: int, level: int = 0, size: int = 10, condemned_ms: int = -1) -> SegmentView:
+    return SegmentView(row, row.to_bytes(16, "big"), level, size, size, 1, condemned_ms, False)
+
+
+def look(listing: Listing, table: Sequence[SegmentView], now_s: float, page: int = 3) -> int:
+    """One look at a table, by pages; the row that it began with."""
+    first = row = listing.begin(now_s)
+    while row >= 0:
+        end = row + page
+        found = [each for each in table if row <= each.row < end]
+        row = listing.note(row, SegmentsView(1, 77, found, end if end < len(table) else -1))
+    return first
+
+
+def rows(listing: Listing) -> list[int]:
+    return [each.row for each in listing.segments]
+
+
+def test_the_first_look_sees_all_that_may_be_merged() -> None:
+    listing = Listing(FULL_BYTES)
+    table = [segment(0), segment(1, 2, FULL_BYTES), segment(2, 1), segment(3, 0, FULL_BYTES), segment(4, 0, 10, 5)]
+    assert look(listing, table, 0.0) == 0
+    assert rows(listing) == [0, 2, 3]
+    assert listing.clock_ms == 77
+
+
+def test_later_looks_begin_at_the_oldest_flushed_segment_or_behind_all() -> None:
+    listing = Listing(FULL_BYTES)
+    table = [segment(row, level=1) for row in range(5)]
+    look(listing, table, 0.0)
+    assert look(listing, table, 1.0) == 5
+    table += [segment(5), segment(6, 1)]
+    assert look(listing, table, 2.0) == 5
+    assert rows(listing) == [0, 1, 2, 3, 4, 5, 6]
+    assert look(listing, table, 3.0) == 5, "one flushed segment waits there"
+
+
+def test_what_is_seen_no_more_is_gone_and_what_was_not_looked_at_stays() -> None:
+    listing = Listing(FULL_BYTES)
+    look(listing, [segment(row, 1 if row < 3 else 0) for row in range(7)], 0.0)
+    table = [segment(row, 0, 10, 5) for row in range(7)]
+    look(listing, table, 1.0)
+    assert rows(listing) == [0, 1, 2]
+    assert look(listing, table, FULL_INTERVAL_S) == 0
+    assert rows(listing) == []
+
+
+def test_forgotten_segments_are_back_when_they_are_seen_again() -> None:
+    listing = Listing(FULL_BYTES)
+    table = [segment(row) for row in range(3)]
+    look(listing, table, 0.0)
+    listing.forget([table[1].segment_id])
+    assert rows(listing) == [0, 2]
+    look(listing, table, 1.0)
+    assert rows(listing) == [0, 1, 2]
+
+
+def test_sparks_own_settings_are_passed_on() -> None:
+    config = CompactorConfig(spark_conf=" spark.executor.memory=2g; spark.jars=a.jar,b.jar;; spark.x=y=z")
+    assert spark_settings(config) == {
+        "spark.executor.memory": "2g",
+        "spark.jars": "a.jar,b.jar",
+        "spark.x": "y=z",
+    }
+
+
+@pytest.mark.parametrize("conf", ["spark.executor.memory", "executor.memory=2g", "="])
+def test_settings_that_are_none_of_sparks_are_refused(conf: str) -> None:
+    with pytest.raises(Invalid, match=r"spark conf must be spark\.key=value"):
+        CompactorConfig(spark_conf=conf)
