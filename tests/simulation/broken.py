@@ -15,10 +15,12 @@ from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import AllocateProducer, CommandReply, CommandRequest, ProducerAllocated
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.refusals import Refusal
 from sequencer.api import Api
 from sequencer.core import machine
+from sequencer.core.groups import check_member
 from sequencer.core.producers import accept, allocate_producer
-from sequencer.core.state import Changes, Partition, State
+from sequencer.core.state import Changes, Group, Partition, State
 from sequencer.read_index import ReadIndex
 from sequencer.service import Sequencer
 
@@ -147,6 +149,15 @@ def find_times_too_late() -> AbstractContextManager[Any]:
     return mock.patch("gateway.time_search.first_at", find_next)
 
 
+def let_former_members_stay() -> AbstractContextManager[Any]:
+    """The machine takes a member for present although another has come with its instance id."""
+
+    def check_instance(group: Group, member_id: str, instance_id: str | None) -> Refusal:
+        return Refusal.NONE if instance_id in group.static_members else check_member(group, member_id, instance_id)
+
+    return mock.patch("sequencer.core.group_queries.check_member", check_instance)
+
+
 def give_out_producer_ids_again() -> AbstractContextManager[Any]:
     """The machine gives a producer that comes back the id of one that was there before."""
 
@@ -171,6 +182,7 @@ BROKEN: dict[str, Break] = {
         replace_whatever_is_there,
         keep_deleted_topics,
         find_times_too_late,
+        let_former_members_stay,
         give_out_producer_ids_again,
     )
 }

@@ -36,6 +36,8 @@ REBALANCE_TIMEOUT_MS = 6_000
 REBALANCE_WAIT_S = 20.0  # a join is answered when the slowest member has joined or is given up
 HEARTBEAT_S = 1.0
 READ_WAIT_MS = 300
+STATIC_RETURN_SHARE = 0.8
+STATIC_SHARE = 0.3  # of members have an instance id (KIP-345), and mostly come back without having left
 LEAVE_SHARE = 0.01  # of rounds after which a member leaves, to come back as another
 RETRIABLE = frozenset(
     (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
@@ -84,13 +86,15 @@ class Member:
         self.generation = -1
         self.may_leave = True
         self._member_id = ""
+        self._former_id = ""  # of the life before, whose place this one takes
         self._client = client
         self._stream = client.stream
+        self._instance_id = client.name if self._stream.random() < STATIC_SHARE else None
         self._oracle = oracle
         self._ledger = ledger
         self._topic = topic
         self._partitions = partitions
-        self._join_version = self._stream.choice((3, 5, 9))
+        self._join_version = self._stream.choice((3, 5, 9) if self._instance_id is None else (5, 9))
         self._committed: dict[int, int] = {}
         self._reading: Reading | None = None  # from an assignment to the next
 
@@ -126,6 +130,7 @@ class Member:
             session_timeout_ms=SESSION_TIMEOUT_MS,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             member_id=self._member_id,
+            group_instance_id=self._instance_id,
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol("range", b"")],
         )
@@ -140,13 +145,25 @@ class Member:
         if answer.leader == self._member_id:
             ids = [member.member_id for member in answer.members]
             shares = {each: list(range(place, self._partitions, len(ids))) for place, each in enumerate(ids)}
+        if self._former_id:
+            await self._look_for_former(connection)
         await self._sync(connection, shares)
+
+    async def _look_for_former(self, connection: Connection) -> None:
+        """Who had our instance id before us has no place in the group any more."""
+        request = HeartbeatRequest(self._ledger.group_id, self.generation, self._former_id, self._instance_id)
+        former_id, self._former_id = self._former_id, ""
+        answer = await connection.ask(HEARTBEAT, 4, request)
+        error = ErrorCode(answer.error_code)
+        if error not in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID) and error not in RETRIABLE:
+            self._oracle.refused(self.name, f"a heartbeat of {former_id}, whose place was taken,", error.name)
 
     async def _sync(self, connection: Connection, shares: dict[str, list[int]]) -> None:
         request = SyncGroupRequest(
             group_id=self._ledger.group_id,
             generation_id=self.generation,
             member_id=self._member_id,
+            group_instance_id=self._instance_id,
             protocol_type="consumer",
             protocol_name="range",
             assignments=[
@@ -198,7 +215,7 @@ class Member:
                 await self._leave(connection)
 
     async def _heartbeat(self, connection: Connection, reading: Reading) -> None:
-        request = HeartbeatRequest(self._ledger.group_id, self.generation, self._member_id)
+        request = HeartbeatRequest(self._ledger.group_id, self.generation, self._member_id, self._instance_id)
         answer = await connection.ask(HEARTBEAT, 4, request)
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             await self._commit(connection, reading)
@@ -213,6 +230,7 @@ class Member:
             group_id=self._ledger.group_id,
             generation_id_or_member_epoch=self.generation,
             member_id=self._member_id,
+            group_instance_id=self._instance_id,
             topics=[OffsetCommitRequestTopic(self._topic, partitions)],
         )
         answer = await connection.ask(OFFSET_COMMIT, 8, request)
@@ -227,8 +245,12 @@ class Member:
                 self._check("a commit", each.error_code)
 
     async def _leave(self, connection: Connection) -> None:
-        request = LeaveGroupRequest(group_id=self._ledger.group_id, members=[MemberIdentity(self._member_id)])
+        identity = MemberIdentity(self._member_id, self._instance_id)
+        request = LeaveGroupRequest(group_id=self._ledger.group_id, members=[identity])
         member_id, self._member_id, self.assigned, self._reading = self._member_id, "", None, None
+        if self._instance_id is not None and self._stream.random() < STATIC_RETURN_SHARE:
+            self._former_id = member_id
+            raise Rejoin
         answer: Any = await connection.ask(LEAVE_GROUP, 5, request)
         if answer.error_code and answer.error_code not in RETRIABLE:
             self._oracle.refused(self.name, f"the leave of {member_id}", ErrorCode(answer.error_code).name)
