@@ -29,7 +29,7 @@ up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1
 
 test: env spark-env  ## run every test
 	$(BIN)/pytest -m "not e2e and not compose and not chaos and not spark" -n 2 --dist worksteal
-	$(BIN)/pytest -m e2e
+	$(BIN)/pytest -m e2e -n 2 --dist loadfile
 	$(SPARK_VENV)/bin/pytest -m spark tests/spark
 
 test-spark: env spark-env  ## run the tests that need Spark
