@@ -45,11 +45,13 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --quiet --no-deps --build-constraints requirements.lock --target /opt/code ./libs ./services/${SERVICE}
 
 
-# PACKAGES are Debian's. Java asks for the name of who runs it.
+# PACKAGES are Debian's; Java's wants to put a manual page somewhere. Java itself asks for the name of who runs it.
 FROM base
 ARG PACKAGES=""
 RUN test -z "${PACKAGES}" \
-    || { apt-get update -q && apt-get install -q -y --no-install-recommends ${PACKAGES} && rm -rf /var/lib/apt/lists/*; }
+    || { mkdir -p /usr/share/man/man1 && apt-get update -q \
+         && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends ${PACKAGES} \
+         && rm -rf /var/lib/apt/lists/* /usr/share/man; }
 RUN echo 'penstock:x:10001:10001::/tmp:/usr/sbin/nologin' >>/etc/passwd && install -d -o 10001 -g 10001 /scratch
 ARG SERVICE
 ENV PATH=/opt/penstock/bin:$PATH \
