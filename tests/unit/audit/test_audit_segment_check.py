@@ -8,7 +8,8 @@ from penstock.audit.segment_check import Checked, ExtentCheck, SegmentCheck, che
 from penstock.contracts.batches import BatchMeta
 from penstock.contracts.codec import Buffer
 from penstock.contracts.ids import new_segment_id, new_topic_id
-from penstock.kafkawire.records import Record, build_batch, place_batch
+from penstock.kafkawire.cleaning import empty_batch
+from penstock.kafkawire.records import Record, build_batch, place_batch, read_batch_header
 from penstock.objectstore.errors import NotFound
 from penstock.segment import CompactedWriter, build_segment
 
@@ -128,6 +129,24 @@ def test_an_extent_with_other_offsets_than_its_batches_is_found(count: int) -> N
 def test_a_batch_that_is_later_than_its_extent_says_is_found() -> None:
     objects, check = flushed([batch(3, timestamp=6)], [3])
     assert kinds(check_segments([check], objects.stream)) == ["batch-damaged"]
+
+
+def test_a_batch_without_records_may_be_later_than_its_extent_says() -> None:
+    """The last record of a log was a tombstone whose time has come: its batch stays, empty, to hold its offsets."""
+    buffers: list[Buffer] = []
+    writer = CompactedWriter(SEGMENT, level=2, created_ms=1, sink=buffers.append)
+    writer.begin_run(TOPIC, 0, FIRST_OFFSET)
+    position = writer.position
+    for offset, timestamp in ((FIRST_OFFSET, 5), (FIRST_OFFSET + 2, 9)):
+        placed = bytearray(batch(2, timestamp))
+        place_batch(placed, 0, offset, 1)
+        writer.add(bytes(placed) if timestamp == 5 else empty_batch(read_batch_header(placed)))
+    length = writer.position - position
+    assert writer.end_run().max_timestamp == 5
+    writer.finish()
+    data = b"".join(buffers)
+    check = SegmentCheck(KEY, 2, len(data), [extent(position, length, 4, may_have_gaps=True)])
+    assert check_segments([check], Objects({KEY: data}).stream) == Checked(1, 2, 2, length, [])
 
 
 def test_a_damaged_index_is_found_and_the_records_are_read_all_the_same() -> None:

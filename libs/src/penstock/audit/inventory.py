@@ -70,8 +70,10 @@ async def _take_logs(client: SequencerClient, inventory: Inventory, number: int,
     while offsets:
         wanted = [PlanPartition(topic.topic_id, each, offset, PLAN_BYTES_MAX) for each, offset in offsets.items()]
         plan = await client.query("plan", PlanQuery(0, wanted, PLAN_BYTES_MAX), Plan)
+        # An answer has room for some extents only, and tells of the first partitions first.
+        had_room = not any(found.extents for found in plan.partitions)
         for asked, found in zip(wanted, plan.partitions, strict=True):
-            next_offset = _take_log(inventory, number, asked.offset, found)
+            next_offset = _take_log(inventory, number, asked.offset, found, had_room=had_room)
             if next_offset is None:
                 del offsets[asked.partition]
             else:
@@ -86,8 +88,11 @@ async def _log_starts(client: SequencerClient, topic_id: TopicId, partitions: Se
     }
 
 
-def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPlan) -> int | None:
-    """Take in what a plan says from an offset on; where to go on, or None at the end of the log."""
+def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPlan, *, had_room: bool) -> int | None:
+    """Take in what a plan says from an offset on; where to go on, or None at the end of the log.
+
+    Without extents a log ends early only if the plan `had_room` for some.
+    """
     if found.refusal == Refusal.UNKNOWN_TOPIC:  # it was deleted meanwhile
         return None
     if offset < found.log_start_offset:  # retention was faster
@@ -99,7 +104,7 @@ def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPl
             inventory.findings.append(_hole(inventory, number, found.partition, offset, extent.base_offset))
         _note(inventory, number, found.partition, extent)
         offset = extent.last_offset + 1
-    if found.extents and offset < found.high_watermark:
+    if offset < found.high_watermark and (found.extents or not had_room):
         return offset
     if offset < found.high_watermark and found.refusal == Refusal.NONE:
         inventory.findings.append(_hole(inventory, number, found.partition, offset, found.high_watermark))
