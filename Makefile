@@ -44,8 +44,8 @@ e2e-compose: env  ## build, start, scale and break the compose project; gets an 
 sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"
 	@$(BIN)/python -m tests.testkit.sim $(SEED)
 
-sim-all: env  ## simulate 10,000 seeds
-	PENSTOCK_SIM_SEEDS=10000 $(BIN)/pytest -q -m simulation -n 2 --dist worksteal tests/simulation
+sim-all: env  ## simulate 2,000 seeds
+	PENSTOCK_SIM_SEEDS=2000 $(BIN)/pytest -q -m simulation -n 2 --dist worksteal tests/simulation
 
 chaos: env  ## kill and pause processes at random under load, for MINUTES=10; SEED=n does it in that order again
 	PENSTOCK_CHAOS_MINUTES="$(MINUTES)" PENSTOCK_CHAOS_SEED="$(SEED)" $(BIN)/pytest -m chaos -s tests/chaos
