@@ -39,7 +39,8 @@ quick: env  ## run the tests that take no more than a few seconds each
 	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not spark" -n 2
 
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
-	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
+	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && docker compose --progress quiet build && \
+	    $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
 
 sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"
 	@$(BIN)/python -m tests.testkit.sim $(SEED)

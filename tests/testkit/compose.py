@@ -248,6 +248,6 @@ def build_images(*options: str) -> float:
         "client",
         "build",
         *options,
-        timeout_s=600,
+        timeout_s=1800,  # the compactor's, the first time: Java and PySpark have to come
     )
     return time.monotonic() - started_s
