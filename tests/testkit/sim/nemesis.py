@@ -16,9 +16,6 @@ PAUSE_S = (0.05, 2.4)  # between the begin of one trouble and the next
 STEPS_MAX = 400  # how many callbacks from now a process may end at
 SKEW_MS_MAX = 4_000
 SKEW_FAR_MS_MAX = 600_000
-# Whose clocks may be off by minutes. Not yet those from which the journal takes its time: it never goes back, so when a
-# clock that was ahead is set right, no deadline of a group passes until the others have caught up.
-FAR_ROLES = ("flusher", "cacher")
 KINDS_SHARE = 0.5  # of all kinds, in each run
 
 Trouble = Callable[[], Awaitable[None]]
@@ -223,7 +220,7 @@ class Nemesis:
 
     async def _jump_clock(self) -> None:
         process = self._any()
-        skew_ms = SKEW_FAR_MS_MAX if process.role in FAR_ROLES and self._dice.random() < 0.5 else SKEW_MS_MAX
+        skew_ms = SKEW_FAR_MS_MAX if self._dice.random() < 0.5 else SKEW_MS_MAX
         process.clock.skew_ms = self._dice.randint(-skew_ms, skew_ms)
 
     async def _damage_snapshot(self) -> None:
