@@ -314,6 +314,20 @@ async def test_a_tick_comes_about_every_second_from_one_of_the_replicas() -> Non
         assert all(type(entry.requests[0][0]) is Tick for entry in three.entries()[before:])
 
 
+@in_virtual_time
+async def test_time_goes_on_at_half_speed_after_a_clock_that_was_ahead_until_the_others_have_caught_up() -> None:
+    async with house("a") as one:
+        clock, replica = one.running["a"].clock, one.running["a"].sequencer.replica
+        clock.ahead_ms = 60_000
+        await until(lambda: replica.state.clock_ms > one.clock.now_ms() + 50_000, 10)
+        clock.ahead_ms = 0
+        before_ms = replica.state.clock_ms
+        await asyncio.sleep(20)
+        assert 8_000 <= replica.state.clock_ms - before_ms <= 12_000
+        await asyncio.sleep(120)
+        assert replica.state.clock_ms <= one.clock.now_ms() <= replica.state.clock_ms + 2_000
+
+
 async def expect_halt(one: House, text: str) -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
         async with asyncio.timeout(5):

@@ -40,6 +40,7 @@ PROPOSAL_BYTES_MAX = 64 * 1024 * 1024  # eight of the largest requests
 WAIT_DEADLINE_S = 2.0  # for a place in an entry; senders give up and ask another replica after one second
 APPEND_DEADLINE_S = 10.0  # for an entry to come back; well inside the server's window of duplicates
 RETRY_MS = 50
+CATCH_UP_FACTOR = 2
 STOOD_STILL = "the process stood still while the commands waited here"
 
 log = structlog.get_logger()
@@ -91,6 +92,8 @@ class Proposals:
     ) -> None:
         self.author = author
         self.level = 0  # what the cluster has reached, as far as the tail was applied
+        self.machine_ms = 0  # the machine's clock at its last Tick
+        self.last_tick_s = clock.monotonic_s()  # when that was applied
         self._journal = journal
         self._chain = chain
         self._clock = clock
@@ -103,6 +106,19 @@ class Proposals:
         self._held = 0
         self._held_bytes = 0
 
+    def now_ms(self) -> int:
+        """The time to journal: our clock's, unless the machine's is ahead of it, by a clock that has been set right.
+
+        That never goes back. It goes on at half speed then, so that deadlines pass and our clock catches up.
+        """
+        since_tick_ms = int((self._clock.monotonic_s() - self.last_tick_s) * 1000)
+        return max(self._clock.now_ms(), self.machine_ms + since_tick_ms // CATCH_UP_FACTOR)
+
+    def note_tick(self, machine_ms: int) -> None:
+        """A Tick was applied, and the machine's clock shows this."""
+        self.machine_ms = machine_ms
+        self.last_tick_s = self._clock.monotonic_s()
+
     async def propose(self, commands: Sequence[Command]) -> tuple[int, list[Outcome]]:
         """Commands of one request: the journal sequence that holds them, and one outcome for each.
 
@@ -113,7 +129,7 @@ class Proposals:
         if level > self.level:
             raise Undelivered(f"commands of level {level}: the cluster is at {self.level} until all replicas know them")
         started_s = self._clock.monotonic_s()
-        proposal = self._admit(_not_ahead(commands, self._clock.now_ms()), started_s)
+        proposal = self._admit(_not_ahead(commands, self.now_ms()), started_s)
         self._hold(1, proposal.size_bytes)
         try:
             answer = await proposal.answer
@@ -225,7 +241,7 @@ class Proposals:
 
 
 def _not_ahead(commands: Sequence[Command], now_ms: int) -> list[Command]:
-    """The commands with no time later than ours, so that one sender's broken clock does not become the machine's."""
+    """The commands with no time later than this, so that one sender's broken clock does not become the machine's."""
     return [
         msgspec.structs.replace(command, now_ms=now_ms) if command.now_ms > now_ms else command for command in commands
     ]

@@ -68,7 +68,6 @@ class Replica:
         known_level: int = NEWEST_LEVEL,
     ) -> None:
         self.state: State = new_state()
-        self.last_tick_s = clock.monotonic_s()  # when a Tick was applied last
         self.worked_sequence = 0  # of the last entry that holds more than housekeeping, as far as we have seen
         self.authors: dict[str, float] = {}  # of entries -> when the last was applied; `Levels` forgets the silent
         self._known_level = known_level
@@ -226,7 +225,7 @@ class Replica:
         for request in entry.requests:
             self._metrics.commands.inc(len(request))
             if request and type(request[0]) is Tick:
-                self.last_tick_s = self._clock.monotonic_s()
+                self._proposals.note_tick(self.state.clock_ms)
         for group_id in effects.groups:
             self._groups.wake(group_id)
 

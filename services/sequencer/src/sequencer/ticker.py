@@ -21,7 +21,6 @@ PATIENT_INTERVAL_MS = (
 DEADLINE_JITTER_MS = 15
 LOOK_INTERVAL_MS = 50  # no group sets a deadline nearer than this that anybody would miss
 LOOK_INTERVAL_MS_MIN = 2
-CATCH_UP_FACTOR = 2
 
 log = structlog.get_logger()
 
@@ -47,25 +46,13 @@ class Ticker:
 
     def wait_ms(self) -> int:
         """Milliseconds until a Tick is due as things stand; 0 if it is."""
+        since_tick_ms = int((self._clock.monotonic_s() - self._proposals.last_tick_s) * 1000)
         is_patient = self._replica.state.level < self._known_level
-        wait_ms = (PATIENT_INTERVAL_MS if is_patient else self._interval_ms) - self._since_tick_ms()
+        wait_ms = (PATIENT_INTERVAL_MS if is_patient else self._interval_ms) - since_tick_ms
         deadline_ms = next_deadline_ms(self._replica.state)
         if deadline_ms is not None:
-            wait_ms = min(wait_ms, deadline_ms + self._deadline_delay_ms - self.now_ms())
+            wait_ms = min(wait_ms, deadline_ms + self._deadline_delay_ms - self._proposals.now_ms())
         return max(wait_ms, 0)
-
-    def now_ms(self) -> int:
-        """The time to journal: our clock's, unless the machine's is ahead of it, by a clock that has been set right.
-
-        That never goes back. It goes on at half speed then, so that deadlines pass and our clock catches up.
-        """
-        now_ms, machine_ms = self._clock.now_ms(), self._replica.state.clock_ms
-        if now_ms >= machine_ms:
-            return now_ms
-        return machine_ms + self._since_tick_ms() // CATCH_UP_FACTOR
-
-    def _since_tick_ms(self) -> int:
-        return int((self._clock.monotonic_s() - self._replica.last_tick_s) * 1000)
 
     async def run(self) -> None:
         """Propose Ticks when they are due, until cancelled."""
@@ -75,7 +62,7 @@ class Ticker:
                 await asyncio.sleep(min(max(wait_ms, LOOK_INTERVAL_MS_MIN), LOOK_INTERVAL_MS) / 1000)
                 continue
             try:
-                await self._proposals.propose([Tick(self.now_ms())])
+                await self._proposals.propose([Tick(self._proposals.now_ms())])
             except Unavailable as error:
                 log.warning("tick_not_journaled", error=str(error))
             await asyncio.sleep(LOOK_INTERVAL_MS_MIN / 1000)
