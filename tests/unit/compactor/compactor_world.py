@@ -21,6 +21,7 @@ from penstock.contracts.batches import Extent
 from penstock.contracts.commands import Command, CommitSegment, CreateTopic, DeleteTopic, Outcome, Tick, TopicCreated
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId, new_segment_id
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.queries import PlanPartition, PlanQuery, SegmentsQuery, SegmentView
 from penstock.kafkawire.records import BATCH_OVERHEAD, batches, decode_records
 from penstock.runtime.clock import SystemClock, SystemEntropy
@@ -80,6 +81,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.state: State = new_state()
+        self.state.level = NEWEST_LEVEL
         self.clock = SystemClock()
         self.sent: list[Command] = []
         self.lost_answers: set[type[Command]] = set()  # the next one of these is applied, and nobody hears of it

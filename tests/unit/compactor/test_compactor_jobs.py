@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.jobs import NotClaimed
-from compactor.planner import Choice, Kind
+from compactor.planner import Choice, Kind, PlanLimits
 from penstock.contracts.commands import ClaimJob, ReleaseJob, ReplaceExtents
 from penstock.contracts.errors import Unavailable
 from tests.testkit.waiting import until
@@ -210,6 +210,7 @@ async def test_while_no_sequencer_answers_it_waits_and_says_so(world: World) -> 
 
 
 async def test_a_session_that_is_not_used_is_ended_and_a_broken_one_is_replaced(world: World) -> None:
+    world.limits = PlanLimits(flushed_count=3)  # what is merged stays as it is: one job, one session
     topic_id = world.create_topic(1)
 
     async def work() -> None:

@@ -153,7 +153,7 @@ def test_neither_writing_nor_reading_costs_more_than_is_promised(load: str) -> N
     model.compact()
     amplification = model.written_bytes / model.flushed_bytes
     ranges = max(len(model.ranges(place)) for place in model.ends)
-    assert amplification <= (10 if model.flushed_bytes < MIB else 4), amplification
+    assert amplification <= (6 if model.flushed_bytes < MIB else 4), amplification
     assert ranges <= 64 + model.flushed_bytes // LIMITS.full_bytes
 
 
