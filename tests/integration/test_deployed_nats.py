@@ -63,9 +63,10 @@ MAY_PUBLISH = {
         JOURNAL,
         *JOURNAL_API,
         PRESENCES["sequencer"],
-        *(INBOXES[role] for role in ("gateway", "flusher", "sequencer")),
+        *(INBOXES[role] for role in ("gateway", "flusher", "compactor", "sequencer")),
     },
     "cacher": {CACHE, PRESENCES["cacher"], *(INBOXES[role] for role in ("gateway", "cacher"))},
+    "compactor": {COMMAND, *QUERIES, PRESENCES["compactor"], INBOXES["compactor"]},
 }
 STRANGER = subjects.presence(CLUSTER, "stranger", "z1", "instance-1")
 EVERYBODY = {subjects.presence_all(CLUSTER), *PRESENCES.values(), STRANGER}
@@ -74,6 +75,7 @@ MAY_LISTEN = {
     "flusher": {FLUSH, CACHE, *EVERYBODY, INBOXES["flusher"], "_INBOX.flusher.>"},
     "sequencer": {COMMAND, *QUERIES, HEARD, INBOXES["sequencer"], "_INBOX.sequencer.>"},
     "cacher": {CACHE, *EVERYBODY, INBOXES["cacher"], "_INBOX.cacher.>"},
+    "compactor": {INBOXES["compactor"], "_INBOX.compactor.>"},
 }
 WILDCARDS = {
     ">",

@@ -93,8 +93,6 @@ class CompactorApp:
             interval_s=config.plan_interval_ms / 1000,
             idle_s=config.spark_idle_s,
         )
-        await self._host.listen()
-        await bus.flush()
         self._host.health.set_ready(True)
 
     async def run(self) -> None:
