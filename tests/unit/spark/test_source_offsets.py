@@ -52,3 +52,13 @@ def test_a_limited_micro_batch_gets_on_and_stays_within_its_limit(
     taken = sum(limited[key] - start[key] for key in end)
     assert taken <= offsets_max
     assert taken > 0 or start == end
+
+
+@settings(deadline=None)
+@given(st.integers(1, 12), st.integers(1, 15))
+def test_no_partition_waits_for_ever_however_few_offsets_a_micro_batch_may_have(count: int, offsets_max: int) -> None:
+    start = {("t", number): 0 for number in range(count)}
+    end = {("t", number): 10**9 * (number + 1) for number in range(count)}
+    for _ in range(2 * count):
+        start = limit_offsets(start, end, offsets_max)
+    assert min(start.values()) >= min(2 * offsets_max // max(count, offsets_max), 1)

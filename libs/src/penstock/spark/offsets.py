@@ -81,15 +81,22 @@ def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 def limit_offsets(start: Offsets, end: Offsets, offsets_max: int) -> Offsets:
-    """An end with at most `offsets_max` offsets before it, each partition with its share, and one at least in all."""
-    waiting = {key: end[key] - start[key] for key in end if end[key] > start[key]}
+    """An end with at most `offsets_max` offsets before it, and with one at least of every partition that has any.
+
+    Where that is too many, they take turns.
+    """
+    waiting = {key: end[key] - start[key] for key in sorted(end) if end[key] > start[key]}
     total = sum(waiting.values())
     if total <= offsets_max:
         return end
     limited = dict(start)
-    left = offsets_max
-    for key, count in sorted(waiting.items()):
-        share = min(left, max(1, offsets_max * count // total))
-        limited[key] = start[key] + share
-        left -= share
+    keys = list(waiting)
+    if len(keys) >= offsets_max:
+        first = sum(start.values()) % len(keys)  # grows by as many as have their turn
+        for key in (keys[first:] + keys[:first])[:offsets_max]:
+            limited[key] += 1
+        return limited
+    left = offsets_max - len(keys)
+    for key, count in waiting.items():
+        limited[key] += min(count, 1 + left * count // total)
     return limited

@@ -42,7 +42,7 @@ class Planner:
         bounds = {key: each for key, each in (await self.bounds(topics)).items() if scope.has_partition(key[1])}
         start = await self.starts(topics, bounds)
         if config.ending_timestamp_ms is not None:
-            end = await self.offsets_at(topics, bounds, config.ending_timestamp_ms)
+            end = await self.offsets_at(topics, bounds, config.ending_timestamp_ms, is_start=False)
         else:
             end = resolve(config.ending, bounds, option="endingOffsets")
         start = {key: max(offset, scope.offset_min) for key, offset in start.items()}
@@ -60,7 +60,7 @@ class Planner:
     async def starts(self, topics: Topics, bounds: Mapping[Partition, LogBounds]) -> Offsets:
         """Where the options say that reading begins."""
         if self._config.starting_timestamp_ms is not None:
-            return await self.offsets_at(topics, bounds, self._config.starting_timestamp_ms)
+            return await self.offsets_at(topics, bounds, self._config.starting_timestamp_ms, is_start=True)
         return resolve(self._config.starting, bounds, option="startingOffsets")
 
     def wanted(
@@ -101,15 +101,23 @@ class Planner:
             timestamp_min_ms=timestamp_min_ms,
         )
 
-    async def offsets_at(self, topics: Topics, bounds: Mapping[Partition, LogBounds], timestamp_ms: int) -> Offsets:
-        """The first offset of each partition whose record is at or after a time; its end if there is none."""
+    async def offsets_at(
+        self, topics: Topics, bounds: Mapping[Partition, LogBounds], timestamp_ms: int, *, is_start: bool
+    ) -> Offsets:
+        """The first offset of each partition whose record is at or after a time; its end if there is none.
+
+        The times of extents are what producers said in the headers of batches. Where no record bears that out, a
+        reader begins early or ends late, so that it misses nothing.
+        """
         asked = [OffsetOf(topics[name].topic_id, number, timestamp_ms) for name, number in bounds]
         found = await self._catalog.offsets_at(asked)
         offsets = await asyncio.gather(*(self._first_at(each, timestamp_ms) for each in found))
-        return {
-            key: held.end if offset is None else max(held.start, min(offset, held.end))
-            for (key, held), offset in zip(bounds.items(), offsets, strict=True)
-        }
+        chosen = {}
+        for (key, held), each, offset in zip(bounds.items(), found, offsets, strict=True):
+            if offset is None:
+                offset = each.extent.base_offset if each.extent is not None and is_start else held.end
+            chosen[key] = max(held.start, min(offset, held.end))
+        return chosen
 
     def lose(self, what: str) -> None:
         """`Conflict`, unless the options allow that records are missing."""
@@ -125,7 +133,7 @@ class Planner:
             index = await self._index(extent.segment)
             place = index.map_of(index.run_at(extent.position)).find_timestamp(timestamp_ms)
             if place is None:
-                return extent.last_offset + 1
+                return None
             length -= place.position - position
             position, base_offset = place.position, place.offset
         key = segment_key(NO_PREFIX, self._config.address.cluster, extent.segment.level, extent.segment.segment_id)

@@ -139,9 +139,14 @@ def _by_segment(queues: Sequence[_Queue]) -> Iterable[tuple[int, SegmentId, list
 
 def _runs(wanted: Wanted, places: Places, split_bytes: int, timestamp_min_ms: int | None) -> _Queue:
     queue = []
+    next_offset = wanted.from_offset
     for extent in _extents(wanted, timestamp_min_ms):
+        # A compaction between two questions may put an extent across the end of what the first one was told.
+        if extent.last_offset < next_offset:
+            continue
         segment = extent.segment
-        run = _run(wanted, extent)
+        run = _run(wanted, extent, next_offset)
+        next_offset = run.to_offset
         known = places.get((segment.segment_id, extent.position))
         parts = _parts(run, known, split_bytes) if known else [run]
         queue += [(segment.level, segment.segment_id, part) for part in parts]
@@ -158,7 +163,7 @@ def _extents(wanted: Wanted, timestamp_min_ms: int | None) -> list[Extent]:
     ]
 
 
-def _run(wanted: Wanted, extent: Extent) -> Run:
+def _run(wanted: Wanted, extent: Extent, next_offset: int) -> Run:
     return Run(
         wanted.topic,
         wanted.topic_id,
@@ -168,7 +173,7 @@ def _run(wanted: Wanted, extent: Extent) -> Run:
         extent.last_offset,
         extent.position,
         extent.length,
-        max(wanted.from_offset, extent.base_offset),
+        max(next_offset, extent.base_offset),
         min(wanted.to_offset, extent.last_offset + 1),
     )
 
@@ -244,7 +249,7 @@ def _end_within(wanted: Wanted, share: int) -> int:
         begin = max(wanted.from_offset, extent.base_offset)
         behind = min(wanted.to_offset, extent.last_offset + 1)
         if size > share:
-            return begin + (behind - begin) * share // size
+            return max(end, begin + (behind - begin) * share // size)
         share -= size
         end = max(end, behind)
     return end
