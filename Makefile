@@ -17,7 +17,7 @@ CODE := libs services tests benches
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env spark-env up test test-spark quick e2e-compose sim sim-all chaos check format bench lock clean
+.PHONY: help env spark-env up test test-spark quick e2e-compose sim sim-all chaos check format bench bench-spark lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,11 @@ format: env  ## format the code and mend what the linter can
 
 bench: env  ## measure against the budgets; a table here, JSON in benches/results
 	$(BIN)/python -m benches
+
+bench-spark: env spark-env  ## measure what runs on Spark
+	$(SPARK_VENV)/bin/python -m benches.merging
+	$(SPARK_VENV)/bin/python -m benches.keys
+	$(SPARK_VENV)/bin/python -m benches.topics
 
 lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds what is new
 	$(BIN)/$(COMPILE) $(UPGRADE) pyproject.toml -o requirements.lock >/dev/null
