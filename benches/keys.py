@@ -73,12 +73,12 @@ def measure(folder: Path, records: int, keys: int) -> Iterator[Result]:
     print(f"{records} records of {keys} keys, {log.size_bytes / MIB:.0f} MiB", file=sys.stderr, flush=True)
     session = open_session("bench", "local[2]")
     session.range(10).count()  # the first job takes a second more
-    whole = KeyJob(TOPIC, 0, [KeyOutput([KeyRun(TOPIC, 0, 0, log.inputs)])])
+    whole = KeyJob(TOPIC, 0, [KeyOutput([KeyRun(TOPIC, 0, 0, log.inputs)])], SystemClock().now_ms())
     held = KeyCompaction(session, log.place, SystemClock(), held_by_a_task=UNBOUNDED)
     yield from _compacted("by one task", held, whole, log)
     count = -(-len(log.inputs) // PARTS)
     parts = [log.inputs[start : start + count] for start in range(0, len(log.inputs), count)]
-    cut = KeyJob(TOPIC, 0, [KeyOutput([KeyRun(TOPIC, 0, 0, part)]) for part in parts])
+    cut = KeyJob(TOPIC, 0, [KeyOutput([KeyRun(TOPIC, 0, 0, part)]) for part in parts], SystemClock().now_ms())
     yield from _compacted("by a shuffle", KeyCompaction(session, log.place, SystemClock()), cut, log)
     jvm = session._jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getCommitted()
     yield Result("keys", "heap that Spark's JVM has taken", jvm / MIB, "MiB")

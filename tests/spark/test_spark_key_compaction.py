@@ -2,15 +2,19 @@
 
 import random
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import crc32c
+import msgspec
 import pytest
 
-from compactor.key_plan import Aborted
+from compactor.key_job import KeyCompaction
+from compactor.key_latest import Bounds
+from compactor.key_plan import Aborted, KeyOutput
 from penstock.contracts.commands import ReplaceExtents
 from penstock.kafkawire.records import CRC_START, Record, build_batch, decode_records, read_batch_header
-from tests.spark.key_world import HOUR_MS, KeyWorld, SetClock, random_records
+from tests.spark.key_world import AT_ONCE, HOUR_MS, InlineSpark, KeyWorld, SetClock, random_records
 
 pytestmark = pytest.mark.spark
 
@@ -98,6 +102,47 @@ def test_a_tombstone_stays_for_its_retention_and_then_goes(tmp_path: Path) -> No
     assert offsets(world) == [1, 3]
     assert world.logs()[0].delete_horizon_ms == -1
     assert world.jobs() == []
+
+
+@pytest.mark.parametrize("minutes_off", [-10, 10])
+def test_when_a_tombstone_goes_is_up_to_the_state_machines_clock(tmp_path: Path, minutes_off: int) -> None:
+    """The clock of whoever does the job may be off: else it would be done again and again, or too early."""
+    clock, own_clock = SetClock(), SetClock()
+    world = KeyWorld(tmp_path, clock=clock, **ALWAYS, **{"delete.retention.ms": "60000"})
+    world.flush((0, keyed(b"a", b"b")), (0, keyed(b"a", value=None)))
+
+    def looks() -> int:
+        jobs = world.jobs()
+        own_clock.wall_ms = clock.wall_ms + minutes_off * 60_000
+        for job in jobs:
+            KeyCompaction(InlineSpark(), world.place, own_clock).run("job", job, world.commit)
+        return len(jobs)
+
+    assert [looks(), looks()] == [1, 0]
+    clock.wall_ms += 59_999
+    assert looks() == 0 and offsets(world) == [1, 2]
+    clock.wall_ms += 1
+    assert [looks(), looks()] == [1, 0] and offsets(world) == [1]
+
+
+def test_what_one_task_has_done_is_committed_before_all_tasks_look_after_what_one_could_not(tmp_path: Path) -> None:
+    """That may take long, and nobody takes an output that waited for a quarter of an hour."""
+    world = KeyWorld(tmp_path, partitions=2, **ALWAYS)
+    world.flush((0, keyed(*(b"%d" % number for number in range(50)))), (1, keyed(b"a", b"a")))
+    [job] = world.jobs(msgspec.structs.replace(AT_ONCE, extents_max=1))
+    assert [[run.partition for run in output.runs] for output in job.outputs] == [[0], [1]]
+    steps: list[str] = []
+
+    class Recorded(KeyCompaction):
+        def _clean_large(self, work: object, outputs: Sequence[KeyOutput], times: object) -> None:
+            steps.append(f"shuffle {outputs[0].runs[0].partition}")
+
+    def commit(command: ReplaceExtents) -> bool:
+        steps.append(f"commit {command.runs[0].partition}")
+        return world.commit(command)
+
+    Recorded(InlineSpark(), world.place, world.clock, held_by_a_task=Bounds(10, 1000)).run("job", job, commit)
+    assert steps == ["commit 1", "shuffle 0"]
 
 
 def test_cleaning_again_does_not_put_a_tombstones_end_off(tmp_path: Path) -> None:

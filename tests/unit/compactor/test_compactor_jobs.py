@@ -1,6 +1,7 @@
 """A job puts outputs in the place of its inputs, or leaves everything as it was; nobody misses a record."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,40 @@ async def test_a_job_whose_spark_breaks_changes_nothing_and_gives_its_claim_back
         await world.jobs().merge(everything(world), ())
     assert world.levels() == [0]
     assert not world.machine.state.claims
+
+
+async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_gives_its_claim_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a master without workers: else the claim would keep the segments from everybody else for ever."""
+    topic_id = world.create_topic(1)
+    world.flush((topic_id, 0, ["a"]))
+    is_cancelled = threading.Event()
+
+    def hang() -> None:
+        assert is_cancelled.wait(30)
+        raise ConnectionError("cancelled")
+
+    world.spark.before_collect = hang
+    monkeypatch.setattr(world.spark, "cancelJobGroup", lambda _group: is_cancelled.set())
+    monkeypatch.setattr("compactor.jobs.MERGE_DEADLINE_S", 0.05)
+    with pytest.raises(Unavailable, match="not done after"):
+        await world.jobs().merge(everything(world), ())
+    assert world.levels() == [0]
+    assert not world.machine.state.claims
+
+
+async def test_outputs_that_are_more_than_one_command_may_have_go_in_several(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_ids = [world.create_topic(number) for number in range(1, 6)]
+    world.flush(*((topic_id, 0, ["a"]) for topic_id in topic_ids))
+    await world.jobs().merge(everything(world), ())
+    monkeypatch.setattr("compactor.jobs.OUTPUTS_PER_COMMAND_MAX", 2)
+    ended = await world.jobs().merge(Choice(Kind.MIXED, world.segments()), ())
+    assert ended.is_good and world.levels() == [2] * 5
+    assert [len(each.outputs) for each in world.machine.sent if isinstance(each, ReplaceExtents)] == [1, 2, 2, 1]
+    world.check_all_readable()
 
 
 async def test_a_compactor_merges_until_there_is_nothing_to_merge(world: World) -> None:

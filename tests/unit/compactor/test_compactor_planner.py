@@ -15,6 +15,7 @@ from tests.testkit.compaction_model import CompactionModel
 NOW_MS = 1_700_000_000_000
 LIMITS = PlanLimits()
 KIB16 = 16 * 1024
+A, B = bytes([1]) * 16, bytes([2]) * 16
 
 
 def identifier(row: int, born_ms: int = NOW_MS) -> SegmentId:
@@ -157,11 +158,19 @@ def test_neither_writing_nor_reading_costs_more_than_is_promised(load: str) -> N
     assert ranges <= 64 + model.flushed_bytes // LIMITS.full_bytes
 
 
+def test_segments_with_more_partitions_than_a_command_replaces_are_not_merged_for_ever() -> None:
+    """Three segments of partitions of their own, two of which are more than one command can have."""
+    model = CompactionModel(msgspec.structs.replace(LIMITS, job_extents_max=20, flushed_count=2), NOW_MS)
+    for first in (0, 12, 24):
+        for _ in range(2):
+            model.flush({(A, partition): 100 for partition in range(first, first + 12)})
+    model.compact()
+    assert all(len(model.ranges(place)) == 1 for place in model.ends)
+    assert model.written_bytes <= 4 * model.flushed_bytes
+
+
 def placed(topic_id: TopicId, partition: int, base: int, last: int, length: int = 100) -> PlacedExtent:
     return PlacedExtent(topic_id, partition, base, last, 0, length, 0)
-
-
-A, B = bytes([1]) * 16, bytes([2]) * 16
 
 
 def tasks(

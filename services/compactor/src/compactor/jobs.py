@@ -46,7 +46,10 @@ LEASE_MS = 60_000  # a compactor that died keeps others from its segments for so
 RENEWAL_S = 20.0
 COMMAND_DEADLINE_S = 30.0
 COMMIT_DEADLINE_S = 600.0  # afterwards the outputs are too old to be taken
+# Of a merge on Spark: nobody takes the outputs afterwards, and others may have what keeps it from getting on.
+MERGE_DEADLINE_S = 900.0
 ROWS_PER_QUERY = 200
+OUTPUTS_PER_COMMAND_MAX = 500  # half of what the state machine takes at once
 JOB_ENTROPY_BYTES = 8
 
 log = structlog.get_logger()
@@ -150,7 +153,11 @@ class Jobs:
             results: list[Merged | Failed] = planned.map(lambda task: merge(place, task)).collect()
             return results
 
-        return await self._spark.run(job_id, work)
+        try:
+            async with asyncio.timeout(MERGE_DEADLINE_S):
+                return await self._spark.run(job_id, work)
+        except TimeoutError as error:
+            raise Unavailable(f"spark was not done after {MERGE_DEADLINE_S:g} s") from error
 
     async def _commit(self, job_id: str, tasks: Sequence[MergeTask], results: Sequence[Merged | Failed]) -> Ended:
         done = [(task, each) for task, each in zip(tasks, results, strict=True) if isinstance(each, Merged)]
@@ -232,12 +239,12 @@ def replacement(now_ms: int, job_id: str, done: Sequence[tuple[MergeTask, Merged
 
 
 def _commands(done: Sequence[tuple[MergeTask, Merged]], extents_max: int) -> list[list[tuple[MergeTask, Merged]]]:
-    """One command for all outputs, unless that replaces more extents than one may."""
+    """One command for all outputs, unless these or the extents that they replace are more than one may have."""
     parts: list[list[tuple[MergeTask, Merged]]] = []
     extents = 0
     for task, merged in done:
         extents += task.extent_count
-        if not parts or extents > extents_max:
+        if not parts or extents > extents_max or len(parts[-1]) >= OUTPUTS_PER_COMMAND_MAX:
             parts.append([])
             extents = task.extent_count
         parts[-1].append((task, merged))

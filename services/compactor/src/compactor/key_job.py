@@ -82,7 +82,7 @@ class KeyCompaction:
     def run(self, job_id: str, job: KeyJob, commit: Commit) -> Report:
         """Do the job; what fails is in the report, and can be tried again by another job."""
         report = Report()
-        times = times_of(self._clock.now_ms(), job.delete_retention_ms)
+        times = times_of(job.now_ms, job.delete_retention_ms)
         work = _Work(job_id, self._clock, commit, report)
         if job.is_one_partition and len(job.outputs) > 1:
             self._clean_large(work, job.outputs, times)
@@ -93,12 +93,13 @@ class KeyCompaction:
     def _clean_small(self, work: "_Work", outputs: Sequence[KeyOutput], times: Times) -> None:
         """Whole partitions, each by one task; those of which that is too much by all tasks together."""
         tasks = [CleanTask(number, output, times) for number, output in enumerate(outputs)]
-        for result in self._each(tasks, partial(clean_whole, self._place, self._clock, self._held_by_a_task)):
-            if isinstance(result, Crowded):
-                for run in outputs[result.output].runs:
-                    self._clean_large(work, [KeyOutput([run])], times)
-            else:
+        results = self._each(tasks, partial(clean_whole, self._place, self._clock, self._held_by_a_task))
+        crowded = [result for result in results if isinstance(result, Crowded)]
+        for result in results:  # first what is done: while others are worked on it would get too old
+            if not isinstance(result, Crowded):
                 work.commit(outputs[result.output], result)
+        for run in (run for result in crowded for run in outputs[result.output].runs):
+            self._clean_large(work, [KeyOutput([run])], times)
 
     def _clean_large(self, work: "_Work", outputs: Sequence[KeyOutput], times: Times) -> None:
         """One partition, by a shuffle of its keys."""

@@ -105,6 +105,7 @@ class KeyJob(msgspec.Struct, frozen=True, array_like=True):
     topic_id: TopicId
     delete_retention_ms: int
     outputs: list[KeyOutput]
+    now_ms: int  # the state machine's time, which decides on tombstones: whoever does the job may have another
 
     @property
     def is_one_partition(self) -> bool:
@@ -144,7 +145,11 @@ def key_plans(
         inputs = cleanable(log, settings, extents.get((log.topic_id, log.partition), ()), now_ms, limits)
         if inputs and is_due(log, settings, inputs, now_ms, limits):
             runs[log.topic_id].append(KeyRun(log.topic_id, log.partition, log.cleaned_offset, inputs))
-    return [job for topic_id, of_topic in runs.items() for job in _jobs(topic_id, configs[topic_id], of_topic, limits)]
+    return [
+        KeyJob(topic_id, configs[topic_id].delete_retention_ms, outputs, now_ms)
+        for topic_id, of_topic in runs.items()
+        for outputs in _outputs(of_topic, limits)
+    ]
 
 
 def may_be_due(log: LogView, settings: CompactionConfigs, now_ms: int) -> bool:
@@ -207,21 +212,18 @@ def is_due(
     return dirty_bytes > settings.dirty_ratio_min * sum(each.length for each in inputs)
 
 
-def _jobs(topic_id: TopicId, settings: CompactionConfigs, runs: Sequence[KeyRun], limits: KeyLimits) -> list[KeyJob]:
-    """Large partitions by themselves, small ones together."""
+def _outputs(runs: Sequence[KeyRun], limits: KeyLimits) -> list[list[KeyOutput]]:
+    """Those of each job: large partitions by themselves, small ones together."""
     jobs = []
     small: list[KeyRun] = []
     for run in runs:
         if run.size_bytes > limits.together_bytes_max or len(run.inputs) > limits.extents_max:
-            outputs = [KeyOutput([part]) for part in _parts(run, limits)]
-            jobs.append(KeyJob(topic_id, settings.delete_retention_ms, outputs))
+            jobs.append([KeyOutput([part]) for part in _parts(run, limits)])
         else:
             small.append(run)
     together = _together(small, limits)
-    for start in range(0, len(together), limits.outputs_per_job_max):
-        outputs = together[start : start + limits.outputs_per_job_max]
-        jobs.append(KeyJob(topic_id, settings.delete_retention_ms, outputs))
-    return jobs
+    count = limits.outputs_per_job_max
+    return [*jobs, *(together[start : start + count] for start in range(0, len(together), count))]
 
 
 def _together(runs: Sequence[KeyRun], limits: KeyLimits) -> list[KeyOutput]:

@@ -146,7 +146,7 @@ def _of_class(kind: Kind, waiting: Sequence[SegmentView], now_ms: int, limits: P
     return [
         Choice(kind, group)
         for group, is_full in _groups(waiting, limits.class_bytes, limits)
-        if is_full
+        if (is_full and _is_worth_it(group, limits))
         or len(group) >= limits.class_count
         or (kind is Kind.MIXED and _age_ms(group, now_ms) >= limits.class_age_ms and _doubles(group))
     ]
@@ -178,6 +178,14 @@ def _doubles(group: Sequence[SegmentView]) -> bool:
     """Whether each byte gets into a segment at least twice as large as the one it is in."""
     sizes = [segment.live_bytes for segment in group]
     return 2 * max(sizes) <= sum(sizes)
+
+
+def _is_worth_it(group: Sequence[SegmentView], limits: PlanLimits) -> bool:
+    """Whether merging gets on, although the segments are few: there is one output, not as many as there were inputs.
+
+    Segments with so many partitions that a command cannot replace two of them would else be written again for ever.
+    """
+    return sum(segment.live_extents for segment in group) <= limits.job_extents_max and _doubles(group)
 
 
 def _worth(choice: Choice) -> float:
