@@ -10,6 +10,7 @@ from compactor.jobs import NotClaimed
 from compactor.planner import Choice, Kind, PlanLimits
 from penstock.contracts.commands import ClaimJob, ReleaseJob, ReplaceExtents
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries import MetadataQuery, MetadataView
 from tests.testkit.waiting import until
 from tests.unit.compactor.compactor_world import World, while_running
 
@@ -265,3 +266,19 @@ async def test_topics_that_are_compacted_by_key_stay_out_of_level_two(world: Wor
         world.flush((topic_id, 0, ["a"]))
     assert (await world.jobs().merge(everything(world), {topic_id})).is_good
     assert world.levels() == [1]
+
+
+async def test_logs_of_more_extents_than_one_look_may_hold_have_their_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compactor.key_work.EXTENTS_HELD_MAX", 3)
+    world.key_interval_s = 0
+    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+    topic_ids = [world.create_topic(number, **compacted) for number in range(1, 6)]
+    for _ in range(2):
+        world.flush(*((topic_id, 0, ["a"]) for topic_id in topic_ids))
+    runner = world.runner()
+    keys = world.keys(world.jobs(runner=runner), runner)
+    topics = (await world.machine.query("metadata", MetadataQuery(0, None), MetadataView)).topics
+    looks = [[topic_ids.index(job.topic_id) for job in await keys.look(topics, ())] for _ in range(3)]
+    assert [sorted(each) for each in looks] == [[0, 1], [2, 3], [0, 4]]

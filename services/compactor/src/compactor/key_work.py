@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from compactor.jobs import Ended, Jobs
-from compactor.key_plan import KEY_LEVEL, KeyExtent, KeyInput, KeyJob, KeyLimits, key_plans, may_be_due
+from compactor.key_plan import KEY_LEVEL, KeyExtent, KeyInput, KeyJob, KeyLimits, PartitionId, key_plans, may_be_due
 from compactor.metrics import CompactorMetrics
 from compactor.spark_runner import SparkRunner
 from compactor.tasks import Failed, StorePlace
@@ -37,6 +37,7 @@ EXTENTS_BYTES = 2**62  # no budget of a plan: the number of extents in it is bou
 CLAIMED_MAX = 20_000
 # Of one look; the others have their turn in the next one.
 LOGS_LOOKED_INTO_MAX = 100
+EXTENTS_HELD_MAX = 200_000  # when there are so many, no further log is looked into; about 60 MB
 
 log = structlog.get_logger()
 
@@ -82,8 +83,8 @@ class KeyWork:
             view = await self._sequencers.query("logs", LogsQuery(0, topic_ids), LogsView)
             logs += view.logs
             clock_ms = max(clock_ms, view.clock_ms)
-        due = self._in_turn([each for each in logs if may_be_due(each, configs[each.topic_id], clock_ms)])
-        extents = {(each.topic_id, each.partition): await self._extents_of(each, busy) for each in due}
+        due = [each for each in logs if may_be_due(each, configs[each.topic_id], clock_ms)]
+        extents = await self._extents_in_turn(due, busy)
         jobs = key_plans(due, configs, extents, clock_ms, self._limits)
         self._looked_s = now_s if len(jobs) <= 1 else None  # where more waits there is no time to lose
         return jobs
@@ -107,13 +108,21 @@ class KeyWork:
         failures = tuple(Failed(kind, reason) for kind, reason in report.failures)
         return Ended(report.outputs_committed, report.outputs_refused, failures)
 
-    def _in_turn(self, due: Sequence[LogView]) -> Sequence[LogView]:
-        """As many as may be looked into, beginning where the last look ended."""
-        if len(due) <= LOGS_LOOKED_INTO_MAX:
-            return due
-        start = self._turn % len(due)
-        self._turn = start + LOGS_LOOKED_INTO_MAX
-        return [*due[start:], *due[:start]][:LOGS_LOOKED_INTO_MAX]
+    async def _extents_in_turn(
+        self, due: Sequence[LogView], busy: Collection[SegmentId]
+    ) -> dict[PartitionId, list[KeyExtent]]:
+        """Of as many logs as may be looked into, beginning where the last look ended."""
+        extents: dict[PartitionId, list[KeyExtent]] = {}
+        start = self._turn % len(due) if due else 0
+        held = 0
+        for each in [*due[start:], *due[:start]][:LOGS_LOOKED_INTO_MAX]:
+            if held >= EXTENTS_HELD_MAX:
+                break
+            found = await self._extents_of(each, busy)
+            extents[each.topic_id, each.partition] = found
+            held += len(found)
+        self._turn = 0 if len(extents) == len(due) else start + len(extents)
+        return extents
 
     async def _extents_of(self, each: LogView, busy: Collection[SegmentId]) -> list[KeyExtent]:
         found: list[KeyExtent] = []
