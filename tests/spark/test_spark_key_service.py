@@ -1,6 +1,7 @@
 """The compactor finds and does key compaction by itself, beside merging, and the sequencers keep account of it."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,26 @@ async def test_a_damaged_log_is_told_and_leaves_the_others_alone(world: World) -
 
     await while_running([world.compactor()], lambda: until(is_told))
     assert log(world, damaged).cleaned_offset == 0
+
+
+async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_is_tried_again_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_id = world.create_topic(1, **COMPACTED)
+    flush(world, topic_id, "a", "a")
+    is_cancelled = threading.Event()
+
+    def hang() -> None:
+        assert is_cancelled.wait(30)
+        raise ConnectionError("cancelled")
+
+    world.spark.before_collect = hang
+    monkeypatch.setattr(world.spark, "cancelJobGroup", lambda _group: is_cancelled.set())
+    monkeypatch.setattr("compactor.key_work.JOB_DEADLINE_S", 0.05)
+    failed = {"kind": "keys", "result": "failed"}
+    await while_running([world.compactor()], lambda: until(lambda: world.metric("jobs_total", **failed) == 1))
+    assert log(world, topic_id).cleaned_offset == 0
+    assert not world.machine.state.claims
 
 
 async def test_where_more_waits_nobody_waits_for_the_next_look(world: World) -> None:

@@ -13,6 +13,7 @@ from compactor.spark_runner import SparkRunner
 from compactor.tasks import Failed, StorePlace
 from penstock.contracts.batches import Extent
 from penstock.contracts.commands import ReplaceExtents
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries import (
     LogsQuery,
@@ -38,6 +39,9 @@ CLAIMED_MAX = 20_000
 # Of one look; the others have their turn in the next one.
 LOGS_LOOKED_INTO_MAX = 100
 EXTENTS_HELD_MAX = 200_000  # when there are so many, no further log is looked into; about 60 MB
+# Of a job on Spark: then others may have what keeps it from getting on. Every byte is read twice and written once.
+JOB_DEADLINE_S = 900.0
+BYTES_PER_S_MIN = 2_000_000
 
 log = structlog.get_logger()
 
@@ -103,7 +107,12 @@ class KeyWork:
 
                 return KeyCompaction(session, self._place, self._clock).run(job_id, job, commit)
 
-            report = await self._spark.run(job_id, work)
+            deadline_s = JOB_DEADLINE_S + job.size_bytes / BYTES_PER_S_MIN
+            try:
+                async with asyncio.timeout(deadline_s):
+                    report = await self._spark.run(job_id, work)
+            except TimeoutError as error:
+                raise Unavailable(f"spark was not done after {deadline_s:.0f} s") from error
         self._note(job_id, report)
         failures = tuple(Failed(kind, reason) for kind, reason in report.failures)
         return Ended(report.outputs_committed, report.outputs_refused, failures)
