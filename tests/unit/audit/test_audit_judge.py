@@ -86,6 +86,12 @@ def test_an_object_that_is_nothing_of_penstock_s_is_told(sound: Inventory) -> No
     assert kinds(sound) == [("object-unknown", f"{CLUSTER}/holiday.jpg")]
 
 
+def test_an_object_at_another_level_than_its_segment_is_told(sound: Inventory) -> None:
+    """Nobody reads it there, and nobody would delete it with its segment."""
+    sound.objects[key_of(LIVE, level=1)] = SIZE_BYTES
+    assert kinds(sound) == [("object-unknown", key_of(LIVE, level=1))]
+
+
 def test_an_object_of_another_size_is_told(sound: Inventory) -> None:
     sound.objects[key_of(LIVE)] += 1
     assert kinds(sound) == [("object-resized", key_of(LIVE))]

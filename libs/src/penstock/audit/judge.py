@@ -49,7 +49,7 @@ def _explain(inventory: Inventory, cluster: str, key: str, size_bytes: int, now_
     if _is_journal_s(key, cluster):
         return "journal", None
     try:
-        _, segment_id = parse_segment_key(key)
+        level, segment_id = parse_segment_key(key)
     except Invalid:
         return "unexplained", Finding("object-unknown", key, "nothing of Penstock's has such a key")
     segment = inventory.segments.get(segment_id)
@@ -60,6 +60,9 @@ def _explain(inventory: Inventory, cluster: str, key: str, size_bytes: int, now_
         return "unexplained", Finding(
             "object-orphaned", key, f"no entry knows it, and it is {age_ms // 60_000} min old"
         )
+    known = inventory.named[segment_id][0] if segment is None else segment.level
+    if level != known:
+        return "unexplained", Finding("object-unknown", key, f"the journal has this segment at level {known}")
     if segment is not None and segment.size_bytes != size_bytes:
         what = f"it has {size_bytes} bytes, the journal says {segment.size_bytes}"
         return "live", Finding("object-resized", key, what)
