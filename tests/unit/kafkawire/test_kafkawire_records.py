@@ -36,12 +36,13 @@ JAVA_RECORDS = [
 ]
 LIMIT = 1_000_000
 # Where the fields of the header are, for tests that spoil one.
-LENGTH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE, COUNT = (
+LENGTH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE, COUNT = (
     8,
     16,
     17,
     21,
     23,
+    35,
     43,
     51,
     53,
@@ -171,6 +172,7 @@ REFUSED = {
     "codec 7": (spoiled(ATTRIBUTES, "h", 7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "a producer without an epoch": (idempotent(producer_epoch=-1), ErrorCode.INVALID_RECORD),
     "a producer without a sequence": (idempotent(base_sequence=-1), ErrorCode.INVALID_RECORD),
+    "a time before all others": (spoiled(MAX_TIMESTAMP, "q", -(2**63)), ErrorCode.INVALID_TIMESTAMP),
     "a producer below none": (idempotent(producer_id=-2), ErrorCode.INVALID_RECORD),
     "a transaction": (
         build_batch(JAVA_RECORDS, transactional=True, producer_id=5, producer_epoch=0, base_sequence=0),

@@ -36,6 +36,8 @@ DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 _RECORD_BYTES_MIN = 7
 _HEADER_BYTES_MIN = 2  # of a record's header: key length and value length
 
+TIMESTAMP_MIN = -(2**63) + 1  # the one below it stands for "none yet" in sums, and no clock shows it
+
 HEADER = struct.Struct(">qiibIhiqqqhii")
 _FRONT = struct.Struct(">qiibI")  # what the CRC does not cover, and the CRC
 _REST = struct.Struct(">hiqqqhii")
@@ -141,6 +143,8 @@ def _refusal(header: BatchHeader, zstd_allowed: bool, transactional_allowed: boo
     attributes = header.attributes
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1 or attributes & CONTROL:
         return ErrorCode.INVALID_RECORD
+    if header.max_timestamp < TIMESTAMP_MIN:
+        return ErrorCode.INVALID_TIMESTAMP
     if attributes & CODEC_MASK > (ZSTD if zstd_allowed else LZ4):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if header.producer_id != NO_PRODUCER and min(header.producer_id, header.producer_epoch, header.base_sequence) < 0:
