@@ -15,7 +15,8 @@ def main() -> None:
     session = open_session("stream", "local[2]", {"spark.sql.shuffle.partitions": "2"})
     register(session)
     options = {"nats": nats, "store": store, "topics": "events", "startingOffsets": "earliest"}
-    rows = session.readStream.format("penstock").options(**options, maxOffsetsPerTrigger="1000").load()
+    limit = "20000" if until == "now" else "1000"  # to be killed among many micro-batches, and to end soon
+    rows = session.readStream.format("penstock").options(**options, maxOffsetsPerTrigger=limit).load()
 
     def deliver(batch: Any, batch_id: int) -> None:
         write(Path(folder) / "sink.sqlite", batch.select("partition", "offset", "value").collect(), batch_id)
