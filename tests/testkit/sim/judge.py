@@ -23,6 +23,7 @@ def judge_records(world: World) -> None:
 def _judge_producer(world: World, producer: Producer, stored: dict[int, Counter[bytes]]) -> list[int]:
     """How often the batches of a producer's requests are stored."""
     found = []
+    gaps: set[int] = set()  # partitions where a dead producer's batch is missing: those behind it are refused
     for sending in producer.ledger:
         counts = {partition: stored[partition][batch] for partition, batch in sending.batches.items()}
         found.append(sum(counts.values()))
@@ -35,8 +36,10 @@ def _judge_producer(world: World, producer: Producer, stored: dict[int, Counter[
             world.fail(f"{what}, must be stored once")
         if not producer.retries and max(counts.values()) > 1:
             world.fail(f"{what}, was sent once")
-        if not sending.was_split and len(set(counts.values())) > 1:
+        missing = {partition for partition, count in counts.items() if not count}
+        if not sending.was_split and len(set(counts.values())) > 1 and not missing <= gaps:
             world.fail(f"{what}, is not whole")
+        gaps = gaps | missing if sending.is_abandoned else set()
     return found
 
 

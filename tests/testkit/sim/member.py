@@ -70,6 +70,8 @@ class GroupLedger:
         elif max(offset, 0) < floor:
             what = f"the offset of {self.group_id}-{partition}"
             self._oracle.refused(who, what, f"it went back to {offset}, {floor} was acknowledged")
+        # What a member is told was committed, though perhaps nobody heard so, as when the answer was lost.
+        self.committed[partition] = max(self.committed[partition], offset)
 
     def read(self, partition: int, start: int, end: int) -> None:
         """A member read from one offset up to another."""
