@@ -15,6 +15,7 @@ from penstock.contracts.subjects import journal_stream, journal_subject
 from penstock.runtime import nats_loss
 from penstock.runtime.journal import Journal, JournalEntry, JournalGap, JournalLost
 from penstock.runtime.nats_client import NatsConnection, connect_nats
+from penstock.runtime.nats_stream import STREAM_NAME_TAKEN
 from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.nats import NatsServer
 from tests.testkit.nats_cluster import NatsCluster, running_nats_cluster
@@ -85,7 +86,7 @@ class NatsWorld:
         stream, subjects = journal_stream(self._cluster), [journal_subject(self._cluster)]
         settings = {"name": stream, "subjects": subjects, "num_replicas": self.replicas}
         await until_known(lambda: self._api("STREAM.CREATE", settings))
-        return await connection.journal(self._cluster, create=True)
+        return await connection.journal(self._cluster, create=False, replicas=self.replicas)
 
     async def outage(self) -> None:
         # A cluster that was killed takes two elections to be back, and only hangs here: that is an outage, too.
@@ -107,7 +108,10 @@ class NatsWorld:
     async def _api(self, verb: str, question: dict[str, object]) -> None:
         subject = f"$JS.API.{verb}.{journal_stream(self._cluster)}"
         answer = json.loads(await self._connections[0].bus.request(subject, json.dumps(question).encode(), 5.0))
-        assert "error" not in answer or verb == "STREAM.CREATE", answer
+        error = answer.get("error", {})
+        if verb == "STREAM.CREATE" and error and error.get("err_code") != STREAM_NAME_TAKEN:
+            raise Unavailable(f"no stream yet: {error}")  # servers of a cluster find each other in their own time
+        assert not error or verb == "STREAM.CREATE", answer
 
     async def close(self) -> None:
         for connection in self._connections:
