@@ -30,10 +30,10 @@ up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1
 test: env spark-env  ## run every test
 	$(BIN)/pytest -m "not e2e and not compose and not chaos and not spark" -n 3 --dist worksteal
 	$(BIN)/pytest -m e2e -n 2 --dist loadfile
-	$(SPARK_VENV)/bin/pytest -m spark -n 2 --dist loadfile tests/spark
+	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
 
 test-spark: env spark-env  ## run the tests that need Spark
-	$(SPARK_VENV)/bin/pytest -m spark -n 2 --dist loadfile tests/spark
+	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
 
 quick: env  ## run the tests that take no more than a few seconds each
 	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not spark" -n 2

@@ -9,6 +9,11 @@ from penstock.spark.session import open_session
 from tests.testkit.compactors import JAVA_OPTIONS
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests that take minutes first: they mostly wait, and the others run beside them."""
+    items.sort(key=lambda item: "tests/spark/" not in item.nodeid or item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session on both cores of this machine."""
