@@ -189,6 +189,8 @@ class NetworkClient:
         self._said: dict[str, Any] = {}
 
     def __enter__(self) -> "NetworkClient":
+        with contextlib.suppress(ComposeError):  # of a run that was cut short
+            docker("rm", "--force", self._name)
         docker(
             "run",
             "--detach",
