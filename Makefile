@@ -27,10 +27,11 @@ up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1
 	@! command -v java >/dev/null || nice $(MAKE) -s spark-env >$(VENV)/spark-env.log 2>&1 & \
 	    exec $(BIN)/penstock up $(ARGS)
 
-test: env spark-env  ## run every test
+# The environment with Spark last: who wants to can make it beside, as .ci/run does.
+test: env  ## run every test
 	$(BIN)/pytest -m "not e2e and not compose and not chaos and not spark" -n 3 --dist worksteal
 	$(BIN)/pytest -m e2e -n 2 --dist loadfile
-	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
+	@$(MAKE) --no-print-directory test-spark
 
 test-spark: env spark-env  ## run the tests that need Spark
 	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
@@ -90,13 +91,16 @@ $(STAMP): requirements.lock pyproject.toml $(foreach member,$(MEMBERS),$(member)
 
 spark-env: $(SPARK_STAMP)  ## make the environment with PySpark, in .venv-spark
 
-# PySpark comes as source, and is made into a wheel with pinned tools; uv keeps that for the next time.
+# PySpark comes as source, and is made into a wheel with pinned tools; uv keeps that for the next time. One at a time: who
+# comes meanwhile waits and finds it made.
 $(SPARK_STAMP): $(STAMP) requirements-spark.lock
-	@rm -f $@
-	@echo "making the environment with Spark in $(SPARK_VENV) ..."
-	@test -x $(SPARK_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(SPARK_VENV)
-	@$(BIN)/uv pip sync -q --python $(SPARK_VENV)/bin/python --require-hashes --build-constraints requirements-spark.lock \
-	    requirements-spark.lock
-	@$(BIN)/uv pip install -q --python $(SPARK_VENV)/bin/python --no-deps --no-build-isolation \
-	    $(foreach member,$(MEMBERS),-e $(member))
-	@touch $@
+	@flock $(VENV)/spark-env.lock sh -ec ' \
+	    if [ $@ -nt $(STAMP) ] && [ $@ -nt requirements-spark.lock ]; then exit; fi; \
+	    rm -f $@; \
+	    echo "making the environment with Spark in $(SPARK_VENV) ..."; \
+	    test -x $(SPARK_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(SPARK_VENV); \
+	    $(BIN)/uv pip sync -q --python $(SPARK_VENV)/bin/python --require-hashes \
+	        --build-constraints requirements-spark.lock requirements-spark.lock; \
+	    $(BIN)/uv pip install -q --python $(SPARK_VENV)/bin/python --no-deps --no-build-isolation \
+	        $(foreach member,$(MEMBERS),-e $(member)); \
+	    touch $@'
