@@ -41,7 +41,7 @@ quick: env  ## run the tests that take no more than a few seconds each
 
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && docker compose --progress quiet build && \
-	    $(BIN)/pytest -m compose -n 2 --dist loadfile --no-loadscope-reorder -rP tests/compose
+	    $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
 
 sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"
 	@$(BIN)/python -m tests.testkit.sim $(SEED)

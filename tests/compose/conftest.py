@@ -8,15 +8,6 @@ import pytest
 
 from tests.testkit.compose import Project, build_images, running_project
 
-LONGEST_FIRST = ("test_compose_scaling", "test_compose_faults")  # minutes each; the other modules run beside them
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest modules first, so that none of them is left to run alone."""
-    items.sort(
-        key=lambda item: next((n for n, name in enumerate(LONGEST_FIRST) if name in item.nodeid), len(LONGEST_FIRST))
-    )
-
 
 @pytest.fixture(scope="session", autouse=True)
 def images(tmp_path_factory: pytest.TempPathFactory) -> None:
