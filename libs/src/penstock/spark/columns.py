@@ -28,6 +28,7 @@ from penstock.kafkawire.records import (
     size_bytes,
     timestamp_type,
 )
+from penstock.spark.varints import VARINT_BYTES_MAX, read_varints
 
 # Of one Arrow batch, before compression. Below 1 MiB each batch costs more than its records.
 GROUP_BYTES = 4 * 1024 * 1024
@@ -35,7 +36,6 @@ GROUP_RECORDS_MAX = 200_000
 # numpy reads ahead of the records by as much: attributes, three varints at their longest.
 _PADDING = bytes(64)
 _RECORD_BYTES_MIN = 7
-_VARINT_BYTES_MAX = 10
 # What a Spark timestamp holds is microseconds in 64 bits; a producer may say any number of milliseconds.
 _MILLISECONDS_MAX = (2**63 - 1) // 1000
 
@@ -228,7 +228,7 @@ def _long_varint(plain: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-        if shift >= 7 * _VARINT_BYTES_MAX:
+        if shift >= 7 * VARINT_BYTES_MAX:
             raise DecodeError("a length of more than ten bytes")
 
 
@@ -305,23 +305,7 @@ class _Records:
 
     def _varints(self, position: Ints) -> tuple[Ints, Ints]:
         """Zigzag varints at these places, and the places behind them."""
-        read = self._data[position].astype(np.int64)
-        if not (read >= 0x80).any():
-            return (read >> 1) ^ -(read & 1), position + 1
-        value = (read & 0x7F).astype(np.uint64)
-        behind = position + 1
-        rows = np.flatnonzero(read >= 0x80)
-        for number in range(1, _VARINT_BYTES_MAX + 1):
-            if number == _VARINT_BYTES_MAX:
-                raise DecodeError("a number of more than ten bytes")
-            read = self._data[self._within(behind[rows])]
-            value[rows] |= (read & 0x7F).astype(np.uint64) << np.uint64(7 * number)
-            behind[rows] += 1
-            rows = rows[read >= 0x80]
-            if not len(rows):
-                break
-        signed = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
-        return signed, self._within(behind)
+        return read_varints(self._data, position, self._size)
 
     def _within(self, position: Ints) -> Ints:
         """No further than one byte behind the buffer: there a record that lies about its lengths is found out."""

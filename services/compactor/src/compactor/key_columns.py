@@ -12,10 +12,10 @@ from penstock.kafkawire.cleaning import plain_records
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import is_control
 from penstock.spark.columns import record_starts
+from penstock.spark.varints import read_varints
 
 # The fields before the key, each at its longest, and more: numpy may read so far behind the last record.
 _PADDING = bytes(64)
-_VARINT_BYTES_MAX = 10
 
 Ints = Any  # a numpy array of int64
 
@@ -85,23 +85,7 @@ class Records:
 
     def _varints(self, position: Ints) -> tuple[Ints, Ints]:
         """Zigzag numbers at these places, and the places behind them."""
-        read = self._bytes[position].astype(np.int64)
-        behind = position + 1
-        if not (read >= 0x80).any():
-            return (read >> 1) ^ -(read & 1), behind
-        value = (read & 0x7F).astype(np.uint64)
-        rows = np.flatnonzero(read >= 0x80)
-        for number in range(1, _VARINT_BYTES_MAX + 1):
-            if number == _VARINT_BYTES_MAX:
-                raise DecodeError("a number of more than ten bytes")
-            read = self._bytes[self._within(behind[rows])]
-            value[rows] |= (read & 0x7F).astype(np.uint64) << np.uint64(7 * number)
-            behind[rows] += 1
-            rows = rows[read >= 0x80]
-            if not len(rows):
-                break
-        signed = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
-        return signed, self._within(behind)
+        return read_varints(self._bytes, position, self.size)
 
 
 def read_records(batches: Sequence[PlacedBatch], plains: Sequence[bytes]) -> list[Records | PlacedBatch]:
