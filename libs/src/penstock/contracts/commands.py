@@ -13,6 +13,17 @@ from penstock.contracts.compaction_commands import ReleaseJob as ReleaseJob
 from penstock.contracts.compaction_commands import ReplacedRun as ReplacedRun
 from penstock.contracts.compaction_commands import ReplaceExtents as ReplaceExtents
 from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.janitor_commands import AlterConfigs as AlterConfigs
+from penstock.contracts.janitor_commands import ChoreTaken as ChoreTaken
+from penstock.contracts.janitor_commands import DeleteRecords as DeleteRecords
+from penstock.contracts.janitor_commands import DropExtents as DropExtents
+from penstock.contracts.janitor_commands import EndChore as EndChore
+from penstock.contracts.janitor_commands import ExpireLogs as ExpireLogs
+from penstock.contracts.janitor_commands import ExtentsDropped as ExtentsDropped
+from penstock.contracts.janitor_commands import ForgetSegments as ForgetSegments
+from penstock.contracts.janitor_commands import LogsTrimmed as LogsTrimmed
+from penstock.contracts.janitor_commands import TakeChore as TakeChore
+from penstock.contracts.janitor_commands import UndeleteTopic as UndeleteTopic
 from penstock.contracts.refusals import Refusal
 
 
@@ -230,6 +241,14 @@ Command = (
     | ClaimJob
     | ReleaseJob
     | ReplaceExtents
+    | AlterConfigs
+    | DeleteRecords
+    | ExpireLogs
+    | DropExtents
+    | UndeleteTopic
+    | ForgetSegments
+    | TakeChore
+    | EndChore
 )
 # What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
 HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody)
@@ -325,6 +344,9 @@ Outcome = (
     | Waiting
     | MemberIdRequired
     | PerItem
+    | LogsTrimmed
+    | ExtentsDropped
+    | ChoreTaken
 )
 
 

@@ -9,20 +9,28 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.contracts.commands import (
+    AlterConfigs,
     ClaimJob,
     Command,
     CreateTopic,
+    DeleteRecords,
+    DropExtents,
+    EndChore,
+    ExpireLogs,
+    ForgetSegments,
     NoteArchived,
     NoteSnapshot,
     RaiseLevel,
     ReleaseCustody,
     ReleaseJob,
     ReplaceExtents,
+    TakeChore,
     TakeCustody,
+    UndeleteTopic,
 )
 from penstock.contracts.topic_configs import need_key_compaction
 
-NEWEST_LEVEL = 1  # that this code knows; 0 is what release 0.1.0 knew
+NEWEST_LEVEL = 2  # that this code knows; 0 is what release 0.1.0 knew
 # Commands that are not here need level 0. `RaiseLevel` leads to a level, and so comes before it.
 COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     TakeCustody: 1,
@@ -32,6 +40,14 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     ClaimJob: 1,
     ReleaseJob: 1,
     ReplaceExtents: 1,
+    AlterConfigs: 2,
+    DeleteRecords: 2,
+    ExpireLogs: 2,
+    DropExtents: 2,
+    UndeleteTopic: 2,
+    ForgetSegments: 2,
+    TakeChore: 2,
+    EndChore: 2,
 }
 # From this level on topics may have configurations that replicas below it refuse.
 KEY_COMPACTION_LEVEL = 1
@@ -39,6 +55,8 @@ KEY_COMPACTION_LEVEL = 1
 LATE_COMMANDS_LEVEL = 1
 # From this level on a lease of custody ends later with each renewal, also while the machine's clock stands still.
 RISING_LEASE_LEVEL = 1
+# From this level on there is retention, deleted topics may be kept for a while, and a step drops fewer extents.
+JANITOR_LEVEL = 2
 
 
 def level_of(commands: Iterable[Command]) -> int:

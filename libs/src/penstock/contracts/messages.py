@@ -116,3 +116,18 @@ class Heard(msgspec.Struct, frozen=True, array_like=True):
     replica: str
     members: list[HeardMember]
     level: int = 0  # the highest that its code knows
+
+
+class ExplainRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Why does the object with this key stay or go?"""
+
+    key: str
+
+
+class ExplainReply(msgspec.Struct, frozen=True, array_like=True):
+    """What a janitor thinks of it: one word (live, waiting, condemned, orphan, ...), a sentence, and what it goes by."""
+
+    verdict: str
+    reason: str
+    facts: dict[str, str] = {}
+    failure: str | None = None

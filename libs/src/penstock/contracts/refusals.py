@@ -36,3 +36,4 @@ class Refusal(enum.IntEnum):
     STALE = 27  # something newer was committed that its sender did not know of; asked again it knows
     ALREADY_CLAIMED = 28  # a compaction job, or one of its segments, by somebody whose lease is not over
     EXTENTS_CHANGED = 29  # since a compaction job was planned
+    POLICY_VIOLATION = 30  # records of a topic that is only compacted are not deleted

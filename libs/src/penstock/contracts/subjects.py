@@ -16,6 +16,13 @@ QUERY_NAMES = (
     "segments",
     "segment_extents",
     "logs",
+    "retention",
+    "condemned",
+    "known_segments",
+    "usage",
+    "deleted_topics",
+    "cluster_configs",
+    "journal",
 )
 
 
@@ -33,6 +40,11 @@ def sequencer_query(cluster: str, name: str) -> str:
     """Reads of the state, to whichever sequencer takes them (queue group `sequencer`)."""
     assert name in QUERY_NAMES, f"unknown query {name!r}"
     return f"{ROOT}.{cluster}.sequencer.query.{name}"
+
+
+def explain(cluster: str) -> str:
+    """Why an object stays or goes, to whichever janitor takes the question (queue group `janitor`)."""
+    return f"{ROOT}.{cluster}.janitor.explain"
 
 
 def advanced(cluster: str) -> str:
@@ -71,3 +83,4 @@ def journal_subject(cluster: str) -> str:
 
 
 SEQUENCER_QUEUE = "sequencer"
+JANITOR_QUEUE = "janitor"

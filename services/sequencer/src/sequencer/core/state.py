@@ -3,13 +3,15 @@
 Invariants, which hold before and after every entry:
 
  1. `clock_ms` is the highest `now_ms` of the commands seen, and never goes back.
- 2. A partition's extents are ordered and dense: the first begins at `log_start_offset`, each next one begins where the
-    one before ended, the last ends just below `high_watermark`. Compaction keeps that: one extent takes the place of
-    contiguous ones, from the first's begin to the last's end, also where key compaction left gaps between its records.
+ 2. A partition's extents are ordered and dense: each begins where the one before ended, the last ends just below
+    `high_watermark`. `log_start_offset` lies in one of them, or is the high watermark. Extents that end below it are
+    there only until they are dropped, and the partition stands in `trimmed` until then. Compaction keeps that: one
+    extent takes the place of contiguous ones, from the first's begin to the last's end, also where key compaction left
+    gaps between its records.
  3. An offset is given out once: `high_watermark` never goes back, and a deleted topic's id is not used again while
     anybody could still be sending for it.
- 4. A segment's `live_bytes` and `live_extents` are the sums over the extents that point to it, the ones of deleted
-    topics not yet dropped included; it is condemned if and only if it has none.
+ 4. A segment's `live_bytes` and `live_extents` are the sums over the extents that point to it, the ones not yet
+    dropped included; it is condemned if and only if it has none. Only a condemned one is ever forgotten.
  5. A segment is committed once, by a flusher or by a compaction: the second commit gets the first one's results, or is
     refused.
  6. Per producer and partition the remembered batches are contiguous in sequence and ascend in offset.
@@ -20,7 +22,10 @@ Invariants, which hold before and after every entry:
 10. `pass_offset` <= `cleaned_offset` <= `high_watermark`: up to `cleaned_offset` each record was met by a pass of key
     compaction that had met all before it.
 11. A segment is claimed by one job at most. Claims decide about nothing but who works on what.
-12. Everything counted here has a limit in `limits.py`.
+12. A buried topic is in no table of topics: nobody reads, writes or expires it, and its extents are live until its
+    window is over. Compaction goes on in it.
+13. A chore is leased to one janitor at most. Chores decide about nothing but who does what.
+14. Everything counted here has a limit in `limits.py`.
 
 What is derived and could be computed anew (`topics_by_id`, `alarms`, `claimed`, what segments contain, counts) lies
 beside what it derives from.
@@ -34,6 +39,7 @@ import msgspec
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.commands import GroupProtocol
 from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.janitor_commands import CHORES
 from sequencer.core.extents import Extents
 from sequencer.core.limits import FIRST_PRODUCER_ID
 from sequencer.core.segments import Segments
@@ -73,6 +79,8 @@ class Partition(msgspec.Struct, eq=False):
     delete_horizon_ms: int = NO_HORIZON  # when the first tombstone before it may go
     pass_offset: int = 0  # how far the last pass of key compaction over the log has come
     pass_horizon_ms: int = NO_HORIZON  # of the tombstones that it has met
+    size_bytes: int = 0  # of all its extents
+    in_trimmed: bool = False  # whether it stands in State.trimmed
 
 
 class Topic(msgspec.Struct, eq=False):
@@ -82,6 +90,13 @@ class Topic(msgspec.Struct, eq=False):
     topic_id: TopicId
     partitions: list[Partition]
     configs: dict[str, str]
+
+
+class Lease(msgspec.Struct, eq=False):
+    """Who does a chore."""
+
+    holder: str
+    until_ms: int  # by the machine's clock
 
 
 class RememberedCommit(msgspec.Struct, eq=False):
@@ -116,6 +131,15 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     leader_epoch: int
     metadata: str
     sequence: int = 0  # of the entry that stored it; 0 if that came before LATE_COMMANDS_LEVEL
+
+
+class Buried(msgspec.Struct, eq=False):
+    """A deleted topic that can still come back, with its partitions' producers and what groups had committed in it."""
+
+    topic: Topic
+    deleted_ms: int
+    until_ms: int  # by the machine's clock
+    offsets: dict[str, dict[int, Committed]] = {}  # group id -> partition
 
 
 class Member(msgspec.Struct, eq=False):
@@ -179,7 +203,12 @@ class State(msgspec.Struct, eq=False):
     topics_by_metric_name: dict[str, Topic] = {}  # '.' and '_' collide there, as in Kafka
     deleted_topics: dict[TopicId, int] = {}  # -> when the id may be forgotten
     doomed: deque[Partition] = msgspec.field(default_factory=deque)  # of deleted topics, extents still to be dropped
-    partitions_by_index: dict[int, Partition] = {}  # of all topics; indexes are short names within this process
+    buried: dict[TopicId, Buried] = {}  # in the order in which they were deleted
+    trimmed: deque[Partition] = msgspec.field(default_factory=deque)  # with extents to be dropped before the log start
+    cluster_configs: dict[str, str] = {}  # defaults for all topics, those that were set
+    chores_ended_ms: "array[int]" = msgspec.field(default_factory=lambda: array("q", bytes(8 * CHORES)))
+    chore_leases: dict[int, Lease] = {}
+    partitions_by_index: dict[int, Partition] = {}  # of all topics, buried ones too; indexes are short names within this process
     next_index: int = 0
     partition_count: int = 0
     extent_count: int = 0

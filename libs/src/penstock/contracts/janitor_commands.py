@@ -1,0 +1,158 @@
+"""The commands that make data go: retention, deletion, what janitors do after them; `commands` offers them all.
+
+Each is bounded: whatever is to go, one command lets go of EXTENTS_DROPPED_PER_COMMAND_MAX extents at most, and tells
+whether there is more. Sent again they do no harm: what is gone already is not there to be dropped.
+"""
+
+import enum
+
+import msgspec
+
+from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.refusals import Refusal
+
+EXTENTS_DROPPED_PER_COMMAND_MAX = 2_000  # about 1 ms of work, so that no commit waits for it
+SEGMENTS_FORGOTTEN_MAX = 1_000  # by one command, as many as one request to S3 deletes
+LOGS_PER_COMMAND_MAX = 2_000  # of one retention step or DeleteRecords
+TO_HIGH_WATERMARK = -1  # as an offset in DeleteRecords: everything that is there
+SHARD_CHORES = 1_000  # chores 0 to 999: each looks for orphans in one shard of the segments' keys
+HOUSE_CHORE = 1_000  # what else there is in the store: unfinished uploads, keys that nobody knows
+RETENTION_CHORE = 1_001
+CHORES = 1_002
+NO_CHORE = -1
+
+
+class ConfigOperation(enum.IntEnum):
+    """What happens to one configuration, in Kafka's numbers (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
+    """One configuration; `value` is empty for DELETE."""
+
+    name: str
+    operation: ConfigOperation
+    value: str = ""
+
+
+class AlterConfigs(msgspec.Struct, frozen=True, array_like=True, tag=21):
+    """A topic's configurations change, all of them or none; an empty `topic` means the cluster's defaults.
+
+    With `replace` what is not set here goes back to its default.
+    """
+
+    now_ms: int
+    topic: str
+    changes: list[ConfigChange]
+    replace: bool = False
+
+
+class LogOffset(msgspec.Struct, frozen=True, array_like=True):
+    """A partition's log, and an offset before which everything goes, or TO_HIGH_WATERMARK."""
+
+    topic_id: TopicId
+    partition: int
+    offset: int
+
+
+class DeleteRecords(msgspec.Struct, frozen=True, array_like=True, tag=22):
+    """Log starts move at once; the extents before them go step by step."""
+
+    now_ms: int
+    logs: list[LogOffset]
+
+
+class LogRef(msgspec.Struct, frozen=True, array_like=True):
+    """A partition's log."""
+
+    topic_id: TopicId
+    partition: int
+
+
+class ExpireLogs(msgspec.Struct, frozen=True, array_like=True, tag=23):
+    """What of these logs is too old or too much goes, by their topics' configurations and the machine's own clock."""
+
+    now_ms: int
+    logs: list[LogRef]
+
+
+class DropExtents(msgspec.Struct, frozen=True, array_like=True, tag=24):
+    """A step further in dropping what lies before log starts and in deleted topics."""
+
+    now_ms: int
+
+
+class UndeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag=25):
+    """A deleted topic comes back while its window is open; without an id the one deleted last under that name."""
+
+    now_ms: int
+    name: str
+    topic_id: TopicId
+
+
+class ForgetSegments(msgspec.Struct, frozen=True, array_like=True, tag=26):
+    """The objects of these condemned segments are deleted. `PerItem`; one that is not known any more is no news."""
+
+    now_ms: int
+    segment_ids: list[SegmentId]
+
+
+class TakeChore(msgspec.Struct, frozen=True, array_like=True, tag=27):
+    """A janitor wants one of the chores from `first` to before `stop`, the one that was done longest ago.
+
+    Nobody else gets it for `lease_ms`, nor for `period_ms` after it was done. Asked again with `number` the lease goes
+    on.
+    """
+
+    now_ms: int
+    holder: str
+    first: int
+    stop: int
+    period_ms: int
+    lease_ms: int
+    number: int = NO_CHORE  # the chore to go on with
+
+
+class EndChore(msgspec.Struct, frozen=True, array_like=True, tag=28):
+    """The chore is done, or given up; void if somebody else has it."""
+
+    now_ms: int
+    holder: str
+    number: int
+    done: bool
+
+
+class LogTrimmed(msgspec.Struct, frozen=True, array_like=True):
+    """What became of one log."""
+
+    refusal: Refusal
+    log_start_offset: int = -1
+    extents: int = 0  # dropped by this command
+    dropped_bytes: int = 0
+
+
+class LogsTrimmed(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """One per log, in the command's order; with `is_more` the command has to be sent again, or `DropExtents`."""
+
+    logs: list[LogTrimmed]
+    is_more: bool
+
+
+class ExtentsDropped(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """How much this step let go, and whether there is more."""
+
+    extents: int
+    dropped_bytes: int
+    is_more: bool
+
+
+class ChoreTaken(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """The chore, or NO_CHORE; then `due_ms` is when one may be due by the machine's clock. `clock_ms` is that now."""
+
+    number: int
+    clock_ms: int
+    due_ms: int = 0

@@ -1,0 +1,171 @@
+"""What janitors ask, and those who want to know what is kept and why; `queries` says what holds for all of them."""
+
+import msgspec
+
+from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.queries import SegmentView
+
+
+class RetentionQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Which logs of these topics hold what is too old or too much."""
+
+    min_sequence: int
+    topic_ids: list[TopicId]
+
+
+class OverdueLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A log of which something should be gone; the extents are counted up to a limit."""
+
+    topic_id: TopicId
+    partition: int
+    extents: int
+    overdue_bytes: int
+    overdue_ms: int  # since when the oldest of them should be gone; 0 where it is the size
+
+
+class RetentionView(msgspec.Struct, frozen=True, array_like=True):
+    """The logs where there is something to do, in the query's order."""
+
+    sequence: int
+    clock_ms: int
+    logs: list[OverdueLog]
+    failure: str | None = None
+
+
+class CondemnedQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Segments condemned at or before a time, by the machine's clock, and at or before a journal sequence.
+
+    Those that somebody has claimed are passed over.
+    """
+
+    min_sequence: int
+    before_ms: int
+    before_sequence: int
+    limit: int
+    fresh: bool = False
+
+
+class CondemnedSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A segment that no extent points to any more."""
+
+    segment_id: SegmentId
+    level: int
+    size_bytes: int
+    condemned_ms: int
+    condemned_sequence: int  # the entry that took its last extent
+
+
+class CondemnedView(msgspec.Struct, frozen=True, array_like=True):
+    """In the order in which they were condemned."""
+
+    sequence: int
+    clock_ms: int
+    archived_sequence: int  # all entries up to this one are in the archive
+    segments: list[CondemnedSegment]
+    failure: str | None = None
+
+
+class KnownSegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """What the journal knows of segments, by their ids."""
+
+    min_sequence: int
+    segment_ids: list[SegmentId]
+    fresh: bool = False
+
+
+class KnownSegment(msgspec.Struct, frozen=True, array_like=True):
+    """A segment that is known; `remembered` without a view: forgotten, but its commit would still be answered."""
+
+    view: SegmentView | None
+    remembered: bool
+    condemned_sequence: int = 0
+
+
+class KnownSegmentsView(msgspec.Struct, frozen=True, array_like=True):
+    """One per id, in the query's order; None where no entry knows it."""
+
+    sequence: int
+    clock_ms: int
+    archived_sequence: int
+    segments: list[KnownSegment | None]
+    failure: str | None = None
+
+
+class UsageQuery(msgspec.Struct, frozen=True, array_like=True):
+    """How much there is."""
+
+    min_sequence: int
+
+
+class UsageView(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes of objects that the journal knows, by what they are."""
+
+    sequence: int
+    clock_ms: int
+    archived_sequence: int
+    segments: int  # live ones
+    live_bytes: int  # of them, that extents point to
+    dead_bytes: int  # the rest of them
+    condemned_segments: int
+    condemned_bytes: int
+    condemned_since_ms: int  # when the first of those that are left was condemned, -1 without one
+    extents: int
+    waiting_logs: int  # that have extents to be dropped
+    failure: str | None = None
+
+
+class DeletedTopicsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Topics that were deleted and can still come back."""
+
+    min_sequence: int
+    fresh: bool = False
+
+
+class DeletedTopicView(msgspec.Struct, frozen=True, array_like=True):
+    """One of them; both times by the machine's clock."""
+
+    name: str
+    topic_id: TopicId
+    partitions: int
+    size_bytes: int
+    deleted_ms: int
+    until_ms: int  # from then on it is gone
+
+
+class DeletedTopicsView(msgspec.Struct, frozen=True, array_like=True):
+    """In the order in which they were deleted."""
+
+    sequence: int
+    clock_ms: int
+    topics: list[DeletedTopicView]
+    failure: str | None = None
+
+
+class ClusterConfigsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """The cluster's defaults of topic configurations."""
+
+    min_sequence: int
+    fresh: bool = False
+
+
+class ClusterConfigsView(msgspec.Struct, frozen=True, array_like=True):
+    """What was set, by the names that brokers' configurations have."""
+
+    sequence: int
+    configs: dict[str, str]
+    failure: str | None = None
+
+
+class JournalQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Which stream is the journal."""
+
+    min_sequence: int
+
+
+class JournalView(msgspec.Struct, frozen=True, array_like=True):
+    """What the marker in the journal's own object store says, word for word (ADR 0004)."""
+
+    sequence: int
+    stream: str
+    created: str
+    failure: str | None = None
