@@ -63,7 +63,7 @@ class Oracle:
         self._fail = fail
         self._note = note
         self._keys: dict[SegmentId, str] = {}
-        self._offsets: dict[tuple[str, int], int] = {}  # group and partition
+        self._offsets: dict[tuple[str, int], tuple[int, int]] = {}  # group and partition -> offset, and the level then
         self._lowered: dict[tuple[str, int], None] = {}
         self._committed: dict[SegmentId, list[list[BatchResult]]] = {}
 
@@ -159,12 +159,12 @@ class Oracle:
             key = (command.group_id, offset.partition)
             if refusal:
                 continue
-            before = self._offsets.get(key, 0)
-            if offset.offset < before and self.state.level < LATE_COMMANDS_LEVEL:
+            before, level = self._offsets.get(key, (0, 0))
+            if offset.offset < before and level < LATE_COMMANDS_LEVEL:  # whose entry was not noted then
                 self._lowered[key] = None
             elif offset.offset < before:
                 self._fail(f"the offset of {key[0]}-{key[1]} went back from {before} to {offset.offset} in the journal")
-            self._offsets[key] = offset.offset
+            self._offsets[key] = (offset.offset, self.state.level)
 
     def _key(self, segment_id: SegmentId) -> str:
         known = self._keys.get(segment_id)

@@ -21,8 +21,7 @@ def cache(sequencer: FakeSequencer) -> TopicCache:
 
 
 def names_asked(sequencer: FakeSequencer) -> list[list[str] | None]:
-    """Of what was asked for the first time; what is absent is asked for once more."""
-    return [query.names for _, query in sequencer.queries if isinstance(query, MetadataQuery) and not query.fresh]
+    return [query.names for _, query in sequencer.queries if isinstance(query, MetadataQuery)]
 
 
 async def test_a_known_topic_is_not_asked_for_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
@@ -38,6 +37,15 @@ async def test_absence_is_never_remembered(cache: TopicCache, sequencer: FakeSeq
     assert await cache.find(["a"]) == {}
     sequencer.add_topic("a")
     assert "a" in await cache.find(["a"])
+
+
+async def test_a_topic_made_anew_is_never_taken_for_its_former_life(
+    cache: TopicCache, sequencer: FakeSequencer
+) -> None:
+    """A replica that is cut off from the journal would still tell of the topic that was deleted."""
+    sequencer.add_topic("a")
+    await cache.find(["a"])
+    assert all(query.fresh for _, query in sequencer.queries if isinstance(query, MetadataQuery))
 
 
 async def test_a_topic_that_is_there_for_everybody_is_never_told_to_be_absent(

@@ -98,15 +98,9 @@ class TopicCache:
         question.is_answered = True
 
     async def _send_some(self, question: "_Question", names: list[str], topic_ids: list[TopicId]) -> None:
-        await self._look(question, MetadataQuery(0, names, topic_ids))
-        absent = [name for name in names if question.names[name] is None]
-        absent_ids = [topic_id for topic_id in topic_ids if question.ids[topic_id] is None]
-        if absent or absent_ids:  # perhaps made just now through another gateway
-            await self._look(question, MetadataQuery(0, absent, absent_ids, fresh=True))
-
-    async def _look(self, question: "_Question", query: MetadataQuery) -> None:
+        """What is there now: a replica behind the others might not know a topic, or know one that was deleted since."""
         changes = self._changes
-        view = await self._sequencer.query("metadata", query, MetadataView)
+        view = await self._sequencer.query("metadata", MetadataQuery(0, names, topic_ids, fresh=True), MetadataView)
         self._remember(view.topics, changes)
         for topic in view.topics:
             question.names[topic.name] = topic
