@@ -81,11 +81,12 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OffsetOf(msgspec.Struct, frozen=True, array_like=True):
-    """`timestamp` in ms since 1970, or LATEST, EARLIEST, MAX_TIMESTAMP."""
+    """`timestamp` in ms since 1970, or LATEST, EARLIEST, MAX_TIMESTAMP; times are looked for from `from_offset` on."""
 
     topic_id: TopicId
     partition: int
     timestamp: int
+    from_offset: int = 0
 
 
 class OffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -97,12 +98,16 @@ class OffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OffsetFound(msgspec.Struct, frozen=True, array_like=True):
-    """`offset` for the special timestamps (-1: none); for a real one the extent to look into, or None past the last."""
+    """`offset` for the special timestamps (-1: none); for a real one the extent to look into, or None past the last.
+
+    Records of the extent that lie below `log_start_offset` are gone.
+    """
 
     refusal: Refusal
     offset: int
     extent: Extent | None
     leader_epoch: int
+    log_start_offset: int = 0
 
 
 class OffsetsView(msgspec.Struct, frozen=True, array_like=True):
