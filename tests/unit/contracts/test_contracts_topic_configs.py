@@ -31,7 +31,10 @@ def test_every_default_is_a_value_that_would_be_accepted() -> None:
         ("min.cleanable.dirty.ratio", "nan"),
         ("min.cleanable.dirty.ratio", ""),
         ("min.cleanable.dirty.ratio", "٠"),
-        ("retention.ms", "1000"),
+        ("retention.ms", "-2"),
+        ("retention.ms", "7d"),
+        ("retention.bytes", str(2**63)),
+        ("penstock.undelete.window.ms", "-1"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(name: str, value: str) -> None:
@@ -85,3 +88,44 @@ def test_key_compaction_follows_the_topic() -> None:
 )
 def test_what_an_earlier_release_would_refuse_is_told_apart(configs: dict[str, str], needed: bool) -> None:
     assert topic_configs.need_key_compaction(configs) is needed
+
+
+@pytest.mark.parametrize(
+    ("configs", "needed"),
+    [
+        ({}, False),
+        ({"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "compact"}, False),
+        ({"retention.ms": "604800000"}, True),
+        ({"retention.bytes": "0"}, True),
+        ({"retention.bytes": "-01"}, True),
+        ({"penstock.undelete.window.ms": "0"}, True),
+    ],
+)
+def test_what_releases_without_retention_would_refuse_is_told_apart(configs: dict[str, str], needed: bool) -> None:
+    assert topic_configs.need_retention(configs) is needed
+
+
+def test_what_is_in_force_is_the_topics_own_then_the_clusters_then_kafkas() -> None:
+    cluster = {"log.retention.ms": "5", "log.retention.bytes": "6", "penstock.undelete.window.ms": "7"}
+    own = {"retention.ms": "1", "retention.bytes": "2", "penstock.undelete.window.ms": "3"}
+    assert topic_configs.retention_configs({}, {}) == topic_configs.RetentionConfigs(604_800_000, -1)
+    assert topic_configs.retention_configs({}, cluster) == topic_configs.RetentionConfigs(5, 6)
+    assert topic_configs.retention_configs(own, cluster) == topic_configs.RetentionConfigs(1, 2)
+    assert topic_configs.undelete_window_ms({}, {}) == 0
+    assert topic_configs.undelete_window_ms({}, cluster) == 7
+    assert topic_configs.undelete_window_ms(own, cluster) == 3
+
+
+def test_of_a_topic_that_is_only_compacted_nothing_grows_too_old() -> None:
+    own = {"retention.ms": "1", "retention.bytes": "2"}
+    kept = topic_configs.retention_configs({"cleanup.policy": "compact", **own}, {})
+    assert kept == topic_configs.RetentionConfigs(topic_configs.FOR_EVER, topic_configs.FOR_EVER)
+    both = topic_configs.retention_configs({"cleanup.policy": "compact,delete", **own}, {})
+    assert both == topic_configs.RetentionConfigs(1, 2)
+
+
+def test_the_clusters_defaults_have_the_brokers_names() -> None:
+    assert topic_configs.cluster_objections({"log.retention.ms": "1", "log.retention.bytes": "-1"}) == []
+    for name, value in (("retention.ms", "1"), ("log.retention.hours", "1"), ("log.retention.ms", "-2")):
+        (sentence,) = topic_configs.cluster_objections({name: value})
+        assert name in sentence

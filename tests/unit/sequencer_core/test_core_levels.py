@@ -6,7 +6,7 @@ import pytest
 from core_world import World
 
 from penstock.contracts.commands import Command, CreateTopic, Done, NoteArchived, RaiseLevel, TakeCustody, Tick
-from penstock.contracts.levels import COMMAND_LEVELS, KEY_COMPACTION_LEVEL, NEWEST_LEVEL, level_of
+from penstock.contracts.levels import COMMAND_LEVELS, JANITOR_LEVEL, KEY_COMPACTION_LEVEL, NEWEST_LEVEL, level_of
 from penstock.contracts.refusals import Refusal
 
 # What 0.1.0 knew, and the command that leads to the first level.
@@ -50,7 +50,13 @@ def test_several_commands_need_the_level_of_the_newest() -> None:
 
 @pytest.mark.parametrize(
     ("configs", "level"),
-    [({}, 0), ({"max.message.bytes": "5000"}, 0), ({"cleanup.policy": "compact"}, KEY_COMPACTION_LEVEL)],
+    [
+        ({}, 0),
+        ({"max.message.bytes": "5000", "retention.ms": "-1"}, 0),
+        ({"cleanup.policy": "compact"}, KEY_COMPACTION_LEVEL),
+        ({"retention.ms": "1000"}, JANITOR_LEVEL),
+        ({"cleanup.policy": "compact", "penstock.undelete.window.ms": "1"}, JANITOR_LEVEL),
+    ],
 )
 def test_a_topic_waits_for_replicas_that_take_its_configurations(configs: dict[str, str], level: int) -> None:
     assert level_of([CreateTopic(1, "t", bytes(16), 1, configs)]) == level
@@ -70,3 +76,13 @@ def test_a_compacted_topic_that_0_1_0_refused_is_refused_by_whoever_reads_its_jo
     assert not world.state.topics
     world.do(RaiseLevel(world.now_ms, KEY_COMPACTION_LEVEL))
     assert world.topic(**compacted).configs == compacted
+
+
+def test_retention_that_earlier_releases_refused_is_refused_by_whoever_reads_their_journals() -> None:
+    world = World()
+    world.do(RaiseLevel(world.now_ms, KEY_COMPACTION_LEVEL))
+    kept = {"retention.ms": "1000"}
+    assert world.topic(**kept).refusal == Refusal.INVALID_CONFIG
+    assert not world.state.topics
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    assert world.topic(**kept).configs == kept

@@ -28,7 +28,7 @@ from penstock.contracts.commands import (
     TakeCustody,
     UndeleteTopic,
 )
-from penstock.contracts.topic_configs import need_key_compaction
+from penstock.contracts.topic_configs import need_key_compaction, need_retention
 
 NEWEST_LEVEL = 2  # that this code knows; 0 is what release 0.1.0 knew
 # Commands that are not here need level 0. `RaiseLevel` leads to a level, and so comes before it.
@@ -65,9 +65,16 @@ def level_of(commands: Iterable[Command]) -> int:
 
 
 def _level(command: Command) -> int:
-    if type(command) is CreateTopic and need_key_compaction(command.configs):
-        return KEY_COMPACTION_LEVEL
+    if type(command) is CreateTopic:
+        return level_of_configs(command.configs)
     return COMMAND_LEVELS.get(type(command), 0)
+
+
+def level_of_configs(configs: dict[str, str]) -> int:
+    """The level that a cluster must have reached before a topic may have these configurations."""
+    if need_retention(configs):
+        return JANITOR_LEVEL
+    return KEY_COMPACTION_LEVEL if need_key_compaction(configs) else 0
 
 
 def unknown_level(requests: Iterable[Iterable[Command]], known_level: int) -> int | None:

@@ -1,4 +1,8 @@
-"""Topic configurations that Penstock honours, their defaults and what each accepts; every other is refused by name."""
+"""Topic configurations that Penstock honours, their defaults and what each accepts; every other is refused by name.
+
+A few have a default of the cluster's, under the name that Kafka's brokers have for it. What is in force for a topic is
+its own configuration, else the cluster's, else the default here.
+"""
 
 import re
 from collections.abc import Callable
@@ -9,12 +13,17 @@ MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default: 1 MiB and a batch's ov
 MESSAGE_BYTES_CEILING = 8_000_000  # a batch travels whole in one message of the bus, which holds 8 MiB
 LONG_MAX = 2**63 - 1
 DAY_MS = 86_400_000
+RETENTION_MS_DEFAULT = 7 * DAY_MS  # Kafka's log.retention.hours=168
+FOR_EVER = -1  # as a retention, in milliseconds or bytes
 
 COMPACT = "compact"
 DELETE = "delete"
 CLEANUP_POLICY = "cleanup.policy"
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 MAX_COMPACTION_LAG = "max.compaction.lag.ms"
+RETENTION_MS = "retention.ms"
+RETENTION_BYTES = "retention.bytes"
+UNDELETE_WINDOW = "penstock.undelete.window.ms"
 
 _DECIMAL = re.compile(r"\d{1,20}(\.\d{1,20})?(e-?\d{1,3})?", re.ASCII | re.IGNORECASE)
 
@@ -27,6 +36,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     default: str
     documentation: str
     objection: Callable[[str], str]
+    cluster_name: str = ""  # of the cluster's default for it, if there is one
 
 
 def _whole_number(low: int, high: int) -> Callable[[str], str]:
@@ -113,13 +123,39 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             "Milliseconds during which key compaction leaves a record alone.",
             _whole_number(0, LONG_MAX),
         ),
-        TopicConfig("retention.bytes", "LONG", "-1", "Bytes kept per partition; -1 keeps all.", _only("-1")),
-        TopicConfig("retention.ms", "LONG", "-1", "Milliseconds a record is kept; -1 keeps it for ever.", _only("-1")),
+        TopicConfig(
+            RETENTION_BYTES,
+            "LONG",
+            str(FOR_EVER),
+            "Bytes kept per partition; -1 keeps all.",
+            _whole_number(FOR_EVER, LONG_MAX),
+            "log.retention.bytes",
+        ),
+        TopicConfig(
+            RETENTION_MS,
+            "LONG",
+            str(RETENTION_MS_DEFAULT),
+            "Milliseconds a record is kept; -1 keeps it for ever.",
+            _whole_number(FOR_EVER, LONG_MAX),
+            "log.retention.ms",
+        ),
+        TopicConfig(
+            UNDELETE_WINDOW,
+            "LONG",
+            "0",
+            "Milliseconds during which the topic can come back after it was deleted; 0 deletes it for good.",
+            _whole_number(0, LONG_MAX),
+            UNDELETE_WINDOW,
+        ),
     )
 }
 
+CLUSTER_CONFIGS: dict[str, TopicConfig] = {
+    config.cluster_name: config for config in TOPIC_CONFIGS.values() if config.cluster_name
+}
+
 # What releases before key compaction accepted; anything else must not reach a journal that one of them reads.
-_FIRST_NAMES = ("compression.type", "max.message.bytes", "message.timestamp.type", "retention.bytes", "retention.ms")
+_FIRST_NAMES = ("compression.type", "max.message.bytes", "message.timestamp.type", RETENTION_BYTES, RETENTION_MS)
 
 
 class CompactionConfigs(msgspec.Struct, frozen=True):
@@ -131,16 +167,34 @@ class CompactionConfigs(msgspec.Struct, frozen=True):
     delete_retention_ms: int
 
 
+class RetentionConfigs(msgspec.Struct, frozen=True):
+    """How much of a topic's logs is kept; FOR_EVER where there is no bound."""
+
+    retention_ms: int
+    retention_bytes: int
+
+
 def objections(configs: dict[str, str]) -> list[str]:
     """Why these configurations cannot be set, one sentence each; none if they can."""
-    found = []
-    for name, value in configs.items():
-        config = TOPIC_CONFIGS.get(name)
-        reason = "is not a supported topic configuration" if config is None else config.objection(value)
-        if reason:
-            found.append(f"{name} {reason}: {value!r}" if config else f"{name} {reason}")
+    found = _objections(configs, TOPIC_CONFIGS, "topic")
     if not found and int(_value(configs, MIN_COMPACTION_LAG)) > int(_value(configs, MAX_COMPACTION_LAG)):
         found.append(f"{MIN_COMPACTION_LAG} must not be larger than {MAX_COMPACTION_LAG}")
+    return found
+
+
+def cluster_objections(configs: dict[str, str]) -> list[str]:
+    """Why these cannot be the cluster's defaults, one sentence each, by the names that brokers' configurations have."""
+    return _objections(configs, CLUSTER_CONFIGS, "cluster")
+
+
+def _objections(configs: dict[str, str], known: dict[str, TopicConfig], whose: str) -> list[str]:
+    found = []
+    for name, value in configs.items():
+        config = known.get(name)
+        if config is None:
+            found.append(f"{name} is not a supported {whose} configuration")
+        elif reason := config.objection(value):
+            found.append(f"{name} {reason}: {value!r}")
     return found
 
 
@@ -149,6 +203,12 @@ def need_key_compaction(configs: dict[str, str]) -> bool:
     return any(
         value != DELETE if name == CLEANUP_POLICY else name not in _FIRST_NAMES for name, value in configs.items()
     )
+
+
+def need_retention(configs: dict[str, str]) -> bool:
+    """Whether only releases that have retention accept these configurations."""
+    kept = (configs.get(name, str(FOR_EVER)) for name in (RETENTION_BYTES, RETENTION_MS))
+    return UNDELETE_WINDOW in configs or any(value != str(FOR_EVER) for value in kept)
 
 
 def message_bytes_max(configs: dict[str, str]) -> int:
@@ -169,6 +229,32 @@ def compaction_configs(configs: dict[str, str]) -> CompactionConfigs:
         dirty_ratio_min=float(_value(configs, "min.cleanable.dirty.ratio")),
         delete_retention_ms=int(_value(configs, "delete.retention.ms")),
     )
+
+
+def is_deleted_with_age(configs: dict[str, str]) -> bool:
+    """Whether retention lets old records go; a topic that is only compacted keeps each key's last one for ever."""
+    return DELETE in _items(configs.get(CLEANUP_POLICY, DELETE))
+
+
+def retention_configs(configs: dict[str, str], cluster_configs: dict[str, str]) -> RetentionConfigs:
+    """How much is kept of a topic with these configurations."""
+    if not is_deleted_with_age(configs):
+        return RetentionConfigs(FOR_EVER, FOR_EVER)
+    return RetentionConfigs(
+        int(value_in_force(RETENTION_MS, configs, cluster_configs)),
+        int(value_in_force(RETENTION_BYTES, configs, cluster_configs)),
+    )
+
+
+def undelete_window_ms(configs: dict[str, str], cluster_configs: dict[str, str]) -> int:
+    """For how long a topic with these configurations can come back after it was deleted."""
+    return int(value_in_force(UNDELETE_WINDOW, configs, cluster_configs))
+
+
+def value_in_force(name: str, configs: dict[str, str], cluster_configs: dict[str, str]) -> str:
+    """The topic's own value, else the cluster's, else the default."""
+    config = TOPIC_CONFIGS[name]
+    return configs.get(name, cluster_configs.get(config.cluster_name, config.default))
 
 
 def _value(configs: dict[str, str], name: str) -> str:

@@ -28,6 +28,7 @@ from sequencer.core import (
     claims,
     commit,
     compaction,
+    configs,
     custody,
     deadlines,
     group_commands,
@@ -105,6 +106,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.ClaimJob: claims.claim_job,
     commands.ReleaseJob: claims.release_job,
     commands.ReplaceExtents: compaction.replace_extents,
+    commands.AlterConfigs: configs.alter_configs,
 }
 
 

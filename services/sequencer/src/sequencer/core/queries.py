@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.contracts.batches import Extent, SegmentRef
-from penstock.contracts.commands import CreatePartitions, CreateTopic, Outcome, Refused
+from penstock.contracts.commands import AlterConfigs, CreatePartitions, CreateTopic, Outcome, Refused
 from penstock.contracts.queries import (
     EARLIEST,
     LATEST,
@@ -24,6 +24,7 @@ from penstock.contracts.queries import (
     ValidateView,
 )
 from penstock.contracts.refusals import Refusal
+from sequencer.core.configs import check_alter_configs
 from sequencer.core.deadlines import next_deadline_ms
 from sequencer.core.group_queries import (
     describe_groups,
@@ -193,6 +194,8 @@ def _validated(state: State, command: object) -> Outcome:
         return check_create_topic(state, command)
     if isinstance(command, CreatePartitions):
         return check_create_partitions(state, command)
+    if isinstance(command, AlterConfigs):
+        return check_alter_configs(state, command)
     return Refused(Refusal.INVALID_REQUEST, f"{type(command).__name__} cannot be validated")
 
 

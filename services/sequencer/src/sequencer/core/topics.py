@@ -2,9 +2,9 @@
 
 from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTopic, Done, Refused, TopicCreated
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, TopicId, is_legal_topic_name
-from penstock.contracts.levels import KEY_COMPACTION_LEVEL
 from penstock.contracts.refusals import Refusal
-from penstock.contracts.topic_configs import need_key_compaction, objections
+from penstock.contracts.topic_configs import objections
+from sequencer.core import configs
 from sequencer.core.group_offsets import forget_offsets
 from sequencer.core.limits import (
     DEFAULT_PARTITIONS,
@@ -45,8 +45,8 @@ def check_create_topic(state: State, command: CreateTopic) -> TopicCreated | Ref
         _name_objection(state, command.name)
         or _id_objection(state, command.topic_id)
         or _partitions_objection(state, command.partitions)
-        or _config_objection(command.configs)
-        or _level_objection(state, command.configs)
+        or configs.objection(objections(command.configs))
+        or configs.level_objection(state, command.configs)
         or TopicCreated(command.topic_id, _partition_count(command.partitions), command.configs)
     )
 
@@ -110,13 +110,13 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
 
 def drop_doomed(state: State) -> None:
     """Drop extents of deleted topics; bounded work for each call."""
-    doomed, segments, clock_ms = state.doomed, state.segments, state.clock_ms
+    doomed, segments = state.doomed, state.segments
     left = EXTENTS_DROPPED_PER_STEP_MAX
     while doomed and left:
         extents = doomed[0].extents
         while extents and left:
             row, length = extents.drop_first()
-            segments.lose(row, length, clock_ms)
+            segments.lose(row, length, state.clock_ms, state.sequence)
             state.extent_count -= 1
             left -= 1
         if not extents:
@@ -177,15 +177,3 @@ def _partitions_objection(state: State, asked: int) -> Refused | None:
 
 def _too_many(count: int) -> str:
     return f"{count} partitions are too many: {PARTITIONS_PER_TOPIC_MAX} per topic, {PARTITIONS_MAX} in all."
-
-
-def _level_objection(state: State, configs: dict[str, str]) -> Refused | None:
-    """Below the level a journal may hold what replicas of the time refused, so it is refused still."""
-    if state.level >= KEY_COMPACTION_LEVEL or not need_key_compaction(configs):
-        return None
-    return Refused(Refusal.INVALID_CONFIG, "some sequencers do not know these configurations yet")
-
-
-def _config_objection(configs: dict[str, str]) -> Refused | None:
-    found = objections(configs)
-    return Refused(Refusal.INVALID_CONFIG, "; ".join(found)) if found else None

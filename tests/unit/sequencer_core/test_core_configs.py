@@ -1,0 +1,128 @@
+"""Configurations change as Kafka's do: all that are named together or none, lists item by item."""
+
+import pytest
+from core_world import World
+
+from penstock.contracts.commands import AlterConfigs, Done, RaiseLevel
+from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
+from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.queries import ValidateQuery
+from penstock.contracts.refusals import Refusal
+from sequencer.core import queries
+from sequencer.core.snapshot import encode_state
+
+SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
+APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT
+
+
+def world_with(**configs: str) -> World:
+    world = World()
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    world.topic(**configs)
+    return world
+
+
+def alter(world: World, *changes: ConfigChange, topic: str = "t", replace: bool = False) -> AlterConfigs:
+    return AlterConfigs(world.now_ms, topic, list(changes), replace)
+
+
+def configs(world: World) -> dict[str, str]:
+    return world.state.topics["t"].configs
+
+
+def test_what_is_not_named_stays_as_it_is() -> None:
+    world = world_with(**{"retention.ms": "1", "retention.bytes": "2"})
+    changed = alter(world, ConfigChange("retention.ms", SET, "3"), ConfigChange("max.message.bytes", SET, "100"))
+    assert world.do(changed) == Done()
+    assert configs(world) == {"retention.ms": "3", "retention.bytes": "2", "max.message.bytes": "100"}
+    assert world.do(alter(world, ConfigChange("retention.ms", DELETE))) == Done()
+    assert configs(world) == {"retention.bytes": "2", "max.message.bytes": "100"}
+
+
+def test_replaced_as_a_whole_what_is_not_named_goes_back_to_its_default() -> None:
+    world = world_with(**{"retention.ms": "1", "retention.bytes": "2"})
+    assert world.do(alter(world, ConfigChange("retention.ms", SET, "3"), replace=True)) == Done()
+    assert configs(world) == {"retention.ms": "3"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "after"),
+    [
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "delete", "delete"),
+        (APPEND, "compact, delete", "delete,compact"),
+        (SUBTRACT, "compact", "delete"),
+    ],
+)
+def test_a_list_that_was_not_set_goes_on_from_its_default(operation: ConfigOperation, value: str, after: str) -> None:
+    world = world_with()
+    assert world.do(alter(world, ConfigChange("cleanup.policy", operation, value))) == Done()
+    assert configs(world) == {"cleanup.policy": after}
+
+
+def test_what_is_subtracted_leaves_the_rest_of_the_list() -> None:
+    world = world_with(**{"cleanup.policy": "compact,delete"})
+    world.do(alter(world, ConfigChange("cleanup.policy", SUBTRACT, "delete")))
+    assert configs(world) == {"cleanup.policy": "compact"}
+
+
+GOOD = ConfigChange("retention.ms", SET, "5")
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal", "words"),
+    [
+        ([GOOD, ConfigChange("colour", SET, "red")], Refusal.INVALID_CONFIG, "colour is not a supported topic"),
+        ([GOOD, ConfigChange("colour", DELETE)], Refusal.INVALID_CONFIG, "colour is not a supported topic"),
+        ([GOOD, ConfigChange("retention.bytes", SET, "-2")], Refusal.INVALID_CONFIG, "retention.bytes must be"),
+        ([GOOD, ConfigChange("retention.bytes", APPEND, "2")], Refusal.INVALID_CONFIG, "Can't APPEND to key retention"),
+        ([GOOD, ConfigChange("cleanup.policy", SUBTRACT, "delete")], Refusal.INVALID_CONFIG, "cleanup.policy must be"),
+        ([GOOD, ConfigChange("min.compaction.lag.ms", SET, str(2**63 - 1)), ConfigChange("max.compaction.lag.ms", SET, "1")],
+         Refusal.INVALID_CONFIG, "must not be larger"),
+        ([GOOD, GOOD], Refusal.INVALID_REQUEST, "duplicate config keys: retention.ms"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("replace", [False, True])
+def test_one_bad_change_keeps_all_the_others_from_happening(
+    changes: list[ConfigChange], refusal: Refusal, words: str, replace: bool
+) -> None:
+    world = world_with(**{"retention.ms": "1"})
+    refused = world.do(alter(world, *changes, replace=replace))
+    assert refused.refusal == refusal
+    assert words in refused.message
+    assert configs(world) == {"retention.ms": "1"}
+    assert world.effects is not None
+    assert world.effects.topics == []
+
+
+def test_a_topic_that_is_not_there_is_refused() -> None:
+    world = world_with()
+    assert world.do(alter(world, GOOD, topic="other")).refusal == Refusal.UNKNOWN_TOPIC
+
+
+def test_the_clusters_defaults_are_set_and_taken_back_by_the_brokers_names() -> None:
+    world = world_with()
+    assert world.do(alter(world, ConfigChange("log.retention.ms", SET, "5"), topic="")) == Done()
+    assert world.state.cluster_configs == {"log.retention.ms": "5"}
+    refused = world.do(alter(world, ConfigChange("retention.ms", SET, "6"), topic=""))
+    assert refused.refusal == Refusal.INVALID_CONFIG
+    assert "retention.ms is not a supported cluster configuration" in refused.message
+    assert world.do(alter(world, ConfigChange("log.retention.ms", DELETE), topic="")) == Done()
+    assert world.state.cluster_configs == {}
+
+
+def test_whoever_knows_the_topics_configurations_hears_that_they_changed() -> None:
+    world = world_with()
+    world.do(alter(world, GOOD))
+    assert world.effects is not None
+    assert world.effects.topics == ["t"]
+
+
+def test_what_would_be_answered_can_be_asked_without_doing_it() -> None:
+    world = world_with()
+    before = encode_state(world.state)
+    wanted = [alter(world, GOOD), alter(world, ConfigChange("colour", SET, "red")), alter(world, GOOD, topic="other")]
+    done, unknown, missing = queries.validate(world.state, ValidateQuery(0, wanted)).outcomes
+    assert done == Done()
+    assert (unknown.refusal, missing.refusal) == (Refusal.INVALID_CONFIG, Refusal.UNKNOWN_TOPIC)
+    assert encode_state(world.state) == before
