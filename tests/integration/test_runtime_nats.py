@@ -10,6 +10,7 @@ from pathlib import Path
 
 import prometheus_client
 import pytest
+from structlog.testing import capture_logs
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream, journal_subject
@@ -208,6 +209,7 @@ async def test_closing_towards_a_server_that_takes_nothing_ends(
         sending = [asyncio.create_task(_publish_for_ever(connection)) for _ in range(3)]
         await until_socket_is_full(connection)
         await asyncio.wait_for(connection.close(), 5.0)
+        assert not connection.bus.is_connected
     finally:
         nats_server.resume()
         for each in sending:
@@ -336,9 +338,11 @@ async def test_a_tail_outlives_a_server_that_pauses(connection: NatsConnection, 
     tail = Tail(journal)
     await append_until_stored(journal, "before")
     await until(lambda: tail.has(1))
-    nats_server.pause()
-    await asyncio.sleep(1.8)  # longer than the heartbeats that a tail misses before it asks again
-    nats_server.resume()
+    with capture_logs() as told:
+        nats_server.pause()
+        await until(lambda: told)  # the tail missed its heartbeats and asks again
+        nats_server.resume()
+    assert [(each["event"], each["cause"]) for each in told] == [("journal_tail_resumes", "the consumer fell silent")]
     await append_until_stored(journal, "after")
     await until(lambda: tail.has(2))
     assert tail.sequences == [1, 2]

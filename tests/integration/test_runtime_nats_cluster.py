@@ -14,6 +14,7 @@ from penstock.runtime import nats_journal, nats_loss
 from penstock.runtime.bus import Inbound
 from penstock.runtime.journal import Journal, JournalGap, JournalLost
 from penstock.runtime.nats_client import NatsConnection, connect_nats
+from penstock.runtime.nats_journal import NatsJournal
 from tests.testkit.nats import NatsServer
 from tests.testkit.nats_cluster import NatsCluster, NatsNode, running_nats_cluster, wait_for
 from tests.testkit.waiting import until
@@ -184,14 +185,25 @@ async def test_what_was_told_to_be_broken_off_does_not_reach_the_next_server(clu
 
 
 @pytest.mark.slow
-async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(cluster: NatsCluster, name: str) -> None:
+async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(
+    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    exists, attempts = NatsJournal.exists, 0
+
+    async def counted(journal: NatsJournal) -> bool:
+        nonlocal attempts
+        attempts += 1
+        return await exists(journal)
+
+    monkeypatch.setattr(NatsJournal, "exists", counted)
     cluster.kill()
     first, *others = cluster.nodes
     await asyncio.to_thread(first.start)
     connection = await connect_nats(cluster.url, name="test")
     opening = asyncio.create_task(connection.journal(name, create=True, replicas=3))
     for node in others:
-        await asyncio.sleep(0.5)  # nodes start apart
+        tried = attempts
+        await until(lambda tried=tried: attempts > tried + 1)  # with the nodes there are it was tried, in vain
         assert not opening.done()
         await asyncio.to_thread(node.start)
     journal = await opening

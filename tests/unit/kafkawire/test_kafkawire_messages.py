@@ -75,8 +75,10 @@ def test_noise_is_decoded_or_refused_and_nothing_else(case: Case) -> None:
 
 
 def decode_or_refuse(case: Case, data: bytes) -> None:
+    """What could be decoded is a message like any other."""
     with contextlib.suppress(DecodeError):
-        case.decode(data)
+        message = case.decode(data)
+        assert case.decode(case.encode(message)) == message
 
 
 @every_case

@@ -94,5 +94,9 @@ async def test_a_swallowed_cancellation_is_raised_after_all() -> None:
 
 
 async def test_without_a_cancellation_nothing_is_raised() -> None:
-    with honest_cancellation():
-        await asyncio.sleep(0)
+    async def working() -> str:
+        with honest_cancellation():
+            await asyncio.sleep(0)
+        return "done"
+
+    assert await asyncio.create_task(working()) == "done"

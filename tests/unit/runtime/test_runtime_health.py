@@ -77,8 +77,12 @@ async def test_an_address_in_use_is_refused_in_one_sentence(health: Health) -> N
 
 
 async def test_a_closed_server_can_be_closed_again(server: HttpServer) -> None:
+    address = server.address
     await server.close()
     await server.close()
+    async with aiohttp.ClientSession() as client:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await client.get(f"http://{address}/health")
 
 
 async def test_a_degraded_process_raises_a_metric_by_reason_until_it_is_right_again(
