@@ -24,6 +24,8 @@ from penstock.contracts.commands import (
     Tick,
 )
 from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
+from penstock.contracts.janitor_commands import CHORES
+from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries import GroupWaitQuery, HeartbeatQuery
 from penstock.contracts.refusals import Refusal
 from sequencer.core import queries
@@ -230,32 +232,32 @@ class World:
 
 def check_invariants(state: State) -> None:
     """What state.py says of the state at any moment."""
-    live_bytes = [0] * len(state.segments)
-    live_extents = [0] * len(state.segments)
-    partitions = [each for topic in state.topics.values() for each in topic.partitions]
+    live_bytes = [0] * len(state.segments.numbers)
+    live_extents = [0] * len(state.segments.numbers)
+    topics = [*state.topics.values(), *(each.topic for each in state.buried.values())]
+    partitions = [each for topic in topics for each in topic.partitions]
     for partition in partitions:
-        next_offset = partition.log_start_offset
-        columns = partition.extents
-        for row in range(columns.head, columns.end):
-            assert columns.base_offsets[row] == next_offset <= columns.last_offsets[row]
-            next_offset = columns.last_offsets[row] + 1
-        assert next_offset == partition.high_watermark
-        check_highest(columns)
+        check_extents(partition)
+        check_highest(partition.extents)
         assert 0 <= partition.cleaned_offset <= partition.high_watermark
         assert 0 <= partition.pass_offset <= partition.cleaned_offset
         for producer in partition.producers.values():
             check_recent(list(producer.recent), producer.last_sequence)
         assert partition.in_sweep or not partition.producers
+    assert all(each.deleted for each in state.doomed)
     for partition in [*partitions, *state.doomed]:
         columns = partition.extents
+        assert partition.size_bytes == sum(columns.lengths[columns.head :])
         for row in range(columns.head, columns.end):
             live_bytes[columns.segments[row]] += columns.lengths[row]
             live_extents[columns.segments[row]] += 1
     assert live_bytes == list(state.segments.live_bytes)
     assert live_extents == list(state.segments.live_extents)
-    for count, condemned_ms in zip(live_extents, state.segments.condemned_ms, strict=True):
-        assert (count == 0) == (condemned_ms != NOT_CONDEMNED)
-    assert len({state.segments.id(row) for row in range(len(state.segments))}) == len(state.segments)
+    check_segments(state)
+    check_trimmed(state, partitions)
+    assert not state.buried.keys() & state.topics_by_id.keys()
+    assert all(0 <= number < CHORES and lease.holder for number, lease in state.chore_leases.items())
+    assert all(0 <= each <= state.clock_ms for each in state.chores_ended_ms)
     assert state.extent_count == sum(live_extents)
     assert state.partition_count == len(partitions)
     assert state.producer_count == sum(len(each.producers) for each in partitions)
@@ -281,6 +283,58 @@ def check_invariants(state: State) -> None:
     assert state.group_bytes == sum(said) + sum(sizes)
 
 
+def check_extents(partition: Partition) -> None:
+    """The log has no gap, begins where its first extent does, or later, and ends with its last one."""
+    columns = partition.extents
+    next_offset = columns.base_offsets[columns.head] if columns else partition.log_start_offset
+    assert next_offset <= partition.log_start_offset <= partition.high_watermark
+    for row in range(columns.head, columns.end):
+        assert columns.base_offsets[row] == next_offset <= columns.last_offsets[row]
+        next_offset = columns.last_offsets[row] + 1
+    assert next_offset == partition.high_watermark
+
+
+def check_segments(state: State) -> None:
+    """Who is condemned, which slots are free, and every table and number that follows from the columns."""
+    table = state.segments
+    used = [slot for slot, number in enumerate(table.numbers) if number >= 0]
+    free = [slot for slot, number in enumerate(table.numbers) if number < 0]
+    assert len(table) == len(used)
+    assert sorted(table._free) == free
+    assert list(table.by_number) == sorted(used, key=table.numbers.__getitem__)
+    assert list(table.by_id) == sorted(used, key=table.id)
+    assert len({table.id(slot) for slot in used}) == len({table.numbers[slot] for slot in used}) == len(used)
+    assert all(table.numbers[slot] < table.next_number for slot in used)
+    condemned = [slot for slot in used if not table.live_extents[slot]]
+    assert condemned == [slot for slot in used if table.condemned_ms[slot] != NOT_CONDEMNED]
+    if state.level >= JANITOR_LEVEL:
+        ages = {slot: (table.condemned_sequences[slot], table.condemned_ms[slot]) for slot in condemned}
+        assert list(table.condemned) == sorted(condemned, key=lambda slot: (*ages[slot], table.numbers[slot]))
+        assert all(0 < sequence <= state.sequence for sequence, _ in ages.values())
+    else:
+        assert not table.condemned
+        assert not any(table.condemned_sequences)
+    assert table.size_bytes_total == sum(table.sizes)
+    assert table.live_bytes_total == sum(table.live_bytes)
+    assert table.condemned_count == len(condemned)
+    assert table.condemned_size_bytes == sum(table.sizes[slot] for slot in condemned)
+    for slot in free:
+        rows = [column[slot] for column in table._columns()]
+        assert rows == [0, 0, 0, 0, NOT_CONDEMNED, 0, 0, -1, 0]
+        assert table.id(slot) == bytes(16)
+
+
+def check_trimmed(state: State, partitions: list[Partition]) -> None:
+    """Whoever has extents that end before the log's start stands in `trimmed`, once."""
+    waiting = [id(each) for each in state.trimmed]
+    assert len(waiting) == len(set(waiting))
+    for partition in partitions:
+        columns = partition.extents
+        assert partition.in_trimmed == (id(partition) in waiting)
+        is_trimmed = bool(columns) and columns.last_offsets[columns.head] < partition.log_start_offset
+        assert partition.in_trimmed or not is_trimmed
+
+
 def check_recent(recent: list[int], last_sequence: int) -> None:
     assert 3 <= len(recent) <= 15
     assert recent[-2] == last_sequence
@@ -302,11 +356,11 @@ def check_contents(state: State, partitions: list[Partition]) -> None:
         columns = partition.extents
         for place in range(columns.head, columns.end):
             pointing.setdefault(columns.segments[place], set()).add((id(partition), place))
-    for row in range(len(state.segments)):
-        found = [(id(partition), place) for partition, place in live_extents(state, row)]
+    for slot in range(len(state.segments.numbers)):
+        found = [(id(partition), place) for partition, place in live_extents(state, slot)]
         assert len(found) == len(set(found))
-        assert set(found) == pointing.get(row, set())
-        assert state.segments.condemned_ms[row] == NOT_CONDEMNED or not state.segments.contents[row]
+        assert set(found) == pointing.get(slot, set())
+        assert state.segments.live_extents[slot] or not state.segments.contents[slot]
 
 
 def check_highest(columns: Extents) -> None:

@@ -302,6 +302,7 @@ def test_a_segment_of_deleted_topics_that_are_not_let_go_of_yet_is_not_condemned
     for _ in range(many):  # a log that is not dropped at once
         extents.append(extents.last_offsets[-1] + 1, extents.last_offsets[-1] + 1, 4, 0, 1, START_MS)
     world.partition(1).high_watermark += many
+    world.partition(1).size_bytes += many
     world.state.segments.gain(4, many, many)
     world.state.extent_count += many
     command = world.job((2, 0, 0, 5))

@@ -115,8 +115,10 @@ def test_an_extent_that_was_dropped_is_not_taken_for_the_next_one_of_its_segment
     world.do(world.segment_command((1, 1, [batch(10, 20), skips, batch(10, 40)])))
     assert [each.base_offset for each in extents(world, 5)[0]] == [0, 10]
     partition = world.partition(1, 1)
-    world.state.segments.lose(*partition.extents.drop_first(), world.now_ms)  # as retention will do it
+    slot, length = partition.extents.drop_first()
+    world.state.segments.lose(slot, length, world.now_ms, world.state.sequence)
     world.state.extent_count -= 1
+    partition.size_bytes -= length
     partition.log_start_offset = 10
     assert [each.base_offset for each in extents(world, 5)[0]] == [10]
 

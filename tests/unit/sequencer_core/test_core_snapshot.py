@@ -63,7 +63,9 @@ def plain(value: Any) -> Any:
         if type(value).__name__ == "Extents":
             return [column[value.head :] for column in value._columns()]
         if type(value).__name__ == "Segments":
-            return [value.ids, value.names, value._name_numbers, list(value._columns())]
+            derived = [value.by_number, value.by_id, value.condemned, sorted(value._free), value.next_number]
+            totals = [value.size_bytes_total, value.live_bytes_total, value.condemned_count, value.condemned_size_bytes]
+            return [value.ids, value.names, value._name_numbers, list(value._columns()), derived, totals]
         return value
 
     return walk_in(value)
@@ -128,6 +130,7 @@ def test_partitions_of_deleted_topics_come_back_in_every_table_that_holds_them()
         extents.append(extents.last_offsets[-1] + 1, extents.last_offsets[-1] + 1, 0, 0, 1, START_MS)
     many = len(extents) - 1
     world.state.topics["t"].partitions[0].high_watermark += many
+    world.state.topics["t"].partitions[0].size_bytes += many
     world.state.segments.gain(0, many, many)
     world.state.extent_count += many
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))

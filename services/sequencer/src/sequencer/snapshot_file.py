@@ -18,7 +18,7 @@ from penstock.contracts.levels import NEWEST_LEVEL
 from sequencer.core.snapshot import decode_state, encode_state
 from sequencer.core.state import State
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 OLDEST_VERSION = 1  # that can still be read
 MAGIC = b"PSTKSNAP"
 COMPRESSION_LEVEL = 1  # of columns of numbers; higher ones take several times as long for a tenth of the bytes

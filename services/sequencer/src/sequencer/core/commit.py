@@ -36,7 +36,7 @@ def commit_segment(state: State, command: CommitSegment, changes: Changes) -> Se
     objection = _objection(state, command)
     if objection is not None:
         return objection
-    row = state.segments.add(command.segment_id, 0, command.size_bytes, command.writer, command.zone)
+    slot = state.segments.add(command.segment_id, 0, command.size_bytes, command.writer, command.zone)
     added: _Added = ([], [])
     firsts = array("q")
     exceptions: dict[int, BatchResult] = {}
@@ -52,9 +52,9 @@ def commit_segment(state: State, command: CommitSegment, changes: Changes) -> Se
             if key not in changes.advanced:
                 changes.advanced[key] = (partition, partition.high_watermark)
             firsts.extend((partition.high_watermark, partition.log_start_offset))
-            results.append(_commit_run(state, partition, run, row, number, exceptions, added))
+            results.append(_commit_run(state, partition, run, slot, number, exceptions, added))
         number += len(run.batches)
-    _note_extents(state, row, *added)
+    _note_extents(state, slot, *added)
     forget_ms = max(state.clock_ms, segment_born_ms(command.segment_id)) + SEGMENT_COMMIT_AGE_MAX_MS
     state.commits[command.segment_id] = RememberedCommit(forget_ms, number, firsts, exceptions)
     return SegmentCommitted(results)
@@ -64,7 +64,7 @@ def _commit_run(
     state: State,
     partition: Partition,
     run: BatchRun,
-    row: int,
+    slot: int,
     number: int,
     exceptions: dict[int, BatchResult],
     added: _Added,
@@ -80,7 +80,7 @@ def _commit_run(
             exception = accept(state, partition, batch, offset)
             if exception is not None:
                 if offset > base:
-                    _add_extent(state, partition, row, base, offset, start, position, highest, added)
+                    _add_extent(state, partition, slot, base, offset, start, position, highest, added)
                 exceptions[number + len(results)] = exception
                 results.append(exception)
                 position += batch.length
@@ -92,14 +92,14 @@ def _commit_run(
         if batch.max_timestamp > highest:
             highest = batch.max_timestamp
     if offset > base:
-        _add_extent(state, partition, row, base, offset, start, position, highest, added)
+        _add_extent(state, partition, slot, base, offset, start, position, highest, added)
     return results
 
 
 def _add_extent(
     state: State,
     partition: Partition,
-    row: int,
+    slot: int,
     base: int,
     end: int,
     start: int,
@@ -107,18 +107,20 @@ def _add_extent(
     highest: int,
     added: _Added,
 ) -> None:
-    partition.extents.append(base, end - 1, row, start, position - start, highest)
+    length = position - start
+    partition.extents.append(base, end - 1, slot, start, length, highest)
     partition.high_watermark = end
+    partition.size_bytes += length
     added[0].append(content_entry(partition.index, base))
-    added[1].append(position - start)
+    added[1].append(length)
 
 
-def _note_extents(state: State, row: int, entries: list[bytes], lengths: list[int]) -> None:
+def _note_extents(state: State, slot: int, entries: list[bytes], lengths: list[int]) -> None:
     """What all the extents of the commit mean for their segment."""
     segments = state.segments
-    segments.gain(row, len(lengths), sum(lengths))
-    segments.contents[row] = b"".join(entries)
-    segments.condemn_if_dead(row, state.clock_ms)
+    segments.gain(slot, len(lengths), sum(lengths))
+    segments.contents[slot] = b"".join(entries)
+    segments.condemn_if_dead(slot, state.clock_ms, state.sequence)
     state.extent_count += len(lengths)
 
 

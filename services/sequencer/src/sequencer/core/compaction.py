@@ -29,11 +29,11 @@ from sequencer.core.limits import (
     SEGMENT_COMMIT_AGE_MAX_MS,
     SEGMENT_LEVEL_MAX,
 )
-from sequencer.core.partitions import find_partition, last_stable_offset
+from sequencer.core.partitions import find_kept_partition, first_kept_offset, last_stable_offset
 from sequencer.core.state import NO_HORIZON, Changes, Partition, RememberedCommit, Replacement, State
 
 _COMPACTED = -1  # a number of batches that no commit has
-_NOT_FOUND = -1  # in the place of an input's row: no run has named an extent of it yet
+_NOT_FOUND = -1  # in the place of an input's slot: no run has named an extent of it yet
 _Span = tuple[int, int, ReplacedRun]  # rows of a partition from the first to before the second, and what replaces them
 _span_start = itemgetter(0)
 
@@ -42,7 +42,7 @@ class _Job(msgspec.Struct, eq=False):
     """A command on its way."""
 
     command: ReplaceExtents
-    input_rows: list[int]
+    input_slots: list[int]
     output_ends: list[int]  # up to where each output is taken by the runs seen
     spans: dict[int, list[_Span]]  # by the partition's index: accepted, in order, none over another
     ended: set[tuple[TopicId, int]]  # partitions of which a cleaned run was refused
@@ -110,7 +110,7 @@ def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Refu
     if not _is_sound(job, run):
         return Refusal.INVALID_REQUEST
     job.output_ends[run.output] = run.position + run.length
-    partition = find_partition(state, run.topic_id, run.partition)
+    partition = find_kept_partition(state, run.topic_id, run.partition)
     if partition is None:
         return Refusal.UNKNOWN_TOPIC
     start = partition.extents.find_offset(run.base_offset)
@@ -147,12 +147,12 @@ def _are_inputs(state: State, job: _Job, run: ReplacedRun, partition: Partition,
         return False
     if columns.positions[start:stop].tolist() != run.inputs[1::2]:
         return False
-    # A table of all segments by id would cost more than everything else here; the extents themselves lead to the ids.
-    found, places, rows = job.input_rows, run.inputs[::2], columns.segments[start:stop].tolist()
-    for place, row in zip(places, rows, strict=True):
-        if found[place] == _NOT_FOUND and state.segments.id(row) == job.command.inputs[place]:
-            found[place] = row
-    return rows == [found[place] for place in places]
+    # To look each input up by its id would cost more than everything else here; the extents lead to the ids.
+    found, places, slots = job.input_slots, run.inputs[::2], columns.segments[start:stop].tolist()
+    for place, slot in zip(places, slots, strict=True):
+        if found[place] == _NOT_FOUND and state.segments.id(slot) == job.command.inputs[place]:
+            found[place] = slot
+    return slots == [found[place] for place in places]
 
 
 def _is_news(changes: Changes, run: ReplacedRun) -> bool:
@@ -170,11 +170,11 @@ def _continues(job: _Job, partition: Partition, run: ReplacedRun) -> bool:
     """Whether the run begins a pass over the log, or continues the one that there is."""
     if run.last_offset >= last_stable_offset(partition) or (run.topic_id, run.partition) in job.ended:
         return False
-    return run.base_offset in (partition.log_start_offset, partition.pass_offset)
+    return run.base_offset in (first_kept_offset(partition), partition.pass_offset)
 
 
 def _note_cleaned(partition: Partition, run: ReplacedRun) -> None:
-    if run.base_offset == partition.log_start_offset:
+    if run.base_offset == first_kept_offset(partition):
         partition.pass_horizon_ms = NO_HORIZON
     horizons_ms = [each for each in (partition.pass_horizon_ms, run.delete_horizon_ms) if each >= 0]
     partition.pass_horizon_ms = min(horizons_ms, default=NO_HORIZON)
@@ -185,23 +185,25 @@ def _note_cleaned(partition: Partition, run: ReplacedRun) -> None:
 
 
 def _apply(state: State, job: _Job) -> None:
-    segments, clock_ms = state.segments, state.clock_ms
+    segments = state.segments
     outputs = [segments.add(each.segment_id, each.level, each.size_bytes, "", "") for each in job.command.outputs]
     contents: list[list[bytes]] = [[] for _ in outputs]
     for index, spans in job.spans.items():
-        extents = state.partitions_by_index[index].extents
+        partition = state.partitions_by_index[index]
+        extents = partition.extents
         for start, stop, run in spans:
             segments.gain(outputs[run.output], 1, run.length)
             contents[run.output].append(content_entry(index, run.base_offset))
             state.extent_count += 1 - (stop - start)
-            segments.lose_many(extents.segments[start:stop], extents.lengths[start:stop])
+            lost_bytes = segments.lose_many(extents.segments[start:stop], extents.lengths[start:stop])
+            partition.size_bytes += run.length - lost_bytes
         if spans:
             extents.replace([(start, stop, _row(run, outputs[run.output])) for start, stop, run in spans])
-    for row, entries in zip(outputs, contents, strict=True):
-        segments.contents[row] = b"".join(entries)
-    for row in (*outputs, *job.input_rows):
-        if row != _NOT_FOUND:
-            segments.condemn_if_dead(row, clock_ms)
+    for slot, entries in zip(outputs, contents, strict=True):
+        segments.contents[slot] = b"".join(entries)
+    for slot in (*outputs, *job.input_slots):
+        if slot != _NOT_FOUND:
+            segments.condemn_if_dead(slot, state.clock_ms, state.sequence)
 
 
 def _row(run: ReplacedRun, segment: int) -> tuple[int, int, int, int, int, int]:

@@ -21,17 +21,17 @@ def count_contents(contents: bytes) -> int:
     return len(contents) // _ENTRY.size
 
 
-def live_extents(state: State, row: int) -> Iterator[tuple[Partition, int]]:
+def live_extents(state: State, slot: int) -> Iterator[tuple[Partition, int]]:
     """The extents that point to the segment: each partition, and the extent's row in it."""
     partitions = state.partitions_by_index
-    for index, base_offset in _ENTRY.iter_unpack(state.segments.contents[row]):
+    for index, base_offset in _ENTRY.iter_unpack(state.segments.contents[slot]):
         partition = partitions.get(index)
         if partition is None:
             continue
         columns = partition.extents
         segments = columns.segments
         place = bisect_left(columns.last_offsets, base_offset, columns.head)
-        if place < len(segments) and segments[place] == row and columns.base_offsets[place] == base_offset:
+        if place < len(segments) and segments[place] == slot and columns.base_offsets[place] == base_offset:
             yield partition, place
 
 
@@ -45,9 +45,9 @@ def fill_contents(state: State) -> None:
     for partition in state.partitions_by_index.values():
         columns, index = partition.extents, partition.index
         head = columns.head
-        for row, base_offset in zip(columns.segments[head:], columns.base_offsets[head:], strict=True):
-            end = ends[row]
+        for slot, base_offset in zip(columns.segments[head:], columns.base_offsets[head:], strict=True):
+            end = ends[slot]
             write(entries, end, index, base_offset)
-            ends[row] = end + size
+            ends[slot] = end + size
     view = memoryview(entries)
-    segments.contents = [bytes(view[starts[row] : ends[row]]) for row in range(len(segments))]
+    segments.contents = [bytes(view[starts[slot] : ends[slot]]) for slot in range(len(segments.levels))]

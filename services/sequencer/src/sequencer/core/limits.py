@@ -75,6 +75,6 @@ AUTHOR_LENGTH_MAX = 256  # letters: an instance's name, and a few to tell its li
 PLAN_EXTENTS_MAX = 2_000  # about 200 KB of answer, far more than one fetch can read
 SEGMENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 5 ms of work
 ROWS_WALKED_MAX = 20_000  # of the table of segments for one listing, about 2 ms
-CONDEMNED_ROWS_WALKED_MAX = 500_000  # of those passed over on the way, about 10 ms
+CONDEMNED_ROWS_WALKED_MAX = 200_000  # with those passed over on the way, about 10 ms
 EXTENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 10 ms of work; one segment may have more
 SEGMENTS_ASKED_MAX = 20_000  # rows of one question for extents; what is beyond is asked for again

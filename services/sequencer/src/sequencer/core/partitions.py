@@ -31,6 +31,22 @@ def find_partition(state: State, topic_id: TopicId, number: int) -> Partition | 
     return topic.partitions[number]
 
 
+def find_kept_partition(state: State, topic_id: TopicId, number: int) -> Partition | None:
+    """As `find_partition`, but also of a topic that is buried: its extents are compacted like any other's."""
+    buried = state.buried.get(topic_id)
+    if buried is None:
+        return find_partition(state, topic_id, number)
+    partitions = buried.topic.partitions
+    return partitions[number] if 0 <= number < len(partitions) else None
+
+
+def first_kept_offset(partition: Partition) -> int:
+    """Where the extent that holds the log's start begins, which is a little before it or there."""
+    columns = partition.extents
+    row = columns.find_offset(partition.log_start_offset)
+    return columns.base_offsets[row] if row < columns.end else partition.high_watermark
+
+
 def last_stable_offset(partition: Partition) -> int:
     """What comes before it is decided: without transactions, everything."""
     return partition.high_watermark

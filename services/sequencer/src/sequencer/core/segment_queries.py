@@ -22,71 +22,69 @@ from sequencer.core.limits import (
     SEGMENTS_LISTED_MAX,
 )
 from sequencer.core.partitions import last_stable_offset
-from sequencer.core.segments import NOT_CONDEMNED
+from sequencer.core.segments import NO_SLOT
 from sequencer.core.state import Partition, State
 
 _NO_ROW = -1
 
 
 def segments(state: State, query: SegmentsQuery) -> SegmentsView:
-    """Segments from a row on; after a bounded walk the answer ends, and tells where to go on."""
+    """Segments from a number on; after a bounded walk the answer ends, and tells where to go on."""
+    table = state.segments
     levels = frozenset(query.levels)
     limit = min(max(query.limit, 1), SEGMENTS_LISTED_MAX)
-    end = len(state.segments)
-    row = min(max(query.first_row, 0), end)
-    last = min(row + CONDEMNED_ROWS_WALKED_MAX, end)
+    place = table.place_of_number(query.first_row)
+    walked = table.by_number[place : place + CONDEMNED_ROWS_WALKED_MAX]
+    wanted = walked if query.condemned else filter(table.live_extents.__getitem__, walked)
     found: list[SegmentView] = []
-    for _ in range(ROWS_WALKED_MAX):
-        if not query.condemned:
-            row = _next_live(state, row, last)
-        if row >= last or len(found) >= limit:
+    next_slot = NO_SLOT
+    for seen, slot in enumerate(wanted):
+        if seen >= ROWS_WALKED_MAX or len(found) >= limit:
+            next_slot = slot
             break
-        if not levels or state.segments.levels[row] in levels:
-            found.append(_segment_view(state, row))
-        row += 1
-    return SegmentsView(state.sequence, state.clock_ms, found, row if row < end else _NO_ROW)
+        if not levels or table.levels[slot] in levels:
+            found.append(segment_view(state, slot))
+    else:
+        end = place + len(walked)
+        next_slot = table.by_number[end] if end < len(table) else NO_SLOT
+    next_row = _NO_ROW if next_slot == NO_SLOT else table.numbers[next_slot]
+    return SegmentsView(state.sequence, state.clock_ms, found, next_row)
 
 
-def _next_live(state: State, row: int, last: int) -> int:
-    """The first row from `row` on that is not condemned, `last` if there is none before it."""
-    try:
-        return state.segments.condemned_ms.index(NOT_CONDEMNED, row, last)
-    except ValueError:
-        return last
-
-
-def _segment_view(state: State, row: int) -> SegmentView:
+def segment_view(state: State, slot: int) -> SegmentView:
+    """The segment as others see it."""
     table = state.segments
-    segment_id = table.id(row)
+    segment_id = table.id(slot)
     job_id = state.claimed.get(segment_id)
     return SegmentView(
-        row,
+        table.numbers[slot],
         segment_id,
-        table.levels[row],
-        table.sizes[row],
-        table.live_bytes[row],
-        table.live_extents[row],
-        table.condemned_ms[row],
+        table.levels[slot],
+        table.sizes[slot],
+        table.live_bytes[slot],
+        table.live_extents[slot],
+        table.condemned_ms[slot],
         job_id is not None and state.claims[job_id].until_ms > state.clock_ms,
     )
 
 
 def segment_extents(state: State, query: SegmentExtentsQuery) -> SegmentExtentsView:
     """The live extents of the first of the segments, as many as fit an answer; none of what is no live segment."""
+    table = state.segments
     found: list[list[PlacedExtent]] = []
     listed = 0
-    for row in query.rows[:SEGMENTS_ASKED_MAX]:
-        known = 0 <= row < len(state.segments)
-        listed += count_contents(state.segments.contents[row]) if known else 0
+    for number in query.rows[:SEGMENTS_ASKED_MAX]:
+        slot = table.find_number(number)
+        listed += count_contents(table.contents[slot]) if slot != NO_SLOT else 0
         if found and listed > EXTENTS_LISTED_MAX:
             break
-        found.append(_placed_extents(state, row) if known else [])
+        found.append(_placed_extents(state, slot) if slot != NO_SLOT else [])
     return SegmentExtentsView(state.sequence, found)
 
 
-def _placed_extents(state: State, row: int) -> list[PlacedExtent]:
+def _placed_extents(state: State, slot: int) -> list[PlacedExtent]:
     placed: list[PlacedExtent] = []
-    for partition, place in live_extents(state, row):
+    for partition, place in live_extents(state, slot):
         columns = partition.extents
         placed.append(
             PlacedExtent(
@@ -112,6 +110,7 @@ def logs(state: State, query: LogsQuery) -> LogsView:
 
 def _log_view(partition: Partition) -> LogView:
     columns = partition.extents
+    first = columns.find_offset(partition.log_start_offset)
     cleaned_offset = max(partition.cleaned_offset, partition.log_start_offset)
     # An extent that is clean in part only, as after a merge, is dirty.
     first_dirty = columns.find_offset(cleaned_offset)
@@ -124,7 +123,7 @@ def _log_view(partition: Partition) -> LogView:
         partition.high_watermark,
         cleaned_offset,
         partition.delete_horizon_ms,
-        sum(columns.lengths[columns.head : first_dirty]),
+        sum(columns.lengths[first:first_dirty]),
         sum(columns.lengths[first_dirty:first_unstable]),
         columns.timestamps[first_dirty] if first_dirty < first_unstable else -1,
     )

@@ -15,6 +15,8 @@ import msgspec
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.janitor_commands import CHORES
+from penstock.contracts.levels import JANITOR_LEVEL
 from sequencer.core.columns import column_bytes, read_column
 from sequencer.core.contents import fill_contents
 from sequencer.core.extents import Extents
@@ -23,10 +25,12 @@ from sequencer.core.partitions import enter_partition
 from sequencer.core.segments import Segments
 from sequencer.core.state import (
     NO_HORIZON,
+    Buried,
     Claim,
     Committed,
     Custody,
     Group,
+    Lease,
     Member,
     Partition,
     Producer,
@@ -38,6 +42,10 @@ from sequencer.core.state import (
 from sequencer.core.topics import metric_name
 
 _STRAY = -1  # in the place of a topic: the partition is one of a deleted topic
+
+
+# (place of the topic among topics and after them buried ones, partition), or (_STRAY, number of the stray)
+_Place = tuple[int, int]
 
 
 class _Producer(msgspec.Struct, frozen=True, array_like=True):
@@ -65,6 +73,13 @@ class _Topic(msgspec.Struct, frozen=True, array_like=True):
     topic_id: TopicId
     configs: dict[str, str]
     partitions: list[_Partition]
+
+
+class _Buried(msgspec.Struct, frozen=True, array_like=True):
+    topic: _Topic
+    deleted_ms: int
+    until_ms: int
+    offsets: dict[str, dict[int, Committed]]
 
 
 class _Stray(msgspec.Struct, frozen=True, array_like=True):
@@ -117,7 +132,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     next_producer_id: int
     producer_births: list[tuple[int, int]]
     producer_count: int
-    producer_sweep: list[tuple[int, int]]  # (place of the topic, partition), or (_STRAY, number of the stray)
+    producer_sweep: list[_Place]
     groups: list[_Group]
     group_bytes: int
     idle_groups: dict[str, int]
@@ -127,6 +142,12 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     forgotten_sequence: int = 0
     replacements: dict[SegmentId, Replacement] = {}
     claims: dict[str, Claim] = {}
+    next_segment_number: int = 0  # from here on absent in version 2
+    buried: list[_Buried] = []
+    trimmed: list[_Place] = []
+    cluster_configs: dict[str, str] = {}
+    chores_ended_ms: bytes = bytes(8 * CHORES)
+    chore_leases: dict[int, Lease] = {}
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -136,6 +157,7 @@ _decoder = msgspec.msgpack.Decoder(_State)
 def encode_state(state: State) -> bytes:
     """The state's canonical bytes; what `decode_state` makes of them has the same bytes again."""
     strays = _strays(state)
+    places = _places(state)
     segments = state.segments
     written = _State(
         state.sequence,
@@ -144,10 +166,7 @@ def encode_state(state: State) -> bytes:
         bytes(segments.ids),
         segments.names,
         segments.columns(),
-        [
-            _Topic(topic.name, topic.topic_id, topic.configs, [_written(each) for each in topic.partitions])
-            for topic in state.topics.values()
-        ],
+        [_written_topic(topic) for topic in state.topics.values()],
         state.deleted_topics,
         [_Stray(partition.topic_id, _written(partition)) for partition, _ in strays.values()],
         [strays[id(partition)][1] for partition in state.doomed],
@@ -157,7 +176,7 @@ def encode_state(state: State) -> bytes:
         state.next_producer_id,
         list(state.producer_births),
         state.producer_count,
-        _written_sweep(state, strays),
+        [_place(partition, places, strays) for partition in state.producer_sweep],
         [_written_group(group) for group in state.groups.values()],
         state.group_bytes,
         state.idle_groups,
@@ -167,6 +186,15 @@ def encode_state(state: State) -> bytes:
         state.forgotten_sequence,
         state.replacements,
         state.claims,
+        segments.next_number,
+        [
+            _Buried(_written_topic(each.topic), each.deleted_ms, each.until_ms, each.offsets)
+            for each in state.buried.values()
+        ],
+        [_place(partition, places, strays) for partition in state.trimmed],
+        state.cluster_configs,
+        column_bytes(state.chores_ended_ms),
+        state.chore_leases,
     )
     return _encoder.encode(written)
 
@@ -174,10 +202,24 @@ def encode_state(state: State) -> bytes:
 def _strays(state: State) -> dict[int, tuple[Partition, int]]:
     """Partitions of deleted topics, by identity: each with its number."""
     strays: dict[int, tuple[Partition, int]] = {}
-    for partition in (*state.doomed, *state.producer_sweep):
+    for partition in (*state.doomed, *state.producer_sweep, *state.trimmed):
         if partition.deleted:
             strays.setdefault(id(partition), (partition, len(strays)))
     return strays
+
+
+def _places(state: State) -> dict[TopicId, int]:
+    return {topic_id: place for place, topic_id in enumerate((*state.topics_by_id, *state.buried))}
+
+
+def _place(partition: Partition, places: dict[TopicId, int], strays: dict[int, tuple[Partition, int]]) -> _Place:
+    if partition.deleted:
+        return _STRAY, strays[id(partition)][1]
+    return places[partition.topic_id], partition.number
+
+
+def _written_topic(topic: Topic) -> _Topic:
+    return _Topic(topic.name, topic.topic_id, topic.configs, [_written(each) for each in topic.partitions])
 
 
 def _written(partition: Partition) -> _Partition:
@@ -201,14 +243,6 @@ def _written(partition: Partition) -> _Partition:
 
 def _written_commit(commit: RememberedCommit) -> _Commit:
     return _Commit(commit.forget_ms, commit.batches, column_bytes(commit.firsts), commit.exceptions)
-
-
-def _written_sweep(state: State, strays: dict[int, tuple[Partition, int]]) -> list[tuple[int, int]]:
-    places = {topic_id: place for place, topic_id in enumerate(state.topics_by_id)}
-    return [
-        (_STRAY, strays[id(partition)][1]) if partition.deleted else (places[partition.topic_id], partition.number)
-        for partition in state.producer_sweep
-    ]
 
 
 def _written_group(group: Group) -> _Group:
@@ -242,12 +276,18 @@ def decode_state(data: bytes | memoryview) -> State:
 
 def _read(written: _State) -> State:
     topics = [_read_topic(each) for each in written.topics]
+    buried = [_read_buried(each) for each in written.buried]
+    kept = [*topics, *(each.topic for each in buried)]
     strays = [_read_partition(each.topic_id, each.partition, deleted=True) for each in written.strays]
+
+    def find(place: int, number: int) -> Partition:
+        return strays[number] if place == _STRAY else kept[place].partitions[number]
+
     deadlines = dict(written.deadlines)
     alarms = [(deadline_ms, group_id) for group_id, deadline_ms in written.deadlines]
     heapify(alarms)
     state = State(
-        segments=Segments.of_columns(written.segment_ids, written.segment_names, written.segment_columns),
+        segments=_read_segments(written),
         sequence=written.sequence,
         clock_ms=written.clock_ms,
         leader_epoch=written.leader_epoch,
@@ -262,10 +302,7 @@ def _read(written: _State) -> State:
         next_producer_id=written.next_producer_id,
         producer_births=deque(written.producer_births),
         producer_count=written.producer_count,
-        producer_sweep=deque(
-            strays[number] if place == _STRAY else topics[place].partitions[number]
-            for place, number in written.producer_sweep
-        ),
+        producer_sweep=deque(find(*place) for place in written.producer_sweep),
         groups={group.group_id: _read_group(group) for group in written.groups},
         group_bytes=written.group_bytes,
         idle_groups=written.idle_groups,
@@ -277,12 +314,28 @@ def _read(written: _State) -> State:
         replacements=written.replacements,
         claims=written.claims,
         claimed={segment_id: job_id for job_id, claim in written.claims.items() for segment_id in claim.segment_ids},
+        buried={each.topic.topic_id: each for each in buried},
+        trimmed=deque(find(*place) for place in written.trimmed),
+        cluster_configs=written.cluster_configs,
+        chores_ended_ms=_numbers(written.chores_ended_ms),
+        chore_leases=written.chore_leases,
     )
-    for topic in topics:
+    for topic in kept:
         for partition in topic.partitions:
             enter_partition(state, partition)
+    for partition in state.trimmed:
+        partition.in_trimmed = True
     fill_contents(state)
     return state
+
+
+def _read_segments(written: _State) -> Segments:
+    columns = (written.segment_ids, written.segment_names, written.segment_columns)
+    return Segments.of_columns(*columns, written.next_segment_number, is_queueing=written.level >= JANITOR_LEVEL)
+
+
+def _read_buried(buried: _Buried) -> Buried:
+    return Buried(_read_topic(buried.topic), buried.deleted_ms, buried.until_ms, buried.offsets)
 
 
 def _read_topic(topic: _Topic) -> Topic:
@@ -309,6 +362,7 @@ def _read_partition(topic_id: TopicId, partition: _Partition, *, deleted: bool) 
         delete_horizon_ms=partition.delete_horizon_ms,
         pass_offset=partition.pass_offset,
         pass_horizon_ms=partition.pass_horizon_ms,
+        size_bytes=sum(extents.lengths),
     )
 
 

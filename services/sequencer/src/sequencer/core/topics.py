@@ -2,6 +2,7 @@
 
 from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTopic, Done, Refused, TopicCreated
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, TopicId, is_legal_topic_name
+from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import objections
 from sequencer.core import configs
@@ -25,7 +26,8 @@ def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicC
     if isinstance(answer, Refused) or command.name in state.topics:
         return answer
     partitions = [new_partition(state, command.topic_id, number) for number in range(answer.partitions)]
-    topic = Topic(command.name, command.topic_id, partitions, dict(command.configs))
+    altered_sequence = state.sequence if state.level >= JANITOR_LEVEL else 0
+    topic = Topic(command.name, command.topic_id, partitions, dict(command.configs), altered_sequence)
     state.topics[topic.name] = topic
     state.topics_by_id[topic.topic_id] = topic
     state.topics_by_metric_name[metric_name(topic.name)] = topic
@@ -117,6 +119,7 @@ def drop_doomed(state: State) -> None:
         while extents and left:
             row, length = extents.drop_first()
             segments.lose(row, length, state.clock_ms, state.sequence)
+            doomed[0].size_bytes -= length
             state.extent_count -= 1
             left -= 1
         if not extents:
