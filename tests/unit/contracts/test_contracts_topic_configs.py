@@ -99,6 +99,10 @@ def test_what_an_earlier_release_would_refuse_is_told_apart(configs: dict[str, s
         ({"retention.bytes": "0"}, True),
         ({"retention.bytes": "-01"}, True),
         ({"penstock.undelete.window.ms": "0"}, True),
+        ({"message.timestamp.type": "CreateTime"}, False),
+        ({"message.timestamp.type": "LogAppendTime"}, True),
+        ({"message.timestamp.before.max.ms": "1"}, True),
+        ({"message.timestamp.after.max.ms": "1"}, True),
     ],
 )
 def test_what_releases_without_retention_would_refuse_is_told_apart(configs: dict[str, str], needed: bool) -> None:
@@ -122,6 +126,14 @@ def test_of_a_topic_that_is_only_compacted_nothing_grows_too_old() -> None:
     assert kept == topic_configs.RetentionConfigs(topic_configs.FOR_EVER, topic_configs.FOR_EVER)
     both = topic_configs.retention_configs({"cleanup.policy": "compact,delete", **own}, {})
     assert both == topic_configs.RetentionConfigs(1, 2)
+
+
+def test_whose_clock_counts_and_how_far_another_may_be_off_follows_the_topic() -> None:
+    assert not topic_configs.is_append_time({})
+    assert topic_configs.is_append_time({"message.timestamp.type": "LogAppendTime"})
+    assert topic_configs.timestamp_limits_ms({}) == (2**63 - 1, 2**63 - 1)
+    limits = {"message.timestamp.before.max.ms": "1", "message.timestamp.after.max.ms": "2"}
+    assert topic_configs.timestamp_limits_ms(limits) == (1, 2)
 
 
 def test_the_clusters_defaults_have_the_brokers_names() -> None:

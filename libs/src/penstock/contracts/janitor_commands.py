@@ -49,6 +49,7 @@ class AlterConfigs(msgspec.Struct, frozen=True, array_like=True, tag=21):
     topic: str
     changes: list[ConfigChange]
     replace: bool = False
+    seen_sequence: int = -1  # the newest entry that its sender knew of when it was asked; -1: not told
 
 
 class LogOffset(msgspec.Struct, frozen=True, array_like=True):

@@ -21,6 +21,11 @@ DELETE = "delete"
 CLEANUP_POLICY = "cleanup.policy"
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 MAX_COMPACTION_LAG = "max.compaction.lag.ms"
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+TIMESTAMP_TYPE = "message.timestamp.type"
+TIMESTAMP_BEFORE_MAX = "message.timestamp.before.max.ms"
+TIMESTAMP_AFTER_MAX = "message.timestamp.after.max.ms"
 RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
 UNDELETE_WINDOW = "penstock.undelete.window.ms"
@@ -103,11 +108,25 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             _whole_number(61, MESSAGE_BYTES_CEILING),
         ),
         TopicConfig(
-            "message.timestamp.type",
+            TIMESTAMP_TYPE,
             "STRING",
-            "CreateTime",
-            "Whose clock a record's timestamp is.",
-            _only("CreateTime"),
+            CREATE_TIME,
+            "Whose clock a record's timestamp is: the producer's or, with LogAppendTime, the broker's.",
+            _only(CREATE_TIME, LOG_APPEND_TIME),
+        ),
+        TopicConfig(
+            TIMESTAMP_BEFORE_MAX,
+            "LONG",
+            str(LONG_MAX),
+            "Milliseconds that a record's timestamp may be before the broker's clock.",
+            _whole_number(0, LONG_MAX),
+        ),
+        TopicConfig(
+            TIMESTAMP_AFTER_MAX,
+            "LONG",
+            str(LONG_MAX),
+            "Milliseconds that a record's timestamp may be after the broker's clock.",
+            _whole_number(0, LONG_MAX),
         ),
         TopicConfig(
             "min.cleanable.dirty.ratio",
@@ -154,8 +173,13 @@ CLUSTER_CONFIGS: dict[str, TopicConfig] = {
     config.cluster_name: config for config in TOPIC_CONFIGS.values() if config.cluster_name
 }
 
+CLUSTER_NAMES = {config.name: name for name, config in CLUSTER_CONFIGS.items()}
+
 # What releases before key compaction accepted; anything else must not reach a journal that one of them reads.
-_FIRST_NAMES = ("compression.type", "max.message.bytes", "message.timestamp.type", RETENTION_BYTES, RETENTION_MS)
+_FIRST_NAMES = ("compression.type", "max.message.bytes", TIMESTAMP_TYPE, RETENTION_BYTES, RETENTION_MS)
+# The only values that releases before retention accepted, and the names that they did not know.
+_ONLY_VALUES = {RETENTION_BYTES: str(FOR_EVER), RETENTION_MS: str(FOR_EVER), TIMESTAMP_TYPE: CREATE_TIME}
+_NAMES_SINCE_RETENTION = (UNDELETE_WINDOW, TIMESTAMP_BEFORE_MAX, TIMESTAMP_AFTER_MAX)
 
 
 class CompactionConfigs(msgspec.Struct, frozen=True):
@@ -206,9 +230,10 @@ def need_key_compaction(configs: dict[str, str]) -> bool:
 
 
 def need_retention(configs: dict[str, str]) -> bool:
-    """Whether only releases that have retention accept these configurations."""
-    kept = (configs.get(name, str(FOR_EVER)) for name in (RETENTION_BYTES, RETENTION_MS))
-    return UNDELETE_WINDOW in configs or any(value != str(FOR_EVER) for value in kept)
+    """Whether only releases that have retention, and what came with it, accept these configurations."""
+    return any(
+        name in _NAMES_SINCE_RETENTION or value != _ONLY_VALUES.get(name, value) for name, value in configs.items()
+    )
 
 
 def message_bytes_max(configs: dict[str, str]) -> int:
@@ -249,6 +274,16 @@ def retention_configs(configs: dict[str, str], cluster_configs: dict[str, str]) 
 def undelete_window_ms(configs: dict[str, str], cluster_configs: dict[str, str]) -> int:
     """For how long a topic with these configurations can come back after it was deleted."""
     return int(value_in_force(UNDELETE_WINDOW, configs, cluster_configs))
+
+
+def is_append_time(configs: dict[str, str]) -> bool:
+    """Whether records get the time of their coming."""
+    return configs.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
+
+
+def timestamp_limits_ms(configs: dict[str, str]) -> tuple[int, int]:
+    """How far a record's timestamp may be before, and after, the time of its coming."""
+    return int(_value(configs, TIMESTAMP_BEFORE_MAX)), int(_value(configs, TIMESTAMP_AFTER_MAX))
 
 
 def value_in_force(name: str, configs: dict[str, str], cluster_configs: dict[str, str]) -> str:

@@ -1,6 +1,9 @@
 """Configurations of topics, and the cluster's defaults: changing them, all that a command names or none.
 
 What a new value brings about comes later, step by step: retention asks for the value in force each time.
+
+A command may be journaled long after its sender has turned elsewhere and changed the same once more. So, as with
+committed offsets, whoever changes what is there must have known of it (`seen_sequence`).
 """
 
 from collections import Counter
@@ -27,11 +30,12 @@ def alter_configs(state: State, command: AlterConfigs, changes: Changes) -> Done
     altered = _altered(state, command)
     if isinstance(altered, Refused):
         return altered
-    if command.topic:
-        state.topics[command.topic].configs = altered
-        changes.topics[command.topic] = None
+    topic = state.topics.get(command.topic)
+    if topic is None:
+        state.cluster_configs, state.cluster_altered_sequence = altered, state.sequence
     else:
-        state.cluster_configs = altered
+        topic.configs, topic.altered_sequence = altered, state.sequence
+        changes.topics[topic.name] = None
     return Done()
 
 
@@ -56,14 +60,24 @@ def objection(reasons: list[str]) -> Refused | None:
 def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Refused:
     """What is set after the command."""
     if not command.topic:
-        return _changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_objections)
+        after = _changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_objections)
+        return _unless_late(command, state.cluster_configs, after, state.cluster_altered_sequence)
     topic = state.topics.get(command.topic)
     if topic is None:
         return Refused(Refusal.UNKNOWN_TOPIC, f"The topic '{command.topic[:256]}' does not exist.")
-    configs = _changed(command, topic.configs, TOPIC_CONFIGS, objections)
-    if isinstance(configs, Refused):
-        return configs
-    return level_objection(state, configs) or configs
+    after = _changed(command, topic.configs, TOPIC_CONFIGS, objections)
+    if not isinstance(after, Refused):
+        after = level_objection(state, after) or after
+    return _unless_late(command, topic.configs, after, topic.altered_sequence)
+
+
+def _unless_late(
+    command: AlterConfigs, before: dict[str, str], after: dict[str, str] | Refused, altered_sequence: int
+) -> dict[str, str] | Refused:
+    """Sent again it changes nothing, and so is never late."""
+    if isinstance(after, Refused) or after == before or not 0 <= command.seen_sequence < altered_sequence:
+        return after
+    return Refused(Refusal.STALE, "the configurations have been changed since")
 
 
 def _changed(

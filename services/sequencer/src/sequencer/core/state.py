@@ -90,6 +90,7 @@ class Topic(msgspec.Struct, eq=False):
     topic_id: TopicId
     partitions: list[Partition]
     configs: dict[str, str]
+    altered_sequence: int = 0  # of the entry that set them last; 0 if that came before JANITOR_LEVEL
 
 
 class Lease(msgspec.Struct, eq=False):
@@ -206,11 +207,12 @@ class State(msgspec.Struct, eq=False):
     buried: dict[TopicId, Buried] = {}  # in the order in which they were deleted
     trimmed: deque[Partition] = msgspec.field(default_factory=deque)  # with extents to be dropped before the log start
     cluster_configs: dict[str, str] = {}  # defaults for all topics, those that were set
+    cluster_altered_sequence: int = 0  # of the entry that set them last
     chores_ended_ms: "array[int]" = msgspec.field(default_factory=lambda: array("q", bytes(8 * CHORES)))
     chore_leases: dict[int, Lease] = {}
-    partitions_by_index: dict[int, Partition] = {}  # of all topics, buried ones too; indexes are short names within this process
+    partitions_by_index: dict[int, Partition] = {}  # also of buried topics; indexes are short names in this process
     next_index: int = 0
-    partition_count: int = 0
+    partition_count: int = 0  # of all topics, buried ones too
     extent_count: int = 0
     commits: dict[SegmentId, RememberedCommit] = {}
     replacements: dict[SegmentId, Replacement] = {}  # by the job's first output
@@ -234,6 +236,7 @@ class Changes(msgspec.Struct, eq=False):
     """What one entry has changed so far."""
 
     advanced: dict[tuple[TopicId, int], tuple[Partition, int]] = {}  # -> the high watermark before
+    trimmed: dict[tuple[TopicId, int], Partition] = {}  # whose log start has moved
     topics: dict[str, None] = {}
     groups: dict[str, None] = {}
 
