@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import signal
 import stat
 import sys
 import tempfile
@@ -15,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contracts.errors import Conflict, Invalid, Unavailable
-from penstock.objectstore.errors import AlreadyExists, NotFound
-from penstock.objectstore.file import STAGING, STAGING_AGE_MAX_S, FileStore, open_file_store
+from penstock.objectstore.errors import AlreadyExists, NotDeleted, NotFound
+from penstock.objectstore.file import STAGING_AGE_MAX_S, FileStore, open_file_store
 from penstock.objectstore.folders import keys_in_order
 from penstock.objectstore.retrying import RetryingStore
-from penstock.objectstore.store import PART_BYTES_MIN
+from penstock.objectstore.staging import STAGING
+from penstock.objectstore.store import PART_BYTES_MIN, UNFINISHED_KEY_BYTES_MAX, Unfinished
 
 COUNTER = """
 import asyncio, sys
@@ -39,6 +41,21 @@ async def main():
         except Conflict:
             pass
     await store.close()
+
+asyncio.run(main())
+"""
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from penstock.objectstore.file import open_file_store
+
+async def main():
+    store = await open_file_store(Path(sys.argv[1]))
+    upload = await store.begin_parts("c/in-parts", 5 * 1024 * 1024)
+    await upload.put_part(0, [b"bytes"])
+    os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
+    await store.put("c/whole", [b"bytes"])
 
 asyncio.run(main())
 """
@@ -152,6 +169,112 @@ async def test_opening_clears_old_leftovers_and_spares_uploads_under_way(tmp_pat
     store = await open_file_store(tmp_path / "objects")
     await store.close()
     assert sorted(path.name for path in folder.iterdir()) == ["lock", "young"]
+
+
+async def test_what_a_killed_writer_left_is_unfinished_until_it_is_given_up(tmp_path: Path) -> None:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED, str(tmp_path / "objects"), stdout=asyncio.subprocess.PIPE
+    )
+    assert await child.wait() == -signal.SIGKILL
+    store = await open_file_store(tmp_path / "objects")
+    left = await store.unfinished("c/")
+    assert [unfinished.key for unfinished in left] == ["c/in-parts", "c/whole"]
+    assert [unfinished.name for unfinished in left] == sorted(staged(tmp_path), key=lambda name: name.split(",")[-1])
+    status = (tmp_path / "objects" / STAGING / left[0].name).stat()
+    assert left[0].begun_ms == status.st_mtime_ns // 1_000_000
+    assert await store.unfinished("d/") == []
+    for unfinished in left:
+        await store.abort_unfinished(unfinished)
+        await store.abort_unfinished(unfinished)
+    assert staged(tmp_path) == []
+    assert await store.list("") == []
+    await store.close()
+
+
+async def test_a_long_key_is_told_as_far_as_a_file_name_can_hold_it(store: FileStore) -> None:
+    key = "/".join(["c", *["x" * 150] * 5])
+    await store.begin_parts(key, PART_BYTES_MIN)
+    for prefix in ("", "c/", key[:300], key):
+        [unfinished] = await store.unfinished(prefix)
+        assert unfinished.key == key[:UNFINISHED_KEY_BYTES_MAX]
+    await store.abort_unfinished(unfinished)
+    assert await store.unfinished("") == []
+
+
+async def test_the_lock_and_other_files_are_no_unfinished_objects(store: FileStore, tmp_path: Path) -> None:
+    await store.put("a", [b"bytes"])
+    await store.delete(["a"])
+    (tmp_path / "objects" / STAGING / "foreign").touch()
+    assert await store.unfinished("") == []
+    for name in ("lock", "foreign", "../lock", "..", f"{'0' * 32}.for.a/../../lock", ""):
+        with pytest.raises(Invalid, match="not the name of a staged file"):
+            await store.abort_unfinished(Unfinished("a", name, 0))
+    assert (tmp_path / "objects" / STAGING / "lock").exists()
+
+
+async def test_a_put_that_was_given_up_under_way_is_unavailable_and_stores_nothing(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_sync = os.fsync
+    stuck, go_on = threading.Event(), threading.Event()
+
+    def sync(descriptor: int) -> None:
+        stuck.set()
+        go_on.wait()
+        real_sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    putting = asyncio.create_task(store.put("c/a", [b"bytes"]))
+    await asyncio.to_thread(stuck.wait)
+    [unfinished] = await store.unfinished("c/")
+    await store.abort_unfinished(unfinished)
+    go_on.set()
+    with pytest.raises(Unavailable):
+        await putting
+    assert await store.list("") == []
+
+
+@pytest.mark.parametrize(("code", "is_refused"), [(errno.EIO, False), (errno.EPERM, True)])
+async def test_a_file_that_cannot_be_deleted_is_named_and_all_others_are_gone(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, code: int, is_refused: bool
+) -> None:
+    for key in ("a/1", "a/2", "b/3"):
+        await store.put(key, [b"bytes"])
+    real_unlink = os.unlink
+
+    def unlink(path: Path) -> None:
+        if Path(path).name == "2":
+            raise OSError(code, os.strerror(code))
+        real_unlink(path)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    with pytest.raises(
+        NotDeleted, match=f"1 objects not deleted, the first of them a/2: .*{os.strerror(code)}"
+    ) as raised:
+        await store.delete(["a/1", "a/2", "b/3", "c/absent"])
+    assert raised.value.keys == ("a/2",)
+    assert raised.value.refused == (("a/2",) if is_refused else ())
+    assert [listed.key for listed in await store.list("")] == ["a/2"]
+
+
+async def test_deletes_that_a_failed_sync_left_in_doubt_are_named(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("a/1", "a/2", "b/3"):
+        await store.put(key, [b"bytes"])
+    real_sync = os.fsync
+
+    def sync(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith("/a"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real_sync(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", sync)
+        with pytest.raises(NotDeleted) as raised:
+            await store.delete(["a/1", "b/3", "a/2"])
+    assert raised.value.keys == ("a/1", "a/2")
+    await store.delete(raised.value.keys)
 
 
 async def test_a_folder_that_cannot_hold_objects_is_refused_with_path_and_reason(tmp_path: Path) -> None:

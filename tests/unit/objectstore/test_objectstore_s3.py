@@ -8,7 +8,15 @@ import pytest
 import pytest_asyncio
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
-from penstock.objectstore import AlreadyExists, EtagMismatch, NotFound, ObjectStore, Throttled
+from penstock.objectstore import (
+    AlreadyExists,
+    EtagMismatch,
+    NotDeleted,
+    NotFound,
+    ObjectStore,
+    Throttled,
+    Unfinished,
+)
 from penstock.objectstore.s3 import make_s3_bucket, open_s3_store
 from penstock.objectstore.store import PART_BYTES_MIN
 
@@ -220,27 +228,89 @@ async def test_a_put_is_one_conditional_request_without_extra_checksums(
     assert "content-length: 10" in created
 
 
+def not_deleted(**codes: str) -> bytes:
+    """S3's answer to a batch of deletes, with the keys that failed and why."""
+    errors = "".join(f"<Error><Key>prefix/{key}</Key><Code>{code}</Code></Error>" for key, code in codes.items())
+    return answer(200, body=f"<DeleteResult>{errors}</DeleteResult>".encode())
+
+
+async def test_keys_that_could_not_be_deleted_are_named_and_all_others_are_gone(
+    server: ScriptedServer, store: ObjectStore
+) -> None:
+    server.answer = not_deleted(d="AccessDenied", b="SlowDown", c="InternalError")
+    with pytest.raises(NotDeleted, match="3 objects not deleted, the first of them b: s3 answered") as raised:
+        await store.delete(["a", "b", "c", "d"])
+    assert (raised.value.keys, raised.value.refused) == (("b", "c", "d"), ("d",))
+    assert len(server.requests) == 1, "the client tried again by itself"
+
+
+async def test_a_key_that_was_not_there_is_deleted(server: ScriptedServer, store: ObjectStore) -> None:
+    server.answer = not_deleted(b="NoSuchKey")
+    await store.delete(["a", "b"])
+
+
+async def test_a_failure_that_names_no_key_leaves_all_in_doubt(server: ScriptedServer, store: ObjectStore) -> None:
+    server.answer = answer(200, body=b"<DeleteResult><Error><Code>InternalError</Code></Error></DeleteResult>")
+    with pytest.raises(NotDeleted) as raised:
+        await store.delete(["a", "b"])
+    assert (raised.value.keys, raised.value.refused) == (("a", "b"), ())
+
+
 @pytest.mark.parametrize(
-    ("body", "kind"),
+    ("answered", "kind"),
     [
-        (b"<DeleteResult><Error><Key>prefix/b</Key><Code>AccessDenied</Code></Error></DeleteResult>", Invalid),
-        (b"<DeleteResult><Error><Key>prefix/b</Key><Code>InternalError</Code></Error></DeleteResult>", Unavailable),
-        (b"<DeleteResult><Error><Key>prefix/b</Key><Code>SlowDown</Code></Error></DeleteResult>", Throttled),
+        (answer(503, "SlowDown"), Throttled),
+        (answer(500, "InternalError"), Unavailable),
+        (answer(403, "AccessDenied"), Invalid),
+        (b"", Unavailable),
     ],
 )
-async def test_one_key_that_could_not_be_deleted_fails_the_batch(
-    server: ScriptedServer, store: ObjectStore, body: bytes, kind: type[PenstockError]
+async def test_a_failed_delete_is_of_the_kind_that_says_what_to_do(
+    server: ScriptedServer, store: ObjectStore, answered: bytes, kind: type[PenstockError]
 ) -> None:
-    server.answer = answer(200, body=body)
-    with pytest.raises(PenstockError, match="prefix/b") as raised:
+    server.answer = answered
+    with pytest.raises(PenstockError) as raised:
         await store.delete(["a", "b"])
     assert type(raised.value) is kind
+    assert len(server.requests) == 1, "the client tried again by itself"
 
 
-async def test_keys_are_deleted_a_thousand_at_a_time(server: ScriptedServer, store: ObjectStore) -> None:
-    server.answer = answer(200, body=b"<DeleteResult></DeleteResult>")
-    await store.delete([f"a/{index}" for index in range(2001)])
-    assert len(server.requests) == 3
+async def test_a_thousand_keys_are_deleted_by_one_request_and_none_by_none(
+    server: ScriptedServer, store: ObjectStore
+) -> None:
+    server.answer = not_deleted()
+    await store.delete([f"a/{index}" for index in range(1000)])
+    await store.delete([])
+    assert len(server.requests) == 1
+    assert server.bodies[0].count(b"<Key>prefix/a/") == 1000
+
+
+async def test_unfinished_uploads_are_asked_for_below_the_prefix(server: ScriptedServer, store: ObjectStore) -> None:
+    upload = "<Upload><Key>prefix/a/{}</Key><UploadId>{}</UploadId><Initiated>2026-01-02T03:04:05Z</Initiated></Upload>"
+    uploads = upload.format(1, 8) + upload.format(1, 7) + upload.format(0, 9)
+    body = f"<ListMultipartUploadsResult>{uploads}</ListMultipartUploadsResult>"
+    server.answer = answer(200, body=body.encode())
+    begun_ms = 1_767_323_045_000
+    assert list(await store.unfinished("a/", 3)) == [
+        Unfinished("a/0", "9", begun_ms),
+        Unfinished("a/1", "7", begun_ms),
+        Unfinished("a/1", "8", begun_ms),
+    ]
+    [request] = server.requests
+    assert request.startswith("GET /bucket?uploads")
+    assert "prefix=prefix%2Fa%2F" in request and "max-uploads=3" in request
+
+
+async def test_an_unfinished_upload_that_is_gone_is_given_up_already(
+    server: ScriptedServer, store: ObjectStore
+) -> None:
+    server.answer = answer(404, "NoSuchUpload")
+    await store.abort_unfinished(Unfinished("a/b", "7", 0))
+    [request] = server.requests
+    assert request.startswith("DELETE /bucket/prefix/a/b?uploadId=7")
+    server.answer = answer(503, "SlowDown")
+    with pytest.raises(Throttled):
+        await store.abort_unfinished(Unfinished("a/b", "7", 0))
 
 
 @pytest.mark.parametrize(

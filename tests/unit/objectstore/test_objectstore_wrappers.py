@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailable
-from penstock.objectstore import AlreadyExists, EtagMismatch, NotFound, Throttled
+from penstock.objectstore import AlreadyExists, EtagMismatch, NotDeleted, NotFound, Throttled
 from penstock.objectstore.measured import MeasuredStore
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.retrying import RetryingStore, RetryPolicy
-from penstock.objectstore.store import PART_BYTES_MIN, Listing, PartedPut
+from penstock.objectstore.store import PART_BYTES_MIN, Listing, PartedPut, Unfinished
 from penstock.objectstore.streaming import StreamedPut, streamed_put
 
 Result = TypeVar("Result")
@@ -47,6 +47,12 @@ class FaultyStore:
 
     async def begin_parts(self, key: str, part_bytes: int) -> "FaultyParts":
         return FaultyParts(self, await self.faulty("begin", lambda: self.inner.begin_parts(key, part_bytes)))
+
+    async def unfinished(self, prefix: str, limit: int = 1000) -> Sequence[Unfinished]:
+        return await self.faulty("unfinished", lambda: self.inner.unfinished(prefix, limit))
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        await self.faulty("abort_unfinished", lambda: self.inner.abort_unfinished(unfinished))
 
     async def close(self) -> None:
         self.calls.append("close")
@@ -189,7 +195,7 @@ def test_a_lone_writer_is_never_told_that_somebody_else_wrote(plan: list[str]) -
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("verb", ["get", "get_range", "list", "delete"])
+@pytest.mark.parametrize("verb", ["get", "get_range", "list", "delete", "unfinished", "abort_unfinished"])
 async def test_every_verb_is_tried_again(verb: str) -> None:
     inner = FaultyStore("before", "after")
     await inner.inner.put("a", [b"bytes"])
@@ -199,9 +205,69 @@ async def test_every_verb_is_tried_again(verb: str) -> None:
         "get_range": lambda: store.get_range("a", 1, 2),
         "list": lambda: store.list("a"),
         "delete": lambda: store.delete(["a"]),
+        "unfinished": lambda: store.unfinished("a"),
+        "abort_unfinished": lambda: store.abort_unfinished(Unfinished("a", "name", 0)),
     }
     await calls[verb]()
     assert inner.calls == [verb] * 3
+
+
+class Stubborn(FaultyStore):
+    """Deletes what it is asked to, but some keys only after so many `times`, and locked ones never."""
+
+    def __init__(self, *plan: str | PenstockError, times: dict[str, int], locked: Sequence[str] = ()) -> None:
+        super().__init__(*plan)
+        self.times = times
+        self.locked = locked
+        self.asked: list[list[str]] = []
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self.asked.append(list(keys))
+        refused = [key for key in keys if key in self.locked]
+        left = [key for key in keys if self.times.get(key, 0) > 0]
+        for key in left:
+            self.times[key] -= 1
+        await super().delete([key for key in keys if key not in left + refused])
+        if left or refused:
+            raise NotDeleted("the store is stubborn", left + refused, refused)
+
+
+async def test_only_keys_in_doubt_are_deleted_again() -> None:
+    time, inner = Time(), Stubborn(times={"b": 2, "d": 1})
+    for key in "abcde":
+        await inner.inner.put(key, [b"bytes"])
+    await retrying(inner, time, first_pause_s=0.5).delete(["a", "b", "c", "d"])
+    assert inner.asked == [["a", "b", "c", "d"], ["b", "d"], ["b"]]
+    assert time.slept == [0.5, 1.0]
+    assert [listed.key for listed in await inner.inner.list("")] == ["e"]
+
+
+async def test_what_a_store_will_never_delete_is_not_asked_for_again() -> None:
+    inner = Stubborn(times={"b": 1}, locked=["a", "c"])
+    with pytest.raises(NotDeleted, match="the store is stubborn") as raised:
+        await retrying(inner).delete(["a", "b", "c", "d"])
+    assert (raised.value.keys, raised.value.refused) == (("a", "c"), ("a", "c"))
+    assert inner.asked == [["a", "b", "c", "d"], ["b"]]
+
+
+async def test_a_delete_names_what_is_in_doubt_when_the_deadline_would_pass() -> None:
+    inner = Stubborn("ok", Throttled("slow down"), times={"b": 99}, locked=["a"])
+    with pytest.raises(NotDeleted, match="2 objects not deleted, the first of them b: the store is stubborn") as raised:
+        await retrying(inner, deadline_s=5.0, first_pause_s=1.0).delete(["a", "b", "c"])
+    assert (raised.value.keys, raised.value.refused) == (("b", "a"), ("a",))
+    away = FaultyStore(*["before"] * 99)
+    with pytest.raises(NotDeleted, match="lost before its effect") as raised:
+        await retrying(away).delete(["a", "b"])
+    assert (raised.value.keys, raised.value.refused) == (("a", "b"), ())
+
+
+async def test_a_delete_that_can_never_succeed_is_passed_on_at_once() -> None:
+    inner = FaultyStore(Invalid("no bucket"))
+    with pytest.raises(Invalid, match="no bucket"):
+        await retrying(inner).delete(["a"])
+    with pytest.raises(Invalid, match="1001 objects"):
+        await retrying(inner).delete(["a"] * 1001)
+    assert inner.calls == ["delete"]
 
 
 @pytest.mark.parametrize("error", [Invalid("no"), NotFound("no"), AlreadyExists("no"), Corrupt("no")])
@@ -254,14 +320,23 @@ async def test_closing_closes_the_store_within() -> None:
 
 async def test_requests_are_counted_by_verb_and_outcome_with_their_bytes() -> None:
     registry = prometheus_client.CollectorRegistry()
-    faults = [Throttled("slow"), Unavailable("gone"), NotFound("none"), AlreadyExists("there"), Invalid("no")]
-    inner = FaultyStore("ok", "ok", "ok", "ok", "ok", *faults)
+    faults = [
+        Throttled("slow"),
+        NotDeleted("some", ["a"]),
+        Unavailable("gone"),
+        NotFound("none"),
+        AlreadyExists("there"),
+        Invalid("no"),
+    ]
+    inner = FaultyStore(*["ok"] * 7, *faults)
     store = MeasuredStore(inner, registry)
     await store.put("a", BODY)
     await store.get("a")
     await store.get_range("a", 1, 3)
     await store.list("")
     await store.delete(["b"])
+    await store.unfinished("a")
+    await store.abort_unfinished(Unfinished("a", "name", 0))
     for fault in faults:
         with pytest.raises(type(fault)):
             await store.get("a")
@@ -269,14 +344,15 @@ async def test_requests_are_counted_by_verb_and_outcome_with_their_bytes() -> No
     def counted(verb: str, outcome: str) -> float | None:
         return registry.get_sample_value("penstock_store_requests_total", {"verb": verb, "outcome": outcome})
 
-    assert [counted(verb, "ok") for verb in ("put", "get", "get_range", "list", "delete")] == [1.0] * 5
-    outcomes = ("throttled", "unavailable", "not_found", "conflict", "invalid")
-    assert [counted("get", outcome) for outcome in outcomes] == [1.0] * 5
+    verbs = ("put", "get", "get_range", "list", "delete", "unfinished", "abort_unfinished")
+    assert [counted(verb, "ok") for verb in verbs] == [1.0] * 7
+    outcomes = ("throttled", "partial", "unavailable", "not_found", "conflict", "invalid")
+    assert [counted("get", outcome) for outcome in outcomes] == [1.0] * 6
     sizes = [
         registry.get_sample_value("penstock_store_bytes_total", {"verb": verb}) for verb in ("put", "get", "get_range")
     ]
     assert sizes == [12.0, 12.0, 3.0]
-    assert registry.get_sample_value("penstock_store_request_seconds_count", {"verb": "get"}) == 6.0
+    assert registry.get_sample_value("penstock_store_request_seconds_count", {"verb": "get"}) == 7.0
 
 
 async def test_a_request_that_is_cancelled_counts_as_abandoned() -> None:

@@ -1,5 +1,7 @@
 """What object stores raise, each of a kind that says what the caller does next."""
 
+from collections.abc import Sequence
+
 from penstock.contracts.errors import Conflict, Invalid, Unavailable
 
 
@@ -17,3 +19,16 @@ class EtagMismatch(Conflict):
 
 class Throttled(Unavailable):
     """The store asks for fewer requests; try again later."""
+
+
+class NotDeleted(Unavailable):
+    """Some of the keys of one call are in doubt, all others are deleted.
+
+    `keys` are those in doubt, `refused` those of them that the store will not let go of, however often it is asked.
+    """
+
+    def __init__(self, why: str, keys: Sequence[str], refused: Sequence[str] = ()) -> None:
+        super().__init__(f"{len(keys)} objects not deleted, the first of them {keys[0]}: {why}")
+        self.why = why
+        self.keys = tuple(keys)
+        self.refused = tuple(refused)

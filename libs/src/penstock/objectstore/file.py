@@ -4,6 +4,9 @@ An object is written under a temporary name in a hidden staging folder, synced, 
 fails if that name is taken. An etag is the file's modification time and size; the time's digits below the millisecond
 are random, so that two versions of an object never have the same. Replacing and deleting exclude each other through a
 lock file; creating needs no lock.
+
+A staged file's name tells the key it is for, so that what crashed writers leave can be listed. Folders stay when their
+last object is deleted: they are few, and to remove one would race with whoever creates in it.
 """
 
 import asyncio
@@ -18,26 +21,29 @@ from pathlib import Path
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid
-from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotFound
+from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound
 from penstock.objectstore.file_parts import FileParts
-from penstock.objectstore.file_work import discard, etag_of, read_all, run_in, sync, write_all
+from penstock.objectstore.file_work import discard, etag_of, is_final, read_all, run_in, sync, write_all
 from penstock.objectstore.folders import keys_in_order
+from penstock.objectstore.staging import LOCK, STAGING, check_staged_name, staged_name, unfinished_in
 from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
     Listing,
     ObjectInfo,
+    Unfinished,
     check_key,
+    check_keys,
     check_listing,
     check_parts,
     check_range,
     range_beyond,
 )
 
-STAGING = ".staging"
 STAGING_AGE_MAX_S = 3600  # no upload takes an hour, so whoever began an older file is gone
 WRITE_THREADS = 8  # each waits for the disk most of its time
 READ_THREADS = 8  # their own, so that reads never wait behind syncs
 FOLDERS_KNOWN_MAX = 10_000  # ten times the folders that segments spread over
+_NOT_A_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 async def open_file_store(root: Path, *, entropy: Callable[[int], bytes] = os.urandom) -> "FileStore":
@@ -81,15 +87,23 @@ class FileStore:
         return await run_in(self._readers, lambda: self._list(prefix, after, limit))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        paths = [self._root / check_key(key) for key in keys]
-        await run_in(self._writers, lambda: self._delete(paths))
+        check_keys(keys)
+        await run_in(self._writers, lambda: self._delete(keys))
 
     async def begin_parts(self, key: str, part_bytes: int) -> FileParts:
         check_parts(key, part_bytes)
-        staged = self._staging / self._entropy(16).hex()
+        staged = self._staged(key)
         parts = FileParts(self._writers, staged, key, part_bytes, seal=self._seal, publish=self._publish)
         await run_in(self._writers, parts.create)
         return parts
+
+    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
+        check_listing(prefix, "", limit)
+        return await run_in(self._readers, lambda: unfinished_in(self._staging, prefix)[:limit])
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        path = self._staging / check_staged_name(unfinished.name)
+        await run_in(self._writers, lambda: path.unlink(missing_ok=True))
 
     async def close(self) -> None:
         for pool in (self._writers, self._readers):
@@ -117,7 +131,7 @@ class FileStore:
     def _clear_staging(self, oldest_mtime: float) -> None:
         for leftover in self._staging.iterdir():
             with contextlib.suppress(FileNotFoundError):
-                if leftover.name != "lock" and leftover.stat().st_mtime < oldest_mtime:
+                if leftover.name != LOCK and leftover.stat().st_mtime < oldest_mtime:
                     leftover.unlink()
 
     def _put(self, key: str, body: Sequence[Buffer], if_match: str | None) -> str:
@@ -126,7 +140,7 @@ class FileStore:
         The name is synced before a conflict is told, too: what is found there may come from an attempt of the caller's
         own whose sync failed, and the caller takes its own bytes for a success.
         """
-        staged = self._staging / self._entropy(16).hex()
+        staged = self._staged(key)
         final = self._root / key
         try:
             etag = self._stage(staged, body)
@@ -216,19 +230,30 @@ class FileStore:
             for key, status in islice(keys_in_order(self._root, prefix, after), limit)
         ]
 
-    def _delete(self, paths: Sequence[Path]) -> None:
+    def _delete(self, keys: Sequence[str]) -> None:
+        """Delete the files, and then make that durable folder by folder; each that fails spares the others."""
+        by_folder: dict[Path, list[str]] = {}
+        failures: dict[str, OSError] = {}
         with self._locked():
-            for path in paths:
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            for key in keys:
+                path = self._root / key
+                by_folder.setdefault(path.parent, []).append(key)
+                with _noted(failures, [key]), contextlib.suppress(*_NOT_A_FILE):
                     path.unlink()
-        for folder in sorted({path.parent for path in paths}):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for folder, inside in by_folder.items():
+            with _noted(failures, inside), contextlib.suppress(*_NOT_A_FILE):
                 sync(folder)
+        if failures:
+            final = [key for key, error in failures.items() if is_final(error)]
+            raise NotDeleted(str(next(iter(failures.values()))), list(failures), final)
+
+    def _staged(self, key: str) -> Path:
+        return self._staging / staged_name(key, self._entropy(16))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Alone among all threads and processes that replace or delete; a crash lets go."""
-        descriptor = os.open(self._staging / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self._staging / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -250,3 +275,12 @@ class FileStore:
 
     def _key(self, path: Path) -> str:
         return path.relative_to(self._root).as_posix()
+
+
+@contextlib.contextmanager
+def _noted(failures: dict[str, OSError], keys: Sequence[str]) -> Iterator[None]:
+    """Note for which keys the operating system said no, and why."""
+    try:
+        yield
+    except OSError as error:
+        failures.update(dict.fromkeys(keys, error))

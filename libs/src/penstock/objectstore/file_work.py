@@ -14,6 +14,8 @@ from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 
 IOVECS_MAX = 1024  # buffers that one system call writes (IOV_MAX)
 
+_FINAL = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
+
 Result = TypeVar("Result")
 
 
@@ -38,9 +40,14 @@ def submit(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Future[Resul
 
 def _translated(error: OSError) -> PenstockError:
     said = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
-    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}:
+    if is_final(error):
         return Invalid(f"file store refused: {said}")
     return Unavailable(f"file store failed: {said}")
+
+
+def is_final(error: OSError) -> bool:
+    """Whether the operating system would say the same again."""
+    return error.errno in _FINAL
 
 
 def etag_of(status: os.stat_result) -> str:

@@ -8,14 +8,15 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Corrupt, Fenced, Invalid, PenstockError, Unavailable
-from penstock.objectstore.errors import NotFound, Throttled
-from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore, PartedPut
+from penstock.objectstore.errors import NotDeleted, NotFound, Throttled
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore, PartedPut, Unfinished
 
 # From a file in the page cache to a put that is about to be given up.
 SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15.0)
 _OUTCOMES: tuple[tuple[type[PenstockError], str], ...] = (
     (NotFound, "not_found"),
     (Throttled, "throttled"),
+    (NotDeleted, "partial"),
     (Unavailable, "unavailable"),
     (Conflict, "conflict"),
     (Invalid, "invalid"),
@@ -75,6 +76,14 @@ class MeasuredStore:
     async def begin_parts(self, key: str, part_bytes: int) -> "MeasuredParts":
         with self.measured("begin_parts"):
             return MeasuredParts(self, await self._inner.begin_parts(key, part_bytes))
+
+    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
+        with self.measured("unfinished"):
+            return await self._inner.unfinished(prefix, limit)
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        with self.measured("abort_unfinished"):
+            await self._inner.abort_unfinished(unfinished)
 
     async def close(self) -> None:
         await self._inner.close()

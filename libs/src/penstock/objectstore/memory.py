@@ -11,7 +11,9 @@ from penstock.objectstore.store import (
     Listing,
     ObjectInfo,
     PartSizes,
+    Unfinished,
     check_key,
+    check_keys,
     check_listing,
     check_parts,
     check_range,
@@ -25,12 +27,18 @@ class _Held(msgspec.Struct, frozen=True):
     modified_ms: int
 
 
+class _Upload(msgspec.Struct, frozen=True):
+    begun: Unfinished
+    parts: dict[int, bytes]
+
+
 class Objects:
     """What stores of one name share."""
 
     def __init__(self) -> None:
         self.held: dict[str, _Held] = {}
-        self.versions = 0
+        self.uploads: dict[str, _Upload] = {}  # by their own names
+        self.versions = 0  # and uploads: both have names that are never used again
 
 
 _SHARED: dict[str, Objects] = {}  # by name: the "memory" that memory://name speaks of is this process's
@@ -76,12 +84,24 @@ class MemoryStore:
         return [ObjectInfo(key, len(held[key].data), held[key].etag, held[key].modified_ms) for key in keys]
 
     async def delete(self, keys: Sequence[str]) -> None:
-        for key in [check_key(key) for key in keys]:
+        check_keys(keys)
+        for key in keys:
             self._objects.held.pop(key, None)
 
     async def begin_parts(self, key: str, part_bytes: int) -> "MemoryParts":
         check_parts(key, part_bytes)
-        return MemoryParts(self, key, part_bytes)
+        self._objects.versions += 1
+        begun = Unfinished(key, f"u{self._objects.versions:08}", self._now_ms())
+        self._objects.uploads[begun.name] = _Upload(begun, {})
+        return MemoryParts(self, self._objects.uploads, begun, part_bytes)
+
+    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
+        check_listing(prefix, "", limit)
+        begun = [upload.begun for upload in self._objects.uploads.values() if upload.begun.key.startswith(prefix)]
+        return sorted(begun, key=lambda upload: (upload.key, upload.name))[:limit]
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        self._objects.uploads.pop(unfinished.name, None)
 
     async def close(self) -> None:
         """The objects stay with their name."""
@@ -90,11 +110,11 @@ class MemoryStore:
 class MemoryParts:
     """Parts in a dict until they are an object."""
 
-    def __init__(self, store: MemoryStore, key: str, part_bytes: int) -> None:
+    def __init__(self, store: MemoryStore, uploads: dict[str, _Upload], begun: Unfinished, part_bytes: int) -> None:
         self._store = store
-        self._key = key
-        self._sizes = PartSizes(key, part_bytes)
-        self._parts: dict[int, bytes] | None = {}
+        self._uploads = uploads
+        self._begun = begun
+        self._sizes = PartSizes(begun.key, part_bytes)
 
     async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
         size = self._sizes.check(number, body)
@@ -104,14 +124,14 @@ class MemoryParts:
     async def complete(self) -> str:
         parts = self._held()
         self._sizes.check_complete()
-        etag = await self._store.put(self._key, [parts[number] for number in sorted(parts)])
-        self._parts = None
+        etag = await self._store.put(self._begun.key, [parts[number] for number in sorted(parts)])
+        self._uploads.pop(self._begun.name, None)
         return etag
 
     async def abort(self) -> None:
-        self._parts = None
+        self._uploads.pop(self._begun.name, None)
 
     def _held(self) -> dict[int, bytes]:
-        if self._parts is None:
-            raise NotFound(f"no upload under way: {self._key}")
-        return self._parts
+        if self._begun.name not in self._uploads:
+            raise NotFound(f"no upload under way: {self._begun.key}")
+        return self._uploads[self._begun.name].parts

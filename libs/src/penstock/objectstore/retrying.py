@@ -9,8 +9,8 @@ import msgspec
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Unavailable
-from penstock.objectstore.errors import NotFound
-from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore, PartedPut
+from penstock.objectstore.errors import NotDeleted, NotFound
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore, PartedPut, Unfinished, check_keys
 
 Result = TypeVar("Result")
 
@@ -73,12 +73,40 @@ class RetryingStore:
         return await self.retried(lambda: self._inner.list(prefix, after, limit), f"listing of {prefix}")
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self.retried(lambda: self._inner.delete(keys), f"delete of {len(keys)} objects")
+        """As every store; only those in doubt are deleted again, and `NotDeleted` says which of them are at last."""
+        check_keys(keys)
+        left, refused, why = list(keys), list[str](), ""
+
+        async def attempt() -> None:
+            nonlocal left, why
+            try:
+                await self._inner.delete(left)
+            except NotDeleted as error:
+                why = error.why
+                refused.extend(error.refused)
+                left = [key for key in error.keys if key not in error.refused]
+                if left:
+                    raise
+
+        try:
+            await self.retried(attempt, f"delete of {len(keys)} objects")
+        except Unavailable as error:
+            said = error.why if isinstance(error, NotDeleted) else str(error)
+            raise NotDeleted(said, [*left, *refused], refused) from error
+        if refused:
+            raise NotDeleted(why, refused, refused)
 
     async def begin_parts(self, key: str, part_bytes: int) -> "RetryingParts":
         """As every store; where an attempt was in doubt an upload may be left behind, as a crash leaves one."""
         inner = await self.retried(lambda: self._inner.begin_parts(key, part_bytes), f"upload of {key}")
         return RetryingParts(self, inner, key)
+
+    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
+        return await self.retried(lambda: self._inner.unfinished(prefix, limit), f"listing of uploads to {prefix}")
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        what = f"abort of an upload to {unfinished.key}"
+        await self.retried(lambda: self._inner.abort_unfinished(unfinished), what)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -8,27 +8,20 @@ import aioboto3
 import aiohttp
 from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConfigParseError,
-    InvalidRegionError,
-    NoCredentialsError,
-    NoRegionError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProfileNotFound,
-)
+from botocore.exceptions import ClientError
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
-from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotFound, Throttled
+from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound
+from penstock.objectstore.s3_errors import sentence, translated
 from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
     Listing,
     ObjectInfo,
     PartSizes,
+    Unfinished,
     check_key,
+    check_keys,
     check_listing,
     check_parts,
     check_range,
@@ -38,23 +31,11 @@ from penstock.objectstore.store import (
 CONNECTIONS_MAX = 64  # in each of the two pools; S3 answers one request per connection at a time
 CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 10.0  # of silence; S3 answers 99 in 100 puts of 8 MiB within 0.4 s
-DELETE_KEYS_MAX = 1000  # what one DeleteObjects takes
 OPTIONS = ("endpoint", "region", "access_key", "secret_key", "addressing")
 ADDRESSINGS = ("path", "virtual")
 
-# What no later attempt can mend.
-_SETTINGS_ERRORS = (
-    ConfigParseError,
-    InvalidRegionError,
-    NoCredentialsError,
-    NoRegionError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProfileNotFound,
-)
-_THROTTLED_CODES = frozenset(
-    {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "503", "429"}
-)
+_ABSENT_CODES = frozenset({"NoSuchKey", "404"})
+_REFUSED_CODES = frozenset({"AccessDenied"})  # also where an object is locked; any other may be mended by itself
 _BUCKET_IS_THERE_CODES = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 
 
@@ -133,17 +114,17 @@ class S3Store:
     async def connect(self, options: Mapping[str, str]) -> None:
         session = aioboto3.Session()
         try:
-            with _translated("client"):
+            with translated("client"):
                 self._writes = await self._clients.enter_async_context(session.client("s3", **_settings(options)))
                 self._reads = await self._clients.enter_async_context(session.client("s3", **_settings(options)))
         except ValueError as error:  # how botocore refuses an endpoint
-            raise Invalid(_sentence(error)) from error
+            raise Invalid(sentence(error)) from error
 
     async def make_bucket(self) -> None:
         """Make the bucket; does nothing if there is one, also if it is somebody else's."""
         region = self._writes.meta.region_name
         place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
-        with _translated(f"bucket {self._bucket}"):
+        with translated(f"bucket {self._bucket}"):
             try:
                 await self._writes.create_bucket(Bucket=self._bucket, **place)
             except ClientError as error:
@@ -155,7 +136,7 @@ class S3Store:
         name = self._name(key)
         data = b"".join(body)
         try:
-            with _translated(key):
+            with translated(key):
                 answer = await self._writes.put_object(Bucket=self._bucket, Key=name, Body=data, **condition)
         except NotFound as error:
             raise EtagMismatch(f"object absent, expected etag {if_match}: {key}") from error
@@ -178,7 +159,7 @@ class S3Store:
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         check_listing(prefix, after, limit)
         start = {"StartAfter": self._prefix + after} if after else {}
-        with _translated(prefix):
+        with translated(prefix):
             answer = await self._reads.list_objects_v2(
                 Bucket=self._bucket, Prefix=self._prefix + prefix, MaxKeys=limit, **start
             )
@@ -193,17 +174,50 @@ class S3Store:
         ]
 
     async def delete(self, keys: Sequence[str]) -> None:
-        names = [self._name(key) for key in keys]
-        for first in range(0, len(names), DELETE_KEYS_MAX):
-            await self._delete(names[first : first + DELETE_KEYS_MAX])
+        check_keys(keys)
+        if not keys:
+            return
+        wanted = {"Objects": [{"Key": self._name(key)} for key in keys], "Quiet": True}
+        with translated(f"delete of {len(keys)} objects"):
+            answer = await self._writes.delete_objects(Bucket=self._bucket, Delete=wanted)
+        codes = {
+            str(error.get("Key")).removeprefix(self._prefix): str(error.get("Code"))
+            for error in answer.get("Errors", [])
+            if error.get("Code") not in _ABSENT_CODES
+        }
+        if codes:
+            in_doubt = [key for key in keys if key in codes] or keys
+            refused = [key for key in in_doubt if codes.get(key) in _REFUSED_CODES]
+            raise NotDeleted(f"s3 answered {next(iter(codes.values()))}", in_doubt, refused)
 
     async def begin_parts(self, key: str, part_bytes: int) -> "S3Parts":
         check_parts(key, part_bytes)
         name = self._name(key)
-        with _translated(key):
+        with translated(key):
             answer = await self._writes.create_multipart_upload(Bucket=self._bucket, Key=name)
         place = {"Bucket": self._bucket, "Key": name, "UploadId": answer["UploadId"]}
         return S3Parts(self._writes, place, key, part_bytes)
+
+    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
+        check_listing(prefix, "", limit)
+        with translated(f"uploads to {prefix}"):
+            answer = await self._reads.list_multipart_uploads(
+                Bucket=self._bucket, Prefix=self._prefix + prefix, MaxUploads=limit
+            )
+        begun = [
+            Unfinished(
+                key=listed["Key"].removeprefix(self._prefix),
+                name=listed["UploadId"],
+                begun_ms=int(listed["Initiated"].timestamp() * 1000),
+            )
+            for listed in answer.get("Uploads", [])
+        ]
+        return sorted(begun, key=lambda upload: (upload.key, upload.name))[:limit]
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        name = self._name(unfinished.key)
+        with contextlib.suppress(NotFound), translated(unfinished.key):
+            await self._writes.abort_multipart_upload(Bucket=self._bucket, Key=name, UploadId=unfinished.name)
 
     async def close(self) -> None:
         await self._clients.aclose()
@@ -213,20 +227,11 @@ class S3Store:
 
     async def _get(self, key: str, **options: str) -> bytes:
         name = self._name(key)
-        with _translated(key):
+        with translated(key):
             answer = await self._reads.get_object(Bucket=self._bucket, Key=name, **options)
             async with answer["Body"] as stream:
                 data: bytes = await stream.read()
         return data
-
-    async def _delete(self, names: Sequence[str]) -> None:
-        wanted = {"Objects": [{"Key": name} for name in names], "Quiet": True}
-        with _translated(f"{len(names)} objects"):
-            answer = await self._writes.delete_objects(Bucket=self._bucket, Delete=wanted)
-        failed = [error for error in answer.get("Errors", []) if error.get("Code") not in {"NoSuchKey", "404"}]
-        if failed:
-            first = failed[0]
-            raise _error_of(str(first.get("Code")), 0, f"{len(failed)} deletes, the first of {first.get('Key')}")
 
 
 class S3Parts:
@@ -243,7 +248,7 @@ class S3Parts:
     async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
         size = self._sizes.check(number, body)
         self._check_alive()
-        with _translated(self._key):
+        with translated(self._key):
             answer = await self._client.upload_part(**self._place, PartNumber=number + 1, Body=b"".join(body))
         self._etags[number] = answer["ETag"]
         self._sizes.note(number, size)
@@ -254,7 +259,7 @@ class S3Parts:
         self._sizes.check_complete()
         parts = [{"PartNumber": number + 1, "ETag": etag} for number, etag in sorted(self._etags.items())]
         try:
-            with _translated(self._key):
+            with translated(self._key):
                 answer = await self._client.complete_multipart_upload(
                     **self._place, MultipartUpload={"Parts": parts}, IfNoneMatch="*"
                 )
@@ -264,7 +269,7 @@ class S3Parts:
 
     async def abort(self) -> None:
         self._is_aborted = True
-        with contextlib.suppress(NotFound), _translated(self._key):
+        with contextlib.suppress(NotFound), translated(self._key):
             await self._client.abort_multipart_upload(**self._place)
 
     def _check_alive(self) -> None:
@@ -308,37 +313,3 @@ def _settings(options: Mapping[str, str]) -> dict[str, Any]:
         "aws_secret_access_key": options.get("secret_key"),
         "config": config,
     }
-
-
-@contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
-    """The errors of botocore and its transport as our own, named for what the caller does next."""
-    try:
-        yield
-    except ClientError as error:
-        said = error.response.get("Error", {})
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        raise _error_of(str(said.get("Code")), status, what, str(said.get("Message", ""))) from error
-    except BotoCoreError as error:
-        kind = Invalid if isinstance(error, _SETTINGS_ERRORS) else Unavailable
-        raise kind(f"{_sentence(error)}: {what}") from error
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise Unavailable(f"{_sentence(error)}: {what}") from error
-
-
-def _sentence(error: Exception) -> str:
-    return str(error) or type(error).__name__
-
-
-def _error_of(code: str, status: int, what: str, message: str = "") -> PenstockError:
-    said = f"s3 answered {code}{f' ({message})' if message else ''}: {what}"
-    if code in _THROTTLED_CODES or status in {429, 503}:
-        return Throttled(said)
-    if code in {"NoSuchKey", "NoSuchUpload"}:
-        return NotFound(f"no object or upload: {what}")
-    if code in {"PreconditionFailed", "412"}:
-        return EtagMismatch(f"another version or none: {what}")
-    # Another conditional request was under way, and S3 asks for this one again: it decides nothing.
-    if status >= 500 or status == 409 or code in {"RequestTimeout", "InternalError", "ConditionalRequestConflict"}:
-        return Unavailable(said)
-    return Invalid(said)

@@ -10,8 +10,10 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid
 
 LIST_LIMIT_MAX = 1000  # what S3 returns at once
+DELETE_KEYS_MAX = 1000  # what S3 deletes at once
 PART_BYTES_MIN = 5 * 1024 * 1024  # what S3 takes as a part that is not the last
 PARTS_MAX = 10_000  # what S3 takes of one object
+UNFINISHED_KEY_BYTES_MAX = 200  # with a name of its own an attempt has to be a file's name
 KEY_BYTES_MAX = 900  # S3 takes 1,024, and a store's own prefix has to fit in as well
 _PART = (
     r"[A-Za-z0-9_=+@-][A-Za-z0-9._=+@-]{0,199}"  # a file's name in any file system; hidden names are the store's own
@@ -30,6 +32,17 @@ class ObjectInfo(msgspec.Struct, frozen=True):
 
 
 Listing = list[ObjectInfo]
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """An object that somebody began to store, and that is neither complete nor given up; nobody sees anything of it.
+
+    Stores cut `key` to its first UNFINISHED_KEY_BYTES_MAX bytes where they keep no more.
+    """
+
+    key: str  # that the object was to have
+    name: str  # the store's own, for this attempt
+    begun_ms: int  # when it was begun or, in a folder, last written to; since 1970, by the store's clock
 
 
 class PartedPut(Protocol):
@@ -78,12 +91,28 @@ class ObjectStore(Protocol):
         """The first `limit` (1 to 1,000) objects whose key begins with `prefix` and is above `after`, sorted by key."""
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete these objects; an absent one counts as deleted."""
+        """Delete these objects, at most 1,000; an absent one counts as deleted.
+
+        `NotDeleted` says which are in doubt; with any other `Unavailable` all of them are.
+        """
 
     async def begin_parts(self, key: str, part_bytes: int) -> PartedPut:
         """Begin an object that is stored in parts of `part_bytes`, at least 5 MiB; see `streaming`.
 
-        Whoever begins must complete or abort. What a crash leaves is invisible, costs space, and goes by its age.
+        Whoever begins must complete or abort. What a crash leaves is invisible, costs space, and is `unfinished`.
+        """
+
+    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
+        """Up to `limit` (1 to 1,000) of what was begun under keys that begin with `prefix`, also what is under way.
+
+        Sorted by key and name.
+        """
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        """Give up what somebody began, and free its space; void if it is gone.
+
+        If somebody is still at it, calls raise `NotFound` or `Unavailable` from now on; an object that is complete
+        stays.
         """
 
     async def close(self) -> None:
@@ -95,6 +124,14 @@ def check_key(key: str) -> str:
     if not _KEY.fullmatch(key) or len(key) > KEY_BYTES_MAX:
         raise Invalid(f"not an object key: {key!r}")
     return key
+
+
+def check_keys(keys: Sequence[str]) -> None:
+    """`Invalid` unless every store can delete these at once."""
+    if len(keys) > DELETE_KEYS_MAX:
+        raise Invalid(f"delete of {len(keys)} objects, allowed are {DELETE_KEYS_MAX}")
+    for key in keys:
+        check_key(key)
 
 
 def check_listing(prefix: str, after: str, limit: int) -> None:

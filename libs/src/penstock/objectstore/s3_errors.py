@@ -1,0 +1,70 @@
+"""The errors of S3, botocore and its transport as our own, named for what the caller does next."""
+
+import contextlib
+from collections.abc import Iterator
+
+import aiohttp
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConfigParseError,
+    InvalidRegionError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
+from penstock.objectstore.errors import EtagMismatch, NotFound, Throttled
+
+# What no later attempt can mend.
+_SETTINGS_ERRORS = (
+    ConfigParseError,
+    InvalidRegionError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+)
+_THROTTLED_CODES = frozenset(
+    {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "503", "429"}
+)
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """The errors of botocore and its transport as our own, named for what the caller does next."""
+    try:
+        yield
+    except ClientError as error:
+        said = error.response.get("Error", {})
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        raise error_of(str(said.get("Code")), status, what, str(said.get("Message", ""))) from error
+    except BotoCoreError as error:
+        kind = Invalid if isinstance(error, _SETTINGS_ERRORS) else Unavailable
+        raise kind(f"{sentence(error)}: {what}") from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unavailable(f"{sentence(error)}: {what}") from error
+
+
+def sentence(error: Exception) -> str:
+    """What an error says, or at least what it is."""
+    return str(error) or type(error).__name__
+
+
+def error_of(code: str, status: int, what: str, message: str = "") -> PenstockError:
+    """Our error for a code and a status that S3 answered."""
+    said = f"s3 answered {code}{f' ({message})' if message else ''}: {what}"
+    if code in _THROTTLED_CODES or status in {429, 503}:
+        return Throttled(said)
+    if code in {"NoSuchKey", "NoSuchUpload"}:
+        return NotFound(f"no object or upload: {what}")
+    if code in {"PreconditionFailed", "412"}:
+        return EtagMismatch(f"another version or none: {what}")
+    # Another conditional request was under way, and S3 asks for this one again: it decides nothing.
+    if status >= 500 or status == 409 or code in {"RequestTimeout", "InternalError", "ConditionalRequestConflict"}:
+        return Unavailable(said)
+    return Invalid(said)
