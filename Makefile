@@ -5,8 +5,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-MEMBERS := libs services/gateway services/flusher services/sequencer services/cacher services/compactor
-LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-cacher penstock-compactor
+MEMBERS := libs services/gateway services/flusher services/sequencer services/cacher services/compactor services/janitor
+LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-cacher penstock-compactor penstock-janitor
 STAMP := $(VENV)/.made
 SPARK_VENV := .venv-spark
 SPARK_STAMP := $(SPARK_VENV)/.made

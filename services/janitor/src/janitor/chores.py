@@ -1,0 +1,133 @@
+"""Chores: which janitor does what, by leases in the journal; a dry run keeps a book of its own."""
+
+import contextlib
+from typing import Protocol
+
+import msgspec
+
+from penstock.contracts.commands import ChoreTaken, Command, EndChore, Outcome, Refused, TakeChore
+from penstock.contracts.errors import Conflict, PenstockError
+from penstock.contracts.janitor_commands import NO_CHORE
+from penstock.contracts.janitor_queries import UsageQuery, UsageView
+from penstock.runtime.clock import Clock
+from penstock.runtime.sequencer_client import SequencerClient
+
+LEASE_MS = 300_000  # how long the chores of a janitor that died wait
+RENEW_S = LEASE_MS / 1000 / 3
+COMMAND_DEADLINE_S = 30.0
+
+
+class ChoreLost(Conflict):
+    """Somebody else has it: we took longer than our lease."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """Chores of one kind, from `first` to before `stop`, each due once in `period_ms`."""
+
+    first: int
+    stop: int
+    period_ms: int
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Chores that are ours for LEASE_MS; without any, `due_ms` is when there may be one by the journal's clock."""
+
+    kind: Kind
+    numbers: list[int]
+    clock_ms: int  # the journal's
+    due_ms: int = 0
+
+    @property
+    def wait_s(self) -> float:
+        """Until one may be due."""
+        return max(self.due_ms - self.clock_ms, 0) / 1000
+
+
+class Chores(Protocol):
+    """Hands out chores."""
+
+    async def take(self, kind: Kind, count: int = 1) -> Taken:
+        """Up to `count` chores that are due; those done longest ago come first."""
+
+    async def keep(self, taken: Taken) -> None:
+        """Go on with them if the lease is running out; `ChoreLost` if one of them is another's by now."""
+
+    async def end(self, taken: Taken, *, done: bool) -> None:
+        """They are done, or given up."""
+
+
+class JournalChores:
+    """Chores by leases in the journal."""
+
+    def __init__(self, sequencers: SequencerClient, holder: str, clock: Clock) -> None:
+        self._sequencers = sequencers
+        self._holder = holder
+        self._clock = clock
+        self._kept_s: dict[int, float] = {}  # when we asked last for a lease
+
+    async def take(self, kind: Kind, count: int = 1) -> Taken:
+        asked_s = self._clock.monotonic_s()
+        outcomes = await self._ask([self._take(kind, NO_CHORE) for _ in range(count)])
+        numbers = [outcome.number for outcome in outcomes if outcome.number != NO_CHORE]
+        self._kept_s.update(dict.fromkeys(numbers, asked_s))
+        return Taken(kind, numbers, outcomes[-1].clock_ms, outcomes[-1].due_ms)
+
+    async def keep(self, taken: Taken) -> None:
+        asked_s = self._clock.monotonic_s()
+        old = [number for number in taken.numbers if asked_s - self._kept_s.get(number, asked_s) >= RENEW_S]
+        if not old:
+            return
+        for number, outcome in zip(old, await self._ask([self._take(taken.kind, each) for each in old]), strict=True):
+            if outcome.number != number:
+                raise ChoreLost(f"another janitor has chore {number} by now")
+            self._kept_s[number] = asked_s
+
+    async def end(self, taken: Taken, *, done: bool) -> None:
+        now_ms = self._sequencers.seen_clock_ms
+        for number in taken.numbers:
+            self._kept_s.pop(number, None)
+        ends: list[Command] = [EndChore(now_ms, self._holder, number, done) for number in taken.numbers]
+        await self._sequencers.command(ends, deadline_s=COMMAND_DEADLINE_S)
+
+    def _take(self, kind: Kind, number: int) -> Command:
+        """The time in it is one that the journal told: a janitor's own clock decides about nothing there."""
+        now_ms = self._sequencers.seen_clock_ms
+        return TakeChore(now_ms, self._holder, kind.first, kind.stop, kind.period_ms, LEASE_MS, number)
+
+    async def _ask(self, commands: list[Command]) -> list[ChoreTaken]:
+        outcomes = await self._sequencers.command(commands, deadline_s=COMMAND_DEADLINE_S)
+        return [_taken(outcome) for outcome in outcomes]
+
+
+class OwnChores:
+    """Chores of a janitor that changes nothing, not even who does what."""
+
+    def __init__(self, sequencers: SequencerClient) -> None:
+        self._sequencers = sequencers
+        self._ended_ms: dict[int, int] = {}
+
+    async def take(self, kind: Kind, count: int = 1) -> Taken:
+        clock_ms = (await self._sequencers.query("usage", UsageQuery(0), UsageView)).clock_ms
+        due_ms = {number: self._ended_ms.get(number, 0) + kind.period_ms for number in range(kind.first, kind.stop)}
+        due = sorted((when_ms, number) for number, when_ms in due_ms.items() if when_ms <= clock_ms)
+        return Taken(kind, [number for _, number in due[:count]], clock_ms, min(due_ms.values()))
+
+    async def keep(self, taken: Taken) -> None:
+        """Nobody else has them."""
+
+    async def end(self, taken: Taken, *, done: bool) -> None:
+        if done:
+            self._ended_ms.update(dict.fromkeys(taken.numbers, taken.clock_ms))
+
+
+async def give_up(chores: Chores, taken: Taken) -> None:
+    """End chores that could not be done; if that cannot be told either, their leases end by themselves."""
+    with contextlib.suppress(PenstockError):
+        await chores.end(taken, done=False)
+
+
+def _taken(outcome: Outcome) -> ChoreTaken:
+    if isinstance(outcome, Refused):
+        raise Conflict(f"no chore is given: {outcome.refusal.name} {outcome.message}")
+    assert isinstance(outcome, ChoreTaken), f"a sequencer answered {outcome} to a chore"
+    return outcome
