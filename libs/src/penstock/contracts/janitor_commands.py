@@ -105,8 +105,8 @@ class ForgetSegments(msgspec.Struct, frozen=True, array_like=True, tag=26):
 class TakeChore(msgspec.Struct, frozen=True, array_like=True, tag=27):
     """A janitor wants one of the chores from `first` to before `stop`, the one that was done longest ago.
 
-    Nobody else gets it for `lease_ms`, nor for `period_ms` after it was done. Asked again with `number` the lease goes
-    on.
+    Nobody else gets it for `lease_ms`, nor anybody for `period_ms` after it was done. Who has one of them already gets
+    that one again, and its lease goes on; so does that of `number`, unless it is over.
     """
 
     now_ms: int

@@ -5,6 +5,8 @@ import msgspec
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries import SegmentView
 
+KNOWN_SEGMENTS_ASKED_MAX = 2_000  # of one question: about 20 ms, and twice what one page of a store's listing holds
+
 
 class RetentionQuery(msgspec.Struct, frozen=True, array_like=True):
     """Which logs of these topics hold what is too old or too much."""
@@ -66,7 +68,7 @@ class CondemnedView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KnownSegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """What the journal knows of segments, by their ids."""
+    """What the journal knows of segments, by their ids: KNOWN_SEGMENTS_ASKED_MAX of them at most."""
 
     min_sequence: int
     segment_ids: list[SegmentId]

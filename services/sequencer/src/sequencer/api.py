@@ -21,10 +21,12 @@ from penstock.contracts.commands import (
     Waiting,
 )
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
+from penstock.contracts.janitor_queries import JournalView
 from penstock.contracts.queries import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
 from penstock.contracts.refusals import Refusal
 from penstock.runtime.bus import Bus, Inbound, Subscription
 from penstock.runtime.clock import Clock
+from penstock.runtime.journal import Journal, JournalLost
 from sequencer.core.queries import group_wait
 from sequencer.members import Members
 from sequencer.metrics import SequencerMetrics
@@ -56,6 +58,7 @@ class Api:
         self,
         bus: Bus,
         cluster: str,
+        journal: Journal,
         replica: Replica,
         read_index: ReadIndex,
         proposals: Proposals,
@@ -66,6 +69,7 @@ class Api:
     ) -> None:
         self._bus = bus
         self._cluster = cluster
+        self._journal = journal
         self._replica = replica
         self._read_index = read_index
         self._proposals = proposals
@@ -177,6 +181,8 @@ class Api:
         await self._catch_up(query)
         if name == GROUP_WAIT:
             return await self._group_wait(query)
+        if question.answer is None:
+            return await self._tell_journal()
         answer = question.answer(self._replica.state, query)
         if isinstance(answer, HeartbeatView):
             self._note_heartbeat(query, answer)
@@ -205,6 +211,15 @@ class Api:
                 # Sent again it would fare no better, so this is an outcome and no failure.
                 outcomes = [Refused(Refusal.INVALID_REQUEST, str(error)) for _ in request.commands]
         return CommandReply(sequence, outcomes, clock_ms=self._replica.state.clock_ms)
+
+    async def _tell_journal(self) -> JournalView:
+        """As the server has it now: a stream that was made again is another journal."""
+        try:
+            described = await self._journal.describe()
+        except JournalLost as error:  # the replica finds out for itself, and halts
+            raise Unavailable(str(error)) from error
+        stream = subjects.journal_stream(self._cluster)
+        return JournalView(self._replica.applied_sequence, stream, described.created)
 
     def _note_heartbeat(self, query: HeartbeatQuery, answer: HeartbeatView) -> None:
         if answer.refusal in ALIVE:

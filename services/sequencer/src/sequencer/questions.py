@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
+from penstock.contracts import janitor_queries as janitors
 from penstock.contracts import queries as shapes
 from penstock.contracts.commands import Waiting
 from penstock.contracts.refusals import Refusal
-from sequencer.core import queries
+from sequencer.core import janitor_queries, queries
 from sequencer.core.state import State
 
 
@@ -16,7 +17,7 @@ class Question(msgspec.Struct, frozen=True):
     """One kind of query; every query struct has `min_sequence`."""
 
     kind: type[Any]
-    answer: Callable[[State, Any], msgspec.Struct]
+    answer: Callable[[State, Any], msgspec.Struct] | None  # None: the replica answers, not its state
     fail: Callable[[int, str], msgspec.Struct]
 
 
@@ -65,4 +66,22 @@ QUESTIONS: dict[str, Question] = {
         lambda sequence, text: shapes.SegmentExtentsView(sequence, [], text),
     ),
     "logs": Question(shapes.LogsQuery, queries.logs, lambda sequence, text: shapes.LogsView(sequence, 0, [], text)),
+    "condemned": Question(
+        janitors.CondemnedQuery,
+        janitor_queries.condemned,
+        lambda sequence, text: janitors.CondemnedView(sequence, 0, 0, [], text),
+    ),
+    "known_segments": Question(
+        janitors.KnownSegmentsQuery,
+        janitor_queries.known_segments,
+        lambda sequence, text: janitors.KnownSegmentsView(sequence, 0, 0, [], text),
+    ),
+    "usage": Question(
+        janitors.UsageQuery,
+        janitor_queries.usage,
+        lambda sequence, text: janitors.UsageView(sequence, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, text),
+    ),
+    "journal": Question(
+        janitors.JournalQuery, None, lambda sequence, text: janitors.JournalView(sequence, "", "", text)
+    ),
 }

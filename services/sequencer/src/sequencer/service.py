@@ -79,7 +79,7 @@ class Sequencer:
         self._tell_of_snapshots(metrics)
         self._heartbeats = Heartbeats(bus, cluster, members, self._levels, self.replica, self._proposals, clock)
         parts = (self.replica, ReadIndex(journal), self._proposals, members)
-        self._api = Api(bus, cluster, *parts, clock, metrics, self._stalls)
+        self._api = Api(bus, cluster, journal, *parts, clock, metrics, self._stalls)
 
     async def run(self) -> None:
         """Begin with the newest snapshot, replay the journal after it, then answer, until cancelled.

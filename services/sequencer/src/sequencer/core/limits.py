@@ -26,6 +26,10 @@ SEGMENTS_PER_CLAIM_MAX = REPLACED_EXTENTS_MAX  # more could not be replaced by o
 CLAIM_LEASE_MAX_MS = 10 * MINUTE_MS  # how long a dead compactor may keep others from its segments
 CLAIM_NAMES_LENGTH_MAX = 256  # letters: an instance's name, and a few to tell its jobs apart
 
+# Janitors
+CHORE_LEASE_MAX_MS = 10 * MINUTE_MS  # how long a dead janitor may keep others from its chores
+CHORE_PERIOD_MAX_MS = 400 * 24 * HOUR_MS  # nobody looks less often than once a year
+
 # Topics
 DEFAULT_PARTITIONS = 1  # as Kafka's num.partitions
 PARTITIONS_PER_TOPIC_MAX = 10_000  # one Metadata answer must stay far below the largest frame
@@ -77,4 +81,6 @@ SEGMENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 5 ms of work
 ROWS_WALKED_MAX = 20_000  # of the table of segments for one listing, about 2 ms
 CONDEMNED_ROWS_WALKED_MAX = 200_000  # with those passed over on the way, about 10 ms
 EXTENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 10 ms of work; one segment may have more
+CONDEMNED_LISTED_MAX = 5_000  # about 200 KB of answer, and 5 ms of work
+CONDEMNED_WALKED_MAX = 20_000  # with those passed over since somebody has claimed them, about 10 ms
 SEGMENTS_ASKED_MAX = 20_000  # rows of one question for extents; what is beyond is asked for again

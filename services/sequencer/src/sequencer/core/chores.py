@@ -1,0 +1,76 @@
+"""Chores: which janitor does what, and when it was done last, so that several share the work.
+
+They share work and guard nothing: whatever a janitor does without a chore is judged by what it does it to.
+"""
+
+from penstock.contracts.commands import ChoreTaken, Done, EndChore, Refused, TakeChore
+from penstock.contracts.janitor_commands import CHORES, NO_CHORE
+from penstock.contracts.refusals import Refusal
+from sequencer.core.limits import CHORE_LEASE_MAX_MS, CHORE_PERIOD_MAX_MS, CLAIM_NAMES_LENGTH_MAX
+from sequencer.core.state import Changes, Lease, State
+
+
+def take_chore(state: State, command: TakeChore, changes: Changes) -> ChoreTaken | Refused:
+    """The due chore that was done longest ago is the holder's for its lease; one that it has already comes first.
+
+    So a command that is sent again takes no second one.
+    """
+    objection = _objection(command)
+    if objection is not None:
+        return objection
+    _forget_leases(state)
+    range_ = range(command.first, command.stop)
+    if command.number == NO_CHORE:
+        number = next((each for each in range_ if _is_holders(state, each, command.holder)), NO_CHORE)
+        number = _most_due(state, range_, command.period_ms) if number == NO_CHORE else number
+    else:
+        number = command.number if _is_holders(state, command.number, command.holder) else NO_CHORE
+    if number == NO_CHORE:
+        return ChoreTaken(NO_CHORE, state.clock_ms, min(_free_ms(state, each, command.period_ms) for each in range_))
+    state.chore_leases[number] = Lease(command.holder, state.clock_ms + command.lease_ms)
+    return ChoreTaken(number, state.clock_ms)
+
+
+def end_chore(state: State, command: EndChore, changes: Changes) -> Done:
+    """The holder's chore is free again; if it is done, its period begins."""
+    if _is_holders(state, command.number, command.holder):
+        del state.chore_leases[command.number]
+        if command.done:
+            state.chores_ended_ms[command.number] = state.clock_ms
+    return Done()
+
+
+def _most_due(state: State, chores: range, period_ms: int) -> int:
+    ended_ms = state.chores_ended_ms
+    due = [each for each in chores if _free_ms(state, each, period_ms) <= state.clock_ms]
+    return min(due, key=lambda each: (ended_ms[each], each), default=NO_CHORE)
+
+
+def _free_ms(state: State, number: int, period_ms: int) -> int:
+    """When the chore is to be done again and nobody has it."""
+    lease = state.chore_leases.get(number)
+    ended_ms = state.chores_ended_ms[number]
+    due_ms = ended_ms + period_ms if ended_ms else 0
+    return due_ms if lease is None else max(due_ms, lease.until_ms)
+
+
+def _is_holders(state: State, number: int, holder: str) -> bool:
+    lease = state.chore_leases.get(number)
+    return lease is not None and lease.holder == holder
+
+
+def _forget_leases(state: State) -> None:
+    """Leases that are over go; there are at most CHORES to look at."""
+    over = [number for number, lease in state.chore_leases.items() if lease.until_ms <= state.clock_ms]
+    for number in over:
+        del state.chore_leases[number]
+
+
+def _objection(command: TakeChore) -> Refused | None:
+    if not 0 < len(command.holder) <= CLAIM_NAMES_LENGTH_MAX:
+        return Refused(Refusal.INVALID_REQUEST, f"a name of {len(command.holder)} letters")
+    if not 0 <= command.first < command.stop <= CHORES:
+        return Refused(Refusal.INVALID_REQUEST, f"there are no chores from {command.first} to before {command.stop}")
+    if not 0 <= command.period_ms <= CHORE_PERIOD_MAX_MS or not 0 < command.lease_ms <= CHORE_LEASE_MAX_MS:
+        return Refused(Refusal.INVALID_REQUEST, f"a lease of {command.lease_ms} ms every {command.period_ms} ms")
+    return None

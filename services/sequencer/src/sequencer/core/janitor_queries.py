@@ -1,0 +1,80 @@
+"""What janitors ask about segments: which are condemned, which are known, how much there is of all."""
+
+from penstock.contracts.ids import SegmentId
+from penstock.contracts.janitor_queries import (
+    KNOWN_SEGMENTS_ASKED_MAX,
+    CondemnedQuery,
+    CondemnedSegment,
+    CondemnedView,
+    KnownSegment,
+    KnownSegmentsQuery,
+    KnownSegmentsView,
+    UsageQuery,
+    UsageView,
+)
+from sequencer.core.limits import CONDEMNED_LISTED_MAX, CONDEMNED_WALKED_MAX
+from sequencer.core.segment_queries import segment_view
+from sequencer.core.segments import NO_SLOT
+from sequencer.core.state import State
+
+_NEVER = -1
+
+
+def condemned(state: State, query: CondemnedQuery) -> CondemnedView:
+    """The oldest of those that are condemned for long enough; they stand in that order."""
+    table = state.segments
+    limit = min(max(query.limit, 1), CONDEMNED_LISTED_MAX)
+    found: list[CondemnedSegment] = []
+    for slot in table.condemned[:CONDEMNED_WALKED_MAX]:
+        condemned_ms, condemned_sequence = table.condemned_ms[slot], table.condemned_sequences[slot]
+        if len(found) >= limit or condemned_ms > query.before_ms or condemned_sequence > query.before_sequence:
+            break
+        segment_id = table.id(slot)
+        if not _is_claimed(state, segment_id):
+            found.append(
+                CondemnedSegment(segment_id, table.levels[slot], table.sizes[slot], condemned_ms, condemned_sequence)
+            )
+    return CondemnedView(state.sequence, state.clock_ms, state.custody.archived_sequence, found)
+
+
+def _is_claimed(state: State, segment_id: SegmentId) -> bool:
+    job_id = state.claimed.get(segment_id)
+    return job_id is not None and state.claims[job_id].until_ms > state.clock_ms
+
+
+def known_segments(state: State, query: KnownSegmentsQuery) -> KnownSegmentsView:
+    """What is known of each; too many ids are no question, so that nobody takes one left out for one unknown."""
+    count = len(query.segment_ids)
+    failure = f"{count} ids are over the {KNOWN_SEGMENTS_ASKED_MAX} of one question"
+    is_too_much = count > KNOWN_SEGMENTS_ASKED_MAX
+    found = [] if is_too_much else [_known(state, segment_id) for segment_id in query.segment_ids]
+    archived_sequence = state.custody.archived_sequence
+    return KnownSegmentsView(state.sequence, state.clock_ms, archived_sequence, found, failure if is_too_much else None)
+
+
+def _known(state: State, segment_id: SegmentId) -> KnownSegment | None:
+    is_remembered = segment_id in state.commits
+    slot = state.segments.find(segment_id)
+    if slot != NO_SLOT:
+        view = segment_view(state, slot)
+        return KnownSegment(view, is_remembered, state.segments.condemned_sequences[slot])
+    return KnownSegment(None, is_remembered) if is_remembered else None
+
+
+def usage(state: State, query: UsageQuery) -> UsageView:
+    """The running sums."""
+    table = state.segments
+    live_size_bytes = table.size_bytes_total - table.condemned_size_bytes
+    return UsageView(
+        state.sequence,
+        state.clock_ms,
+        state.custody.archived_sequence,
+        len(table) - table.condemned_count,
+        table.live_bytes_total,
+        live_size_bytes - table.live_bytes_total,
+        table.condemned_count,
+        table.condemned_size_bytes,
+        table.condemned_ms[table.condemned[0]] if table.condemned else _NEVER,
+        state.extent_count,
+        len(state.trimmed) + len(state.doomed),
+    )
