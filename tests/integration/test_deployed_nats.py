@@ -29,6 +29,7 @@ COMMAND = subjects.sequencer_command(CLUSTER)
 QUERIES = {subjects.sequencer_query(CLUSTER, name) for name in subjects.QUERY_NAMES}
 FLUSH, CACHE = subjects.flush(*INSTANCE), subjects.cache(*INSTANCE)
 ADVANCED, HEARD, JOURNAL = subjects.advanced(CLUSTER), subjects.heard(CLUSTER), subjects.journal_subject(CLUSTER)
+EXPLAIN = subjects.explain(CLUSTER)
 API = "$JS.API"
 JOURNAL_API = {
     f"{API}.STREAM.INFO.{STREAM}",
@@ -63,10 +64,11 @@ MAY_PUBLISH = {
         JOURNAL,
         *JOURNAL_API,
         PRESENCES["sequencer"],
-        *(INBOXES[role] for role in ("gateway", "flusher", "compactor", "sequencer")),
+        *(INBOXES[role] for role in ("gateway", "flusher", "compactor", "janitor", "sequencer")),
     },
     "cacher": {CACHE, PRESENCES["cacher"], *(INBOXES[role] for role in ("gateway", "cacher"))},
     "compactor": {COMMAND, *QUERIES, PRESENCES["compactor"], INBOXES["compactor"]},
+    "janitor": {COMMAND, *QUERIES, EXPLAIN, PRESENCES["janitor"], INBOXES["janitor"]},
 }
 STRANGER = subjects.presence(CLUSTER, "stranger", "z1", "instance-1")
 EVERYBODY = {subjects.presence_all(CLUSTER), *PRESENCES.values(), STRANGER}
@@ -76,6 +78,7 @@ MAY_LISTEN = {
     "sequencer": {COMMAND, *QUERIES, HEARD, INBOXES["sequencer"], "_INBOX.sequencer.>"},
     "cacher": {CACHE, *EVERYBODY, INBOXES["cacher"], "_INBOX.cacher.>"},
     "compactor": {INBOXES["compactor"], "_INBOX.compactor.>"},
+    "janitor": {EXPLAIN, INBOXES["janitor"], "_INBOX.janitor.>"},
 }
 WILDCARDS = {
     ">",

@@ -43,7 +43,8 @@ def wait_until(condition: Callable[[], Any], timeout_s: float, what: str, poll_s
 class Cluster:
     """One `penstock up` on a data folder; `start` and `stop` may be called again and again.
 
-    It has no compactor unless it is asked for: a JVM beside every cluster would slow all tests down.
+    It has no compactor and no janitor unless it is asked for: more processes beside every cluster, one of them a JVM,
+    would slow all tests down.
     """
 
     def __init__(self, data: Path, *arguments: str) -> None:
@@ -64,8 +65,9 @@ class Cluster:
 
     def command(self) -> list[str]:
         """The command line that `start` runs."""
-        where = ["--data", str(self.data), "--kafka", self.kafka, "--http", self.http, "--compactors", "0"]
-        return [sys.executable, "-m", "penstock.cli", "up", *where, *self._arguments]
+        where = ["--data", str(self.data), "--kafka", self.kafka, "--http", self.http]
+        alone = ["--compactors", "0", "--janitors", "0"]
+        return [sys.executable, "-m", "penstock.cli", "up", *where, *alone, *self._arguments]
 
     def start(self) -> None:
         """Return when it says that it is ready."""

@@ -116,6 +116,7 @@ def test_the_key_of_a_service_is_good_for_what_it_does_in_one_bucket(tmp_path: P
         "flusher": writes,
         "sequencer": writes,
         "compactor": writes,
+        "janitor": writes,
         "bucket": {"Admin:records"},
     }
 

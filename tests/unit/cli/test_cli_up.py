@@ -129,16 +129,40 @@ async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_wi
     monkeypatch.setattr(up, "need_spark_python", find)
     monkeypatch.setattr(up, "SPARK_POLL_S", 0.01)
     supervisor = house.supervisor
-    keeping = asyncio.create_task(supervisor._keep_compactors())
+    keeping = asyncio.create_task(supervisor._keep_helpers())
     supervisor._is_ready.set()
     await until(lambda: "compaction waits: Spark is not installed" in house.said)
-    assert supervisor._compactors == []
+    (janitor,) = supervisor._helpers
+    assert janitor.spec.argv == ["nice", "-n", "5", sys.executable, "-m", "janitor"], "it waits for no Spark"
     found.append("/bin/true")
-    await until(lambda: supervisor._compactors)
-    (compactor,) = supervisor._compactors
+    await until(lambda: len(supervisor._helpers) == 2)
+    compactor = supervisor._helpers[1]
     assert compactor.spec.argv == ["nice", "-n", "5", "/bin/true", "-m", "compactor"]
-    assert compactor in supervisor._all, "the console shows it, and it is killed with the others"
-    await compactor.stop(1.0)
-    supervisor._stop_asked.set()
+    assert {janitor, compactor} <= set(supervisor._all), "the console shows them, and they are killed with the others"
+    supervisor._begin_no_more()
+    await asyncio.gather(janitor.stop(1.0), compactor.stop(1.0))
     await keeping
     assert house.said.count("compaction waits: Spark is not installed") == 1
+
+
+async def test_helpers_that_wait_for_spark_are_not_started_while_everything_stops(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    def find(_environ: object) -> str:
+        if not found:
+            raise Invalid("Spark is not installed")
+        return found[0]
+
+    monkeypatch.setattr(up, "need_spark_python", find)
+    monkeypatch.setattr(up, "SPARK_POLL_S", 0.01)
+    supervisor = house.supervisor
+    keeping = asyncio.create_task(supervisor._keep_helpers())
+    supervisor._is_ready.set()
+    await until(lambda: supervisor._helpers)
+    found.append("/bin/true")
+    supervisor._begin_no_more()
+    await asyncio.gather(*(child.stop(1.0) for child in supervisor._helpers))
+    await keeping
+    assert [child.spec.name for child in supervisor._helpers] == ["janitor-1"]

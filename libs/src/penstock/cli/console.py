@@ -18,7 +18,7 @@ from penstock.contracts.messages import Presence
 from penstock.runtime.presence import Directory
 
 ROLES = ("gateway", "flusher", "sequencer", "cacher")  # without one of each, clients are not served
-HELPERS = ("compactor",)  # which nobody waits for
+HELPERS = ("compactor", "janitor")  # which nobody waits for
 SCRAPE_TIMEOUT_S = 2.0  # a stuck process must not make the page of the others stick
 
 _PAGE = """<!doctype html>

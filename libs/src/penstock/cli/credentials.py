@@ -24,7 +24,14 @@ from penstock.runtime.env_file import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, 
 # deploy/nats/accounts.conf.
 READS = ("Read", "List")
 WRITES = (*READS, "Write")
-ROLES = {"gateway": READS, "flusher": WRITES, "sequencer": WRITES, "cacher": READS, "compactor": WRITES}
+ROLES = {
+    "gateway": READS,
+    "flusher": WRITES,
+    "sequencer": WRITES,
+    "cacher": READS,
+    "compactor": WRITES,
+    "janitor": WRITES,
+}
 BUCKET_MAKER = "bucket"  # has a key and no user
 KEYS = ROLES | {BUCKET_MAKER: ("Admin",)}
 USERS = (*ROLES, "system")

@@ -39,6 +39,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     sequencers: int
     cachers: int
     compactors: int = 1
+    janitors: int = 1
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +62,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--flush-ms", metavar="N", type=int, default=250, help="longest wait for a fuller segment (%(default)s)"
     )
-    for service in ("gateways", "flushers", "sequencers", "cachers", "compactors"):
+    for service in ("gateways", "flushers", "sequencers", "cachers", "compactors", "janitors"):
         parser.add_argument(
             f"--{service}", metavar="N", type=int, default=1, help=f"how many {service} to run (%(default)s)"
         )
@@ -83,6 +84,7 @@ def read_options(arguments: argparse.Namespace) -> UpOptions:
         sequencers=_count("--sequencers", arguments.sequencers),
         cachers=_count("--cachers", arguments.cachers),
         compactors=_count("--compactors", arguments.compactors, least=0),
+        janitors=_count("--janitors", arguments.janitors, least=0),
     )
 
 

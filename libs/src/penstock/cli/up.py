@@ -39,7 +39,7 @@ STOP_GRACE_S = DRAIN_DEADLINE_MS / 1000 + 5  # the drain and then some, before S
 READY_DEADLINE_S = 60.0
 READY_POLL_S = 0.05
 SPARK_POLL_S = 2.0
-COMPACTOR_NICENESS = "5"  # where all run on one machine, clients go first
+NICELY = ("nice", "-n", "5")  # where all run on one machine, clients go first
 NATS_PORT_MIN = 14_222
 NATS_PORT_MAX = 32_767  # above it the kernel takes the near ends of connections from, so ours might be gone
 STARTS_BEFORE_GIVING_UP = 4  # a service that dies this often before the first "ready" will not come
@@ -100,8 +100,10 @@ class Supervisor:
             role: [Child(self._spec(role, i), say, self._after_death) for i in range(self._count(role))]
             for role in SERVICES
         }
-        self._compactors: list[Child] = []  # none before there is an interpreter with Spark
+        self._helpers: list[Child] = []  # janitors, and compactors once there is an interpreter with Spark
         self._all = [self._nats, *(child for role in SERVICES for child in self._services[role])]
+        self._starting: asyncio.Task[None] | None = None  # of these
+        self._ending = asyncio.Event()
         self._is_ready = asyncio.Event()
         self._stop_asked = asyncio.Event()
 
@@ -111,18 +113,17 @@ class Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
         keepers = [asyncio.create_task(child.keep()) for child in self._all]
-        compacting = asyncio.create_task(self._keep_compactors())
+        helping = asyncio.create_task(self._keep_helpers())
         serving = asyncio.create_task(self._serve())
         stop = asyncio.create_task(self._stop_asked.wait())
         try:
-            await asyncio.wait({serving, compacting, stop, *keepers}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({serving, helping, stop, *keepers}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop.cancel()
             serving.cancel()
-            if not self._compactors:
-                compacting.cancel()
+            self._begin_no_more()
             await self._stop_children()
-            ends = await asyncio.gather(serving, compacting, *keepers, return_exceptions=True)
+            ends = await asyncio.gather(serving, helping, *keepers, return_exceptions=True)
         for end in ends:
             if isinstance(end, Exception):
                 raise _first_cause(end)
@@ -146,16 +147,26 @@ class Supervisor:
                 self._is_ready.set()
                 self._say(f"console on http://{self._options.http}, data in {self._options.data}; Ctrl-C stops it")
 
-    async def _keep_compactors(self) -> None:
-        """Compactors run once clients are served and there is a Python with Spark, and nobody waits for them."""
+    async def _keep_helpers(self) -> None:
+        """Janitors and compactors run once clients are served, and nobody waits for them."""
+        async with asyncio.TaskGroup() as group:
+            self._starting = group.create_task(self._start_helpers(group))
+            await self._ending.wait()
+            self._starting.cancel()
+
+    async def _start_helpers(self, group: asyncio.TaskGroup) -> None:
+        await self._is_ready.wait()
+        self._start(group, "janitor", sys.executable)
         if self._options.compactors:
-            await self._is_ready.wait()
-            program = ("nice", "-n", COMPACTOR_NICENESS, await self._spark_python())
-            specs = [self._spec("compactor", index, program) for index in range(self._options.compactors)]
-            self._compactors = [Child(spec, self._say) for spec in specs]
-            self._all += self._compactors
-            await asyncio.gather(*(child.keep() for child in self._compactors))
-        await self._stop_asked.wait()
+            self._start(group, "compactor", await self._spark_python())
+
+    def _start(self, group: asyncio.TaskGroup, role: str, python: str) -> None:
+        specs = [self._spec(role, index, (*NICELY, python)) for index in range(self._count(role))]
+        children = [Child(spec, self._say) for spec in specs]
+        self._helpers += children
+        self._all += children
+        for child in children:
+            group.create_task(child.keep())
 
     async def _spark_python(self) -> str:
         """The interpreter for compactors; why there is none yet is told once."""
@@ -192,9 +203,15 @@ class Supervisor:
         if asyncio.get_running_loop().time() > deadline_s:
             raise Unavailable(f"not ready after {READY_DEADLINE_S:g} s; see the logs in {self._options.data / 'logs'}")
 
+    def _begin_no_more(self) -> None:
+        """Start no helper any more; those that run are stopped with the others."""
+        self._ending.set()
+        if self._starting is not None:
+            self._starting.cancel()
+
     async def _stop_children(self) -> None:
         self._say("stopping ...")
-        await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in self._compactors))
+        await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in self._helpers))
         for role in reversed(SERVICES):
             await asyncio.gather(*(child.stop(STOP_GRACE_S) for child in self._services[role]))
         await self._nats.stop(STOP_GRACE_S)

@@ -56,6 +56,13 @@ class Chores(Protocol):
         """They are done, or given up."""
 
 
+class _Held(msgspec.Struct):
+    """One of our chores: which of our hands has it, and when we asked for its lease last."""
+
+    hand: int
+    asked_s: float
+
+
 class JournalChores:
     """Chores by leases in the journal."""
 
@@ -63,36 +70,41 @@ class JournalChores:
         self._sequencers = sequencers
         self._holder = holder
         self._clock = clock
-        self._kept_s: dict[int, float] = {}  # when we asked last for a lease
+        self._held: dict[int, _Held] = {}
 
     async def take(self, kind: Kind, count: int = 1) -> Taken:
         asked_s = self._clock.monotonic_s()
-        outcomes = await self._ask([self._take(kind, NO_CHORE) for _ in range(count)])
-        numbers = [outcome.number for outcome in outcomes if outcome.number != NO_CHORE]
-        self._kept_s.update(dict.fromkeys(numbers, asked_s))
-        return Taken(kind, numbers, outcomes[-1].clock_ms, outcomes[-1].due_ms)
+        outcomes = await self._ask([self._take(kind, hand) for hand in range(count)])
+        hands = {outcome.number: hand for hand, outcome in enumerate(outcomes) if outcome.number != NO_CHORE}
+        self._held.update({number: _Held(hand, asked_s) for number, hand in hands.items()})
+        return Taken(kind, list(hands), outcomes[-1].clock_ms, outcomes[-1].due_ms)
 
     async def keep(self, taken: Taken) -> None:
         asked_s = self._clock.monotonic_s()
-        old = [number for number in taken.numbers if asked_s - self._kept_s.get(number, asked_s) >= RENEW_S]
+        old = [number for number in taken.numbers if asked_s - self._held[number].asked_s >= RENEW_S]
         if not old:
             return
-        for number, outcome in zip(old, await self._ask([self._take(taken.kind, each) for each in old]), strict=True):
+        outcomes = await self._ask([self._take(taken.kind, self._held[number].hand, number) for number in old])
+        for number, outcome in zip(old, outcomes, strict=True):
             if outcome.number != number:
                 raise ChoreLost(f"another janitor has chore {number} by now")
-            self._kept_s[number] = asked_s
+            self._held[number].asked_s = asked_s
 
     async def end(self, taken: Taken, *, done: bool) -> None:
         now_ms = self._sequencers.seen_clock_ms
-        for number in taken.numbers:
-            self._kept_s.pop(number, None)
-        ends: list[Command] = [EndChore(now_ms, self._holder, number, done) for number in taken.numbers]
+        ends: list[Command] = [
+            EndChore(now_ms, self._name(self._held.pop(number).hand), number, done) for number in taken.numbers
+        ]
         await self._sequencers.command(ends, deadline_s=COMMAND_DEADLINE_S)
 
-    def _take(self, kind: Kind, number: int) -> Command:
+    def _take(self, kind: Kind, hand: int, number: int = NO_CHORE) -> Command:
         """The time in it is one that the journal told: a janitor's own clock decides about nothing there."""
         now_ms = self._sequencers.seen_clock_ms
-        return TakeChore(now_ms, self._holder, kind.first, kind.stop, kind.period_ms, LEASE_MS, number)
+        return TakeChore(now_ms, self._name(hand), kind.first, kind.stop, kind.period_ms, LEASE_MS, number)
+
+    def _name(self, hand: int) -> str:
+        """The journal gives one chore of a kind to one holder, so that a command sent again takes no second one."""
+        return f"{self._holder}.{hand}"
 
     async def _ask(self, commands: list[Command]) -> list[ChoreTaken]:
         outcomes = await self._sequencers.command(commands, deadline_s=COMMAND_DEADLINE_S)
