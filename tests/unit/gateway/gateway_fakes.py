@@ -21,6 +21,7 @@ from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import decode_with_payload, encode
 from penstock.contracts.commands import Command, Outcome
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.janitor_queries import ClusterConfigsView
 from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, ListenerAddress, Presence
 from penstock.contracts.queries import MetadataQuery, MetadataView, TopicView
 from penstock.runtime.bus import Inbound
@@ -97,7 +98,10 @@ class FakeSequencer:
         self.commands: list[list[Command]] = []
         self.queries: list[tuple[str, msgspec.Struct]] = []
         self.on_command: Callable[[Command], Outcome] | None = None
-        self.views: dict[str, Callable[[Any], Any]] = {}
+        self.cluster_configs: dict[str, str] = {}
+        self.views: dict[str, Callable[[Any], Any]] = {
+            "cluster_configs": lambda query: ClusterConfigsView(self.seen_sequence, self.cluster_configs)
+        }
         self.is_down = False
         self.hold: asyncio.Event | None = None
         self.unheard_of: set[str] = set()  # topics that a replica knows only if it looks into the journal first

@@ -1,12 +1,11 @@
-"""Topics and configurations: every topic has its own verdict, and nothing asked for is silently ignored."""
+"""Topics made, grown and deleted: each has its own verdict, and nothing asked for is silently ignored."""
 
 from typing import Any
 
 import pytest
 
-from gateway.context import Client
-from gateway.nodes import node_of
 from penstock.contracts.commands import CreateTopic, DeleteTopic, Done, Outcome, Refused, Tick, TopicCreated
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries import TopicView, ValidateView
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import TOPIC_CONFIGS
@@ -22,13 +21,11 @@ from penstock.kafkawire.api.create_topics import (
     CreateTopicsRequest,
 )
 from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from penstock.kafkawire.error_codes import ErrorCode
-from tests.unit.gateway.gateway_fakes import LISTENER, World, new_client, new_world
+from tests.unit.gateway.gateway_fakes import World, new_world
 from tests.unit.gateway.gateway_wire import ask
 
-CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 19, 20, 32, 37
-TOPIC, BROKER = 2, 4
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 
 
 def accepting_world(**settings: Any) -> World:
@@ -72,6 +69,26 @@ async def test_a_topic_is_created_and_described_with_all_its_configurations(vers
         assert (result.num_partitions, result.replication_factor) == (3, 1)
     if version >= 7:
         assert result.topic_id == world.sequencer.commands[0][0].topic_id  # type: ignore[union-attr]
+
+
+async def test_a_new_topic_is_told_with_the_clusters_defaults_that_it_takes_over() -> None:
+    world = accepting_world()
+    world.sequencer.cluster_configs = {"log.retention.ms": "1000", "log.retention.bytes": "500"}
+    result = (await created(world, topic(retention_bytes="9")))["t"]
+    configs = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert (configs["retention.ms"], configs["retention.bytes"]) == (("1000", 3), ("9", 1))
+
+
+async def test_a_topic_is_made_also_where_nobody_says_what_the_clusters_defaults_are() -> None:
+    world = accepting_world()
+
+    def silent(query: Any) -> Any:
+        raise Unavailable("no sequencer knows the question yet")
+
+    world.sequencer.views["cluster_configs"] = silent
+    result = (await created(world, topic()))["t"]
+    assert (result.error_code, result.num_partitions) == (0, 3)
+    assert (result.topic_config_error_code, result.configs) == (ErrorCode.REQUEST_TIMED_OUT, [])
 
 
 async def test_partitions_and_replication_may_be_left_to_the_defaults() -> None:
@@ -251,74 +268,3 @@ async def test_topics_grow_each_with_its_own_verdict(version: int) -> None:
         "bad/name": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "d": ErrorCode.INVALID_REQUEST,
     }
-
-
-async def described(
-    world: World,
-    *resources: DescribeConfigsResource,
-    version: int = 4,
-    client: Client | None = None,
-    **options: bool,
-) -> list[Any]:
-    response = await ask(world, DESCRIBE_CONFIGS, version, DescribeConfigsRequest(list(resources), **options), client)
-    return list(response.results)
-
-
-@pytest.mark.parametrize("version", range(1, 5))
-async def test_a_topics_configurations_are_described_with_where_they_come_from(version: int) -> None:
-    world = new_world()
-    world.sequencer.add_topic("t", 1, **{"max.message.bytes": "5000"})
-    (result,) = await described(world, DescribeConfigsResource(TOPIC, "t", None), version=version)
-    configs = {config.name: (config.value, config.config_source) for config in result.configs}
-    assert configs.keys() == TOPIC_CONFIGS.keys()
-    assert configs["max.message.bytes"] == ("5000", 1)
-    assert configs["retention.ms"] == ("-1", 5)
-    assert all(config.synonyms == [] for config in result.configs)
-
-
-async def test_synonyms_documentation_and_names_are_given_where_asked_for() -> None:
-    world = new_world()
-    world.sequencer.add_topic("t", 1, **{"max.message.bytes": "5000"})
-    resource = DescribeConfigsResource(TOPIC, "t", ["max.message.bytes"])
-    (result,) = await described(world, resource, include_synonyms=True, include_documentation=True)
-    (config,) = result.configs
-    default = TOPIC_CONFIGS["max.message.bytes"].default
-    assert [(each.value, each.source) for each in config.synonyms] == [("5000", 1), (default, 5)]
-    assert config.documentation and config.config_type == 3
-
-
-@pytest.mark.parametrize(
-    ("resource", "error"),
-    [
-        (DescribeConfigsResource(TOPIC, "absent"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (DescribeConfigsResource(BROKER, "12345"), ErrorCode.INVALID_REQUEST),
-        (DescribeConfigsResource(8, "1"), ErrorCode.INVALID_REQUEST),
-    ],
-)
-async def test_a_resource_that_is_not_there_is_refused(resource: DescribeConfigsResource, error: int) -> None:
-    (result,) = await described(new_world(), resource)
-    assert (result.error_code, result.resource_name, result.configs) == (error, resource.resource_name, [])
-
-
-@pytest.mark.parametrize(("listener", "other"), [("INTERNAL", "EXTERNAL"), ("EXTERNAL", "INTERNAL")])
-async def test_a_broker_is_known_by_its_id_on_the_clients_listener(listener: str, other: str) -> None:
-    world = new_world(nodes={"INTERNAL": node_of("::1", 9093, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")})
-    client = new_client(listener=listener)
-    address = {"INTERNAL": "INTERNAL://[::1]:9093", "EXTERNAL": "EXTERNAL://localhost:9092"}[listener]
-    own, strange = (
-        DescribeConfigsResource(BROKER, str(world.gateway.nodes[name].node_id)) for name in (listener, other)
-    )
-    (result,) = await described(world, own, client=client)
-    assert {config.name: config.value for config in result.configs}["advertised.listeners"] == address
-    (refused,) = await described(world, strange, client=client)
-    assert refused.error_code == ErrorCode.INVALID_REQUEST
-
-
-async def test_a_broker_tells_its_settings_as_they_are() -> None:
-    world = new_world(default_partitions=7, auto_create_topics=False)
-    (result,) = await described(
-        world, DescribeConfigsResource(BROKER, str(world.gateway.nodes[LISTENER].node_id), None)
-    )
-    configs = {config.name: config.value for config in result.configs}
-    assert (configs["num.partitions"], configs["auto.create.topics.enable"]) == ("7", "false")
-    assert all(config.read_only for config in result.configs)

@@ -37,7 +37,7 @@ CASES = [
 def scripted_world() -> World:
     world = new_world()
     world.sequencer.on_command = refuse
-    world.sequencer.views = {
+    world.sequencer.views |= {
         "groups": lambda query: GroupsView(1, []),
         "describe_groups": lambda query: DescribeGroupsView(
             1, [GroupView(i, "Dead", "", "", []) for i in query.group_ids]
@@ -90,7 +90,7 @@ async def test_without_sequencers_every_api_still_answers_or_closes(api_key: int
         )
     except CloseConnection as cause:
         assert "cannot answer now" in str(cause)
-        assert api_key == 3, "only a listing of all topics has no other way to say so"
+        assert api_key in (3, 75), "only a listing of all topics has no other way to say so"
     else:
         assert isinstance(response, API_TABLE[api_key].response)
 

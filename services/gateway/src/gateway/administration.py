@@ -1,7 +1,8 @@
 """What the APIs that change topics share: commands in bounded entries, or only validated, and what to say of them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from gateway.context import Gateway
 from gateway.errors import error_of
@@ -17,9 +18,10 @@ DEADLINE_S_MAX = 60.0
 MESSAGE_LENGTH_MAX = 1_000  # an error quotes what the client sent, but not megabytes of it
 
 Verdict = tuple[ErrorCode, str | None]
+Name = TypeVar("Name", bound=Hashable)
 
 
-def duplicates(names: Iterable[str]) -> set[str]:
+def duplicates(names: Iterable[Name]) -> set[Name]:
     """The names that occur more than once."""
     return {name for name, count in Counter(names).items() if count > 1}
 

@@ -9,10 +9,12 @@ import structlog
 from gateway.context import Client, Gateway
 from gateway.errors import CloseConnection
 from gateway.handlers import (
+    alter_configs,
     api_versions,
     create_partitions,
     create_topics,
     delete_groups,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -20,6 +22,7 @@ from gateway.handlers import (
     fetch,
     find_coordinator,
     heartbeat,
+    incremental_alter_configs,
     init_producer_id,
     join_group,
     leave_group,
@@ -61,10 +64,13 @@ HANDLERS: dict[int, Handler] = {
     API_VERSIONS: api_versions.handle,
     19: create_topics.handle,
     20: delete_topics.handle,
+    21: delete_records.handle,
     22: init_producer_id.handle,
     32: describe_configs.handle,
+    33: alter_configs.handle,
     37: create_partitions.handle,
     42: delete_groups.handle,
+    44: incremental_alter_configs.handle,
     60: describe_cluster.handle,
 }
 

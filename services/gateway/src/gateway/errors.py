@@ -36,6 +36,7 @@ REFUSALS: dict[Refusal, ErrorCode] = {
     Refusal.ALREADY_CLAIMED: ErrorCode.UNKNOWN_SERVER_ERROR,
     Refusal.EXTENTS_CHANGED: ErrorCode.UNKNOWN_SERVER_ERROR,
     Refusal.INVALID_REQUEST: ErrorCode.INVALID_REQUEST,
+    Refusal.POLICY_VIOLATION: ErrorCode.POLICY_VIOLATION,
     # Clients ask again, of the same gateway, which has learnt by the refusal what it did not know.
     Refusal.STALE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }

@@ -1,16 +1,22 @@
-"""A topic's configurations as Kafka clients see them: what was set, what is the default, and where each comes from."""
+"""Configurations as Kafka clients see them: what is in force, where that comes from, and what it would be without."""
 
 import enum
 
 import msgspec
 
-from penstock.contracts.topic_configs import TOPIC_CONFIGS, TopicConfig
+from gateway.context import Gateway
+from penstock.contracts.janitor_queries import ClusterConfigsQuery, ClusterConfigsView
+from penstock.contracts.topic_configs import CLUSTER_CONFIGS, TOPIC_CONFIGS, TopicConfig
+
+TOPIC, BROKER = 2, 4  # types of resources that have configurations
+CONFIGS_DEADLINE_S = 5.0
 
 
 class ConfigSource(enum.IntEnum):
     """Where a value comes from, in Kafka's numbers (KIP-226)."""
 
     TOPIC = 1
+    CLUSTER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
 
@@ -18,21 +24,55 @@ class ConfigSource(enum.IntEnum):
 CONFIG_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}  # Kafka's numbers (KIP-569)
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """One configuration of one topic."""
+class Synonym(msgspec.Struct, frozen=True):
+    """A value that is in force unless one before it is."""
 
-    config: TopicConfig
+    name: str
     value: str
     source: ConfigSource
 
 
-def settings_of(configs: dict[str, str]) -> list[Setting]:
-    """Every configuration that a topic has, given those that were set."""
-    return [
-        Setting(config, configs.get(name, config.default), _source(name, configs))
-        for name, config in TOPIC_CONFIGS.items()
-    ]
+class Setting(msgspec.Struct, frozen=True):
+    """One configuration, by the name that its resource has for it; the first synonym is in force."""
+
+    name: str
+    config: TopicConfig
+    synonyms: list[Synonym]
+
+    @property
+    def value(self) -> str:
+        """What is in force."""
+        return self.synonyms[0].value
+
+    @property
+    def source(self) -> ConfigSource:
+        """Where that comes from."""
+        return self.synonyms[0].source
 
 
-def _source(name: str, configs: dict[str, str]) -> ConfigSource:
-    return ConfigSource.TOPIC if name in configs else ConfigSource.DEFAULT
+async def cluster_configs(gateway: Gateway) -> dict[str, str]:
+    """The defaults of all topics that were set, by brokers' names; `Unavailable` if no sequencer says."""
+    view = await gateway.sequencer.query(
+        "cluster_configs", ClusterConfigsQuery(0, fresh=True), ClusterConfigsView, deadline_s=CONFIGS_DEADLINE_S
+    )
+    return view.configs
+
+
+def settings_of(configs: dict[str, str], cluster: dict[str, str]) -> list[Setting]:
+    """Every configuration that a topic has, given those that were set for it and for the cluster."""
+    settings = []
+    for name, config in TOPIC_CONFIGS.items():
+        own = [Synonym(name, configs[name], ConfigSource.TOPIC)] if name in configs else []
+        settings.append(Setting(name, config, own + _defaults(config, cluster)))
+    return settings
+
+
+def cluster_settings(cluster: dict[str, str]) -> list[Setting]:
+    """Every default that a cluster can set, given those that it has."""
+    return [Setting(name, config, _defaults(config, cluster)) for name, config in CLUSTER_CONFIGS.items()]
+
+
+def _defaults(config: TopicConfig, cluster: dict[str, str]) -> list[Synonym]:
+    name = config.cluster_name or config.name
+    set_here = [Synonym(name, cluster[name], ConfigSource.CLUSTER)] if name in cluster else []
+    return [*set_here, Synonym(name, config.default, ConfigSource.DEFAULT)]

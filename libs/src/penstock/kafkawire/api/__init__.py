@@ -4,10 +4,12 @@ import functools
 
 import msgspec
 
+from penstock.kafkawire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from penstock.kafkawire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from penstock.kafkawire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from penstock.kafkawire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from penstock.kafkawire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from penstock.kafkawire.api.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from penstock.kafkawire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -15,6 +17,10 @@ from penstock.kafkawire.api.describe_groups import DescribeGroupsRequest, Descri
 from penstock.kafkawire.api.fetch import FetchRequest, FetchResponse
 from penstock.kafkawire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from penstock.kafkawire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from penstock.kafkawire.api.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from penstock.kafkawire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -70,10 +76,13 @@ API_TABLE: dict[int, Api] = {
         Api(18, "ApiVersions", 0, 4, 3, ApiVersionsRequest, ApiVersionsResponse),
         Api(19, "CreateTopics", 2, 7, 5, CreateTopicsRequest, CreateTopicsResponse),
         Api(20, "DeleteTopics", 1, 6, 4, DeleteTopicsRequest, DeleteTopicsResponse),
+        Api(21, "DeleteRecords", 0, 2, 2, DeleteRecordsRequest, DeleteRecordsResponse),
         Api(22, "InitProducerId", 0, 4, 2, InitProducerIdRequest, InitProducerIdResponse),
         Api(32, "DescribeConfigs", 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse),
+        Api(33, "AlterConfigs", 0, 2, 2, AlterConfigsRequest, AlterConfigsResponse),
         Api(37, "CreatePartitions", 0, 3, 2, CreatePartitionsRequest, CreatePartitionsResponse),
         Api(42, "DeleteGroups", 0, 2, 2, DeleteGroupsRequest, DeleteGroupsResponse),
+        Api(44, "IncrementalAlterConfigs", 0, 1, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
         Api(60, "DescribeCluster", 0, 2, 0, DescribeClusterRequest, DescribeClusterResponse),
     )
 }

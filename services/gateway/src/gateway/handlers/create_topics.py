@@ -2,8 +2,10 @@
 
 from gateway.administration import MESSAGE_LENGTH_MAX, Verdict, duplicates, run_commands, verdict_of
 from gateway.context import Client, Gateway
-from gateway.topic_settings import settings_of
+from gateway.errors import ADMINISTRATION_UNAVAILABLE
+from gateway.topic_settings import Setting, cluster_configs, settings_of
 from penstock.contracts.commands import CreateTopic, Outcome, TopicCreated
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import ID_BYTES, is_legal_topic_name, new_topic_id
 from penstock.contracts.topic_configs import objections
 from penstock.kafkawire.api.create_topics import (
@@ -16,6 +18,7 @@ from penstock.kafkawire.api.create_topics import (
 from penstock.kafkawire.error_codes import ErrorCode
 
 DEFAULT = -1
+FIRST_VERSION_CONFIGS = 5
 REPLICATION_FACTOR = 1  # one leader names itself; the copies are the object store's business
 
 
@@ -27,8 +30,9 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Create
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
     if not request.validate_only:
         gateway.topics.forget(command.name for command in commands)
+    cluster = await _cluster_configs(gateway, version, outcomes)
     for command, outcome in zip(commands, outcomes, strict=True):
-        results[command.name] = _result(command, outcome)
+        results[command.name] = _result(command, outcome, cluster)
     return CreateTopicsResponse(topics=[result for result in results.values() if result is not None])
 
 
@@ -81,18 +85,29 @@ def _command(gateway: Gateway, topic: CreatableTopic) -> CreateTopic:
     )
 
 
-def _result(command: CreateTopic, outcome: Outcome) -> CreatableTopicResult:
+async def _cluster_configs(gateway: Gateway, version: int, outcomes: list[Outcome]) -> dict[str, str] | None:
+    """What the topics take over from the cluster, None where it is not asked for or nobody says."""
+    if version < FIRST_VERSION_CONFIGS or not any(isinstance(outcome, TopicCreated) for outcome in outcomes):
+        return None
+    try:
+        return await cluster_configs(gateway)
+    except Unavailable:
+        return None
+
+
+def _result(command: CreateTopic, outcome: Outcome, cluster: dict[str, str] | None) -> CreatableTopicResult:
     if not isinstance(outcome, TopicCreated):
         error, message = verdict_of(outcome)
         return CreatableTopicResult(name=command.name, error_code=error, error_message=message)
+    settings: list[Setting] = [] if cluster is None else settings_of(outcome.configs, cluster)
     return CreatableTopicResult(
         name=command.name,
         topic_id=outcome.topic_id,
         error_message=None,
+        topic_config_error_code=ADMINISTRATION_UNAVAILABLE if cluster is None else ErrorCode.NONE,
         num_partitions=outcome.partitions,
         replication_factor=REPLICATION_FACTOR,
         configs=[
-            CreatableTopicConfigs(setting.config.name, setting.value, config_source=setting.source)
-            for setting in settings_of(outcome.configs)
+            CreatableTopicConfigs(setting.name, setting.value, config_source=setting.source) for setting in settings
         ],
     )

@@ -1,10 +1,21 @@
-"""DescribeConfigs: what topics have set or by default, and the few settings that a gateway can honestly tell."""
+"""DescribeConfigs: what is in force for topics, the cluster's defaults, and what a gateway can tell of itself."""
 
 import msgspec
 
+from gateway.config_changes import CLUSTER
 from gateway.context import Client, Gateway
+from gateway.errors import ADMINISTRATION_UNAVAILABLE
 from gateway.listeners import host_and_port
-from gateway.topic_settings import CONFIG_TYPES, ConfigSource, Setting, settings_of
+from gateway.topic_settings import (
+    BROKER,
+    CONFIG_TYPES,
+    TOPIC,
+    ConfigSource,
+    Setting,
+    cluster_configs,
+    cluster_settings,
+    settings_of,
+)
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.topic_configs import MESSAGE_BYTES_DEFAULT
 from penstock.kafkawire.api.describe_configs import (
@@ -16,9 +27,6 @@ from penstock.kafkawire.api.describe_configs import (
     DescribeConfigsSynonym,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-
-TOPIC = 2
-BROKER = 4
 
 Results = list[DescribeConfigsResourceResult]
 
@@ -34,17 +42,41 @@ class _Refused(Exception):
 async def handle(
     gateway: Gateway, client: Client, version: int, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
+    cluster = _Cluster(gateway)
     return DescribeConfigsResponse(
-        results=[await _describe(gateway, client, resource, request) for resource in request.resources]
+        results=[await _describe(gateway, client, cluster, resource, request) for resource in request.resources]
     )
 
 
+class _Cluster:
+    """The cluster's defaults as they are when the first resource needs them."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._found: dict[str, str] | Unavailable | None = None
+
+    async def configs(self) -> dict[str, str]:
+        """By brokers' names; `_Refused` if no sequencer says, also to whoever asks after the first."""
+        if self._found is None:
+            try:
+                self._found = await cluster_configs(self._gateway)
+            except Unavailable as error:
+                self._found = error
+        if isinstance(self._found, Unavailable):
+            raise _Refused(ADMINISTRATION_UNAVAILABLE, str(self._found)) from self._found
+        return self._found
+
+
 async def _describe(
-    gateway: Gateway, client: Client, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    gateway: Gateway,
+    client: Client,
+    cluster: _Cluster,
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
 ) -> DescribeConfigsResult:
     error, message, configs = ErrorCode.NONE, None, Results()
     try:
-        configs = _asked(await _configs(gateway, client, resource), resource, request)
+        configs = _asked(await _configs(gateway, client, cluster, resource), resource, request)
     except _Refused as refused:
         error, message = refused.error, str(refused)
     return DescribeConfigsResult(
@@ -56,12 +88,18 @@ async def _describe(
     )
 
 
-async def _configs(gateway: Gateway, client: Client, resource: DescribeConfigsResource) -> Results:
-    if resource.resource_type == TOPIC:
-        return await _topic_configs(gateway, resource.resource_name)
-    if resource.resource_type == BROKER:
-        return _broker_configs(gateway, client, resource.resource_name)
-    raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} are not supported")
+async def _configs(gateway: Gateway, client: Client, cluster: _Cluster, resource: DescribeConfigsResource) -> Results:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == TOPIC:
+        return await _topic_configs(gateway, cluster, name)
+    if kind == BROKER and name == CLUSTER:  # as Kafka: what was set, and nothing else
+        settings = cluster_settings(await cluster.configs())
+        return [_told(setting) for setting in settings if setting.source == ConfigSource.CLUSTER]
+    if kind == BROKER:
+        own = _broker_configs(gateway, client, name)
+        told = own + [_told(setting) for setting in cluster_settings(await cluster.configs())]
+        return sorted(told, key=lambda config: config.name)
+    raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported")
 
 
 def _asked(configs: Results, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> Results:
@@ -78,34 +116,30 @@ def _asked(configs: Results, resource: DescribeConfigsResource, request: Describ
     ]
 
 
-async def _topic_configs(gateway: Gateway, name: str) -> Results:
+async def _topic_configs(gateway: Gateway, cluster: _Cluster, name: str) -> Results:
     try:
         found = await gateway.topics.find([name])
     except Unavailable as error:
-        raise _Refused(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+        raise _Refused(ADMINISTRATION_UNAVAILABLE, str(error)) from error
     if name not in found:
         raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
-    return [_topic_config(setting) for setting in settings_of(found[name].configs)]
+    return [_told(setting) for setting in settings_of(found[name].configs, await cluster.configs())]
 
 
-def _topic_config(setting: Setting) -> DescribeConfigsResourceResult:
-    config = setting.config
-    synonyms = [DescribeConfigsSynonym(config.name, config.default, ConfigSource.DEFAULT)]
-    if setting.source == ConfigSource.TOPIC:
-        synonyms.insert(0, DescribeConfigsSynonym(config.name, setting.value, ConfigSource.TOPIC))
+def _told(setting: Setting) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
-        name=config.name,
+        name=setting.name,
         value=setting.value,
         config_source=setting.source,
-        synonyms=synonyms,
-        config_type=CONFIG_TYPES[config.kind],
-        documentation=config.documentation,
+        synonyms=[DescribeConfigsSynonym(each.name, each.value, each.source) for each in setting.synonyms],
+        config_type=CONFIG_TYPES[setting.config.kind],
+        documentation=setting.config.documentation,
     )
 
 
 def _broker_configs(gateway: Gateway, client: Client, name: str) -> Results:
     own, config = gateway.nodes[client.listener], gateway.config
-    if name and name != str(own.node_id):
+    if name != str(own.node_id):
         raise _Refused(ErrorCode.INVALID_REQUEST, f"this is broker {own.node_id}, not {name!r}")
     advertised = f"{client.listener}://{host_and_port(own.host, own.port)}"
     auto_create = "true" if config.auto_create_topics else "false"

@@ -1,0 +1,114 @@
+"""What the two APIs that alter configurations share: whose those are, what is refused at once, and the verdicts."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gateway.administration import MESSAGE_LENGTH_MAX, Verdict, duplicates, run_commands, verdict_of
+from gateway.context import Gateway
+from gateway.errors import error_of
+from gateway.topic_settings import BROKER, TOPIC
+from penstock.contracts.commands import AlterConfigs
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
+from penstock.contracts.refusals import Refusal
+from penstock.contracts.topic_configs import CLUSTER_CONFIGS, TOPIC_CONFIGS, cluster_objections, objections
+from penstock.kafkawire.error_codes import ErrorCode
+
+TIMEOUT_MS = 30_000  # neither API has one of its own
+# Of which all but the first are for those who did not know of a change made elsewhere: by the refusal they have learnt.
+ATTEMPTS_MAX = 3
+STALE = error_of(Refusal.STALE)
+VALUE_LENGTH_MAX = 1_000  # the longest honest value has some 30 letters
+CLUSTER = ""  # as the name of a broker: the defaults of all brokers (KIP-226)
+
+Resource = tuple[int, str]  # type and name
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One configuration as the request has it: the operation may be none, the value null."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class Alteration(msgspec.Struct, frozen=True):
+    """What a request wants of one resource; with `replace` what is not named goes back to its default."""
+
+    resource: Resource
+    changes: list[Change]
+    replace: bool = False
+
+
+async def alter(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
+    """A verdict for each resource, in the order in which they were named first."""
+    repeated = duplicates(each.resource for each in asked)
+    verdicts = {each.resource: _objection(each, each.resource in repeated) for each in asked}
+    good = [each for each in asked if not verdicts[each.resource][0]]
+    for _ in range(ATTEMPTS_MAX):
+        verdicts |= await _run(gateway, good, validate_only=validate_only)
+        good = [each for each in good if verdicts[each.resource][0] == STALE]
+    return verdicts
+
+
+async def _run(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
+    commands = [_command(gateway, each) for each in asked]
+    outcomes = await run_commands(gateway, commands, TIMEOUT_MS, validate_only=validate_only)
+    if not validate_only:
+        gateway.topics.forget(command.topic for command in commands)
+    return {each.resource: verdict_of(outcome) for each, outcome in zip(asked, outcomes, strict=True)}
+
+
+def _command(gateway: Gateway, asked: Alteration) -> AlterConfigs:
+    kind, name = asked.resource
+    changes = [ConfigChange(each.name, ConfigOperation(each.operation), each.value or "") for each in asked.changes]
+    return AlterConfigs(
+        now_ms=gateway.clock.now_ms(),
+        topic=name if kind == TOPIC else "",
+        changes=changes,
+        replace=asked.replace,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+
+
+def _objection(asked: Alteration, is_repeated: bool) -> Verdict:
+    """What can be refused without asking a sequencer, so that none of it gets into the journal."""
+    kind, name = asked.resource
+    if is_repeated:
+        return ErrorCode.INVALID_REQUEST, "the resource occurs more than once in the request"
+    if kind not in (TOPIC, BROKER):
+        return ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported"
+    if kind == TOPIC and not is_legal_topic_name(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is 1 to 249 letters, digits, '.', '_' or '-'"
+    if kind == BROKER and name != CLUSTER:
+        return ErrorCode.INVALID_REQUEST, (
+            "a single broker has nothing to alter; an empty name stands for the defaults of the whole cluster"
+        )
+    error, message = _form_objection(asked.changes)
+    if not error:
+        error, message = _value_objection(kind, asked.changes)
+    return error, message and message[:MESSAGE_LENGTH_MAX]
+
+
+def _form_objection(changes: list[Change]) -> Verdict:
+    """Kafka's INVALID_REQUEST: what no value of any configuration could be meant by."""
+    repeated = duplicates(change.name for change in changes)
+    if repeated:
+        return ErrorCode.INVALID_REQUEST, f"more than once in the request: {', '.join(sorted(repeated))}"
+    for change in changes:
+        if change.operation not in tuple(ConfigOperation):
+            return ErrorCode.INVALID_REQUEST, f"operation {change.operation} on {change.name} is none of 0 to 3"
+        if change.value is None and change.operation != ConfigOperation.DELETE:
+            return ErrorCode.INVALID_REQUEST, f"null is not a value: {change.name}"
+    return ErrorCode.NONE, None
+
+
+def _value_objection(kind: int, changes: list[Change]) -> Verdict:
+    """Unknown names whatever is to happen to them, and values that nothing stored could make good."""
+    known, object_to = (TOPIC_CONFIGS, objections) if kind == TOPIC else (CLUSTER_CONFIGS, cluster_objections)
+    unknown = {change.name: "" for change in changes if change.name not in known}
+    values = {change.name: change.value or "" for change in changes if change.operation == ConfigOperation.SET}
+    reasons = object_to(unknown | values)
+    reasons += [f"the value of {each.name} is too long" for each in changes if len(each.value or "") > VALUE_LENGTH_MAX]
+    return (ErrorCode.INVALID_CONFIG, "; ".join(reasons)) if reasons else (ErrorCode.NONE, None)
