@@ -10,6 +10,7 @@ from gateway.context import Client, Gateway
 from gateway.errors import CloseConnection
 from gateway.handlers import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -19,6 +20,8 @@ from gateway.handlers import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -28,9 +31,11 @@ from gateway.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
     sync_group,
 )
@@ -66,12 +71,17 @@ HANDLERS: dict[int, Handler] = {
     20: delete_topics.handle,
     21: delete_records.handle,
     22: init_producer_id.handle,
+    23: offset_for_leader_epoch.handle,
     32: describe_configs.handle,
     33: alter_configs.handle,
     37: create_partitions.handle,
     42: delete_groups.handle,
+    43: elect_leaders.handle,
     44: incremental_alter_configs.handle,
+    45: alter_partition_reassignments.handle,
+    46: list_partition_reassignments.handle,
     60: describe_cluster.handle,
+    75: describe_topic_partitions.handle,
 }
 
 log = structlog.get_logger()

@@ -34,11 +34,13 @@ class Located(msgspec.Struct, frozen=True):
         return topic
 
 
-async def locate(gateway: Gateway, names: Iterable[str]) -> Located:
-    """These topics, as far as they exist and that can be found out."""
+async def locate(
+    gateway: Gateway, names: Iterable[str], *, unavailable: ErrorCode = READ_UNAVAILABLE
+) -> Located:
+    """These topics, as far as they exist and that can be found out; `unavailable` is what to say where it cannot."""
     wanted = dict.fromkeys(names)
     try:
         return Located(await gateway.topics.find(wanted), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     except Unavailable:
         known = {name: view for name in wanted if (view := gateway.topics.cached(name))}
-        return Located(known, READ_UNAVAILABLE)
+        return Located(known, unavailable)

@@ -5,6 +5,10 @@ import functools
 import msgspec
 
 from penstock.kafkawire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from penstock.kafkawire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from penstock.kafkawire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from penstock.kafkawire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from penstock.kafkawire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -14,6 +18,11 @@ from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest, DeleteTopi
 from penstock.kafkawire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from penstock.kafkawire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from penstock.kafkawire.api.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from penstock.kafkawire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from penstock.kafkawire.api.fetch import FetchRequest, FetchResponse
 from penstock.kafkawire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from penstock.kafkawire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -26,9 +35,14 @@ from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupRespons
 from penstock.kafkawire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from penstock.kafkawire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from penstock.kafkawire.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from penstock.kafkawire.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from penstock.kafkawire.api.metadata import MetadataRequest, MetadataResponse
 from penstock.kafkawire.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from penstock.kafkawire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from penstock.kafkawire.api.produce import ProduceRequest, ProduceResponse
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from penstock.kafkawire.decoder import Decode, make_decoder
@@ -78,12 +92,33 @@ API_TABLE: dict[int, Api] = {
         Api(20, "DeleteTopics", 1, 6, 4, DeleteTopicsRequest, DeleteTopicsResponse),
         Api(21, "DeleteRecords", 0, 2, 2, DeleteRecordsRequest, DeleteRecordsResponse),
         Api(22, "InitProducerId", 0, 4, 2, InitProducerIdRequest, InitProducerIdResponse),
+        Api(23, "OffsetForLeaderEpoch", 2, 4, 4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
         Api(32, "DescribeConfigs", 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse),
         Api(33, "AlterConfigs", 0, 2, 2, AlterConfigsRequest, AlterConfigsResponse),
         Api(37, "CreatePartitions", 0, 3, 2, CreatePartitionsRequest, CreatePartitionsResponse),
         Api(42, "DeleteGroups", 0, 2, 2, DeleteGroupsRequest, DeleteGroupsResponse),
+        Api(43, "ElectLeaders", 0, 2, 2, ElectLeadersRequest, ElectLeadersResponse),
         Api(44, "IncrementalAlterConfigs", 0, 1, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+        Api(
+            45,
+            "AlterPartitionReassignments",
+            0,
+            1,
+            0,
+            AlterPartitionReassignmentsRequest,
+            AlterPartitionReassignmentsResponse,
+        ),
+        Api(
+            46,
+            "ListPartitionReassignments",
+            0,
+            0,
+            0,
+            ListPartitionReassignmentsRequest,
+            ListPartitionReassignmentsResponse,
+        ),
         Api(60, "DescribeCluster", 0, 2, 0, DescribeClusterRequest, DescribeClusterResponse),
+        Api(75, "DescribeTopicPartitions", 0, 0, 0, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
     )
 }
 

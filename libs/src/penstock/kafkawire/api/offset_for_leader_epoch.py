@@ -1,0 +1,41 @@
+"""OffsetForLeaderEpoch: where the records of an epoch end, by which a client finds out what was lost (KIP-320)."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import Int16, Int32, Int64, String, since
+
+
+class OffsetForLeaderPartition(msgspec.Struct, frozen=True, gc=False):
+    partition: Int32 = 0
+    # The client's idea of who leads, for fencing.
+    current_leader_epoch: Int32 = -1
+    leader_epoch: Int32 = 0
+
+
+class OffsetForLeaderTopic(msgspec.Struct, frozen=True, gc=False):
+    topic: String = ""
+    partitions: list[OffsetForLeaderPartition] = []
+
+
+class OffsetForLeaderEpochRequest(msgspec.Struct, frozen=True, gc=False):
+    replica_id: Annotated[Int32, since(3)] = -2
+    topics: list[OffsetForLeaderTopic] = []
+
+
+class EpochEndOffset(msgspec.Struct, frozen=True, gc=False):
+    error_code: Int16 = 0
+    partition: Int32 = 0
+    leader_epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+class OffsetForLeaderTopicResult(msgspec.Struct, frozen=True, gc=False):
+    topic: String = ""
+    partitions: list[EpochEndOffset] = []
+
+
+class OffsetForLeaderEpochResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    topics: list[OffsetForLeaderTopicResult] = []
