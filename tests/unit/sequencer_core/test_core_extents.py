@@ -24,10 +24,11 @@ class Model:
         self.rows.append(row)
         self.next_offset += count
 
-    def drop(self) -> None:
-        if self.rows:
-            assert self.extents.drop_first() == (self.rows[0][2], self.rows[0][4])
-            del self.rows[0]
+    def drop(self, count: int) -> None:
+        count = min(count, len(self.rows))
+        segments, lengths = self.extents.drop_first(count)
+        assert list(zip(segments, lengths, strict=True)) == [(row[2], row[4]) for row in self.rows[:count]]
+        del self.rows[:count]
 
     def replace(self, cuts: list[int], timestamps: list[int]) -> None:
         """Spans between pairs of cuts, each by one row."""
@@ -66,16 +67,18 @@ class Model:
         assert all(
             bound == max(before, stamp) for before, bound, stamp in zip(highest, highest[1:], stamps[1:], strict=False)
         )
-        for timestamp in range(-1, 12):
-            expected = next((place for place, each in enumerate(stamps) if each >= timestamp), len(stamps))
-            assert extents.find_timestamp(timestamp) - extents.head == expected
-        latest = stamps.index(max(stamps)) if stamps else 0
-        assert extents.find_latest() - extents.head == latest
+        for first in {0, len(stamps) // 3, len(stamps)}:
+            later = stamps[first:]
+            for timestamp in range(-1, 12):
+                expected = next((place for place, each in enumerate(later) if each >= timestamp), len(later))
+                assert extents.find_timestamp(timestamp, extents.head + first) - extents.head == first + expected
+            latest = later.index(max(later)) if later else 0
+            assert extents.find_latest(extents.head + first) - extents.head == first + latest
 
 
 timestamps = st.integers(0, 3)  # few, so that a highest one often goes
 appended = st.tuples(st.just(Model.append), st.integers(1, 3), timestamps)
-dropped = st.tuples(st.just(Model.drop))
+dropped = st.tuples(st.just(Model.drop), st.integers(0, 3))
 replaced = st.tuples(
     st.just(Model.replace),
     st.lists(st.integers(0, 12), min_size=2, max_size=6),
@@ -106,8 +109,8 @@ def test_many_dropped_rows_are_cut_off() -> None:
     model = Model()
     for number in range(200):
         model.append(1, number % 7)
-    for _ in range(150):
-        model.drop()
+    for _ in range(50):
+        model.drop(3)
     model.replace([3, 20, 30, 40], [5, 2])
     assert model.extents.end < 200
     model.check()

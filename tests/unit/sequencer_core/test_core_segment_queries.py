@@ -3,7 +3,8 @@
 import pytest
 from core_world import START_MS, World, batch, topic_id
 
-from penstock.contracts.commands import DeleteTopic
+from penstock.contracts.commands import DeleteRecords, DeleteTopic
+from penstock.contracts.janitor_commands import LogOffset
 from penstock.contracts.queries import LogsQuery, LogView, PlacedExtent, SegmentExtentsQuery, SegmentsQuery, SegmentView
 from sequencer.core import queries, segment_queries
 
@@ -114,12 +115,7 @@ def test_an_extent_that_was_dropped_is_not_taken_for_the_next_one_of_its_segment
     skips = batch(10, 30, producer=world.producer(), epoch=0, sequence=7)
     world.do(world.segment_command((1, 1, [batch(10, 20), skips, batch(10, 40)])))
     assert [each.base_offset for each in extents(world, 5)[0]] == [0, 10]
-    partition = world.partition(1, 1)
-    slot, length = partition.extents.drop_first()
-    world.state.segments.lose(slot, length, world.now_ms, world.state.sequence)
-    world.state.extent_count -= 1
-    partition.size_bytes -= length
-    partition.log_start_offset = 10
+    world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 1, 10)]))
     assert [each.base_offset for each in extents(world, 5)[0]] == [10]
 
 

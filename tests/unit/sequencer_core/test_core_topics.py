@@ -7,7 +7,7 @@ from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTop
 from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.queries import MetadataQuery, TopicView, ValidateQuery
 from penstock.contracts.refusals import Refusal
-from sequencer.core import queries, topics
+from sequencer.core import dropping, queries, topics
 from sequencer.core.limits import DELETED_TOPIC_MEMORY_MS, PARTITIONS_PER_TOPIC_MAX
 
 
@@ -113,7 +113,7 @@ def test_deleting_a_topic_condemns_the_segments_that_held_nothing_else(world: Wo
 
 
 def test_a_large_topic_is_let_go_step_by_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "EXTENTS_DROPPED_PER_STEP_MAX", 2)
+    monkeypatch.setattr(dropping, "EXTENTS_DROPPED_PER_STEP_MAX", 2)
     world.topic()
     for _ in range(5):
         world.produce(batch())

@@ -55,28 +55,29 @@ class Extents:
         """The number of the first row whose last offset is `offset` or above; `end` if there is none."""
         return bisect_left(self.last_offsets, offset, self.head)
 
-    def find_timestamp(self, timestamp: int) -> int:
-        """The number of the first row whose max timestamp is `timestamp` or later; `end` if there is none."""
+    def find_timestamp(self, timestamp: int, first: int = 0) -> int:
+        """The number of the first row from `first` on whose max timestamp is `timestamp` or later; `end` without."""
         timestamps = self.timestamps
-        row = bisect_left(self._highest, timestamp, self.head)
+        row = bisect_left(self._highest, timestamp, max(first, self.head))
         while row < len(timestamps) and timestamps[row] < timestamp:
             row += 1
         return row
 
-    def find_latest(self) -> int:
-        """The number of the first row with the highest max timestamp; `end` if there are no rows."""
-        if not len(self):
+    def find_latest(self, first: int = 0) -> int:
+        """The number of the first row with the highest max timestamp from `first` on; `end` if there are no rows."""
+        first = max(first, self.head)
+        if first >= self.end:
             return self.end
-        row = self.find_timestamp(self._highest[-1])
+        row = self.find_timestamp(self._highest[-1], first)
         if row < self.end:
             return row
-        return self.find_timestamp(max(self.timestamps[self.head :]))
+        return self.find_timestamp(max(self.timestamps[first:]), first)
 
-    def drop_first(self) -> tuple[int, int]:
-        """Drop the first row; its segment's index and its length."""
+    def drop_first(self, count: int) -> "tuple[array[int], array[int]]":
+        """Drop the first `count` rows; their segments' indexes and their lengths."""
         head = self.head
-        dropped = self.segments[head], self.lengths[head]
-        self.head = head + 1
+        dropped = self.segments[head : head + count], self.lengths[head : head + count]
+        self.head = head + count
         if not len(self) or (self.head > _DROPPED_MIN and self.head * 2 > len(self.last_offsets)):
             self._cut()
         return dropped

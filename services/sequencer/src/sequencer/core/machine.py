@@ -25,18 +25,22 @@ from penstock.contracts.batches import SegmentRef
 from penstock.contracts.commands import Command, Done, Outcome, Tick
 from penstock.contracts.messages import PartitionAdvance
 from sequencer.core import (
+    chores,
     claims,
     commit,
     compaction,
     configs,
     custody,
     deadlines,
+    dropping,
+    forgetting,
     group_commands,
     group_offsets,
     groups,
     levels,
     producers,
     queries,
+    retention,
     topics,
 )
 from sequencer.core.limits import CLOCK_MS_MAX
@@ -78,7 +82,7 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     commit.forget_commits(state)
     claims.forget_claims(state)
     producers.sweep_producers(state)
-    topics.drop_doomed(state)
+    dropping.drop_waiting(state)
     topics.forget_deleted_topics(state)
     deadlines.forget_idle_groups(state)
     return Done()
@@ -106,27 +110,38 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.ClaimJob: claims.claim_job,
     commands.ReleaseJob: claims.release_job,
     commands.ReplaceExtents: compaction.replace_extents,
+    commands.ForgetSegments: forgetting.forget_segments,
+    commands.TakeChore: chores.take_chore,
+    commands.EndChore: chores.end_chore,
     commands.AlterConfigs: configs.alter_configs,
+    commands.DeleteRecords: retention.delete_records,
+    commands.ExpireLogs: retention.expire_logs,
+    commands.DropExtents: dropping.drop_extents,
 }
 
 
 def _advances(state: State, changes: Changes) -> list[PartitionAdvance]:
+    """What partitions gained, and where logs start now; from a trim alone there are no extents to tell of."""
     refs: dict[int, SegmentRef] = {}
+    moved = {key: partition.high_watermark for key, partition in changes.trimmed.items()}
+    partitions = dict(changes.trimmed)
+    for key, (partition, before) in changes.advanced.items():
+        if partition.high_watermark > before:
+            moved[key] = before
+            partitions[key] = partition
     return [
-        _advance(state, partition, before, refs)
-        for partition, before in changes.advanced.values()
-        if partition.high_watermark > before and not partition.deleted
+        _advance(state, partition, moved[key], refs) for key, partition in partitions.items() if not partition.deleted
     ]
 
 
 def _advance(state: State, partition: Partition, before: int, refs: dict[int, SegmentRef]) -> PartitionAdvance:
-    """What the partition gained from offset `before` on."""
-    rows = range(partition.extents.find_offset(before), partition.extents.end)
+    """What the partition gained from offset `before` on, but for what is trimmed already."""
+    first = partition.extents.find_offset(max(before, partition.log_start_offset))
     return PartitionAdvance(
         partition.topic_id,
         partition.number,
         partition.log_start_offset,
         partition.high_watermark,
         last_stable_offset(partition),
-        [queries.extent(state, partition, row, refs) for row in rows],
+        [queries.extent(state, partition, row, refs) for row in range(first, partition.extents.end)],
     )

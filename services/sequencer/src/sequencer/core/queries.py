@@ -34,6 +34,7 @@ from sequencer.core.group_queries import (
     heartbeat,
     watched_members,
 )
+from sequencer.core.janitor_queries import condemned, known_segments, usage
 from sequencer.core.limits import PLAN_EXTENTS_MAX
 from sequencer.core.partitions import find_partition, last_stable_offset
 from sequencer.core.segment_queries import logs, segment_extents, segments
@@ -171,17 +172,18 @@ def _offset_of(state: State, wanted: OffsetOf) -> OffsetFound:
         return OffsetFound(Refusal.UNKNOWN_TOPIC, -1, None, -1)
     epoch = state.leader_epoch
     if wanted.timestamp == EARLIEST:
-        return OffsetFound(Refusal.NONE, partition.log_start_offset, None, epoch)
+        return OffsetFound(Refusal.NONE, partition.log_start_offset, None, epoch, partition.log_start_offset)
     if wanted.timestamp == LATEST:
-        return OffsetFound(Refusal.NONE, partition.high_watermark, None, epoch)
+        return OffsetFound(Refusal.NONE, partition.high_watermark, None, epoch, partition.log_start_offset)
     columns = partition.extents
+    first = columns.find_offset(max(wanted.from_offset, partition.log_start_offset))
     latest = wanted.timestamp == MAX_TIMESTAMP
-    row = columns.find_latest() if latest else columns.find_timestamp(wanted.timestamp)
+    row = columns.find_latest(first) if latest else columns.find_timestamp(wanted.timestamp, first)
+    start = partition.log_start_offset
     if row == columns.end:
-        return OffsetFound(Refusal.NONE, -1, None, epoch)
-    return OffsetFound(
-        Refusal.NONE, columns.last_offsets[row] if latest else -1, extent(state, partition, row, {}), epoch
-    )
+        return OffsetFound(Refusal.NONE, -1, None, epoch, start)
+    offset = columns.last_offsets[row] if latest else -1
+    return OffsetFound(Refusal.NONE, offset, extent(state, partition, row, {}), epoch, start)
 
 
 def validate(state: State, query: ValidateQuery) -> ValidateView:
@@ -212,4 +214,7 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "segments": segments,
     "segment_extents": segment_extents,
     "logs": logs,
+    "condemned": condemned,
+    "known_segments": known_segments,
+    "usage": usage,
 }

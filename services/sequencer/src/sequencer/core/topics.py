@@ -6,12 +6,12 @@ from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import objections
 from sequencer.core import configs
+from sequencer.core.dropping import doom, drop_waiting
 from sequencer.core.group_offsets import forget_offsets
 from sequencer.core.limits import (
     DEFAULT_PARTITIONS,
     DELETED_TOPIC_MEMORY_MS,
     DELETED_TOPICS_MAX,
-    EXTENTS_DROPPED_PER_STEP_MAX,
     PARTITIONS_MAX,
     PARTITIONS_PER_TOPIC_MAX,
 )
@@ -94,36 +94,16 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
     del state.topics[topic.name]
     del state.topics_by_id[topic.topic_id]
     del state.topics_by_metric_name[metric_name(topic.name)]
-    state.partition_count -= len(topic.partitions)
     _note_deleted(state, topic.topic_id)
     for partition in topic.partitions:
-        partition.deleted = True
-        del state.partitions_by_index[partition.index]
         forget_producers(state, partition)
-        if partition.extents:
-            state.doomed.append(partition)
+    doom(state, topic.partitions)
     for group in state.groups.values():
         if topic.name in group.offsets:
             forget_offsets(state, group, topic.name)
-    drop_doomed(state)
+    drop_waiting(state)
     changes.topics[topic.name] = None
     return Done()
-
-
-def drop_doomed(state: State) -> None:
-    """Drop extents of deleted topics; bounded work for each call."""
-    doomed, segments = state.doomed, state.segments
-    left = EXTENTS_DROPPED_PER_STEP_MAX
-    while doomed and left:
-        extents = doomed[0].extents
-        while extents and left:
-            row, length = extents.drop_first()
-            segments.lose(row, length, state.clock_ms, state.sequence)
-            doomed[0].size_bytes -= length
-            state.extent_count -= 1
-            left -= 1
-        if not extents:
-            doomed.popleft()
 
 
 def forget_deleted_topics(state: State) -> None:

@@ -1,0 +1,91 @@
+"""Dropping extents: of deleted topics, and before the starts of logs; a few with each command that comes by.
+
+This is the one place where extents go without others in their stead. Each segment that loses its last one is condemned.
+"""
+
+from collections import deque
+
+from penstock.contracts.commands import DropExtents, ExtentsDropped
+from penstock.contracts.janitor_commands import EXTENTS_DROPPED_PER_COMMAND_MAX
+from penstock.contracts.levels import JANITOR_LEVEL
+from sequencer.core.limits import EXTENTS_DROPPED_PER_STEP_MAX
+from sequencer.core.state import Changes, Partition, State
+
+
+def drop_extents(state: State, command: DropExtents, changes: Changes) -> ExtentsDropped:
+    """A step further in dropping what waits for it."""
+    extents, dropped_bytes = drop_waiting(state)
+    return ExtentsDropped(extents, dropped_bytes, is_waiting(state))
+
+
+def extents_per_command(state: State) -> int:
+    """How many extents one command drops at most."""
+    return EXTENTS_DROPPED_PER_COMMAND_MAX if state.level >= JANITOR_LEVEL else EXTENTS_DROPPED_PER_STEP_MAX
+
+
+def drop_waiting(state: State) -> tuple[int, int]:
+    """Drop extents that wait for it, as many as one command may; how many, and their bytes."""
+    left = extents_per_command(state)
+    extents = dropped_bytes = 0
+    for waiting in (state.doomed, state.trimmed):
+        while waiting and left > 0:
+            partition = waiting[0]
+            going = _count_going(partition)
+            count = min(going, left)
+            dropped_bytes += drop_first(state, partition, count)
+            extents += count
+            left -= max(count, 1)  # looking at a log that has nothing to drop any more is work, too
+            if count == going:
+                waiting.popleft()
+                partition.in_trimmed = False
+    return extents, dropped_bytes
+
+
+def is_waiting(state: State) -> bool:
+    """Whether there is more to drop."""
+    return bool(state.doomed or state.trimmed)
+
+
+def drop_first(state: State, partition: Partition, count: int) -> int:
+    """Drop the partition's first `count` extents; their bytes."""
+    if not count:
+        return 0
+    segments = state.segments
+    slots, lengths = partition.extents.drop_first(count)
+    dropped_bytes = segments.lose_many(slots, lengths)
+    partition.size_bytes -= dropped_bytes
+    state.extent_count -= count
+    for slot in dict.fromkeys(slots):
+        segments.condemn_if_dead(slot, state.clock_ms, state.sequence)
+    return dropped_bytes
+
+
+def count_trimmed(partition: Partition) -> int:
+    """How many of the partition's extents end before its log starts."""
+    columns = partition.extents
+    return columns.find_offset(partition.log_start_offset) - columns.head
+
+
+def note_trimmed(state: State, partition: Partition) -> None:
+    """The partition has extents before its log's start; they go with the next steps."""
+    if not partition.in_trimmed:
+        partition.in_trimmed = True
+        state.trimmed.append(partition)
+
+
+def doom(state: State, partitions: list[Partition]) -> None:
+    """The partitions are deleted: all their extents go with the next steps, none is found any more."""
+    for partition in partitions:
+        partition.deleted = True
+        del state.partitions_by_index[partition.index]
+        if partition.extents:
+            state.doomed.append(partition)
+    if any(partition.in_trimmed for partition in partitions):
+        state.trimmed = deque(each for each in state.trimmed if not each.deleted)
+        for partition in partitions:
+            partition.in_trimmed = False
+    state.partition_count -= len(partitions)
+
+
+def _count_going(partition: Partition) -> int:
+    return len(partition.extents) if partition.deleted else count_trimmed(partition)

@@ -1,0 +1,129 @@
+"""Retention: what is too old, too much, or not wanted any more goes from the front of its log.
+
+The rules are Kafka's, with extents in the place of its segments. The first extent goes while its newest record is
+older than `retention.ms`, or while the log without it still has `retention.bytes`; the first one that stays, stays with
+all behind it. An extent whose records have no time is as old as its segment. Time is the machine's, so nobody whose
+clock is wrong makes a record go early.
+
+A log's start moves at once, and nobody reads what lies before it; the extents there are dropped step by step.
+"""
+
+import msgspec
+
+from penstock.contracts.commands import DeleteRecords, ExpireLogs, LogsTrimmed, Refused
+from penstock.contracts.ids import TopicId, segment_born_ms
+from penstock.contracts.janitor_commands import LOGS_PER_COMMAND_MAX, TO_HIGH_WATERMARK, LogOffset, LogRef, LogTrimmed
+from penstock.contracts.refusals import Refusal
+from penstock.contracts.topic_configs import FOR_EVER, RetentionConfigs, is_deleted_with_age, retention_configs
+from sequencer.core.dropping import count_trimmed, drop_first, extents_per_command, note_trimmed
+from sequencer.core.partitions import find_partition
+from sequencer.core.state import Changes, Partition, State
+
+
+class _Step(msgspec.Struct, eq=False):
+    """A command on its way."""
+
+    left: int  # extents that it may still drop
+    configs: dict[TopicId, RetentionConfigs] = {}
+    is_more: bool = False
+
+
+def expire_logs(state: State, command: ExpireLogs, changes: Changes) -> LogsTrimmed | Refused:
+    """What of the logs is too old or too much goes, up to what one command may drop."""
+    if len(command.logs) > LOGS_PER_COMMAND_MAX:
+        return _too_many(len(command.logs))
+    step = _Step(extents_per_command(state))
+    return LogsTrimmed([_expire(state, step, each, changes) for each in command.logs], step.is_more)
+
+
+def delete_records(state: State, command: DeleteRecords, changes: Changes) -> LogsTrimmed | Refused:
+    """The logs start at these offsets from now on; extents before them go, up to what one command may drop."""
+    if len(command.logs) > LOGS_PER_COMMAND_MAX:
+        return _too_many(len(command.logs))
+    step = _Step(extents_per_command(state))
+    return LogsTrimmed([_delete(state, step, each, changes) for each in command.logs], step.is_more)
+
+
+def topic_retention(state: State, topic_id: TopicId) -> RetentionConfigs:
+    """How much of the topic's logs is kept."""
+    return retention_configs(state.topics_by_id[topic_id].configs, state.cluster_configs)
+
+
+def count_expired(state: State, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
+    """How many of the log's first extents are to go, counted up to a limit; none of them is trimmed already."""
+    columns = partition.extents
+    head = columns.head
+    size_bytes = partition.size_bytes
+    for row in range(head, min(head + count_max, columns.end)):
+        size_bytes -= columns.lengths[row]
+        is_excess = configs.retention_bytes != FOR_EVER and size_bytes >= configs.retention_bytes
+        if not is_excess and overdue_ms(state, partition, configs, row) <= 0:
+            return row - head
+    return min(count_max, len(columns))
+
+
+def overdue_ms(state: State, partition: Partition, configs: RetentionConfigs, row: int) -> int:
+    """For how long the extent is too old; 0 or less if it is not."""
+    if configs.retention_ms == FOR_EVER:
+        return 0
+    columns = partition.extents
+    newest_ms = columns.timestamps[row]
+    if newest_ms < 0:
+        newest_ms = segment_born_ms(state.segments.id(columns.segments[row]))
+    return state.clock_ms - newest_ms - configs.retention_ms
+
+
+def _expire(state: State, step: _Step, log: LogRef, changes: Changes) -> LogTrimmed:
+    partition = find_partition(state, log.topic_id, log.partition)
+    if partition is None:
+        return LogTrimmed(Refusal.UNKNOWN_TOPIC)
+    if log.topic_id not in step.configs:
+        step.configs[log.topic_id] = topic_retention(state, log.topic_id)
+    trimmed, dropped_bytes = _drop_trimmed(state, step, partition)
+    if partition.extents and not count_trimmed(partition):
+        expired = count_expired(state, partition, step.configs[log.topic_id], step.left + 1)
+        step.is_more = step.is_more or expired > step.left
+        count = min(expired, step.left)
+        step.left -= count
+        dropped_bytes += drop_first(state, partition, count)
+        trimmed += count
+        columns = partition.extents
+        start = columns.base_offsets[columns.head] if columns else partition.high_watermark
+        _move_start(partition, start, changes)
+    return LogTrimmed(Refusal.NONE, partition.log_start_offset, trimmed, dropped_bytes)
+
+
+def _delete(state: State, step: _Step, log: LogOffset, changes: Changes) -> LogTrimmed:
+    partition = find_partition(state, log.topic_id, log.partition)
+    if partition is None:
+        return LogTrimmed(Refusal.UNKNOWN_TOPIC)
+    if not is_deleted_with_age(state.topics_by_id[log.topic_id].configs):
+        return LogTrimmed(Refusal.POLICY_VIOLATION)
+    offset = partition.high_watermark if log.offset == TO_HIGH_WATERMARK else log.offset
+    if not 0 <= offset <= partition.high_watermark:
+        return LogTrimmed(Refusal.OFFSET_OUT_OF_RANGE)
+    _move_start(partition, offset, changes)
+    trimmed, dropped_bytes = _drop_trimmed(state, step, partition)
+    return LogTrimmed(Refusal.NONE, partition.log_start_offset, trimmed, dropped_bytes)
+
+
+def _drop_trimmed(state: State, step: _Step, partition: Partition) -> tuple[int, int]:
+    """Drop what lies before the log's start, as far as the step goes; what is left waits."""
+    trimmed = count_trimmed(partition)
+    count = min(trimmed, step.left)
+    step.left -= count
+    dropped_bytes = drop_first(state, partition, count)
+    if count < trimmed:
+        step.is_more = True
+        note_trimmed(state, partition)
+    return count, dropped_bytes
+
+
+def _move_start(partition: Partition, offset: int, changes: Changes) -> None:
+    if offset > partition.log_start_offset:
+        partition.log_start_offset = offset
+        changes.trimmed[partition.topic_id, partition.number] = partition
+
+
+def _too_many(logs: int) -> Refused:
+    return Refused(Refusal.INVALID_REQUEST, f"{logs} logs are more than {LOGS_PER_COMMAND_MAX}")
