@@ -16,6 +16,7 @@ from penstock.contracts.commands import (
     Command,
     CommitOffsets,
     CommitSegment,
+    ForgetSegments,
     NoteArchived,
     NoteSnapshot,
     OffsetToCommit,
@@ -26,6 +27,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.entries import GENESIS_HASH, Entry, decode_entry, encode_entry
 from penstock.contracts.ids import TopicId, new_segment_id
+from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries import MetadataQuery, MetadataView
 from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import encode_state
@@ -40,6 +42,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 RECORDINGS = sorted(FIXTURES.glob("journal-*"))
 OLDEST = FIXTURES / "journal-0.1.0"
 OLD_SNAPSHOT = FIXTURES / "snapshot-1"
+SECOND_SNAPSHOT = FIXTURES / "snapshot-2"
 # What 0.1.0 knew. A recording without one of them would say nothing about it.
 COMMANDS = {
     "Tick",
@@ -169,6 +172,27 @@ def test_who_begins_with_an_old_snapshot_has_the_same_bytes_as_who_read_the_whol
         assert outcomes[0] == outcomes[1]
         assert encode_state(read) == encode_state(replayed)
     assert read.groups["assigned-by-hand"].offsets["orders"][0].offset == 2, "the last was late"
+
+
+def test_a_snapshot_of_the_second_format_holds_the_state_that_the_whole_journal_gives() -> None:
+    """Also once segments are forgotten, of which the old format knew nothing."""
+    data = (SECOND_SNAPSHOT / "snapshot").read_bytes()
+    assert int.from_bytes(data[8:10]) == 2 < FORMAT_VERSION
+    read, replayed = read_snapshot(data).state, new_state()
+    for sequence, entry in enumerate(read_entries(SECOND_SNAPSHOT), 1):
+        apply_entry(replayed, sequence, decode_entry(entry).requests)
+    assert json.loads(json.dumps(summary_of(read))) == read_summary(SECOND_SNAPSHOT)
+    assert encode_state(read) == encode_state(replayed)
+    known = list(read.segments.all_ids())
+    steps: list[Command] = [
+        RaiseLevel(read.clock_ms, JANITOR_LEVEL),
+        *(ForgetSegments(read.clock_ms, known[start::3]) for start in range(3)),
+    ]
+    for command in steps:
+        outcomes = [apply_entry(state, state.sequence + 1, [[command]]) for state in (read, replayed)]
+        assert outcomes[0] == outcomes[1]
+        assert encode_state(read) == encode_state(replayed)
+    assert 0 < len(read.segments) < len(known) / 10, "most were condemned"
 
 
 def entry_of_a_newer_release() -> bytes:

@@ -86,7 +86,7 @@ def test_a_version_to_come_is_told_from_damage() -> None:
     data = bytearray(encode_snapshot(snapshot()))
     data[8:10] = (FORMAT_VERSION + 1).to_bytes(2, "big")
     data[12:16] = crc32c.crc32c(data[:12]).to_bytes(4, "big")
-    with pytest.raises(UnknownVersion, match="snapshot of version 3, this release knows 2"):
+    with pytest.raises(UnknownVersion, match="snapshot of version 4, this release knows 3"):
         read_snapshot(bytes(data))
 
 

@@ -579,7 +579,7 @@ async def test_a_snapshot_of_a_later_release_halts_although_an_older_one_is_good
         data = later_version(await one.objects.get(key))
         await one.objects.delete([key])
         await one.objects.put(key, [data])
-        with pytest.raises(Halted, match=r"snapshot of version 3, this release knows 2. Upgrade this replica"):
+        with pytest.raises(Halted, match=r"snapshot of version 4, this release knows 3. Upgrade this replica"):
             await one.house.start("b")
 
 
