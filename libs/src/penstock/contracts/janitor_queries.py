@@ -26,12 +26,13 @@ class OverdueLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RetentionView(msgspec.Struct, frozen=True, array_like=True):
-    """The logs where there is something to do, in the query's order."""
+    """The logs where there is something to do, in the query's order; never more than one command may name."""
 
     sequence: int
     clock_ms: int
     logs: list[OverdueLog]
     failure: str | None = None
+    next_topic: int = -1  # of the query's topics, where to go on once these logs are done; -1: all were looked at
 
 
 class CondemnedQuery(msgspec.Struct, frozen=True, array_like=True):

@@ -9,7 +9,7 @@ from penstock.contracts import janitor_queries as janitors
 from penstock.contracts import queries as shapes
 from penstock.contracts.commands import Waiting
 from penstock.contracts.refusals import Refusal
-from sequencer.core import janitor_queries, queries
+from sequencer.core import janitor_queries, queries, retention_queries
 from sequencer.core.state import State
 
 
@@ -80,6 +80,21 @@ QUESTIONS: dict[str, Question] = {
         janitors.UsageQuery,
         janitor_queries.usage,
         lambda sequence, text: janitors.UsageView(sequence, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, text),
+    ),
+    "retention": Question(
+        janitors.RetentionQuery,
+        retention_queries.retention,
+        lambda sequence, text: janitors.RetentionView(sequence, 0, [], text),
+    ),
+    "deleted_topics": Question(
+        janitors.DeletedTopicsQuery,
+        retention_queries.deleted_topics,
+        lambda sequence, text: janitors.DeletedTopicsView(sequence, 0, [], text),
+    ),
+    "cluster_configs": Question(
+        janitors.ClusterConfigsQuery,
+        retention_queries.cluster_configs,
+        lambda sequence, text: janitors.ClusterConfigsView(sequence, {}, text),
     ),
     "journal": Question(
         janitors.JournalQuery, None, lambda sequence, text: janitors.JournalView(sequence, "", "", text)

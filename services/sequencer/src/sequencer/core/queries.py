@@ -37,6 +37,7 @@ from sequencer.core.group_queries import (
 from sequencer.core.janitor_queries import condemned, known_segments, usage
 from sequencer.core.limits import PLAN_EXTENTS_MAX
 from sequencer.core.partitions import find_partition, last_stable_offset
+from sequencer.core.retention_queries import cluster_configs, deleted_topics, retention
 from sequencer.core.segment_queries import logs, segment_extents, segments
 from sequencer.core.state import Partition, State, Topic
 from sequencer.core.topics import check_create_partitions, check_create_topic
@@ -217,4 +218,7 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "condemned": condemned,
     "known_segments": known_segments,
     "usage": usage,
+    "retention": retention,
+    "deleted_topics": deleted_topics,
+    "cluster_configs": cluster_configs,
 }

@@ -1,0 +1,83 @@
+"""What janitors and those who administer topics ask: what is to go, what can still come back, what the defaults are."""
+
+from penstock.contracts.janitor_commands import LOGS_PER_COMMAND_MAX
+from penstock.contracts.janitor_queries import (
+    ClusterConfigsQuery,
+    ClusterConfigsView,
+    DeletedTopicsQuery,
+    DeletedTopicsView,
+    DeletedTopicView,
+    OverdueLog,
+    RetentionQuery,
+    RetentionView,
+)
+from penstock.contracts.topic_configs import FOR_EVER, RetentionConfigs
+from sequencer.core.dropping import count_trimmed
+from sequencer.core.limits import OVERDUE_EXTENTS_COUNTED_MAX, OVERDUE_PARTITIONS_ASKED_MAX
+from sequencer.core.retention import count_expired, overdue_ms, topic_retention
+from sequencer.core.state import Buried, Partition, State
+
+_KEEPS_ALL = RetentionConfigs(FOR_EVER, FOR_EVER)
+_ALL_TOPICS = -1
+
+
+def retention(state: State, query: RetentionQuery) -> RetentionView:
+    """Logs where something is to go; after a bounded walk the answer ends, and tells with which topic to go on."""
+    found: list[OverdueLog] = []
+    asked = counted = 0
+    for place, topic_id in enumerate(query.topic_ids):
+        topic = state.topics_by_id.get(topic_id)
+        configs = _KEEPS_ALL if topic is None else topic_retention(state, topic_id)
+        if topic is None or configs == _KEEPS_ALL:
+            continue
+        if asked and asked + len(topic.partitions) > OVERDUE_PARTITIONS_ASKED_MAX:
+            return RetentionView(state.sequence, state.clock_ms, found, next_topic=place)
+        asked += len(topic.partitions)
+        for partition in topic.partitions:
+            count = _count_overdue(state, partition, configs, max(OVERDUE_EXTENTS_COUNTED_MAX - counted, 1))
+            if count and len(found) == LOGS_PER_COMMAND_MAX:
+                return RetentionView(state.sequence, state.clock_ms, found, next_topic=place)
+            if count:
+                counted += count
+                found.append(_overdue_log(state, partition, configs, count))
+    return RetentionView(state.sequence, state.clock_ms, found, next_topic=_ALL_TOPICS)
+
+
+def _count_overdue(state: State, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
+    """How many extents are to go; a log that is still being trimmed is looked at when that is done."""
+    if not partition.extents or count_trimmed(partition):
+        return 0
+    return count_expired(state, partition, configs, count_max)
+
+
+def _overdue_log(state: State, partition: Partition, configs: RetentionConfigs, count: int) -> OverdueLog:
+    columns = partition.extents
+    return OverdueLog(
+        partition.topic_id,
+        partition.number,
+        count,
+        sum(columns.lengths[columns.head : columns.head + count]),
+        max(overdue_ms(state, partition, configs, columns.head), 0),
+    )
+
+
+def deleted_topics(state: State, query: DeletedTopicsQuery) -> DeletedTopicsView:
+    """Topics that can still come back, those deleted first before the others."""
+    return DeletedTopicsView(state.sequence, state.clock_ms, [_deleted_topic(each) for each in state.buried.values()])
+
+
+def _deleted_topic(buried: Buried) -> DeletedTopicView:
+    topic = buried.topic
+    return DeletedTopicView(
+        topic.name,
+        topic.topic_id,
+        len(topic.partitions),
+        sum(partition.size_bytes for partition in topic.partitions),
+        buried.deleted_ms,
+        buried.until_ms,
+    )
+
+
+def cluster_configs(state: State, query: ClusterConfigsQuery) -> ClusterConfigsView:
+    """The cluster's defaults that were set."""
+    return ClusterConfigsView(state.sequence, state.cluster_configs)

@@ -1,0 +1,93 @@
+"""Janitors are told which logs hold what should be gone, and how much, in answers of bounded size and work."""
+
+import pytest
+from core_world import World, batch, topic_id
+
+from penstock.contracts.commands import AlterConfigs, DeleteRecords, ExpireLogs, RaiseLevel
+from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset, LogRef
+from penstock.contracts.janitor_queries import ClusterConfigsQuery, OverdueLog, RetentionQuery, RetentionView
+from penstock.contracts.levels import JANITOR_LEVEL
+from sequencer.core import dropping, retention_queries
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    return world
+
+
+def retention(world: World, *numbers: int) -> RetentionView:
+    return retention_queries.retention(world.state, RetentionQuery(0, [topic_id(number) for number in numbers]))
+
+
+def test_logs_with_something_to_do_are_told_with_what_and_since_when(world: World) -> None:
+    world.topic("aged", 2, 1, **{"retention.ms": str(HOUR_MS)})
+    world.topic("large", 1, 2, **{"retention.bytes": "100"})
+    world.topic("kept", 1, 3, **{"retention.ms": "-1"})
+    for number, partition in ((1, 1), (1, 1), (2, 0), (2, 0), (3, 0)):
+        world.produce(batch(10, 100), number=number, partition=partition)
+    world.wait(HOUR_MS + 7)
+    view = retention(world, 3, 2, 9, 1)
+    assert view.logs == [OverdueLog(topic_id(2), 0, 1, 100, 0), OverdueLog(topic_id(1), 1, 2, 200, 7)]
+    assert (view.clock_ms, view.next_topic) == (world.now_ms, -1)
+    world.do(ExpireLogs(world.now_ms, [LogRef(each.topic_id, each.partition) for each in view.logs]))
+    assert retention(world, 3, 2, 9, 1).logs == []
+
+
+def test_a_log_that_is_being_trimmed_is_told_of_when_that_is_done(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropping, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+    world.topic(**{"retention.bytes": "100"})
+    for _ in range(4):
+        world.produce(batch(10, 100))
+    world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 20)]))
+    assert retention(world, 1).logs == []
+    world.wait(1)
+    assert [each.extents for each in retention(world, 1).logs] == [1]
+
+
+def test_an_answer_names_no_more_logs_than_a_command_and_says_where_to_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention_queries, "LOGS_PER_COMMAND_MAX", 2)
+    for number in (1, 2):
+        world.topic(f"t{number}", 2, number, **{"retention.bytes": "0"})
+        world.produce(batch(), number=number)
+        world.produce(batch(), number=number, partition=1)
+    view = retention(world, 1, 2)
+    assert ([each.topic_id for each in view.logs], view.next_topic) == ([topic_id(1)] * 2, 1)
+    world.produce(batch(), number=1)
+    monkeypatch.setattr(retention_queries, "LOGS_PER_COMMAND_MAX", 1)
+    view = retention(world, 1, 2)
+    assert ([each.partition for each in view.logs], view.next_topic) == ([0], 0)
+
+
+def test_no_more_partitions_are_looked_at_than_an_answer_may_take(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention_queries, "OVERDUE_PARTITIONS_ASKED_MAX", 3)
+    for number in (1, 2, 3):
+        world.topic(f"t{number}", 2, number)
+    asked = [1, 2, 3]
+    for expected in (1, 1, -1):
+        view = retention(world, *asked)
+        assert view.next_topic == expected
+        asked = asked[view.next_topic :]
+
+
+def test_extents_are_counted_up_to_a_limit_but_every_log_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention_queries, "OVERDUE_EXTENTS_COUNTED_MAX", 2)
+    world.topic(partitions=2, **{"retention.bytes": "0"})
+    for partition in (0, 0, 0, 1, 1):
+        world.produce(batch(10, 100), partition=partition)
+    assert [each.extents for each in retention(world, 1).logs] == [2, 1]
+
+
+def test_the_clusters_defaults_are_told_as_they_were_set(world: World) -> None:
+    assert retention_queries.cluster_configs(world.state, ClusterConfigsQuery(0)).configs == {}
+    world.do(AlterConfigs(world.now_ms, "", [ConfigChange("log.retention.ms", ConfigOperation.SET, "5")]))
+    assert retention_queries.cluster_configs(world.state, ClusterConfigsQuery(0)).configs == {"log.retention.ms": "5"}
