@@ -64,3 +64,10 @@ def test_secrets_are_not_shown() -> None:
 def test_what_cannot_be_found_is_said(argv: tuple[str, ...], said: str) -> None:
     with pytest.raises(Invalid, match=said):
         read(*argv)
+
+
+def test_a_command_that_reads_no_objects_needs_no_store() -> None:
+    parser = argparse.ArgumentParser()
+    add_cluster_flags(parser, with_store=False)
+    found = read_cluster(parser.parse_args(["--nats-url", "nats://n"]))
+    assert (found.nats_url, found.cluster) == ("nats://n", "default")

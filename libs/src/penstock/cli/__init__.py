@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from penstock.cli import audit, bucket, credentials, export, rebuild, up
+from penstock.cli import audit, bucket, credentials, export, janitor, rebuild, topic, up
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -13,7 +13,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="penstock", description="Kafka without disks.")
     parser.add_argument("--version", action="version", version=f"penstock {version('penstock')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (up, export, audit, rebuild, credentials, bucket):
+    for command in (up, topic, export, audit, janitor, rebuild, credentials, bucket):
         command.add_parser(commands)
     arguments = parser.parse_args(argv)
     run = arguments.run

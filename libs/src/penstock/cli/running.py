@@ -1,30 +1,35 @@
-"""Where a cluster that is running can be reached: for commands that ask its sequencers and read its store."""
+"""Where a cluster that is running can be reached: for commands that ask its services and read its store."""
 
 import argparse
+import contextlib
 import os
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
+from penstock.runtime.bus import Bus
 from penstock.runtime.env_file import ENV_FILE_VARIABLE, EnvFile, read_env_file, with_store_keys
+from penstock.runtime.nats_client import connect_nats
 from penstock.spark.config import CLUSTER_DEFAULT, ClusterAddress
 
 DATA_DEFAULT = "./penstock-data"
 _LISTEN = re.compile(r'^listen: "(?P<address>[^"]+)"$', re.MULTILINE)
 
 
-def add_cluster_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that say which cluster is meant."""
+def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = True) -> None:
+    """The flags that say which cluster is meant; without its store for commands that read no objects."""
     parser.add_argument(
         "--data", metavar="DIR", default=DATA_DEFAULT, help="the folder of a `penstock up` that runs (%(default)s)"
     )
     parser.add_argument(
         "--nats-url", metavar="URL", default="", help="nats servers, in place of --data [PENSTOCK_NATS_URL]"
     )
-    parser.add_argument(
-        "--store", metavar="URL", default="", help="where records rest (the folder in --data) [PENSTOCK_STORE_URL]"
-    )
+    if with_store:
+        parser.add_argument(
+            "--store", metavar="URL", default="", help="where records rest (the folder in --data) [PENSTOCK_STORE_URL]"
+        )
     parser.add_argument(
         "--cluster", metavar="NAME", default="", help="the virtual cluster (default) [PENSTOCK_CLUSTER]"
     )
@@ -43,9 +48,9 @@ def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
     """
     file = read_env_file(arguments.env_file or os.environ.get(ENV_FILE_VARIABLE, ""))
     nats_url = _setting(arguments.nats_url, "NATS_URL", file)
-    store_url = _setting(arguments.store, "STORE_URL", file)
+    store_url = _setting(getattr(arguments, "store", ""), "STORE_URL", file)
     data = Path(arguments.data).expanduser().absolute()
-    if nats_url and not store_url:
+    if nats_url and not store_url and hasattr(arguments, "store"):
         raise Invalid("where do the records rest? give --store or PENSTOCK_STORE_URL")
     return ClusterAddress(
         check_token("cluster", _setting(arguments.cluster, "CLUSTER", file) or CLUSTER_DEFAULT),
@@ -54,6 +59,16 @@ def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
         _setting("", "NATS_PASSWORD", file),
         with_store_keys(store_url or f"file://{data / 'objects'}", file, os.environ),
     )
+
+
+@contextlib.asynccontextmanager
+async def connected_bus(cluster: ClusterAddress, name: str) -> AsyncIterator[Bus]:
+    """A bus to the cluster's services for as long as this; `name` is what the NATS servers know the connection by."""
+    connection = await connect_nats(cluster.nats_url, name=name, user=cluster.nats_user, password=cluster.nats_password)
+    try:
+        yield connection.bus
+    finally:
+        await connection.close()
 
 
 def _setting(flag: str, name: str, file: EnvFile) -> str:

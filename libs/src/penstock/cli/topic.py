@@ -1,0 +1,179 @@
+"""`penstock topic`: topics that were deleted and can still come back, and bringing them back."""
+
+import argparse
+import asyncio
+import base64
+import binascii
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.cli.running import add_cluster_flags, connected_bus, read_cluster
+from penstock.contracts.commands import Refused, UndeleteTopic
+from penstock.contracts.errors import Invalid, PenstockError
+from penstock.contracts.ids import ID_BYTES, TopicId, is_legal_topic_name, topic_id_text
+from penstock.contracts.janitor_queries import DeletedTopicsQuery, DeletedTopicsView, DeletedTopicView
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.logs import configure_logs
+from penstock.runtime.sequencer_client import SequencerClient
+from penstock.spark.config import ClusterAddress
+
+DEADLINE_S = 10.0
+INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
+LAST_MS = 253_402_300_799_000  # the end of the year 9999, after which dates have no text
+HEADINGS = ("NAME", "ID", "PARTITIONS", "BYTES", "DELETED", "GONE AT")
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `penstock topic` with the command line."""
+    parser = commands.add_parser(
+        "topic",
+        help="list deleted topics, bring one back",
+        description="Topics deleted while penstock.undelete.window.ms was above 0 can come back until that is over.",
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    deleted = verbs.add_parser(
+        "deleted",
+        help="topics that can still come back",
+        description="List the topics that were deleted and can still come back, by the journal's clock (UTC).",
+    )
+    deleted.add_argument("--json", action="store_true", help="as JSON")
+    undelete = verbs.add_parser(
+        "undelete",
+        help="bring a deleted topic back",
+        description="Bring a deleted topic back, with its records, configurations and groups' offsets. "
+        "Its name must be free.",
+    )
+    undelete.add_argument("name", metavar="NAME", help="the topic")
+    undelete.add_argument(
+        "--id", metavar="ID", default="", help="which of several of that name, as --id=ID (the one deleted last)"
+    )
+    for verb, run_verb in ((deleted, _list_deleted), (undelete, _undelete)):
+        add_cluster_flags(verb, with_store=False)
+        verb.set_defaults(run=run, run_verb=run_verb)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it; 0 if that was done, 1 with one sentence if it could not be."""
+    configure_logs("topic", "topic", "error", "auto")
+    try:
+        print(asyncio.run(arguments.run_verb(arguments)))
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED_EXIT_CODE
+    return 0
+
+
+async def _list_deleted(arguments: argparse.Namespace) -> str:
+    cluster = read_cluster(arguments)
+    async with connected_bus(cluster, "penstock-topic") as bus:
+        view = await deleted_topics(SequencerClient(bus, cluster.cluster, SystemClock()))
+    return as_json(view.topics) if arguments.json else as_table(view.topics)
+
+
+async def _undelete(arguments: argparse.Namespace) -> str:
+    name = arguments.name
+    if not is_legal_topic_name(name):
+        raise Invalid(f"a topic name is 1 to 249 letters, digits, '.', '_' or '-': {name[:250]!r}")
+    topic_id = parse_topic_id(arguments.id) if arguments.id else None
+    return await undelete(read_cluster(arguments), name, topic_id)
+
+
+async def undelete(cluster: ClusterAddress, name: str, topic_id: TopicId | None) -> str:
+    """What is to be said of the topic that is back; `Invalid` if there is none, or its name is taken."""
+    clock = SystemClock()
+    async with connected_bus(cluster, "penstock-topic") as bus:
+        client = SequencerClient(bus, cluster.cluster, clock)
+        # By its id, so that the command, sent again, brings no other one back.
+        topic = choose((await deleted_topics(client)).topics, name, topic_id)
+        command = UndeleteTopic(clock.now_ms(), name, topic.topic_id)
+        (outcome,) = await client.command([command], deadline_s=DEADLINE_S)
+    if isinstance(outcome, Refused):
+        raise Invalid(f"topic {name!r} cannot come back: {outcome.message or outcome.refusal.name}")
+    return (
+        f"topic {name} is back: id {topic_id_text(topic.topic_id)}, "
+        f"{topic.partitions:,} partitions, {topic.size_bytes:,} bytes"
+    )
+
+
+async def deleted_topics(client: SequencerClient) -> DeletedTopicsView:
+    """Every topic that can come back now."""
+    query = DeletedTopicsQuery(0, fresh=True)
+    return await client.query("deleted_topics", query, DeletedTopicsView, deadline_s=DEADLINE_S)
+
+
+def choose(topics: Sequence[DeletedTopicView], name: str, topic_id: TopicId | None) -> DeletedTopicView:
+    """The topic that is meant: the one with the id, else the one deleted last; `Invalid` if there is none."""
+    named = [topic for topic in topics if topic.name == name]
+    found = [topic for topic in named if topic_id in (None, topic.topic_id)]
+    if found:
+        return found[-1]
+    if named:
+        ids = ", ".join(topic_id_text(topic.topic_id) for topic in named)
+        raise Invalid(f"no deleted topic {name!r} has that id; there is {ids}")
+    raise Invalid(f"no deleted topic {name!r} can come back; `penstock topic deleted` lists those that can")
+
+
+def parse_topic_id(text: str) -> TopicId:
+    """A topic id from Kafka's text of it; `Invalid` for any other text."""
+    try:
+        topic_id = base64.b64decode(f"{text}==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        topic_id = b""
+    if len(topic_id) != ID_BYTES or topic_id_text(topic_id) != text:
+        raise Invalid(f"not a topic id: {text!r}")
+    return topic_id
+
+
+def as_table(topics: Sequence[DeletedTopicView]) -> str:
+    """One line per topic under headings, or that there is none."""
+    if not topics:
+        return "no deleted topic can come back"
+    rows = [HEADINGS, *(_row(topic) for topic in topics)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    numbers = {HEADINGS.index("PARTITIONS"), HEADINGS.index("BYTES")}
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _row(topic: DeletedTopicView) -> tuple[str, ...]:
+    return (
+        topic.name,
+        topic_id_text(topic.topic_id),
+        f"{topic.partitions:,}",
+        f"{topic.size_bytes:,}",
+        time_text(topic.deleted_ms),
+        time_text(topic.until_ms),
+    )
+
+
+def as_json(topics: Sequence[DeletedTopicView]) -> str:
+    """A list of objects."""
+    return json.dumps([_plain(topic) for topic in topics])
+
+
+def _plain(topic: DeletedTopicView) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "id": topic_id_text(topic.topic_id),
+        "partitions": topic.partitions,
+        "bytes": topic.size_bytes,
+        "deleted_ms": topic.deleted_ms,
+        "until_ms": topic.until_ms,
+    }
+
+
+def time_text(time_ms: int) -> str:
+    """A time in UTC to the second, or `never` for one that no calendar has."""
+    if time_ms > LAST_MS:
+        return "never"
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,72 @@
+"""`penstock janitor explain`: the janitor's word as it is, and a clear one where nobody gives any."""
+
+import json
+
+import pytest
+
+from penstock.cli import janitor, main
+from penstock.contracts import codec, subjects
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.messages import ExplainReply, ExplainRequest
+from penstock.runtime.bus import Inbound
+from tests.testkit.memory_bus import MemoryHub
+
+REPLY = ExplainReply("waiting", "its last extent went 20 s ago, and the grace is 600 s", {"level": "1", "bytes": "9"})
+
+
+async def ask(hub: MemoryHub, key: str = "some/key") -> ExplainReply:
+    return await janitor.ask_janitor(hub.connect("cli"), "c", key)
+
+
+async def answering(hub: MemoryHub, reply: ExplainReply) -> list[str]:
+    """A janitor that says this; the keys that it is asked for."""
+    asked: list[str] = []
+
+    async def answer(message: Inbound) -> None:
+        asked.append(codec.decode(message.data, ExplainRequest).key)
+        await message.respond(codec.encode(reply))
+
+    await hub.connect("janitor").subscribe(subjects.explain("c"), answer, subjects.JANITOR_QUEUE)
+    return asked
+
+
+async def test_the_janitors_answer_is_told_as_it_is() -> None:
+    hub = MemoryHub()
+    asked = await answering(hub, REPLY)
+    assert await ask(hub) == REPLY
+    assert asked == ["some/key"]
+
+
+async def test_without_a_janitor_that_is_said() -> None:
+    with pytest.raises(Unavailable, match="no janitor runs for cluster 'c'"):
+        await ask(MemoryHub())
+
+
+async def test_a_janitor_that_cannot_say_tells_why() -> None:
+    hub = MemoryHub()
+    await answering(hub, ExplainReply("", "", failure="this is another cluster's bucket"))
+    with pytest.raises(Unavailable, match="the janitor cannot say: this is another cluster's bucket"):
+        await ask(hub)
+
+
+def test_facts_stand_below_the_verdict() -> None:
+    assert janitor.as_text(REPLY) == (
+        "waiting: its last extent went 20 s ago, and the grace is 600 s\n  level  1\n  bytes  9"
+    )
+    assert janitor.as_text(ExplainReply("unknown", "no such key")) == "unknown: no such key"
+
+
+def test_json_has_verdict_reason_and_facts() -> None:
+    assert json.loads(janitor.as_json(REPLY)) == {
+        "verdict": "waiting",
+        "reason": REPLY.reason,
+        "facts": {"level": "1", "bytes": "9"},
+    }
+
+
+def test_where_nothing_runs_it_is_one_sentence_and_a_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PENSTOCK_NATS_URL", raising=False)
+    assert main(["janitor", "explain", "k", "--data", "/nowhere"]) == 1
+    assert capsys.readouterr().err.startswith("penstock: no `penstock up` has run in /nowhere")
