@@ -16,7 +16,9 @@ from penstock.contracts.commands import (
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
+    EndChore,
     ExpireMember,
+    ForgetSegments,
     GroupProtocol,
     JoinGroup,
     LeaveGroup,
@@ -32,6 +34,7 @@ from penstock.contracts.commands import (
     ReplacedRun,
     ReplaceExtents,
     SyncGroup,
+    TakeChore,
     TakeCustody,
     Tick,
 )
@@ -211,7 +214,21 @@ def custody_commands(number: Callable[[Integers], Integers]) -> st.SearchStrateg
     )
 
 
-KINDS = (data_commands, compaction_commands, group_commands, custody_commands)
+def janitor_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    holders, chores = st.sampled_from(["j1", "j2", "", "j" * 300]), number(st.integers(-1, 5))
+    identifiers = SEGMENT_IDS if number is usual else st.binary(max_size=17)
+    periods = (number(st.sampled_from([0, 1_000, 60_000])), number(st.sampled_from([1, 1_000])))
+    return st.one_of(
+        st.builds(TakeChore, number(NOW_MS), holders, chores, chores, *periods, chores),
+        st.builds(EndChore, number(NOW_MS), holders, chores, st.booleans()),
+        st.builds(ForgetSegments, number(NOW_MS), st.lists(identifiers, max_size=4)),
+        st.builds(RaiseLevel, number(NOW_MS), st.just(2)),
+        segments(number),
+        st.builds(DeleteTopic, number(NOW_MS), NAMES, TOPIC_IDS),
+    )
+
+
+KINDS = (data_commands, compaction_commands, group_commands, custody_commands, janitor_commands)
 commands: st.SearchStrategy[Command] = st.one_of(*[kind(number) for number in (usual, wild) for kind in KINDS])
 
 Log = list[list[list[Command]]]

@@ -16,7 +16,9 @@ from penstock.contracts.commands import (
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
+    EndChore,
     ExpireMember,
+    ForgetSegments,
     GroupProtocol,
     JoinGroup,
     LeaveGroup,
@@ -31,6 +33,7 @@ from penstock.contracts.commands import (
     ReplacedRun,
     ReplaceExtents,
     SyncGroup,
+    TakeChore,
     TakeCustody,
     Tick,
 )
@@ -119,6 +122,8 @@ class Walker:
             self.job_again: 20,
             self.claim: 6,
             self.raise_level: 1,
+            self.forget: 8,
+            self.chore: 6,
         }
         (make,) = random.choices(list(weights), list(weights.values()))
         return make()
@@ -269,6 +274,26 @@ class Walker:
 
     def raise_level(self) -> Command:
         return RaiseLevel(self.now_ms, self.random.randint(0, 2))
+
+    def forget(self) -> Command:
+        """Mostly condemned segments; a few that live, that nobody knows, or that are named twice."""
+        random, table = self.random, self.state.segments
+        condemned = [table.id(slot) for slot in table.by_number if not table.live_extents[slot]]
+        named = random.sample(condemned, random.randint(0, len(condemned)))
+        if random.random() < 0.2:
+            named += random.choices([bytes(16), *table.all_ids()], k=2)
+        return ForgetSegments(self.now_ms, named)
+
+    def chore(self) -> Command:
+        random = self.random
+        holder, number = random.choice(["j1", "j2"]), random.choice([*self.state.chore_leases, 7])
+        if random.random() < 0.5:
+            return EndChore(self.now_ms, holder, number, random.random() < 0.7)
+        first = random.randint(0, 4)
+        periods = (random.choice([0, 5_000, 60_000]), random.choice([1_000, 60_000]))
+        return TakeChore(
+            self.now_ms, holder, first, first + random.randint(1, 4), *periods, random.choice([-1, number])
+        )
 
     def custody(self) -> Command:
         author, sequence = self.random.choice(["r1", "r2"]), self.state.sequence - self.random.randint(0, 20)

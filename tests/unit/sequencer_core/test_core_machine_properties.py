@@ -116,7 +116,7 @@ def test_walks_compact_what_they_write() -> None:
     """Or the promises above would say little about compaction."""
     refusals: Counter[Refusal] = Counter()
     live = 0
-    for seed in range(6):
+    for seed in range(15):
         state, said = replay(walk(seed, WALK_ENTRIES))
         outcomes = [outcome for answered, _ in said for request in answered for outcome in request]
         refusals.update(each for outcome in outcomes if isinstance(outcome, PerItem) for each in outcome.refusals)

@@ -6,7 +6,12 @@ They share work and guard nothing: whatever a janitor does without a chore is ju
 from penstock.contracts.commands import ChoreTaken, Done, EndChore, Refused, TakeChore
 from penstock.contracts.janitor_commands import CHORES, NO_CHORE
 from penstock.contracts.refusals import Refusal
-from sequencer.core.limits import CHORE_LEASE_MAX_MS, CHORE_PERIOD_MAX_MS, CLAIM_NAMES_LENGTH_MAX
+from sequencer.core.limits import (
+    CHORE_LEASE_MAX_MS,
+    CHORE_PERIOD_MAX_MS,
+    CLAIM_NAMES_LENGTH_MAX,
+    INTEGER_MAX,
+)
 from sequencer.core.state import Changes, Lease, State
 
 
@@ -19,14 +24,11 @@ def take_chore(state: State, command: TakeChore, changes: Changes) -> ChoreTaken
     if objection is not None:
         return objection
     _forget_leases(state)
-    range_ = range(command.first, command.stop)
-    if command.number == NO_CHORE:
-        number = next((each for each in range_ if _is_holders(state, each, command.holder)), NO_CHORE)
-        number = _most_due(state, range_, command.period_ms) if number == NO_CHORE else number
-    else:
-        number = command.number if _is_holders(state, command.number, command.holder) else NO_CHORE
+    number = _chore_of(state, command)
     if number == NO_CHORE:
-        return ChoreTaken(NO_CHORE, state.clock_ms, min(_free_ms(state, each, command.period_ms) for each in range_))
+        number, due_ms = _most_due(state, command)
+        if due_ms > state.clock_ms or command.number != NO_CHORE:
+            return ChoreTaken(NO_CHORE, state.clock_ms, due_ms)
     state.chore_leases[number] = Lease(command.holder, state.clock_ms + command.lease_ms)
     return ChoreTaken(number, state.clock_ms)
 
@@ -40,18 +42,27 @@ def end_chore(state: State, command: EndChore, changes: Changes) -> Done:
     return Done()
 
 
-def _most_due(state: State, chores: range, period_ms: int) -> int:
-    ended_ms = state.chores_ended_ms
-    due = [each for each in chores if _free_ms(state, each, period_ms) <= state.clock_ms]
-    return min(due, key=lambda each: (ended_ms[each], each), default=NO_CHORE)
+def _chore_of(state: State, command: TakeChore) -> int:
+    """What the holder has already: the chore that it names, or else the first in its range."""
+    held = [number for number, lease in state.chore_leases.items() if lease.holder == command.holder]
+    if command.number != NO_CHORE:
+        return command.number if command.number in held else NO_CHORE
+    return min((number for number in held if command.first <= number < command.stop), default=NO_CHORE)
 
 
-def _free_ms(state: State, number: int, period_ms: int) -> int:
-    """When the chore is to be done again and nobody has it."""
-    lease = state.chore_leases.get(number)
-    ended_ms = state.chores_ended_ms[number]
-    due_ms = ended_ms + period_ms if ended_ms else 0
-    return due_ms if lease is None else max(due_ms, lease.until_ms)
+def _most_due(state: State, command: TakeChore) -> tuple[int, int]:
+    """The chore that nobody has and that was done longest ago; and when it is due, or another one may be free."""
+    ended_ms = state.chores_ended_ms[command.first : command.stop]
+    free_ms = INTEGER_MAX
+    for number, lease in state.chore_leases.items():
+        if command.first <= number < command.stop:
+            ended_ms[number - command.first] = INTEGER_MAX
+            free_ms = min(free_ms, lease.until_ms)
+    longest_ago_ms = min(ended_ms)
+    if longest_ago_ms == INTEGER_MAX:
+        return NO_CHORE, free_ms
+    due_ms = longest_ago_ms + command.period_ms if longest_ago_ms else 0
+    return command.first + ended_ms.index(longest_ago_ms), min(due_ms, free_ms)
 
 
 def _is_holders(state: State, number: int, holder: str) -> bool:

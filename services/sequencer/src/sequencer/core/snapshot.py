@@ -73,6 +73,7 @@ class _Topic(msgspec.Struct, frozen=True, array_like=True):
     topic_id: TopicId
     configs: dict[str, str]
     partitions: list[_Partition]
+    altered_sequence: int = 0  # absent in version 2
 
 
 class _Buried(msgspec.Struct, frozen=True, array_like=True):
@@ -148,6 +149,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     cluster_configs: dict[str, str] = {}
     chores_ended_ms: bytes = bytes(8 * CHORES)
     chore_leases: dict[int, Lease] = {}
+    cluster_altered_sequence: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -195,6 +197,7 @@ def encode_state(state: State) -> bytes:
         state.cluster_configs,
         column_bytes(state.chores_ended_ms),
         state.chore_leases,
+        state.cluster_altered_sequence,
     )
     return _encoder.encode(written)
 
@@ -219,7 +222,8 @@ def _place(partition: Partition, places: dict[TopicId, int], strays: dict[int, t
 
 
 def _written_topic(topic: Topic) -> _Topic:
-    return _Topic(topic.name, topic.topic_id, topic.configs, [_written(each) for each in topic.partitions])
+    partitions = [_written(each) for each in topic.partitions]
+    return _Topic(topic.name, topic.topic_id, topic.configs, partitions, topic.altered_sequence)
 
 
 def _written(partition: Partition) -> _Partition:
@@ -319,6 +323,7 @@ def _read(written: _State) -> State:
         cluster_configs=written.cluster_configs,
         chores_ended_ms=_numbers(written.chores_ended_ms),
         chore_leases=written.chore_leases,
+        cluster_altered_sequence=written.cluster_altered_sequence,
     )
     for topic in kept:
         for partition in topic.partitions:
@@ -340,7 +345,7 @@ def _read_buried(buried: _Buried) -> Buried:
 
 def _read_topic(topic: _Topic) -> Topic:
     partitions = [_read_partition(topic.topic_id, each, deleted=False) for each in topic.partitions]
-    return Topic(topic.name, topic.topic_id, partitions, topic.configs)
+    return Topic(topic.name, topic.topic_id, partitions, topic.configs, topic.altered_sequence)
 
 
 def _read_partition(topic_id: TopicId, partition: _Partition, *, deleted: bool) -> Partition:
