@@ -275,6 +275,9 @@ def check_invariants(state: State) -> None:
     assert all(0 < each < state.sequence for each in custody.snapshots)
     members = [member for group in state.groups.values() for member in group.members.values()]
     offsets = [each for group in state.groups.values() for topic in group.offsets.values() for each in topic.values()]
+    offsets += [
+        each for buried in state.buried.values() for group in buried.offsets.values() for each in group.values()
+    ]
     assert all(0 <= each.sequence <= state.sequence for each in offsets)
     assert state.level or not any(each.sequence for each in offsets)
     assert 0 <= state.forgotten_sequence <= state.sequence

@@ -7,7 +7,7 @@ from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTop
 from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.queries import MetadataQuery, TopicView, ValidateQuery
 from penstock.contracts.refusals import Refusal
-from sequencer.core import dropping, queries, topics
+from sequencer.core import deletion, dropping, queries, topics
 from sequencer.core.limits import DELETED_TOPIC_MEMORY_MS, PARTITIONS_PER_TOPIC_MAX
 
 
@@ -156,7 +156,7 @@ def test_a_deletion_by_id_that_is_sent_again_is_done_and_spares_the_topic_made_a
 
 
 def test_the_memory_of_deleted_topics_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "DELETED_TOPICS_MAX", 2)
+    monkeypatch.setattr(deletion, "DELETED_TOPICS_MAX", 2)
     for number in (1, 2, 3):
         world.topic("t", number=number)
         world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))

@@ -20,7 +20,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.contracts.refusals import Refusal
 from sequencer.core.deadlines import set_deadline
-from sequencer.core.group_offsets import forget_offsets, has_newer_offsets
+from sequencer.core.group_offsets import forget_buried_offsets, forget_offsets, has_newer_offsets
 from sequencer.core.groups import (
     add_member,
     check_member,
@@ -326,6 +326,7 @@ def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done |
     del state.groups[command.group_id]
     for topic in list(group.offsets):
         forget_offsets(state, group, topic)
+    forget_buried_offsets(state, command.group_id)
     state.idle_groups.pop(command.group_id, None)
     set_deadline(state, command.group_id, 0)
     changes.groups[command.group_id] = None

@@ -90,11 +90,37 @@ def _size_bytes(committed: Committed) -> int:
 
 def forget_offsets(state: State, group: Group, topic: str) -> None:
     """The group's offsets in the topic go."""
-    forgotten = group.offsets.pop(topic, {})
-    state.group_bytes -= sum(_size_bytes(committed) for committed in forgotten.values())
+    release_offsets(state, take_offsets(state, group, topic))
+
+
+def take_offsets(state: State, group: Group, topic: str) -> dict[int, Committed]:
+    """The group's offsets in the topic, which it has no more; until they are released they count as they did."""
+    taken = group.offsets.pop(topic, {})
     if state.level >= LATE_COMMANDS_LEVEL:
         state.forgotten_sequence = state.sequence
     note_idle(state, group)
+    return taken
+
+
+def put_back_offsets(state: State, group_id: str, topic: str, offsets: dict[int, Committed]) -> None:
+    """The group has the offsets again; one that was forgotten meanwhile comes back with them, if there is room."""
+    group = state.groups.get(group_id)
+    if group is None and len(state.groups) >= GROUPS_MAX:
+        release_offsets(state, offsets)
+        return
+    group = group or new_group(state, group_id)
+    group.offsets[topic] = offsets
+
+
+def release_offsets(state: State, offsets: dict[int, Committed]) -> None:
+    """Nobody has these offsets any more."""
+    state.group_bytes -= sum(_size_bytes(committed) for committed in offsets.values())
+
+
+def forget_buried_offsets(state: State, group_id: str) -> None:
+    """The group is deleted: no topic that comes back brings it back."""
+    for buried in state.buried.values():
+        release_offsets(state, buried.offsets.pop(group_id, {}))
 
 
 def has_newer_offsets(group: Group, seen_sequence: int) -> bool:

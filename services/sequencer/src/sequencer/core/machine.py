@@ -32,6 +32,7 @@ from sequencer.core import (
     configs,
     custody,
     deadlines,
+    deletion,
     dropping,
     forgetting,
     group_commands,
@@ -82,8 +83,9 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     commit.forget_commits(state)
     claims.forget_claims(state)
     producers.sweep_producers(state)
+    deletion.end_windows(state)
     dropping.drop_waiting(state)
-    topics.forget_deleted_topics(state)
+    deletion.forget_deleted_topics(state)
     deadlines.forget_idle_groups(state)
     return Done()
 
@@ -93,7 +95,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.Tick: _tick,
     commands.CommitSegment: commit.commit_segment,
     commands.CreateTopic: topics.create_topic,
-    commands.DeleteTopic: topics.delete_topic,
+    commands.DeleteTopic: deletion.delete_topic,
     commands.CreatePartitions: topics.create_partitions,
     commands.AllocateProducer: producers.allocate_producer,
     commands.JoinGroup: group_commands.join_group,
@@ -117,6 +119,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.DeleteRecords: retention.delete_records,
     commands.ExpireLogs: retention.expire_logs,
     commands.DropExtents: dropping.drop_extents,
+    commands.UndeleteTopic: deletion.undelete_topic,
 }
 
 

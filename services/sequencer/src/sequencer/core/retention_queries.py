@@ -63,7 +63,8 @@ def _overdue_log(state: State, partition: Partition, configs: RetentionConfigs, 
 
 def deleted_topics(state: State, query: DeletedTopicsQuery) -> DeletedTopicsView:
     """Topics that can still come back, those deleted first before the others."""
-    return DeletedTopicsView(state.sequence, state.clock_ms, [_deleted_topic(each) for each in state.buried.values()])
+    buried = [each for each in state.buried.values() if each.until_ms > state.clock_ms]
+    return DeletedTopicsView(state.sequence, state.clock_ms, [_deleted_topic(each) for each in buried])
 
 
 def _deleted_topic(buried: Buried) -> DeletedTopicView:

@@ -1,22 +1,17 @@
-"""Topics: making, growing and deleting them, and letting go of what a deleted one held."""
+"""Topics: making them, growing them, and the tables that they are found in."""
 
-from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTopic, Done, Refused, TopicCreated
+from penstock.contracts.commands import CreatePartitions, CreateTopic, Done, Refused, TopicCreated
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, TopicId, is_legal_topic_name
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import objections
 from sequencer.core import configs
-from sequencer.core.dropping import doom, drop_waiting
-from sequencer.core.group_offsets import forget_offsets
 from sequencer.core.limits import (
     DEFAULT_PARTITIONS,
-    DELETED_TOPIC_MEMORY_MS,
-    DELETED_TOPICS_MAX,
     PARTITIONS_MAX,
     PARTITIONS_PER_TOPIC_MAX,
 )
 from sequencer.core.partitions import new_partition
-from sequencer.core.producers import forget_producers
 from sequencer.core.state import Changes, State, Topic
 
 
@@ -28,9 +23,7 @@ def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicC
     partitions = [new_partition(state, command.topic_id, number) for number in range(answer.partitions)]
     altered_sequence = state.sequence if state.level >= JANITOR_LEVEL else 0
     topic = Topic(command.name, command.topic_id, partitions, dict(command.configs), altered_sequence)
-    state.topics[topic.name] = topic
-    state.topics_by_id[topic.topic_id] = topic
-    state.topics_by_metric_name[metric_name(topic.name)] = topic
+    enter_topic(state, topic)
     state.partition_count += len(partitions)
     changes.topics[topic.name] = None
     return answer
@@ -41,10 +34,10 @@ def check_create_topic(state: State, command: CreateTopic) -> TopicCreated | Ref
     existing = state.topics.get(command.name)
     if existing is not None:
         if existing.topic_id == command.topic_id:
-            return TopicCreated(existing.topic_id, len(existing.partitions), existing.configs)
+            return topic_made(existing)
         return Refused(Refusal.TOPIC_EXISTS, f"Topic '{command.name}' already exists.")
     return (
-        _name_objection(state, command.name)
+        name_objection(state, command.name)
         or _id_objection(state, command.topic_id)
         or _partitions_objection(state, command.partitions)
         or configs.objection(objections(command.configs))
@@ -81,46 +74,23 @@ def check_create_partitions(state: State, command: CreatePartitions) -> Done | R
     return Done()
 
 
-def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done | Refused:
-    """The topic, its log, its producers and every group's offsets in it go; its extents step by step.
+def enter_topic(state: State, topic: Topic) -> None:
+    """The topic is found by its name and id from now on."""
+    state.topics[topic.name] = topic
+    state.topics_by_id[topic.topic_id] = topic
+    state.topics_by_metric_name[metric_name(topic.name)] = topic
 
-    By an id that was deleted it is done already: the command was sent again.
-    """
-    topic = state.topics.get(command.name) if command.name else state.topics_by_id.get(command.topic_id)
-    if topic is None and not command.name and command.topic_id in state.deleted_topics:
-        return Done()
-    if topic is None:
-        return Refused(Refusal.UNKNOWN_TOPIC, "This server does not host this topic-partition.")
+
+def leave_topic(state: State, topic: Topic) -> None:
+    """The topic is not found any more."""
     del state.topics[topic.name]
     del state.topics_by_id[topic.topic_id]
     del state.topics_by_metric_name[metric_name(topic.name)]
-    _note_deleted(state, topic.topic_id)
-    for partition in topic.partitions:
-        forget_producers(state, partition)
-    doom(state, topic.partitions)
-    for group in state.groups.values():
-        if topic.name in group.offsets:
-            forget_offsets(state, group, topic.name)
-    drop_waiting(state)
-    changes.topics[topic.name] = None
-    return Done()
 
 
-def forget_deleted_topics(state: State) -> None:
-    """Forget ids that nobody sends for any more."""
-    deleted = state.deleted_topics
-    while deleted:
-        topic_id = next(iter(deleted))
-        if deleted[topic_id] >= state.clock_ms:
-            return
-        del deleted[topic_id]
-
-
-def _note_deleted(state: State, topic_id: TopicId) -> None:
-    deleted = state.deleted_topics
-    if len(deleted) >= DELETED_TOPICS_MAX:
-        del deleted[next(iter(deleted))]
-    deleted[topic_id] = state.clock_ms + DELETED_TOPIC_MEMORY_MS
+def topic_made(topic: Topic) -> TopicCreated:
+    """The topic as whoever asked for it is told."""
+    return TopicCreated(topic.topic_id, len(topic.partitions), topic.configs)
 
 
 def metric_name(name: str) -> str:
@@ -128,7 +98,8 @@ def metric_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _name_objection(state: State, name: str) -> Refused | None:
+def name_objection(state: State, name: str) -> Refused | None:
+    """Why no new topic can have the name."""
     if not is_legal_topic_name(name):
         return Refused(Refusal.INVALID_TOPIC, f"Topic name '{name[:256]}' is illegal.")
     other = state.topics_by_metric_name.get(metric_name(name))
@@ -140,7 +111,7 @@ def _name_objection(state: State, name: str) -> Refused | None:
 def _id_objection(state: State, topic_id: TopicId) -> Refused | None:
     if len(topic_id) != ID_BYTES or topic_id == NO_TOPIC_ID:
         return Refused(Refusal.INVALID_REQUEST, f"not a topic id: {topic_id[:ID_BYTES].hex()}")
-    if topic_id in state.topics_by_id or topic_id in state.deleted_topics:
+    if topic_id in state.topics_by_id or topic_id in state.deleted_topics or topic_id in state.buried:
         return Refused(Refusal.INVALID_REQUEST, f"topic id {topic_id.hex()} was used before")
     return None
 
