@@ -1,6 +1,6 @@
 """Deletes objects that were judged to go: one log line each, with the reason; in a dry run the line is all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
@@ -12,6 +12,7 @@ from penstock.contracts.ids import SegmentId
 from penstock.objectstore import NotDeleted, ObjectStore, Unfinished
 from penstock.objectstore.store import DELETE_KEYS_MAX
 
+DEGRADED = "deletion"
 TOLD_MAX = 100_000  # keys that a dry run does not tell of again
 
 log = structlog.get_logger()
@@ -34,12 +35,15 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Deletion:
-    """The only one here who deletes; it judges nothing."""
+    """The only one here who deletes; it judges nothing. `tell` hears of failures until a deletion is done in full."""
 
-    def __init__(self, store: ObjectStore, metrics: JanitorMetrics, *, dry_run: bool) -> None:
+    def __init__(
+        self, store: ObjectStore, metrics: JanitorMetrics, tell: Callable[[str, str], None], *, dry_run: bool
+    ) -> None:
         self.dry_run = dry_run
         self._store = store
         self._metrics = metrics
+        self._tell_health = tell
         self._told: dict[str, None] = {}
 
     async def delete(self, doomed: Sequence[Doomed]) -> Deleted:
@@ -56,7 +60,7 @@ class Deletion:
             left = set(error.keys)
             return self._note([each for each in doomed if each.key not in left], error)
         except Unavailable as error:
-            return Deleted([], error)
+            return self._note([], error)
         return self._note(list(doomed), None)
 
     async def end_upload(self, upload: Unfinished, judgement: Judgement) -> None:
@@ -70,6 +74,7 @@ class Deletion:
         self._note([doomed], None)
 
     def _note(self, gone: list[Doomed], failure: Unavailable | None) -> Deleted:
+        self._tell_health(DEGRADED, "" if failure is None else str(failure))
         for each in gone:
             reason = each.judgement.verdict
             log.info(

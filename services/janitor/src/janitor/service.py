@@ -74,7 +74,7 @@ class Janitor:
         clock: Clock,
     ) -> list[Loop]:
         config, metrics = self._config, self._metrics
-        deletion = Deletion(store, metrics, dry_run=config.dry_run)
+        deletion = Deletion(store, metrics, self._tell, dry_run=config.dry_run)
         chores: Chores = OwnChores(sequencers) if config.dry_run else JournalChores(sequencers, config.instance, clock)
         retention = Retention(
             sequencers=sequencers,

@@ -1,0 +1,431 @@
+"""Janitors in virtual time: the real state machine behind a bus in memory, a bucket in memory, deaths at any call."""
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from janitor.config import JanitorConfig
+from janitor.identity import Identity, marker_key
+from janitor.metrics import JanitorMetrics
+from janitor.service import Janitor
+from penstock.contracts import codec, subjects
+from penstock.contracts.batches import BatchMeta, BatchRun
+from penstock.contracts.codec import Buffer
+from penstock.contracts.commands import (
+    Command,
+    CommandReply,
+    CommandRequest,
+    CommitSegment,
+    CreateTopic,
+    DeleteTopic,
+    Outcome,
+    RaiseLevel,
+    Tick,
+)
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import NO_TOPIC_ID, SegmentId, TopicId, new_segment_id, new_topic_id
+from penstock.contracts.janitor_queries import JournalQuery, JournalView
+from penstock.contracts.levels import NEWEST_LEVEL
+from penstock.objectstore import NotDeleted, Throttled, Unfinished
+from penstock.objectstore.memory import MemoryStore
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut
+from penstock.runtime.bus import Handler, Inbound, Payload, Subscription
+from penstock.segment.keys import segment_key
+from sequencer.core.machine import apply_entry
+from sequencer.core.state import State, new_state
+from sequencer.questions import QUESTIONS
+from tests.testkit.memory_bus import MemoryHub
+from tests.testkit.virtual_time import START_MS, VirtualClock
+
+CLUSTER = "test"
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+GRACE_S = 600.0
+SEGMENT_BYTES = 100
+IDENTITY = Identity(subjects.journal_stream(CLUSTER), "2026-01-01T00:00:00Z")
+
+
+class Death(BaseException):
+    """The process is gone: nothing that it would do afterwards happens."""
+
+
+class Fate:
+    """When a janitor dies: at a call of that name, before or after its effect; and what it has called so far."""
+
+    def __init__(self, name: str = "", occurrence: int = 1, *, after: bool = False) -> None:
+        self.calls: Counter[str] = Counter()
+        self._name = name
+        self._occurrence = occurrence
+        self._after = after
+        self.is_dead = False
+
+    async def call(self, name: str, work: Callable[[], Any]) -> Any:
+        self._live()
+        self.calls[name] += 1
+        is_last = name == self._name and self.calls[name] == self._occurrence
+        if is_last and not self._after:
+            self._die()
+        result = await work()
+        self._live()
+        if is_last:
+            self._die()
+        return result
+
+    def _live(self) -> None:
+        if self.is_dead:
+            raise Death
+
+    def _die(self) -> None:
+        self.is_dead = True
+        raise Death
+
+
+class ReachedBus:
+    """A janitor's bus; each request is a call at which it may die."""
+
+    def __init__(self, inner: Any, fate: Fate) -> None:
+        self._inner = inner
+        self._fate = fate
+        self.message_bytes_max = inner.message_bytes_max
+        self.is_connected = True
+
+    async def request(self, subject: str, data: Payload, timeout_s: float) -> bytes:
+        name = subject.rpartition(".")[2]
+        if name == "command":
+            name = "+".join(dict.fromkeys(type(each).__name__ for each in codec.decode(data, CommandRequest).commands))
+        answer: bytes = await self._fate.call(name, lambda: self._inner.request(subject, data, timeout_s))
+        return answer
+
+    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
+        subscription: Subscription = await self._inner.subscribe(subject, handler, queue)
+        return subscription
+
+
+class WatchedStore:
+    """The bucket, shared by all janitors: knows what was deleted, fails as told, and sees when something live goes."""
+
+    def __init__(self, world: "World") -> None:
+        self.objects = MemoryStore(now_ms=world.clock.now_ms)
+        self.deleted: list[str] = []  # in the order in which it was asked, also in vain
+        self.refused: set[str] = set()  # that cannot be deleted
+        self.throttled = 0  # so many deletions from now on
+        self.delete_times_s: list[float] = []
+        self._world = world
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self.delete_times_s.append(asyncio.get_running_loop().time())
+        if self.throttled:
+            self.throttled -= 1
+            raise Throttled("503 SlowDown")
+        self.deleted += keys
+        self._world.check_dead(keys)
+        left = [key for key in keys if key in self.refused]
+        await self.objects.delete([key for key in keys if key not in self.refused])
+        if left:
+            raise NotDeleted("access denied", left, left)
+
+    async def keys(self) -> list[str]:
+        return [info.key for info in await self.objects.list("")]
+
+
+class ReachedStore:
+    """One janitor's way to the bucket; each call is one at which it may die."""
+
+    def __init__(self, shared: WatchedStore, fate: Fate) -> None:
+        self._shared = shared
+        self._objects = shared.objects
+        self._fate = fate
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        raise AssertionError("a janitor stores nothing")
+
+    async def get(self, key: str) -> bytes:
+        data: bytes = await self._fate.call("get", lambda: self._objects.get(key))
+        return data
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
+        raise AssertionError("a janitor reads no segment")
+
+    async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
+        name = "list shard" if "/segments/" in prefix else "list"
+        listing: Listing = await self._fate.call(name, lambda: self._objects.list(prefix, after, limit))
+        return listing
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._fate.call("delete", lambda: self._shared.delete(keys))
+
+    async def begin_parts(self, key: str, part_bytes: int) -> PartedPut:
+        raise AssertionError("a janitor stores nothing")
+
+    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
+        uploads: Sequence[Unfinished] = await self._fate.call(
+            "unfinished", lambda: self._objects.unfinished(prefix, limit)
+        )
+        return uploads
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        await self._fate.call("abort_unfinished", lambda: self._objects.abort_unfinished(unfinished))
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class SeededEntropy:
+    """`Entropy` that is the same in every run."""
+
+    def __init__(self) -> None:
+        self._dice = random.Random(7)
+
+    def take(self, count: int) -> bytes:
+        return self._dice.randbytes(count)
+
+
+class WrongClock(VirtualClock):
+    """A janitor's clocks: the wall clock is wrong, the monotonic one is everybody's."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self.ahead_ms = ahead_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+class Running:
+    """One janitor and the task that runs it."""
+
+    def __init__(self, world: "World", name: str, fate: Fate, ahead_ms: int, settings: dict[str, Any]) -> None:
+        self.name = name
+        self.fate = fate
+        self.registry = CollectorRegistry()
+        self.told: dict[str, str] = {}
+        self.clock = WrongClock(ahead_ms)
+        config = JanitorConfig(cluster=CLUSTER, instance=name, **settings)
+        self.janitor = Janitor(
+            config,
+            ReachedBus(world.hub.connect(name), fate),  # type: ignore[arg-type]
+            ReachedStore(world.store, fate),
+            self.clock,
+            world.entropy,
+            JanitorMetrics(self.registry),
+            self._tell,
+        )
+        self.task = asyncio.create_task(self.janitor.run())
+
+    def _tell(self, name: str, reason: str) -> None:
+        self.told[name] = reason
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(f"penstock_janitor_{name}", labels) or 0.0
+
+
+class World:
+    """A cluster: topics, segments, sequencers that answer, a bucket, and janitors."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.entropy = SeededEntropy()
+        self.hub = MemoryHub()
+        self.state: State = new_state()
+        self.identity = IDENTITY
+        self.journal_ahead_ms = 0
+        self.archives = True
+        self.is_down = False
+        self.store = WatchedStore(self)
+        self.running: dict[str, Running] = {}
+        self.applied: list[Command] = []
+        self._bus = self.hub.connect("sequencer")
+
+    async def open(self) -> None:
+        queue = subjects.SEQUENCER_QUEUE
+        await self._bus.subscribe(subjects.sequencer_command(CLUSTER), self._take_commands, queue)
+        for name in QUESTIONS:
+            await self._bus.subscribe(subjects.sequencer_query(CLUSTER, name), self._take_query, queue)
+        await self.write_marker(IDENTITY)
+        for level in range(1, NEWEST_LEVEL + 1):
+            self._apply([RaiseLevel(0, level)])
+
+    async def write_marker(self, identity: Identity) -> None:
+        await self.store.objects.delete([marker_key(CLUSTER)])
+        await self.store.objects.put(marker_key(CLUSTER), [msgspec.json.encode(identity)])
+
+    # The sequencers
+
+    async def _take_commands(self, message: Inbound) -> None:
+        if self.is_down:
+            return
+        outcomes = self.apply(*codec.decode(message.data, CommandRequest).commands)
+        await message.respond(codec.encode(CommandReply(self.state.sequence, outcomes, None, self.state.clock_ms)))
+
+    async def _take_query(self, message: Inbound) -> None:
+        if self.is_down:
+            return
+        self.tick()
+        name = message.subject.rpartition(".")[2]
+        query = codec.decode(message.data, QUESTIONS[name].kind)
+        if isinstance(query, JournalQuery):
+            answer: Any = JournalView(self.state.sequence, self.identity.stream, self.identity.created)
+        else:
+            assert query.min_sequence <= self.state.sequence
+            answer = QUESTIONS[name].answer(self.state, query)  # type: ignore[misc]
+        await message.respond(codec.encode(answer))
+
+    def tick(self) -> None:
+        """The journal's clock goes with everybody's, but for what it is ahead."""
+        now_ms = self.clock.now_ms() + self.journal_ahead_ms
+        if now_ms - self.state.clock_ms >= SECOND_MS:
+            self._apply([Tick(now_ms)])
+
+    def apply(self, *commands: Command) -> list[Outcome]:
+        self.tick()
+        self.applied += commands
+        return self._apply(list(commands))
+
+    def _apply(self, commands: list[Command]) -> list[Outcome]:
+        ((outcomes,), _) = apply_entry(self.state, self.state.sequence + 1, [commands])
+        if self.archives:
+            self.state.custody.archived_sequence = self.state.sequence
+        return outcomes
+
+    # What is in the cluster
+
+    def create_topic(self, name: str, **configs: str) -> TopicId:
+        topic_id = new_topic_id(name.encode().ljust(16, b".")[:16])
+        self.apply(CreateTopic(0, name, topic_id, 1, {key.replace("_", "."): value for key, value in configs.items()}))
+        return topic_id
+
+    def delete_topic(self, name: str) -> None:
+        self.apply(DeleteTopic(0, name, NO_TOPIC_ID))
+
+    async def flush(self, *topics: str, timestamp_ms: int | None = None) -> str:
+        """A stored and committed segment with a batch of one record for each topic; its key."""
+        command = await self.upload(*topics, timestamp_ms=timestamp_ms)
+        self.apply(command)
+        return segment_key("", CLUSTER, 0, command.segment_id)
+
+    async def upload(self, *topics: str, timestamp_ms: int | None = None) -> CommitSegment:
+        """A stored segment, and what commits it."""
+        now_ms = self.clock.now_ms() + self.journal_ahead_ms
+        segment_id = self.new_id(now_ms)
+        when_ms = now_ms if timestamp_ms is None else timestamp_ms
+        runs = []
+        for position, topic_id in enumerate(sorted(self.state.topics[name].topic_id for name in topics)):
+            runs.append(BatchRun(topic_id, 0, position * SEGMENT_BYTES, [_batch(when_ms)]))
+        await self.put(segment_id)
+        return CommitSegment(now_ms, segment_id, SEGMENT_BYTES * len(topics), "flusher-1", "z1", runs)
+
+    async def put(self, segment_id: SegmentId, level: int = 0) -> str:
+        """An object that nobody has committed."""
+        key = segment_key("", CLUSTER, level, segment_id)
+        await self.store.objects.put(key, [bytes(SEGMENT_BYTES)])
+        return key
+
+    def new_id(self, born_ms: int) -> SegmentId:
+        return new_segment_id(born_ms, self.entropy.take(10))
+
+    # Janitors
+
+    def start(
+        self, name: str = "janitor-1", *, fate: Fate | None = None, ahead_ms: int = 0, **settings: Any
+    ) -> Running:
+        running = self.running[name] = Running(self, name, fate or Fate(), ahead_ms, settings)
+        return running
+
+    async def stop(self, name: str) -> None:
+        """As SIGTERM does: a drain, then the end."""
+        running = self.running.pop(name)
+        await running.janitor.drain()
+        await _end(running.task)
+        self.hub.kill(name)
+
+    async def kill(self, name: str) -> None:
+        """The process is gone, in the middle of whatever it did."""
+        running = self.running.pop(name)
+        self.hub.kill(name)
+        await _end(running.task)
+
+    async def until_dead(self, name: str) -> None:
+        await asyncio.wait([self.running[name].task])
+        assert self.running[name].fate.is_dead, self.running[name].task.exception()
+        await self.kill(name)
+
+    async def go_on(self, seconds: float) -> None:
+        """So much time passes; whatever ends a janitor is raised."""
+        tasks = [running.task for running in self.running.values()]
+        passing = asyncio.create_task(asyncio.sleep(seconds))
+        await asyncio.wait([passing, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+        await passing
+
+    # What must hold
+
+    def check_dead(self, keys: Sequence[str]) -> None:
+        """No live extent points to any of these objects."""
+        live = {key for key, count in self.live().items() if count}
+        assert not live.intersection(keys), "something live is deleted"
+
+    def live(self) -> dict[str, int]:
+        """Key -> live extents of every segment in the table."""
+        from penstock.contracts.queries import SegmentsQuery
+
+        view = QUESTIONS["segments"].answer(self.state, SegmentsQuery(0, 0, [], 5_000, condemned=True))  # type: ignore[misc]
+        return {
+            segment_key("", CLUSTER, each.level, each.segment_id): each.live_extents
+            for each in view.segments  # type: ignore[attr-defined]
+        }
+
+
+def _batch(timestamp_ms: int) -> BatchMeta:
+    return BatchMeta(SEGMENT_BYTES, 1, timestamp_ms, -1, -1, -1, 0)
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()) is not None and not _is_death(error):
+        raise error
+
+
+def _is_death(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_death, error.exceptions))
+    return isinstance(error, Death)
+
+
+@contextlib.asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    """A world without anything in it; all of it is gone afterwards."""
+    built = World()
+    await built.open()
+    try:
+        yield built
+    finally:
+        for name in list(built.running):
+            await built.kill(name)
+        for name in list(built.hub._buses):
+            await built.hub._buses[name].close()
+
+
+__all__ = [
+    "CLUSTER",
+    "GRACE_S",
+    "HOUR_MS",
+    "IDENTITY",
+    "MINUTE_MS",
+    "SEGMENT_BYTES",
+    "START_MS",
+    "Death",
+    "Fate",
+    "Running",
+    "Unavailable",
+    "World",
+    "world",
+]

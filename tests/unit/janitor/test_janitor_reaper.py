@@ -1,0 +1,223 @@
+"""Condemned segments: they stay for a grace by two clocks, then go in batches, and the journal forgets them."""
+
+import itertools
+
+from janitor.identity import Identity
+from tests.testkit.virtual_time import in_virtual_time
+from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, World, world
+
+SLACK_S = 130.0  # two looks of the reaper
+
+
+async def condemn(built: World, count: int = 1, name: str = "gone") -> list[str]:
+    """Segments of a topic that is deleted."""
+    built.create_topic(name)
+    keys = [await built.flush(name) for _ in range(count)]
+    built.delete_topic(name)
+    await built.go_on(1)
+    built.tick()
+    assert built.state.segments.condemned_count >= count
+    return keys
+
+
+@in_virtual_time
+async def test_a_condemned_segment_goes_after_the_grace_and_is_forgotten_then() -> None:
+    async with world() as built:
+        running = built.start()
+        (key,) = await condemn(built)
+        await built.go_on(GRACE_S - 5)
+        assert key in await built.store.keys()
+        await built.go_on(SLACK_S)
+        assert key not in await built.store.keys()
+        assert len(built.state.segments) == 0
+        assert running.metric("deleted_objects_total", reason="condemned") == 1
+
+
+@in_virtual_time
+async def test_what_is_live_stays() -> None:
+    async with world() as built:
+        built.start()
+        built.create_topic("stays", retention_ms="-1")
+        kept = await built.flush("stays")
+        built.create_topic("goes")
+        shared = await built.flush("stays", "goes")
+        built.delete_topic("goes")
+        await built.go_on(GRACE_S + 3 * HOUR_MS / 1000)
+        assert {kept, shared} <= set(await built.store.keys())
+
+
+@in_virtual_time
+async def test_a_janitor_that_comes_anew_waits_for_a_grace_by_its_own_watch() -> None:
+    async with world() as built:
+        (key,) = await condemn(built)
+        await built.go_on(2 * GRACE_S)
+        built.start()
+        await built.go_on(GRACE_S - 5)
+        assert key in await built.store.keys()
+        await built.go_on(SLACK_S)
+        assert key not in await built.store.keys()
+
+
+@in_virtual_time
+async def test_a_journal_clock_that_jumps_ahead_makes_nothing_go_early() -> None:
+    async with world() as built:
+        built.start()
+        await built.go_on(GRACE_S + 10)
+        (key,) = await condemn(built)
+        built.journal_ahead_ms = 5 * HOUR_MS
+        await built.go_on(GRACE_S - 70)
+        assert key in await built.store.keys()
+        await built.go_on(SLACK_S + 70)
+        assert key not in await built.store.keys()
+
+
+@in_virtual_time
+async def test_a_journal_clock_that_stands_still_makes_it_stay() -> None:
+    async with world() as built:
+        built.start()
+        built.journal_ahead_ms = 3 * HOUR_MS
+        (key,) = await condemn(built)
+        built.journal_ahead_ms = 0
+        await built.go_on(2 * GRACE_S)
+        assert key in await built.store.keys()
+        await built.go_on(3 * HOUR_MS / 1000)
+        assert key not in await built.store.keys()
+
+
+@in_virtual_time
+async def test_a_janitor_whose_wall_clock_is_wrong_deletes_as_any_other() -> None:
+    for ahead_ms in (-7 * HOUR_MS, 7 * HOUR_MS):
+        async with world() as built:
+            built.start(ahead_ms=ahead_ms)
+            (key,) = await condemn(built)
+            await built.go_on(GRACE_S - 5)
+            assert key in await built.store.keys()
+            await built.go_on(SLACK_S)
+            assert key not in await built.store.keys()
+
+
+@in_virtual_time
+async def test_it_waits_until_the_archive_holds_what_condemned_it() -> None:
+    async with world() as built:
+        built.start()
+        built.archives = False
+        (key,) = await condemn(built)
+        await built.go_on(3 * GRACE_S)
+        assert key in await built.store.keys()
+        built.archives = True
+        await built.go_on(SLACK_S)
+        assert key not in await built.store.keys()
+
+
+@in_virtual_time
+async def test_many_go_a_thousand_at_a_time() -> None:
+    async with world() as built:
+        built.start()
+        keys = await condemn(built, 2_300)
+        await built.go_on(GRACE_S + SLACK_S)
+        assert not set(keys) & set(await built.store.keys())
+        assert sorted(built.store.deleted) == sorted(keys)
+        assert len(built.store.delete_times_s) == 3
+
+
+@in_virtual_time
+async def test_two_janitors_never_delete_a_key_twice_in_good_weather() -> None:
+    async with world() as built:
+        janitors = [built.start(f"janitor-{number}", reap_interval_ms=10_000) for number in range(3)]
+        keys = await condemn(built, 1_500)
+        await built.go_on(GRACE_S + SLACK_S)
+        more = await condemn(built, 700, "gone-too")
+        await built.go_on(GRACE_S + SLACK_S)
+        assert sorted(built.store.deleted) == sorted(keys + more)
+        assert sum(each.metric("deleted_objects_total", reason="condemned") for each in janitors) == 2_200
+
+
+@in_virtual_time
+async def test_of_a_batch_that_fails_in_part_the_rest_is_forgotten_and_the_part_tried_again() -> None:
+    async with world() as built:
+        running = built.start()
+        keys = await condemn(built, 10)
+        built.store.refused = {keys[0], keys[7]}
+        await built.go_on(GRACE_S + SLACK_S)
+        assert set(keys) & set(await built.store.keys()) == built.store.refused
+        assert len(built.state.segments) == 2
+        assert "access denied" in running.told["deletion"]
+        built.store.refused = set()
+        await built.go_on(2 * SLACK_S)
+        assert not set(keys) & set(await built.store.keys())
+        assert len(built.state.segments) == 0
+        assert running.told["deletion"] == ""
+
+
+@in_virtual_time
+async def test_keys_that_cannot_be_deleted_do_not_keep_others_from_going() -> None:
+    async with world() as built:
+        built.start()
+        stuck = await condemn(built, 1_000, "stuck")
+        built.store.refused = set(stuck)
+        keys = await condemn(built, 20)
+        await built.go_on(GRACE_S + 4 * SLACK_S)
+        assert not set(keys) & set(await built.store.keys())
+
+
+@in_virtual_time
+async def test_a_throttled_store_is_asked_ever_more_slowly() -> None:
+    async with world() as built:
+        built.start(reap_interval_ms=1_000)
+        keys = await condemn(built)
+        built.store.throttled = 8
+        await built.go_on(GRACE_S + 2_000)
+        assert not set(keys) & set(await built.store.keys())
+        times_s = built.store.delete_times_s
+        pauses_s = [later - sooner for sooner, later in itertools.pairwise(times_s)]
+        assert len(times_s) == 9
+        assert min(pauses_s) >= 0.5
+        assert max(pauses_s) >= 60
+
+
+@in_virtual_time
+async def test_another_journal_begins_the_grace_anew() -> None:
+    async with world() as built:
+        built.start()
+        await built.go_on(GRACE_S + 10)
+        (key,) = await condemn(built)
+        built.identity = Identity(built.identity.stream, "2026-02-02T00:00:00Z")
+        await built.write_marker(built.identity)
+        built.journal_ahead_ms = HOUR_MS
+        await built.go_on(GRACE_S - 10)
+        assert key in await built.store.keys()
+        await built.go_on(SLACK_S)
+        assert key not in await built.store.keys()
+
+
+@in_virtual_time
+async def test_sequencers_that_are_away_cost_nothing_but_time() -> None:
+    async with world() as built:
+        running = built.start()
+        (key,) = await condemn(built)
+        built.is_down = True
+        await built.go_on(GRACE_S + SLACK_S)
+        assert "no sequencer answered" in running.told["reaper"]
+        assert key in await built.store.keys()
+        built.is_down = False
+        await built.go_on(GRACE_S + SLACK_S)
+        assert key not in await built.store.keys()
+
+
+@in_virtual_time
+async def test_the_figures_are_the_journal_s() -> None:
+    async with world() as built:
+        running = built.start(reap_interval_ms=1_000)
+        built.create_topic("stays")
+        built.create_topic("goes")
+        await built.flush("stays", "goes")
+        await built.flush("goes")
+        built.delete_topic("goes")
+        await built.go_on(5)
+        assert running.metric("bytes", state="live") == 100
+        assert running.metric("bytes", state="dead") == 100
+        assert running.metric("bytes", state="condemned") == 100
+        assert running.metric("segments", state="live") == 1
+        assert running.metric("segments", state="condemned") == 1
+        await built.go_on(MINUTE_MS / 1000)
+        assert 60 <= running.metric("condemned_seconds") <= 70

@@ -1,0 +1,290 @@
+"""Orphans, unfinished uploads and keys that nobody knows: what a sweep deletes, and what it leaves."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from janitor.identity import Identity, marker_key
+from janitor.judge import ORPHAN_AGE_MIN_MS
+from penstock.contracts.commands import TakeChore
+from penstock.contracts.janitor_commands import SHARD_CHORES
+from penstock.objectstore.store import PART_BYTES_MIN
+from tests.testkit.virtual_time import START_MS, in_virtual_time
+from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, SEGMENT_BYTES, World, world
+
+AGE_S = ORPHAN_AGE_MIN_MS / 1000
+INTERVAL_S = 600.0
+QUICK = {"sweep_interval_ms": int(INTERVAL_S * 1000)}
+DAY_S = 86_400.0
+
+
+async def orphan(built: World, age_ms: int = 2 * ORPHAN_AGE_MIN_MS, level: int = 0) -> str:
+    """An object that nobody committed."""
+    return await built.put(built.new_id(START_MS + int(built.clock.monotonic_s() * 1000) - age_ms), level)
+
+
+@in_virtual_time
+async def test_an_orphan_goes_when_it_is_old_and_not_before() -> None:
+    async with world() as built:
+        running = built.start(**QUICK)
+        old, young = await orphan(built), await orphan(built, ORPHAN_AGE_MIN_MS - 3 * int(INTERVAL_S) * 1000)
+        await built.go_on(INTERVAL_S)
+        assert old not in await built.store.keys()
+        assert young in await built.store.keys()
+        assert running.metric("deleted_objects_total", reason="orphan") == 1
+        assert running.metric("bytes", state="orphaned") == SEGMENT_BYTES
+        await built.go_on(4 * INTERVAL_S)
+        assert young not in await built.store.keys()
+
+
+@in_virtual_time
+async def test_the_whole_bucket_is_looked_through_once_in_an_interval() -> None:
+    async with world() as built:
+        running = built.start()
+        await built.go_on(0.9 * DAY_S)
+        assert running.fate.calls["list shard"] == SHARD_CHORES
+        await built.go_on(1.1 * DAY_S)
+        assert running.fate.calls["list shard"] == 2 * SHARD_CHORES
+
+
+@in_virtual_time
+async def test_several_janitors_share_a_sweep() -> None:
+    async with world() as built:
+        janitors = [built.start(f"janitor-{number}", **QUICK) for number in range(3)]
+        await built.go_on(0.9 * INTERVAL_S)
+        listed = [running.fate.calls["list shard"] for running in janitors]
+        assert sum(listed) == SHARD_CHORES
+        assert min(listed) > 0
+
+
+@in_virtual_time
+async def test_a_shard_with_many_objects_is_looked_through_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.segment.keys._shard", lambda _: 3)
+    async with world() as built:
+        orphans = [await orphan(built) for _ in range(2_400)]
+        built.create_topic("stays", retention_ms="-1")
+        live = [await built.flush("stays") for _ in range(100)]
+        running = built.start(**QUICK)
+        await built.go_on(INTERVAL_S)
+        left = set(await built.store.keys())
+        assert not left.intersection(orphans)
+        assert left >= set(live)
+        assert running.fate.calls["delete"] == 3
+
+
+@pytest.mark.parametrize("ahead_ms", [-7 * HOUR_MS, 7 * HOUR_MS])
+@pytest.mark.parametrize("whose", ["janitor", "journal"])
+def test_one_clock_that_is_ahead_makes_no_orphan_go_early(whose: str, ahead_ms: int) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with world() as built:
+            built.journal_ahead_ms = ahead_ms if whose == "journal" else 0
+            built.start(ahead_ms=ahead_ms if whose == "janitor" else 0, **QUICK)
+            key = await orphan(built, age_ms=0)
+            await built.go_on(AGE_S - 1)
+            assert key in await built.store.keys()
+            await built.go_on(max(-ahead_ms, 0) / 1000 + 2 * INTERVAL_S)
+            assert key not in await built.store.keys()
+
+    run()
+
+
+@in_virtual_time
+async def test_live_and_condemned_segments_are_none_of_its_business() -> None:
+    async with world() as built:
+        built.create_topic("stays", retention_ms="-1")
+        built.create_topic("goes", retention_ms="-1")
+        live, condemned = await built.flush("stays"), await built.flush("goes")
+        await built.go_on(2 * AGE_S)
+        built.archives = False  # so that the reaper waits
+        built.delete_topic("goes")
+        running = built.start(**QUICK)
+        await built.go_on(2 * INTERVAL_S)
+        assert {live, condemned} <= set(await built.store.keys())
+        assert running.fate.calls["delete"] == 0
+
+
+@in_virtual_time
+async def test_an_object_at_another_level_than_its_segment_is_an_orphan() -> None:
+    async with world() as built:
+        built.create_topic("stays", retention_ms="-1")
+        key = await built.flush("stays")
+        (segment_id,) = (built.state.segments.id(slot) for slot in built.state.segments.by_number)
+        other = await built.put(segment_id, level=1)
+        built.start(**QUICK)
+        await built.go_on(AGE_S - 10)
+        assert {key, other} <= set(await built.store.keys())
+        await built.go_on(2 * INTERVAL_S)
+        assert key in await built.store.keys()
+        assert other not in await built.store.keys()
+
+
+@in_virtual_time
+async def test_a_flusher_that_slept_cannot_commit_what_was_swept() -> None:
+    async with world() as built:
+        built.create_topic("t", retention_ms="-1")
+        built.start(**QUICK)
+        command = await built.upload("t")
+        await built.go_on(AGE_S + 2 * INTERVAL_S)
+        assert not [key for key in await built.store.keys() if "/segments/" in key]
+        (outcome,) = built.apply(command)
+        assert "SEGMENT_TOO_OLD" in repr(outcome)
+
+
+@in_virtual_time
+async def test_keys_that_are_not_penstock_s_are_counted_and_stay() -> None:
+    async with world() as built:
+        strange = [
+            f"{CLUSTER}/aaa",
+            f"{CLUSTER}/journal/notes.txt",
+            f"{CLUSTER}/segments/backup/1",
+            f"{CLUSTER}/zzz/1",
+        ]
+        in_shard = f"{CLUSTER}/segments/003/0-not-a-ulid"
+        elsewhere = ["other/segments/003/x", "tess/1", "tesu/1"]
+        own = [f"{CLUSTER}/snapshots/{7:020}", f"{CLUSTER}/journal/{1:020}-{7:020}"]
+        for key in (*strange, in_shard, *elsewhere, *own):
+            await built.store.objects.put(key, [b"?"])
+        running = built.start(**QUICK)
+        await built.go_on(2 * AGE_S)
+        assert {*strange, in_shard, *elsewhere, *own} <= set(await built.store.keys())
+        assert running.metric("unknown_objects") == len(strange)
+        assert running.fate.calls["delete"] == 0
+
+
+@in_virtual_time
+async def test_segments_do_not_keep_the_house_from_seeing_what_comes_after_them() -> None:
+    async with world() as built:
+        built.create_topic("t", retention_ms="-1")
+        for _ in range(1_200):
+            await built.flush("t")
+        await built.store.objects.put(f"{CLUSTER}/tmp", [b"?"])
+        running = built.start(**QUICK)
+        await built.go_on(INTERVAL_S)
+        assert running.metric("unknown_objects") == 1
+
+
+@in_virtual_time
+async def test_uploads_that_nobody_completes_are_ended_when_they_are_old() -> None:
+    async with world() as built:
+        ours = f"{CLUSTER}/segments/003/1-abandoned"
+        await built.store.objects.begin_parts(ours, PART_BYTES_MIN)
+        await built.store.objects.begin_parts("other/segments/003/1-abandoned", PART_BYTES_MIN)
+        running = built.start(**QUICK)
+        await built.go_on(AGE_S - 10)
+        assert len(await built.store.objects.unfinished(f"{CLUSTER}/")) == 1
+        await built.go_on(2 * INTERVAL_S)
+        assert not await built.store.objects.unfinished(f"{CLUSTER}/")
+        assert len(await built.store.objects.unfinished("other/")) == 1
+        assert running.metric("deleted_objects_total", reason="unfinished") == 1
+
+
+@in_virtual_time
+async def test_a_sweep_goes_on_where_a_janitor_died() -> None:
+    async with world() as built:
+        first = built.start("janitor-1", **QUICK)
+        await built.go_on(INTERVAL_S / 4)
+        before = first.fate.calls["list shard"]
+        assert 0 < before < SHARD_CHORES
+        await built.kill("janitor-1")
+        second = built.start("janitor-2", **QUICK)
+        await built.go_on(0.7 * INTERVAL_S)
+        assert SHARD_CHORES <= before + second.fate.calls["list shard"] <= SHARD_CHORES + 20
+
+
+@in_virtual_time
+async def test_a_drained_janitor_leaves_its_shards_to_others_at_once() -> None:
+    async with world() as built:
+        built.start("janitor-1", **QUICK)
+        await built.go_on(1)
+        await built.stop("janitor-1")
+        assert not built.state.chore_leases
+        assert any(isinstance(command, TakeChore) for command in built.applied)
+
+
+@pytest.mark.parametrize("wrong", ["another journal", "no marker", "another prefix"])
+def test_in_the_wrong_bucket_it_refuses_to_do_anything(wrong: str) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with world() as built:
+            keys = await _something_of_all(built)
+            if wrong == "another journal":
+                await built.write_marker(Identity(built.identity.stream, "2025-05-05T05:05:05Z"))
+            else:
+                await built.store.objects.delete([marker_key(CLUSTER)])
+            if wrong == "another prefix":
+                await built.store.objects.put(f"backup/{marker_key(CLUSTER)}", [b"{}"])
+            running = built.start(**QUICK)
+            await built.go_on(2 * AGE_S)
+            assert set(keys) <= set(await built.store.keys())
+            assert not running.fate.calls["delete"]
+            assert not [command for command in built.applied if isinstance(command, TakeChore)]
+            for loop in ("reaper", "retention", "sweep", "house"):
+                assert "this is not the store of cluster test, and nothing in it is touched" in running.told[loop]
+            await built.write_marker(built.identity)
+            await built.go_on(GRACE_S + 2 * INTERVAL_S)
+            assert not set(keys) & set(await built.store.keys())
+            assert not any(running.told.values())
+
+    run()
+
+
+@in_virtual_time
+async def test_a_bucket_that_becomes_another_journal_s_is_left_alone_from_then_on() -> None:
+    async with world() as built:
+        running = built.start(**QUICK)
+        await built.go_on(10)
+        await built.write_marker(Identity(built.identity.stream, "2027-07-07T07:07:07Z"))
+        keys = await _something_of_all(built)
+        await built.go_on(2 * AGE_S)
+        assert set(keys) <= set(await built.store.keys())
+        assert "nothing in it is touched" in running.told["sweep"]
+
+
+@in_virtual_time
+async def test_a_damaged_marker_is_no_permission() -> None:
+    async with world() as built:
+        await built.store.objects.delete([marker_key(CLUSTER)])
+        await built.store.objects.put(marker_key(CLUSTER), [b"?"])
+        keys = await _something_of_all(built)
+        running = built.start(**QUICK)
+        await built.go_on(2 * AGE_S)
+        assert set(keys) <= set(await built.store.keys())
+        assert "does not name a journal" in running.told["reaper"]
+
+
+@in_virtual_time
+async def test_a_dry_run_tells_of_all_and_changes_nothing() -> None:
+    async with world() as built:
+        keys = await _something_of_all(built)
+        built.applied.clear()
+        running = built.start(dry_run=True, **QUICK)
+        with capture_logs() as lines:
+            await built.go_on(2 * AGE_S)
+        assert set(keys) <= set(await built.store.keys())
+        assert built.applied == []
+        assert not running.fate.calls["delete"]
+        told = [line["key"] for line in lines if line["event"] == "object_would_go"]
+        assert sorted(told) == sorted(keys), "each once"
+        assert running.metric("bytes", state="orphaned") == SEGMENT_BYTES
+
+
+@in_virtual_time
+async def test_beside_a_dry_run_another_janitor_does_its_work() -> None:
+    async with world() as built:
+        keys = await _something_of_all(built)
+        built.start("janitor-1", dry_run=True, **QUICK)
+        await built.go_on(INTERVAL_S)
+        built.start("janitor-2", **QUICK)
+        await built.go_on(GRACE_S + 2 * INTERVAL_S)
+        assert not set(keys) & set(await built.store.keys())
+
+
+async def _something_of_all(built: World) -> list[str]:
+    """The keys of an orphan and of a condemned segment."""
+    old = await orphan(built)
+    built.create_topic("gone")
+    condemned = await built.flush("gone")
+    built.delete_topic("gone")
+    await built.go_on(2)
+    built.tick()
+    return [old, condemned]
