@@ -16,9 +16,19 @@ from gateway.unsent import UnsentBytes
 from penstock.contracts import subjects
 from penstock.contracts.batches import BatchMeta, Extent, SegmentRef
 from penstock.contracts.codec import Buffer, encode
-from penstock.contracts.commands import Command, CommitSegment, CreateTopic, DeleteTopic, Outcome, TopicCreated
+from penstock.contracts.commands import (
+    Command,
+    CommitSegment,
+    CreateTopic,
+    DeleteRecords,
+    DeleteTopic,
+    LogsTrimmed,
+    Outcome,
+    TopicCreated,
+)
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId, new_segment_id
+from penstock.contracts.janitor_commands import LogOffset
 from penstock.contracts.messages import Advanced, Presence
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from penstock.kafkawire.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -193,6 +203,13 @@ class World:
 
     async def delete(self, name: str) -> None:
         await self.commit([DeleteTopic(START_MS, name, bytes(16))])
+
+    async def delete_records(self, topic_id: TopicId, offsets: dict[int, int], *, announce: bool = True) -> None:
+        """Let logs start at these offsets, by partition."""
+        logs = [LogOffset(topic_id, partition, offset) for partition, offset in offsets.items()]
+        (outcome,) = await self.commit([DeleteRecords(START_MS, logs)], announce=announce)
+        assert isinstance(outcome, LogsTrimmed), outcome
+        assert [each.log_start_offset for each in outcome.logs] == list(offsets.values())
 
     async def commit(self, commands: list[Command], *, announce: bool = True) -> list[Outcome]:
         outcomes, advanced = self.sequencer.apply(commands)

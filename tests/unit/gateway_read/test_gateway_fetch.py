@@ -301,6 +301,59 @@ async def test_offsets_outside_of_the_log_are_refused(world: World) -> None:
     assert {each.high_watermark for each in answers.values()} == {-1}
 
 
+@pytest.mark.parametrize("known", [False, True])
+async def test_what_was_deleted_is_out_of_range_and_the_rest_is_read(world: World, known: bool) -> None:
+    topic_id = await world.open()
+    if known:
+        await world.fetch(asking({0: 0}))
+    await world.produce(topic_id, {0: [batch_of(b"a", b"b"), batch_of(b"c", b"d")]})
+    await world.produce(topic_id, {0: [batch_of(b"e")]})
+    await world.delete_records(topic_id, {0: 3})
+    for offset in (0, 2):
+        answer = partitions_of(await world.fetch(asking({0: offset})))[0]
+        assert (answer.error_code, answer.records) == (ErrorCode.OFFSET_OUT_OF_RANGE, b"")
+    answer = partitions_of(await world.fetch(asking({0: 3})))[0]
+    assert (answer.error_code, answer.log_start_offset) == (0, 3)
+    assert values_of(answer) == {2: b"c", 3: b"d", 4: b"e"}  # the whole batch; clients skip what they did not ask for
+
+
+async def test_who_waits_below_a_new_log_start_is_told_at_once(world: World) -> None:
+    topic_id = await world.open()
+    await world.produce(topic_id, {0: [batch_of(b"a", b"b")]})
+    waiting = asyncio.create_task(world.fetch(asking({0: 1}, max_wait_ms=FOR_EVER_MS, min_bytes=MIB)))
+    await until(lambda: world.tail.watched_partitions)
+    await world.delete_records(topic_id, {0: 2})
+    assert partitions_of(await waiting)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_who_waits_at_the_end_goes_on_waiting_when_all_before_is_deleted(world: World) -> None:
+    topic_id = await world.open()
+    await world.produce(topic_id, {0: [batch_of(b"a", b"b")]})
+    waiting = asyncio.create_task(world.fetch(asking({0: 2}, max_wait_ms=FOR_EVER_MS)))
+    await until(lambda: world.tail.watched_partitions)
+    await world.delete_records(topic_id, {0: 2})
+    await world.produce(topic_id, {0: [batch_of(b"c")]})
+    answer = partitions_of(await waiting)[0]
+    assert (values_of(answer), answer.log_start_offset) == ({2: b"c"}, 2)
+
+
+async def test_a_fetch_whose_objects_went_after_its_plan_is_out_of_range_and_not_an_error_of_the_store(
+    world: World,
+) -> None:
+    topic_id = await world.open()
+    gone = await world.produce(topic_id, {0: [batch_of(b"a", b"b")]})
+    await world.produce(topic_id, {0: [batch_of(b"c")]})
+    await world.fetch(asking({0: 2}))
+    assert world.tail.lookup((topic_id, 0), 0, 1) is None
+    assert values_of(partitions_of(await world.fetch(asking({0: 0})))[0]) == {0: b"a", 1: b"b", 2: b"c"}
+    # This gateway has heard nothing of the deletion, and still believes in the extents.
+    await world.delete_records(topic_id, {0: 2}, announce=False)
+    await world.store.delete([segment_key("", "c", 0, gone.segment_id)])
+    answer = partitions_of(await world.fetch(asking({0: 0})))[0]
+    assert (answer.error_code, answer.records) == (ErrorCode.OFFSET_OUT_OF_RANGE, b"")
+    assert values_of(partitions_of(await world.fetch(asking({0: 2})))[0]) == {2: b"c"}
+
+
 async def test_a_client_ahead_of_a_slow_replica_is_not_told_that_it_is_out_of_range(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from gateway_compaction import compact
 from gateway_read_world import World, batch_of
 
 from gateway import time_search
@@ -109,11 +110,52 @@ async def test_many_partitions_are_searched_in_one_request(world: World) -> None
     assert [(each.offset, each.timestamp) for each in answers] == [(1, 1_000)] * 40
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+async def test_a_time_is_looked_for_among_the_records_that_were_not_deleted(world: World, is_compacted: bool) -> None:
+    topic_id = await world.open()
+    await world.produce(topic_id, {0: [timed(100, 500), timed(200, 210, 190)]})
+    if is_compacted:
+        await compact(world, topic_id, [0])
+    await world.produce(topic_id, {0: [timed(300)]})
+    await world.delete_records(topic_id, {0: 3})
+    assert await find(world, EARLIEST) == (0, 3, -1)
+    expected = [(0, (0, 3, 210)), (200, (0, 3, 210)), (211, (0, 5, 300)), (301, NOT_FOUND)]
+    for timestamp, answer in expected:
+        assert await find(world, timestamp) == answer, timestamp
+
+
+async def test_in_a_log_without_records_no_time_is_found(world: World) -> None:
+    topic_id = await world.open()
+    await world.produce(topic_id, {0: [timed(100, 500)]})
+    await world.delete_records(topic_id, {0: 2})
+    assert [await find(world, timestamp) for timestamp in (EARLIEST, LATEST, 0, 100, MAX_TIMESTAMP)] == [
+        (0, 2, -1),
+        (0, 2, -1),
+        NOT_FOUND,
+        NOT_FOUND,
+        NOT_FOUND,
+    ]
+
+
+async def test_a_search_does_not_read_what_was_deleted_before(world: World) -> None:
+    topic_id = await world.open()
+    large = bytes(100_000)
+    await world.produce(topic_id, {0: [batch_of(large, timestamps=[number]) for number in range(40)]})
+    await compact(world, topic_id, [0])
+    await world.delete_records(topic_id, {0: 38})
+    assert await find(world, 0) == (0, 38, 38)
+    read_bytes = world.registry.get_sample_value("penstock_gateway_read_bytes_total", {"source": "store"})
+    assert read_bytes is not None and read_bytes < 10 * len(large)
+
+
 def test_a_batch_that_cannot_be_taken_apart_is_answered_with_its_first_record(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = timed(10, 20, 30)
     assert first_at(batch, 20, 30) == (1, 20)
     assert first_at(batch[:-1] + b"\xff", 20, 30) == (0, 30)
     assert first_at(batch, 31, 99) == (0, 99)
+    assert first_at(batch, 10, 30, 1) == (1, 20)
+    assert first_at(batch, 31, 99, 1) is None
+    assert first_at(batch[:-1] + b"\xff", 20, 30, 2) == (2, 30)
     monkeypatch.setattr(time_search, "RECORDS_MAX", 2)
     assert first_at(batch, 20, 30) == (0, 30)
 

@@ -135,6 +135,38 @@ def test_extents_below_the_log_start_are_dropped() -> None:
     assert index.held_extents == 1
 
 
+def test_news_of_a_log_start_alone_drops_what_lies_before_it_and_keeps_the_rest() -> None:
+    index = following()
+    index.apply(11, [advance(8, extent(5, 7))])
+    index.apply(12, [advance(9, extent(8, 8))])
+    index.apply(13, [advance(9, log_start=7)])
+    assert index.lookup(KEY, 6, PLENTY) is None
+    assert index.lookup(KEY, 7, PLENTY) == PartitionView(7, 9, 9, [extent(5, 7), extent(8, 8)])
+    index.apply(14, [advance(9, log_start=9)])
+    assert index.lookup(KEY, 8, PLENTY) is None
+    assert index.lookup(KEY, 9, PLENTY) == PartitionView(9, 9, 9, [])
+    index.apply(15, [advance(10, extent(9, 9), log_start=9)])
+    assert index.lookup(KEY, 9, PLENTY) == PartitionView(9, 10, 10, [extent(9, 9)])
+    assert index.held_extents == 1
+
+
+def test_news_of_a_log_start_alone_tells_the_end_of_a_partition_that_is_not_known_yet() -> None:
+    index = TailIndex()
+    index.forget_all(10)
+    assert index.lookup(KEY, 3, PLENTY) is None
+    index.apply(11, [advance(9, log_start=7)])
+    assert index.lookup(KEY, 9, PLENTY) == PartitionView(7, 9, 9, [])
+    assert index.lookup(KEY, 8, PLENTY) is None
+
+
+def test_extents_that_begin_behind_the_known_end_for_the_others_are_gone_are_taken_in() -> None:
+    index = following(high_watermark=5)
+    index.apply(11, [advance(5, extent(3, 4))])
+    index.apply(12, [advance(9, extent(7, 8), log_start=7)])
+    assert index.lookup(KEY, 7, PLENTY) == PartitionView(7, 9, 9, [extent(7, 8)])
+    assert index.held_extents == 1
+
+
 def test_the_partition_asked_for_longest_ago_is_forgotten_first() -> None:
     index = TailIndex(extents_max=3)
     index.forget_all(1)

@@ -21,13 +21,15 @@ DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 
 @dataclass(slots=True)
 class TimeSearch:
-    """Where in an extent the first record at or after `timestamp` (ms since 1970) is.
+    """Where in an extent the first record at or after `timestamp` (ms since 1970) is, from `start_offset` on.
 
-    In the end there is `found` or `error`; neither of them where the extent has no records at all.
+    In the end there is `found` or `error`; neither of them where the extent has no records at all, or none of that time
+    from `start_offset` on.
     """
 
     extent: Extent
     timestamp: int
+    start_offset: int = 0
     found: tuple[int, int] | None = None  # offset and timestamp
     error: PenstockError | None = None
 
@@ -58,8 +60,11 @@ async def _start(reads: SegmentReads, each: TimeSearch) -> Piece | None:
     try:
         cursor = await reads.maps.place_time(each.extent, each.timestamp)
         if cursor is not None:
+            if each.start_offset > cursor.base_offset:
+                start = await reads.maps.place(each.extent, each.start_offset)
+                cursor = max(cursor, start, key=lambda place: place.position)
             return _piece(cursor, SCAN_BYTES)
-        _check_empty(each.extent, each.timestamp)
+        _check_empty(each)
     except PenstockError as error:
         each.error = error
     return None
@@ -83,35 +88,43 @@ async def _look(each: TimeSearch, piece: Piece, data: Data) -> Piece | None:
 async def _look_into(each: TimeSearch, piece: Piece, data: memoryview) -> Piece | None:
     cursor: Cursor | None = piece.cursor
     for placed in walk(piece, data):
-        if placed.record_count and placed.max_timestamp >= each.timestamp:
+        first_delta = max(each.start_offset - placed.base_offset, 0)
+        is_left = placed.record_count and placed.last_offset >= each.start_offset
+        if is_left and placed.max_timestamp >= each.timestamp:
             batch = data[placed.start : placed.end]
-            delta, timestamp = await asyncio.to_thread(first_at, batch, each.timestamp, placed.max_timestamp)
-            each.found = (placed.base_offset + delta, timestamp)
-            return None
+            found = await asyncio.to_thread(first_at, batch, each.timestamp, placed.max_timestamp, first_delta)
+            if found is not None:
+                each.found = (placed.base_offset + found[0], found[1])
+                return None
         cursor = cursor_behind(piece, placed)
     if cursor is None:
-        _check_empty(each.extent, each.timestamp)
+        _check_empty(each)
         return None
     return _piece(cursor, max(SCAN_BYTES, batch_bytes(piece, cursor, data)))
 
 
-def _check_empty(extent: Extent, timestamp: int) -> None:
-    """Finding nothing is right in an extent that key compaction has emptied; elsewhere it is damage."""
-    if extent.segment.level == 0 or extent.max_timestamp != NO_TIMESTAMP:
-        raise Corrupt(f"no batch at or after {timestamp} in an extent up to {extent.max_timestamp}")
+def _check_empty(each: TimeSearch) -> None:
+    """Finding nothing is right in an extent that key compaction has emptied, or that has lost records; else damage."""
+    extent = each.extent
+    has_all = extent.segment.level == 0 or extent.max_timestamp != NO_TIMESTAMP
+    if has_all and each.start_offset <= extent.base_offset:
+        raise Corrupt(f"no batch at or after {each.timestamp} in an extent up to {extent.max_timestamp}")
 
 
-def first_at(batch: Buffer, timestamp: int, max_timestamp: int) -> tuple[int, int]:
+def first_at(batch: Buffer, timestamp: int, max_timestamp: int, first_delta: int = 0) -> tuple[int, int] | None:
     """The first record of a batch at or after a time: its distance from the base offset, and its timestamp.
 
     Nobody looked into the batch before. If it cannot be taken apart or has no such record, whatever its header says,
-    the answer is its first record: a reader from there on misses nothing.
+    the answer is its first record: a reader from there on misses nothing. Records before `first_delta` are passed over;
+    then having no such record is nothing strange, and None.
     """
     if read_batch_header(batch).record_count > RECORDS_MAX:
-        return 0, max_timestamp
+        return first_delta, max_timestamp
     try:
         records = decode_records(batch, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
     except DecodeError:
-        return 0, max_timestamp
-    found = ((record.offset_delta, record.timestamp) for record in records if record.timestamp >= timestamp)
-    return next(found, (0, max_timestamp))
+        return first_delta, max_timestamp
+    for record in records:
+        if record.timestamp >= timestamp and record.offset_delta >= first_delta:
+            return record.offset_delta, record.timestamp
+    return None if first_delta else (0, max_timestamp)

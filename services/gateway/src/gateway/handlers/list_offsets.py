@@ -35,6 +35,7 @@ class _Wanted:
     topic: str
     asked: ListOffsetsPartition
     topic_id: TopicId | None = None
+    from_offset: int = 0  # where to look for a time
     error: ErrorCode = ErrorCode.NONE
     offset: int = NOTHING
     timestamp: int = NOTHING
@@ -45,12 +46,10 @@ class _Wanted:
 async def handle(gateway: Gateway, client: Client, version: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
     wanted = [_Wanted(topic.name, partition) for topic in request.topics for partition in topic.partitions]
     await _locate(gateway, version, wanted)
-    await _ask(gateway, wanted)
-    await _search(gateway, wanted)
+    await _find(gateway, wanted)
     gone = [each for each in wanted if each.search is not None and isinstance(each.search.error, NotFound)]
-    if gone:  # compaction has put others in the place of those extents, and the answer was old
-        await _ask(gateway, gone)
-        await _search(gateway, gone)
+    await _find(gateway, gone)  # compaction has put others in the place of those extents, and the answer was old
+    await _find(gateway, [each for each in wanted if _moves_on(each)])
     answers = iter([_answer(each) for each in wanted])
     return ListOffsetsResponse(
         topics=[
@@ -76,12 +75,29 @@ async def _locate(gateway: Gateway, version: int, wanted: list[_Wanted]) -> None
             each.topic_id = topic.topic_id
 
 
+async def _find(gateway: Gateway, wanted: list[_Wanted]) -> None:
+    await _ask(gateway, wanted)
+    await _search(gateway, wanted)
+
+
+def _moves_on(each: _Wanted) -> bool:
+    """Move on to the extents behind where all that the first one has of this time was deleted; whether that is so."""
+    done = each.search
+    if done is None or done.found is not None or done.error is not None or done.start_offset <= done.extent.base_offset:
+        return False
+    each.from_offset = done.extent.last_offset + 1
+    return True
+
+
 async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
     """The sequencers' answers: the offset itself, or the extent to look into."""
     known = [(each, each.topic_id) for each in wanted if each.topic_id is not None]
     if not known:
         return
-    partitions = [OffsetOf(topic_id, each.asked.partition_index, each.asked.timestamp) for each, topic_id in known]
+    partitions = [
+        OffsetOf(topic_id, each.asked.partition_index, each.asked.timestamp, each.from_offset)
+        for each, topic_id in known
+    ]
     try:
         view = await gateway.sequencer.query("offsets", OffsetsQuery(0, partitions, fresh=True), OffsetsView)
     except Unavailable as error:
@@ -95,8 +111,10 @@ async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
         each.leader_epoch = found.leader_epoch
         each.search = None
         if found.extent is not None and not each.error:
-            latest = each.asked.timestamp == MAX_TIMESTAMP
-            each.search = TimeSearch(found.extent, found.extent.max_timestamp if latest else each.asked.timestamp)
+            if each.asked.timestamp == MAX_TIMESTAMP:  # whatever was deleted before it in its extent; so does Kafka
+                each.search = TimeSearch(found.extent, found.extent.max_timestamp)
+            else:
+                each.search = TimeSearch(found.extent, each.asked.timestamp, found.log_start_offset)
 
 
 async def _search(gateway: Gateway, wanted: list[_Wanted]) -> None:
