@@ -2,8 +2,8 @@
 
 What is derived is not written but made anew: tables by other keys, the heap of alarms, counts of protocols. Dicts are
 written in the order of their making, which the journal determines too, and read in that order; a partition that several
-tables hold is written once and named by its place. Whoever adds a field or changes an order makes another format, and
-gives it another version in `snapshot_file.py`: docs/format-snapshot.md.
+tables hold is written once and named by its place. The shapes are in `snapshot_shapes.py`;
+docs/format-snapshot.md is the page.
 """
 
 from array import array
@@ -12,11 +12,10 @@ from heapq import heapify
 
 import msgspec
 
-from penstock.contracts.batches import BatchResult
 from penstock.contracts.errors import Corrupt
-from penstock.contracts.ids import SegmentId, TopicId
-from penstock.contracts.janitor_commands import CHORES
+from penstock.contracts.ids import TopicId
 from penstock.contracts.levels import JANITOR_LEVEL
+from sequencer.core import snapshot_shapes as shapes
 from sequencer.core.columns import column_bytes, read_column
 from sequencer.core.contents import fill_contents
 from sequencer.core.extents import Extents
@@ -24,18 +23,11 @@ from sequencer.core.groups import count_protocols
 from sequencer.core.partitions import enter_partition
 from sequencer.core.segments import Segments
 from sequencer.core.state import (
-    NO_HORIZON,
     Buried,
-    Claim,
-    Committed,
-    Custody,
     Group,
-    Lease,
-    Member,
     Partition,
     Producer,
     RememberedCommit,
-    Replacement,
     State,
     Topic,
 )
@@ -43,117 +35,8 @@ from sequencer.core.topics import metric_name
 
 _STRAY = -1  # in the place of a topic: the partition is one of a deleted topic
 
-
-# (place of the topic among topics and after them buried ones, partition), or (_STRAY, number of the stray)
-_Place = tuple[int, int]
-
-
-class _Producer(msgspec.Struct, frozen=True, array_like=True):
-    epoch: int
-    last_sequence: int
-    active_ms: int
-    recent: bytes
-
-
-class _Partition(msgspec.Struct, frozen=True, array_like=True):
-    number: int
-    log_start_offset: int
-    high_watermark: int
-    in_sweep: bool
-    extents: list[bytes]
-    producers: dict[int, _Producer]
-    cleaned_offset: int = 0  # from here on absent in version 1
-    delete_horizon_ms: int = NO_HORIZON
-    pass_offset: int = 0
-    pass_horizon_ms: int = NO_HORIZON
-
-
-class _Topic(msgspec.Struct, frozen=True, array_like=True):
-    name: str
-    topic_id: TopicId
-    configs: dict[str, str]
-    partitions: list[_Partition]
-    altered_sequence: int = 0  # absent in version 2
-
-
-class _Buried(msgspec.Struct, frozen=True, array_like=True):
-    topic: _Topic
-    deleted_ms: int
-    until_ms: int
-    offsets: dict[str, dict[int, Committed]]
-
-
-class _Stray(msgspec.Struct, frozen=True, array_like=True):
-    """A partition of a deleted topic that the state has not let go of yet."""
-
-    topic_id: TopicId
-    partition: _Partition
-
-
-class _Commit(msgspec.Struct, frozen=True, array_like=True):
-    forget_ms: int
-    batches: int
-    firsts: bytes
-    exceptions: dict[int, BatchResult]
-
-
-class _Group(msgspec.Struct, frozen=True, array_like=True):
-    group_id: str
-    state: str
-    generation: int
-    protocol_type: str
-    protocol: str
-    leader: str
-    members: list[Member]
-    static_members: dict[str, str]
-    pending: dict[str, int]
-    fenced: list[str]
-    offsets: dict[str, dict[int, Committed]]
-    join_deadline_ms: int
-    initial_delay_ms: int
-    initial_remaining_ms: int
-    newcomer: bool
-    sync_deadline_ms: int
-
-
-class _State(msgspec.Struct, frozen=True, array_like=True):
-    sequence: int
-    clock_ms: int
-    leader_epoch: int
-    segment_ids: bytes
-    segment_names: list[str]
-    segment_columns: list[bytes]
-    topics: list[_Topic]
-    deleted_topics: dict[TopicId, int]
-    strays: list[_Stray]
-    doomed: list[int]  # numbers of strays
-    partition_count: int
-    extent_count: int
-    commits: dict[SegmentId, _Commit]
-    next_producer_id: int
-    producer_births: list[tuple[int, int]]
-    producer_count: int
-    producer_sweep: list[_Place]
-    groups: list[_Group]
-    group_bytes: int
-    idle_groups: dict[str, int]
-    deadlines: list[tuple[str, int]]
-    custody: Custody
-    level: int = 0  # from here on absent in version 1
-    forgotten_sequence: int = 0
-    replacements: dict[SegmentId, Replacement] = {}
-    claims: dict[str, Claim] = {}
-    next_segment_number: int = 0  # from here on absent in version 2
-    buried: list[_Buried] = []
-    trimmed: list[_Place] = []
-    cluster_configs: dict[str, str] = {}
-    chores_ended_ms: bytes = bytes(8 * CHORES)
-    chore_leases: dict[int, Lease] = {}
-    cluster_altered_sequence: int = 0
-
-
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_State)
+_decoder = msgspec.msgpack.Decoder(shapes.State)
 
 
 def encode_state(state: State) -> bytes:
@@ -161,7 +44,7 @@ def encode_state(state: State) -> bytes:
     strays = _strays(state)
     places = _places(state)
     segments = state.segments
-    written = _State(
+    written = shapes.State(
         state.sequence,
         state.clock_ms,
         state.leader_epoch,
@@ -170,7 +53,7 @@ def encode_state(state: State) -> bytes:
         segments.columns(),
         [_written_topic(topic) for topic in state.topics.values()],
         state.deleted_topics,
-        [_Stray(partition.topic_id, _written(partition)) for partition, _ in strays.values()],
+        [shapes.Stray(partition.topic_id, _written(partition)) for partition, _ in strays.values()],
         [strays[id(partition)][1] for partition in state.doomed],
         state.partition_count,
         state.extent_count,
@@ -190,7 +73,7 @@ def encode_state(state: State) -> bytes:
         state.claims,
         segments.next_number,
         [
-            _Buried(_written_topic(each.topic), each.deleted_ms, each.until_ms, each.offsets)
+            shapes.Buried(_written_topic(each.topic), each.deleted_ms, each.until_ms, each.offsets)
             for each in state.buried.values()
         ],
         [_place(partition, places, strays) for partition in state.trimmed],
@@ -215,24 +98,24 @@ def _places(state: State) -> dict[TopicId, int]:
     return {topic_id: place for place, topic_id in enumerate((*state.topics_by_id, *state.buried))}
 
 
-def _place(partition: Partition, places: dict[TopicId, int], strays: dict[int, tuple[Partition, int]]) -> _Place:
+def _place(partition: Partition, places: dict[TopicId, int], strays: dict[int, tuple[Partition, int]]) -> shapes.Place:
     if partition.deleted:
         return _STRAY, strays[id(partition)][1]
     return places[partition.topic_id], partition.number
 
 
-def _written_topic(topic: Topic) -> _Topic:
+def _written_topic(topic: Topic) -> shapes.Topic:
     partitions = [_written(each) for each in topic.partitions]
-    return _Topic(topic.name, topic.topic_id, topic.configs, partitions, topic.altered_sequence)
+    return shapes.Topic(topic.name, topic.topic_id, topic.configs, partitions, topic.altered_sequence)
 
 
-def _written(partition: Partition) -> _Partition:
+def _written(partition: Partition) -> shapes.Partition:
     producers = {
-        producer_id: _Producer(each.epoch, each.last_sequence, each.active_ms, column_bytes(each.recent))
+        producer_id: shapes.Producer(each.epoch, each.last_sequence, each.active_ms, column_bytes(each.recent))
         for producer_id, each in partition.producers.items()
     }
     ends = (partition.log_start_offset, partition.high_watermark)
-    return _Partition(
+    return shapes.Partition(
         partition.number,
         *ends,
         partition.in_sweep,
@@ -245,12 +128,12 @@ def _written(partition: Partition) -> _Partition:
     )
 
 
-def _written_commit(commit: RememberedCommit) -> _Commit:
-    return _Commit(commit.forget_ms, commit.batches, column_bytes(commit.firsts), commit.exceptions)
+def _written_commit(commit: RememberedCommit) -> shapes.Commit:
+    return shapes.Commit(commit.forget_ms, commit.batches, column_bytes(commit.firsts), commit.exceptions)
 
 
-def _written_group(group: Group) -> _Group:
-    return _Group(
+def _written_group(group: Group) -> shapes.Group:
+    return shapes.Group(
         group.group_id,
         group.state,
         group.generation,
@@ -278,7 +161,7 @@ def decode_state(data: bytes | memoryview) -> State:
         raise Corrupt(f"a state that cannot be read: {error}") from error
 
 
-def _read(written: _State) -> State:
+def _read(written: shapes.State) -> State:
     topics = [_read_topic(each) for each in written.topics]
     buried = [_read_buried(each) for each in written.buried]
     kept = [*topics, *(each.topic for each in buried)]
@@ -334,21 +217,21 @@ def _read(written: _State) -> State:
     return state
 
 
-def _read_segments(written: _State) -> Segments:
+def _read_segments(written: shapes.State) -> Segments:
     columns = (written.segment_ids, written.segment_names, written.segment_columns)
     return Segments.of_columns(*columns, written.next_segment_number, is_queueing=written.level >= JANITOR_LEVEL)
 
 
-def _read_buried(buried: _Buried) -> Buried:
+def _read_buried(buried: shapes.Buried) -> Buried:
     return Buried(_read_topic(buried.topic), buried.deleted_ms, buried.until_ms, buried.offsets)
 
 
-def _read_topic(topic: _Topic) -> Topic:
+def _read_topic(topic: shapes.Topic) -> Topic:
     partitions = [_read_partition(topic.topic_id, each, deleted=False) for each in topic.partitions]
     return Topic(topic.name, topic.topic_id, partitions, topic.configs, topic.altered_sequence)
 
 
-def _read_partition(topic_id: TopicId, partition: _Partition, *, deleted: bool) -> Partition:
+def _read_partition(topic_id: TopicId, partition: shapes.Partition, *, deleted: bool) -> Partition:
     producers = {
         producer_id: Producer(each.epoch, each.last_sequence, each.active_ms, _numbers(each.recent))
         for producer_id, each in partition.producers.items()
@@ -371,11 +254,11 @@ def _read_partition(topic_id: TopicId, partition: _Partition, *, deleted: bool) 
     )
 
 
-def _read_commit(commit: _Commit) -> RememberedCommit:
+def _read_commit(commit: shapes.Commit) -> RememberedCommit:
     return RememberedCommit(commit.forget_ms, commit.batches, _numbers(commit.firsts), commit.exceptions)
 
 
-def _read_group(written: _Group) -> Group:
+def _read_group(written: shapes.Group) -> Group:
     group = Group(
         group_id=written.group_id,
         state=written.state,
