@@ -18,20 +18,24 @@ from penstock.contracts import codec, subjects
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import (
+    AlterConfigs,
     Command,
     CommandReply,
     CommandRequest,
     CommitSegment,
     CreateTopic,
     DeleteTopic,
+    Done,
     Outcome,
     RaiseLevel,
     Tick,
+    TopicCreated,
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import NO_TOPIC_ID, SegmentId, TopicId, new_segment_id, new_topic_id
+from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
 from penstock.contracts.janitor_queries import JournalQuery, JournalView
-from penstock.contracts.levels import NEWEST_LEVEL
+from penstock.contracts.levels import NEWEST_LEVEL, level_of
 from penstock.objectstore import NotDeleted, Throttled, Unfinished
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut
@@ -248,8 +252,11 @@ class World:
         for name in QUESTIONS:
             await self._bus.subscribe(subjects.sequencer_query(CLUSTER, name), self._take_query, queue)
         await self.write_marker(IDENTITY)
-        for level in range(1, NEWEST_LEVEL + 1):
-            self._apply([RaiseLevel(0, level)])
+
+    def raise_level(self, level: int) -> None:
+        """All replicas know it."""
+        for each in range(self.state.level + 1, level + 1):
+            self._apply([RaiseLevel(0, each)])
 
     async def write_marker(self, identity: Identity) -> None:
         await self.store.objects.delete([marker_key(CLUSTER)])
@@ -260,8 +267,10 @@ class World:
     async def _take_commands(self, message: Inbound) -> None:
         if self.is_down:
             return
-        outcomes = self.apply(*codec.decode(message.data, CommandRequest).commands)
-        await message.respond(codec.encode(CommandReply(self.state.sequence, outcomes, None, self.state.clock_ms)))
+        commands = codec.decode(message.data, CommandRequest).commands
+        failure = None if level_of(commands) <= self.state.level else f"commands of level {level_of(commands)}"
+        outcomes = self.apply(*commands) if failure is None else []
+        await message.respond(codec.encode(CommandReply(self.state.sequence, outcomes, failure, self.state.clock_ms)))
 
     async def _take_query(self, message: Inbound) -> None:
         if self.is_down:
@@ -295,28 +304,35 @@ class World:
 
     # What is in the cluster
 
-    def create_topic(self, name: str, **configs: str) -> TopicId:
+    def create_topic(self, name: str, *, partitions: int = 1, **configs: str) -> TopicId:
         topic_id = new_topic_id(name.encode().ljust(16, b".")[:16])
-        self.apply(CreateTopic(0, name, topic_id, 1, {key.replace("_", "."): value for key, value in configs.items()}))
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        (outcome,) = self.apply(CreateTopic(0, name, topic_id, partitions, named))
+        assert isinstance(outcome, TopicCreated), outcome
         return topic_id
+
+    def alter(self, name: str, **configs: str) -> None:
+        changes = [ConfigChange(key.replace("_", "."), ConfigOperation.SET, value) for key, value in configs.items()]
+        (outcome,) = self.apply(AlterConfigs(0, name, changes))
+        assert isinstance(outcome, Done), outcome
 
     def delete_topic(self, name: str) -> None:
         self.apply(DeleteTopic(0, name, NO_TOPIC_ID))
 
-    async def flush(self, *topics: str, timestamp_ms: int | None = None) -> str:
+    async def flush(self, *topics: str, timestamp_ms: int | None = None, partition: int = 0) -> str:
         """A stored and committed segment with a batch of one record for each topic; its key."""
-        command = await self.upload(*topics, timestamp_ms=timestamp_ms)
+        command = await self.upload(*topics, timestamp_ms=timestamp_ms, partition=partition)
         self.apply(command)
         return segment_key("", CLUSTER, 0, command.segment_id)
 
-    async def upload(self, *topics: str, timestamp_ms: int | None = None) -> CommitSegment:
+    async def upload(self, *topics: str, timestamp_ms: int | None = None, partition: int = 0) -> CommitSegment:
         """A stored segment, and what commits it."""
         now_ms = self.clock.now_ms() + self.journal_ahead_ms
         segment_id = self.new_id(now_ms)
         when_ms = now_ms if timestamp_ms is None else timestamp_ms
         runs = []
         for position, topic_id in enumerate(sorted(self.state.topics[name].topic_id for name in topics)):
-            runs.append(BatchRun(topic_id, 0, position * SEGMENT_BYTES, [_batch(when_ms)]))
+            runs.append(BatchRun(topic_id, partition, position * SEGMENT_BYTES, [_batch(when_ms)]))
         await self.put(segment_id)
         return CommitSegment(now_ms, segment_id, SEGMENT_BYTES * len(topics), "flusher-1", "z1", runs)
 
@@ -401,10 +417,11 @@ def _is_death(error: BaseException) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def world() -> AsyncIterator[World]:
+async def world(level: int = NEWEST_LEVEL) -> AsyncIterator[World]:
     """A world without anything in it; all of it is gone afterwards."""
     built = World()
     await built.open()
+    built.raise_level(level)
     try:
         yield built
     finally:

@@ -12,7 +12,7 @@ from tests.testkit.virtual_time import START_MS, in_virtual_time
 from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, SEGMENT_BYTES, World, world
 
 AGE_S = ORPHAN_AGE_MIN_MS / 1000
-INTERVAL_S = 600.0
+INTERVAL_S = 1_200.0
 QUICK = {"sweep_interval_ms": int(INTERVAL_S * 1000)}
 DAY_S = 86_400.0
 
@@ -26,7 +26,7 @@ async def orphan(built: World, age_ms: int = 2 * ORPHAN_AGE_MIN_MS, level: int =
 async def test_an_orphan_goes_when_it_is_old_and_not_before() -> None:
     async with world() as built:
         running = built.start(**QUICK)
-        old, young = await orphan(built), await orphan(built, ORPHAN_AGE_MIN_MS - 3 * int(INTERVAL_S) * 1000)
+        old, young = await orphan(built), await orphan(built, ORPHAN_AGE_MIN_MS - 2 * int(INTERVAL_S) * 1000)
         await built.go_on(INTERVAL_S)
         assert old not in await built.store.keys()
         assert young in await built.store.keys()
@@ -78,11 +78,12 @@ def test_one_clock_that_is_ahead_makes_no_orphan_go_early(whose: str, ahead_ms: 
     async def run() -> None:
         async with world() as built:
             built.journal_ahead_ms = ahead_ms if whose == "journal" else 0
-            built.start(ahead_ms=ahead_ms if whose == "janitor" else 0, **QUICK)
+            own_ahead_ms = ahead_ms if whose == "janitor" else 0
+            built.start(ahead_ms=own_ahead_ms, sweep_interval_ms=HOUR_MS, retention_interval_ms=HOUR_MS)
             key = await orphan(built, age_ms=0)
             await built.go_on(AGE_S - 1)
             assert key in await built.store.keys()
-            await built.go_on(max(-ahead_ms, 0) / 1000 + 2 * INTERVAL_S)
+            await built.go_on(max(-ahead_ms, 0) / 1000 + 2 * HOUR_MS / 1000)
             assert key not in await built.store.keys()
 
     run()

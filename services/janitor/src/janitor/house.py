@@ -4,8 +4,6 @@ Uploads that are old go; keys that are not Penstock's are counted, told of, and 
 (the marker, snapshots, the archive) are theirs to delete. A death between two steps leaves some uploads for next time.
 """
 
-from collections.abc import AsyncIterator
-
 import structlog
 
 from janitor.chores import Chores, Kind, Taken, give_up
@@ -17,7 +15,7 @@ from penstock.contracts.errors import Invalid, PenstockError
 from penstock.contracts.ids import check_token
 from penstock.contracts.janitor_commands import HOUSE_CHORE
 from penstock.objectstore import ObjectStore
-from penstock.objectstore.store import LIST_LIMIT_MAX, Listing
+from penstock.objectstore.store import LIST_LIMIT_MAX
 from penstock.runtime.clock import Clock
 from penstock.segment.keys import (
     SHARDS,
@@ -88,27 +86,23 @@ class House:
                 await self._chores.keep(taken)
 
     async def _tell_of_unknown(self, taken: Taken) -> None:
-        unknown = 0
-        async for page in self._pages():
-            await self._chores.keep(taken)
-            for info in page:
-                if is_known_key(info.key, self._cluster):
-                    continue
-                unknown += 1
-                if unknown <= TOLD_MAX:
-                    log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
-        self._metrics.unknown_objects.set(unknown)
-
-    async def _pages(self) -> AsyncIterator[Listing]:
-        """All objects of the cluster but those in the shards of segments, which are other chores'."""
+        """Look through all objects of the cluster but those in the shards of segments, which are other chores'."""
         first = f"{segments_prefix(NO_PREFIX, self._cluster)}{0:03}/"
         last = f"{segments_prefix(NO_PREFIX, self._cluster)}{SHARDS - 1:03}/{LAST_NAME}"
-        after = ""
-        while page := await self._store.list(self._prefix, after):
-            yield [info for info in page if not first <= info.key <= last]
+        unknown = 0
+        page = await self._store.list(self._prefix)
+        while page:
+            for info in page:
+                if not first <= info.key <= last and not is_known_key(info.key, self._cluster):
+                    unknown += 1
+                    if unknown <= TOLD_MAX:
+                        log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
             if len(page) < LIST_LIMIT_MAX:
-                return
-            after = page[-1].key if page[-1].key < first else max(page[-1].key, last)
+                break
+            await self._chores.keep(taken)
+            after = page[-1].key
+            page = await self._store.list(self._prefix, after if after < first else max(after, last))
+        self._metrics.unknown_objects.set(unknown)
 
 
 def is_known_key(key: str, cluster: str) -> bool:

@@ -9,8 +9,9 @@ told to do it, in bounded steps. What a death between two steps leaves:
 4. EndChore: all is done.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+import msgspec
 import structlog
 
 from janitor.chores import COMMAND_DEADLINE_S, Chores, Kind, Taken, give_up
@@ -18,16 +19,28 @@ from janitor.identity import Guard
 from janitor.metrics import JanitorMetrics
 from penstock.contracts.commands import DropExtents, ExpireLogs, ExtentsDropped, LogsTrimmed
 from penstock.contracts.errors import PenstockError
-from penstock.contracts.ids import TopicId
-from penstock.contracts.janitor_commands import LOGS_PER_COMMAND_MAX, RETENTION_CHORE, LogRef
+from penstock.contracts.janitor_commands import RETENTION_CHORE, LogRef
 from penstock.contracts.janitor_queries import OverdueLog, RetentionQuery, RetentionView, UsageQuery, UsageView
-from penstock.contracts.queries import MetadataQuery, MetadataView, TopicView
+from penstock.contracts.queries import MetadataQuery, MetadataView
 from penstock.runtime.sequencer_client import SequencerClient
 
-PARTITIONS_PER_QUERY = 2_000  # or one topic, if that has more: a millisecond or two of a sequencer's time
+TOPICS_PER_QUERY = 10_000  # a quarter of a megabyte; how far it looks at once, the state machine decides
 KIND = Kind(RETENTION_CHORE, RETENTION_CHORE + 1, 0)  # whoever finds something to do does it
 
 log = structlog.get_logger()
+
+
+class _Turn(msgspec.Struct):
+    """One look, and the chore once there is something to do."""
+
+    taken: Taken | None = None
+    lag_ms: int = 0
+    overdue_bytes: int = 0
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is ours to do."""
+        return self.taken is not None and bool(self.taken.numbers)
 
 
 class Retention:
@@ -53,90 +66,93 @@ class Retention:
     async def step(self) -> float:
         """Look at all logs, and do what there is to do unless another janitor does; the seconds until the next look."""
         await self._guard.journal()
-        overdue = await self._overdue()
-        waiting = (await self._sequencers.query("usage", UsageQuery(0), UsageView)).waiting_logs
-        if self._dry_run:
-            self._tell(overdue)
-        elif overdue or waiting:
-            await self._take_turn(overdue)
+        turn = _Turn()
+        try:
+            await self._look(turn)
+        except PenstockError:
+            if turn.taken is not None:
+                await give_up(self._chores, turn.taken)
+            raise
+        self._metrics.retention_lag_seconds.set(turn.lag_ms / 1000)
+        self._metrics.overdue_bytes.set(turn.overdue_bytes)
+        if turn.taken is not None and turn.taken.numbers:
+            await self._chores.end(turn.taken, done=True)
         return self._interval_s
 
-    async def _take_turn(self, overdue: Sequence[OverdueLog]) -> None:
-        taken = await self._chores.take(KIND)
-        if not taken.numbers:
-            return
-        try:
-            for first in range(0, len(overdue), LOGS_PER_COMMAND_MAX):
-                await self._expire(taken, overdue[first : first + LOGS_PER_COMMAND_MAX])
-            await self._drop(taken)
-        except PenstockError:
-            await give_up(self._chores, taken)
-            raise
-        await self._chores.end(taken, done=True)
-
-    async def _overdue(self) -> list[OverdueLog]:
-        """Every log of which something should be gone."""
+    async def _look(self, turn: "_Turn") -> None:
+        """All logs, as many at once as one answer tells of; an answer goes on where the one before ended."""
         metadata = await self._sequencers.query("metadata", MetadataQuery(0, None), MetadataView)
-        overdue: list[OverdueLog] = []
-        for topic_ids in _portions(metadata.topics):
-            query = RetentionQuery(0, topic_ids)
-            overdue += (await self._sequencers.query("retention", query, RetentionView)).logs
-        self._metrics.retention_lag_seconds.set(max((each.overdue_ms for each in overdue), default=0) / 1000)
-        self._metrics.overdue_bytes.set(sum(each.overdue_bytes for each in overdue))
-        return overdue
+        topic_ids = [topic.topic_id for topic in metadata.topics]
+        before: list[OverdueLog] = []
+        while topic_ids:
+            query = RetentionQuery(0, topic_ids[:TOPICS_PER_QUERY])
+            view = await self._sequencers.query("retention", query, RetentionView)
+            await self._deal_with(view.logs, turn)
+            next_topic = view.next_topic if view.next_topic >= 0 else TOPICS_PER_QUERY
+            # Where nothing is done about them, a topic with more of them than an answer tells of would never end.
+            topic_ids = topic_ids[max(next_topic, 1) if view.logs == before else next_topic :]
+            before = view.logs
+        if (await self._sequencers.query("usage", UsageQuery(0), UsageView)).waiting_logs and not self._dry_run:
+            await self._take(turn)
+            await self._drop(turn)
 
-    async def _expire(self, taken: Taken, overdue: Sequence[OverdueLog]) -> None:
-        logs = [LogRef(each.topic_id, each.partition) for each in overdue]
+    async def _deal_with(self, overdue: Sequence[OverdueLog], turn: "_Turn") -> None:
+        if not overdue:
+            return
+        turn.lag_ms = max(turn.lag_ms, *(each.overdue_ms for each in overdue))
+        turn.overdue_bytes += sum(each.overdue_bytes for each in overdue)
+        if self._dry_run:
+            _tell(overdue)
+            return
+        await self._take(turn)
+        await self._expire(turn, [LogRef(each.topic_id, each.partition) for each in overdue])
+
+    async def _take(self, turn: "_Turn") -> None:
+        """The chore is ours, unless another janitor has it: then that one does what there is to do."""
+        if turn.taken is None:
+            turn.taken = await self._chores.take(KIND)
+
+    async def _expire(self, turn: "_Turn", logs: list[LogRef]) -> None:
         extents = dropped_bytes = 0
-        is_more = True
+        is_more = turn.is_ours
         while is_more:
             command = ExpireLogs(self._sequencers.seen_clock_ms, logs)
             (outcome,) = await self._sequencers.command([command], deadline_s=COMMAND_DEADLINE_S)
             assert isinstance(outcome, LogsTrimmed), f"a sequencer answered {outcome} to what is to expire"
-            step = sum(each.extents for each in outcome.logs)
-            extents += step
-            dropped_bytes += sum(each.dropped_bytes for each in outcome.logs)
-            self._count(step, sum(each.dropped_bytes for each in outcome.logs))
-            is_more = outcome.is_more and step > 0
-            await self._chores.keep(taken)
-        log.info("records_expired", logs=len(logs), extents=extents, bytes=dropped_bytes)
+            step_extents = sum(each.extents for each in outcome.logs)
+            step_bytes = sum(each.dropped_bytes for each in outcome.logs)
+            self._count(step_extents, step_bytes)
+            extents, dropped_bytes = extents + step_extents, dropped_bytes + step_bytes
+            is_more = outcome.is_more and step_extents > 0
+            await self._keep(turn)
+        if extents:
+            log.info("records_expired", logs=len(logs), extents=extents, bytes=dropped_bytes)
 
-    async def _drop(self, taken: Taken) -> None:
+    async def _drop(self, turn: "_Turn") -> None:
         """What lies before log starts and in deleted topics: every Tick drops some of it, this is for large amounts."""
         extents = dropped_bytes = 0
-        is_more = True
+        is_more = turn.is_ours
         while is_more:
             command = DropExtents(self._sequencers.seen_clock_ms)
             (outcome,) = await self._sequencers.command([command], deadline_s=COMMAND_DEADLINE_S)
             assert isinstance(outcome, ExtentsDropped), f"a sequencer answered {outcome} to what is to be dropped"
-            extents += outcome.extents
-            dropped_bytes += outcome.dropped_bytes
             self._count(outcome.extents, outcome.dropped_bytes)
+            extents, dropped_bytes = extents + outcome.extents, dropped_bytes + outcome.dropped_bytes
             is_more = outcome.is_more and outcome.extents > 0
-            await self._chores.keep(taken)
+            await self._keep(turn)
         if extents:
             log.info("extents_dropped", extents=extents, bytes=dropped_bytes)
+
+    async def _keep(self, turn: "_Turn") -> None:
+        assert turn.taken is not None, "nobody's turn"
+        await self._chores.keep(turn.taken)
 
     def _count(self, extents: int, dropped_bytes: int) -> None:
         self._metrics.dropped_extents.inc(extents)
         self._metrics.dropped_bytes.inc(dropped_bytes)
 
-    def _tell(self, overdue: Sequence[OverdueLog]) -> None:
-        if overdue:
-            extents = sum(each.extents for each in overdue)
-            overdue_bytes = sum(each.overdue_bytes for each in overdue)
-            log.info("records_would_expire", logs=len(overdue), extents=extents, bytes=overdue_bytes)
 
-
-def _portions(topics: Sequence[TopicView]) -> Iterator[list[TopicId]]:
-    """The topics' ids, as many at once as one question should ask for."""
-    portion: list[TopicId] = []
-    partitions = 0
-    for topic in topics:
-        if portion and partitions + topic.partitions > PARTITIONS_PER_QUERY:
-            yield portion
-            portion, partitions = [], 0
-        portion.append(topic.topic_id)
-        partitions += topic.partitions
-    if portion:
-        yield portion
+def _tell(logs: Sequence[OverdueLog]) -> None:
+    extents = sum(each.extents for each in logs)
+    overdue_bytes = sum(each.overdue_bytes for each in logs)
+    log.info("records_would_expire", logs=len(logs), extents=extents, bytes=overdue_bytes)

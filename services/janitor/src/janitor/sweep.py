@@ -72,7 +72,7 @@ class Sweep:
         self._interval_s = interval_s
         self._leaving = leaving
         self._kind = Kind(0, SHARD_CHORES, int(interval_s * 1000))
-        self._orphaned: dict[int, tuple[float, int]] = {}  # shard -> when it was looked through, bytes of orphans
+        self._orphaned: dict[int, tuple[float, int]] = {}  # shard -> when some were found last, their bytes
 
     async def step(self) -> float:
         """Look through some shards, if any are due; the seconds until the next."""
@@ -93,7 +93,7 @@ class Sweep:
         """The shards one after the other; false if we are leaving and did not come to an end."""
         suspects: list[Suspect] = []
         for shard in taken.numbers:
-            self._orphaned[shard] = (self._clock.monotonic_s(), 0)
+            self._orphaned.pop(shard, None)
             after = ""
             while True:
                 if self._leaving.is_set():
@@ -144,8 +144,8 @@ class Sweep:
 
     def _count(self, info: ObjectInfo) -> None:
         shard = int(info.key.removeprefix(self._prefix).partition("/")[0])
-        looked_s, size_bytes = self._orphaned.get(shard, (self._clock.monotonic_s(), 0))
-        self._orphaned[shard] = (looked_s, size_bytes + info.size_bytes)
+        _, size_bytes = self._orphaned.get(shard, (0, 0))
+        self._orphaned[shard] = (self._clock.monotonic_s(), size_bytes + info.size_bytes)
 
     def _measure(self) -> None:
         """Shards that another janitor looked through since are its to tell of."""

@@ -1,0 +1,192 @@
+"""Retention: what is too old or too much is let go of soon after, by one janitor at a time, in bounded commands."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from janitor import retention
+from penstock.contracts.commands import DropExtents, ExpireLogs, TakeChore
+from tests.testkit.virtual_time import in_virtual_time
+from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, World, world
+
+LOOK_S = 30.0
+
+
+@in_virtual_time
+async def test_what_is_too_old_is_gone_within_a_look_and_its_bytes_after_the_grace() -> None:
+    async with world() as built:
+        running = built.start()
+        topic_id = built.create_topic("t", retention_ms=str(HOUR_MS))
+        first, second = await built.flush("t"), await built.flush("t", timestamp_ms=built.clock.now_ms() + HOUR_MS)
+        await built.go_on(HOUR_MS / 1000 - 1)
+        assert _log_start(built, topic_id) == 0
+        await built.go_on(2 + LOOK_S)
+        assert _log_start(built, topic_id) == 1
+        assert running.metric("dropped_extents_total") == 1
+        assert running.metric("dropped_bytes_total") == 100
+        await built.go_on(GRACE_S + 120)
+        assert first not in await built.store.keys()
+        assert second in await built.store.keys()
+
+
+@in_virtual_time
+async def test_what_is_too_much_goes_from_the_front() -> None:
+    async with world() as built:
+        built.start()
+        topic_id = built.create_topic("t", retention_bytes="300")
+        for _ in range(10):
+            await built.flush("t")
+        await built.go_on(LOOK_S)
+        assert _log_start(built, topic_id) == 7
+
+
+@in_virtual_time
+async def test_changed_configurations_count_at_the_next_look() -> None:
+    async with world() as built:
+        built.start()
+        topic_id = built.create_topic("t", retention_ms="-1")
+        await built.flush("t")
+        await built.go_on(2 * HOUR_MS / 1000)
+        assert _log_start(built, topic_id) == 0
+        built.alter("t", retention_ms="1000")
+        await built.go_on(LOOK_S)
+        assert _log_start(built, topic_id) == 1
+
+
+@in_virtual_time
+async def test_a_janitor_whose_clock_is_ahead_expires_nothing_early() -> None:
+    async with world() as built:
+        built.start(ahead_ms=24 * HOUR_MS)
+        topic_id = built.create_topic("t", retention_ms=str(HOUR_MS))
+        await built.flush("t")
+        await built.go_on(HOUR_MS / 1000 - 1)
+        assert _log_start(built, topic_id) == 0
+        await built.go_on(2 + LOOK_S)
+        assert _log_start(built, topic_id) == 1
+
+
+@in_virtual_time
+async def test_where_there_is_nothing_to_do_the_journal_hears_nothing() -> None:
+    async with world() as built:
+        built.create_topic("t")
+        await built.flush("t")
+        built.applied.clear()
+        built.start(sweep_interval_ms=24 * HOUR_MS)
+        await built.go_on(HOUR_MS / 1000)
+        assert not [each for each in built.applied if isinstance(each, ExpireLogs | DropExtents)]
+        assert not [
+            each for each in built.applied if isinstance(each, TakeChore) and each.first == retention.KIND.first
+        ]
+
+
+@in_virtual_time
+async def test_many_extents_go_two_thousand_at_a_time() -> None:
+    async with world() as built:
+        topic_id = built.create_topic("t", retention_ms="1000")
+        for _ in range(5_500):
+            await built.flush("t")
+        await built.go_on(2)
+        built.applied.clear()
+        with capture_logs() as lines:
+            running = built.start()
+            await built.go_on(1)
+        assert _log_start(built, topic_id) == 5_500
+        assert len([each for each in built.applied if isinstance(each, ExpireLogs)]) == 3
+        assert running.metric("dropped_extents_total") == 5_500
+        (said,) = [line for line in lines if line["event"] == "records_expired"]
+        assert said == {"event": "records_expired", "log_level": "info", "logs": 1, "extents": 5_500, "bytes": 550_000}
+
+
+@in_virtual_time
+async def test_topics_beyond_one_question_are_asked_for_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "TOPICS_PER_QUERY", 3)
+    async with world() as built:
+        topic_ids = [built.create_topic(f"t{number}", retention_ms="1000") for number in range(8)]
+        for number in range(8):
+            await built.flush(f"t{number}")
+        running = built.start()
+        await built.go_on(LOOK_S + 5)
+        assert [_log_start(built, topic_id) for topic_id in topic_ids] == [1] * 8
+        assert running.fate.calls["retention"] == 6, "three for each look"
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_logs_beyond_one_answer_are_told_by_the_next(monkeypatch: pytest.MonkeyPatch, dry_run: bool) -> None:
+    monkeypatch.setattr("sequencer.core.retention_queries.LOGS_PER_COMMAND_MAX", 2)
+
+    @in_virtual_time
+    async def run() -> None:
+        async with world() as built:
+            large = built.create_topic("large", partitions=5, retention_ms="1000")
+            small = built.create_topic("small", retention_ms="1000")
+            for partition in range(5):
+                await built.flush("large", partition=partition)
+            await built.flush("small")
+            await built.go_on(3)
+            with capture_logs() as lines:
+                built.start(dry_run=dry_run)
+                await built.go_on(LOOK_S - 5)
+            told = [line for line in lines if line["event"] == "records_would_expire"]
+            starts = [_log_start(built, large, partition) for partition in range(5)] + [_log_start(built, small)]
+            assert starts == [0 if dry_run else 1] * 6
+            assert bool(told) == dry_run
+
+    run()
+
+
+@in_virtual_time
+async def test_one_janitor_does_it_while_others_look_on() -> None:
+    async with world() as built:
+        topic_id = built.create_topic("t", retention_ms="1000")
+        for _ in range(10):
+            await built.flush("t")
+        await built.go_on(2)
+        built.applied.clear()
+        for number in range(3):
+            built.start(f"janitor-{number}")
+        await built.go_on(LOOK_S - 5)
+        assert _log_start(built, topic_id) == 10
+        assert len([each for each in built.applied if isinstance(each, ExpireLogs)]) == 1
+
+
+@in_virtual_time
+async def test_deleted_topics_go_faster_than_ticks_take_them() -> None:
+    async with world() as built:
+        built.create_topic("t")
+        for _ in range(6_500):
+            await built.flush("t")
+        built.delete_topic("t")
+        running = built.start()
+        await built.go_on(0.5)
+        assert len(built.state.doomed) == 0
+        assert running.metric("dropped_extents_total") >= 2_000
+
+
+@in_virtual_time
+async def test_the_lag_is_how_long_ago_the_oldest_should_have_been_gone() -> None:
+    async with world() as built:
+        built.create_topic("t", retention_ms=str(MINUTE_MS))
+        await built.flush("t")
+        await built.go_on(11 * 60)
+        running = built.start()
+        await built.go_on(1)
+        assert 599 <= running.metric("retention_lag_seconds") <= 601
+        assert running.metric("overdue_bytes") == 100
+        await built.go_on(LOOK_S)
+        assert running.metric("retention_lag_seconds") == 0
+
+
+@in_virtual_time
+async def test_below_the_janitors_level_it_waits() -> None:
+    async with world(level=1) as built:
+        built.create_topic("t")
+        running = built.start()
+        await built.go_on(100)
+        assert "level 2" in running.told["sweep"]
+        built.raise_level(2)
+        await built.go_on(120)
+        assert not any(running.told.values())
+
+
+def _log_start(built: World, topic_id: bytes, partition: int = 0) -> int:
+    start: int = built.state.topics_by_id[topic_id].partitions[partition].log_start_offset
+    return start
