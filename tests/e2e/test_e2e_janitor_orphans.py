@@ -1,0 +1,138 @@
+"""What nobody will ever commit goes, by its age, and what somebody may still commit or what is not ours stays."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.contracts.ids import new_segment_id
+from penstock.objectstore.store import PART_BYTES_MIN
+from penstock.segment.keys import parse_segment_key, segment_key
+from tests.testkit.cluster import Cluster, running, wait_until
+from tests.testkit.janitors import CLUSTER, Bucket, make_eager, until_janitors
+from tests.testkit.ledger import Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
+from tests.testkit.moto import running_moto
+from tests.testkit.steady_load import create_topic
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+TOPIC = "records"
+RECORDS = 20
+MINUTE_S = 60
+OLD_MINUTES = 61  # four times as old as what can still be committed, and then some
+YOUNG_MINUTES = 50
+SWEEP_MS = 4_000
+SWEPT_S = 90.0
+FOREIGN = ("notes/readme", f"{CLUSTER}/notes", f"{CLUSTER}/segments/000/notes", "other/segments/000/0-readme")
+
+
+def orphan_key(age_minutes: float, level: int = 0) -> str:
+    """A key that nobody has, of a segment that was born so long ago."""
+    born_ms = int((time.time() - age_minutes * MINUTE_S) * 1000)
+    return segment_key("", CLUSTER, level, new_segment_id(born_ms, os.urandom(10)))
+
+
+def foreign_orphan_key() -> str:
+    """An old one of another cluster in the same bucket."""
+    born_ms = int((time.time() - OLD_MINUTES * MINUTE_S) * 1000)
+    return segment_key("", "other", 0, new_segment_id(born_ms, os.urandom(10)))
+
+
+def deletions(data: Path) -> dict[str, str]:
+    """Why each object that a janitor deleted had to go, by its key, as its log says."""
+    told = {}
+    for path in (data / "logs").glob("janitor-*.log"):
+        for line in path.read_text().splitlines():
+            with contextlib.suppress(json.JSONDecodeError):
+                event = json.loads(line)
+                if event["event"] == "object_deleted":
+                    assert event["key"] not in told, f"{event['key']} was deleted twice"
+                    told[event["key"]] = event["verdict"]
+    return told
+
+
+def produce(cluster: Cluster) -> Ledger:
+    """Records that have to stay."""
+    ledger = Ledger()
+    create_topic(cluster.kafka, TOPIC, 1)
+    producer = idempotent_producer(cluster.kafka)
+    for number in range(RECORDS):
+        producer.produce(TOPIC, b"%d " % number, partition=0, on_delivery=ledger.note)
+        assert producer.flush(30) == 0
+    assert ledger.count == RECORDS, ledger.failures
+    return ledger
+
+
+def until_swept(cluster: Cluster, objects: int) -> None:
+    """Return when all shards were looked through twice since now: what is there was seen once at least."""
+    swept = cluster.metric("penstock_janitor_swept_objects_total")
+    wait_until(
+        lambda: cluster.metric("penstock_janitor_swept_objects_total") >= swept + 2 * objects,
+        SWEPT_S,
+        "two sweeps",
+        0.2,
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    make_eager(monkeypatch, SWEEP_INTERVAL_MS=str(SWEEP_MS))
+    with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1") as started:
+        until_janitors(started)  # which clear the staging folder when they open the store
+        yield started
+
+
+def test_old_objects_that_no_entry_knows_go_and_all_others_stay(cluster: Cluster) -> None:
+    bucket = Bucket(f"file://{cluster.data / 'objects'}")
+    ledger = produce(cluster)
+    live = bucket.segments()
+    level, segment_id = parse_segment_key(live[0])
+    at_another_level = segment_key("", CLUSTER, level + 1, segment_id)  # as young as the segment
+    old = [orphan_key(OLD_MINUTES + number, level=number % 3) for number in range(5)]
+    staying = [orphan_key(YOUNG_MINUTES), orphan_key(0), orphan_key(-OLD_MINUTES), foreign_orphan_key()]
+    staying += [*FOREIGN, at_another_level]
+    for key in [*old, *staying]:
+        bucket.put(key)
+
+    wait_until(lambda: not set(old) & set(bucket.segments()), SWEPT_S, "the orphans to go", 0.2)
+    until_swept(cluster, len(live))
+    assert deletions(cluster.data) == dict.fromkeys(old, "orphan")
+    assert cluster.metric("penstock_janitor_deleted_objects_total", reason="orphan") == len(old)
+    keys = {info.key for info in bucket.objects()}
+    assert keys >= {*live, *staying}
+    assert check_nothing_lost_twice_or_reordered(ledger, cluster.kafka, TOPIC) == RECORDS
+
+
+def test_old_files_of_killed_writers_go_and_those_of_living_ones_stay(cluster: Cluster) -> None:
+    objects = cluster.data / "objects"
+    bucket = Bucket(f"file://{objects}")
+    old, young = orphan_key(OLD_MINUTES), orphan_key(0)
+    for key in (old, young):
+        bucket.call(lambda store, key=key: store.begin_parts(key, PART_BYTES_MIN))
+    begun = {unfinished.key: unfinished for unfinished in bucket.unfinished()}
+    aged_s = time.time() - OLD_MINUTES * MINUTE_S
+    os.utime(objects / ".staging" / begun[old].name, (aged_s, aged_s))
+    wait_until(lambda: old in deletions(cluster.data), SWEPT_S, "the old file to go", 0.2)
+    assert deletions(cluster.data) == {old: "unfinished"}
+    assert [unfinished.key for unfinished in bucket.unfinished()] == [young]
+
+
+def test_uploads_to_an_s3_server_that_nobody_completes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """moto says of all uploads that they were begun in 2010."""
+    make_eager(monkeypatch)
+    folder = tmp_path / "moto"
+    folder.mkdir()
+    with running_moto(folder) as server:
+        bucket = Bucket(server.url("some/prefix"))
+        foreign = foreign_orphan_key()
+        mine = [orphan_key(0), orphan_key(OLD_MINUTES)]
+        for key in [foreign, *mine]:
+            bucket.call(lambda store, key=key: store.begin_parts(key, PART_BYTES_MIN))
+        with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1", "--store", bucket.url) as cluster:
+            wait_until(lambda: len(bucket.unfinished()) == 1, SWEPT_S, "the uploads to go", 0.2)
+            assert [unfinished.key for unfinished in bucket.unfinished()] == [foreign]
+            assert deletions(cluster.data) == dict.fromkeys(mine, "unfinished")

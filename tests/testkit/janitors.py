@@ -1,0 +1,109 @@
+"""Janitors that wait for seconds where they would for minutes, and what a bucket holds."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import pytest
+
+from penstock.contracts.errors import Invalid
+from penstock.objectstore import ObjectInfo, ObjectStore, Unfinished, open_store
+from penstock.segment.keys import parse_journal_archive_key, parse_segment_key, parse_snapshot_key
+from tests.testkit.cluster import Cluster, wait_until
+
+CLUSTER = "default"
+MARKER = f"{CLUSTER}/journal-identity"
+GRACE_S = 2.0
+START_S = 60.0
+EAGER = {
+    "GRACE_MS": str(int(GRACE_S * 1000)),
+    "RETENTION_INTERVAL_MS": "200",
+    "REAP_INTERVAL_MS": "200",
+    "SWEEP_INTERVAL_MS": "60000",
+    "LEASE_MS": "3000",
+    "SNAPSHOT_ENTRIES": "100",
+    "SNAPSHOT_INTERVAL_MS": "3000",
+}
+
+Result = TypeVar("Result")
+
+
+def make_eager(monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
+    """Processes that are started from now on have these settings."""
+    for name, value in (EAGER | settings).items():
+        monkeypatch.setenv(f"PENSTOCK_{name}", value)
+
+
+def until_janitors(cluster: Cluster) -> None:
+    """Return when one is at work: nobody waits for it when a cluster starts."""
+    wait_until(lambda: any("penstock_janitor_" in name for name in cluster.metrics()), START_S, "a janitor")
+
+
+class Bucket:
+    """What is in a store, by a client of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def call(self, work: Callable[[ObjectStore], Awaitable[Result]]) -> Result:
+        """Do something with the store."""
+
+        async def called() -> Result:
+            store = await open_store(self.url)
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(called())
+
+    def objects(self, prefix: str = "") -> list[ObjectInfo]:
+        """All objects whose keys begin so."""
+
+        async def listed(store: ObjectStore) -> list[ObjectInfo]:
+            found: list[ObjectInfo] = []
+            while page := await store.list(prefix, found[-1].key if found else ""):
+                found += page
+            return found
+
+        return self.call(listed)
+
+    def unfinished(self) -> Sequence[Unfinished]:
+        """Uploads that were begun and neither completed nor given up."""
+        return self.call(lambda store: store.unfinished(""))
+
+    def put(self, key: str, data: bytes = b"bytes") -> None:
+        """Store an object."""
+        self.call(lambda store: store.put(key, [data]))
+
+    def segments(self) -> list[str]:
+        """The keys of all segments."""
+        return [info.key for info in self.objects(f"{CLUSTER}/segments/") if _parses(parse_segment_key, info.key)]
+
+    def snapshots(self) -> list[int]:
+        """The journal sequences of all snapshots."""
+        return [parse_snapshot_key(info.key) for info in self.objects(f"{CLUSTER}/snapshots/")]
+
+    def archive(self) -> list[tuple[int, int]]:
+        """The first and last journal sequence of all objects of the archive."""
+        return [parse_journal_archive_key(info.key) for info in self.objects(f"{CLUSTER}/journal/")]
+
+    def leftovers(self) -> list[str]:
+        """All that is neither the journal's marker nor a snapshot nor a part of the archive, uploads included."""
+        kept = (parse_snapshot_key, parse_journal_archive_key)
+        keys = [info.key for info in self.objects() if not any(_parses(parse, info.key) for parse in kept)]
+        return [key for key in keys if key != MARKER] + [begun.key for begun in self.unfinished()]
+
+    def is_bounded(self) -> bool:
+        """Whether there are two snapshots at most, and no more of the archive than goes on from the older one."""
+        snapshots, archive = self.snapshots(), self.archive()
+        old = [last for _, last in archive if snapshots and last < snapshots[0]]
+        return 1 <= len(snapshots) <= 2 and len(old) <= 1
+
+
+def _parses(parse: Callable[[str], object], key: str) -> bool:
+    try:
+        parse(key)
+    except Invalid:
+        return False
+    return True
