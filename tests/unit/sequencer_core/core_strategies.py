@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import (
     AllocateProducer,
+    AlterConfigs,
     ClaimJob,
     Command,
     CommitOffsets,
@@ -15,8 +16,11 @@ from penstock.contracts.commands import (
     CreatePartitions,
     CreateTopic,
     DeleteGroup,
+    DeleteRecords,
     DeleteTopic,
+    DropExtents,
     EndChore,
+    ExpireLogs,
     ExpireMember,
     ForgetSegments,
     GroupProtocol,
@@ -37,8 +41,10 @@ from penstock.contracts.commands import (
     TakeChore,
     TakeCustody,
     Tick,
+    UndeleteTopic,
 )
 from penstock.contracts.ids import new_segment_id
+from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset, LogRef
 from sequencer.core.limits import CUSTODY_LEASE_MS
 
 Integers = st.SearchStrategy[int]
@@ -228,7 +234,38 @@ def janitor_commands(number: Callable[[Integers], Integers]) -> st.SearchStrateg
     )
 
 
-KINDS = (data_commands, compaction_commands, group_commands, custody_commands, janitor_commands)
+def retention_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    offsets = number(st.sampled_from([-2, -1, 0, 1, 3, 8, 50]))
+    logs = st.lists(st.builds(LogOffset, TOPIC_IDS, number(st.integers(0, 2)), offsets), max_size=3)
+    refs = st.lists(st.builds(LogRef, TOPIC_IDS, number(st.integers(0, 2))), max_size=3)
+    names = ["retention.ms", "retention.bytes", "cleanup.policy", "penstock.undelete.window.ms", "log.retention.ms"]
+    values = st.sampled_from(["-1", "0", "100", "60000", "compact", "delete,compact", str(2**63 - 1), "x"])
+    change = st.builds(ConfigChange, st.sampled_from(names), st.sampled_from(list(ConfigOperation)), values)
+    topics = st.sampled_from(["t", "t", "u", "", "", "bad name"])
+    return st.one_of(
+        st.builds(Tick, number(NOW_MS)),
+        st.builds(DeleteRecords, number(NOW_MS), logs),
+        st.builds(ExpireLogs, number(NOW_MS), refs),
+        st.builds(ExpireLogs, number(NOW_MS), refs),
+        st.builds(DropExtents, number(NOW_MS)),
+        st.builds(AlterConfigs, number(NOW_MS), topics, st.lists(change, max_size=2), st.booleans(), number(SEEN)),
+        st.builds(AlterConfigs, number(NOW_MS), topics, st.lists(change, max_size=2)),
+        st.builds(DeleteTopic, number(NOW_MS), NAMES, TOPIC_IDS),
+        st.builds(UndeleteTopic, number(NOW_MS), NAMES, TOPIC_IDS),
+        st.builds(RaiseLevel, number(NOW_MS), st.just(2)),
+        segments(number),
+        segments(number),
+    )
+
+
+KINDS = (
+    data_commands,
+    compaction_commands,
+    group_commands,
+    custody_commands,
+    janitor_commands,
+    retention_commands,
+)
 commands: st.SearchStrategy[Command] = st.one_of(*[kind(number) for number in (usual, wild) for kind in KINDS])
 
 Log = list[list[list[Command]]]
