@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from penstock.contracts.commands import DeleteRecords, LogsTrimmed, Outcome, Refused
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.janitor_commands import LOGS_PER_COMMAND_MAX, LogOffset, LogTrimmed
+from penstock.contracts.queries import OffsetFound, OffsetsView
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from penstock.kafkawire.error_codes import ErrorCode
@@ -13,6 +15,7 @@ from tests.unit.gateway.gateway_fakes import World, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 DELETE_RECORDS = 21
+HIGH_WATERMARK = 90
 
 
 def trimming_world(**refusals: Refusal) -> World:
@@ -26,9 +29,14 @@ def trimming_world(**refusals: Refusal) -> World:
 
     def verdict(log: LogOffset) -> LogTrimmed:
         refusal = refusals.get(names[log.topic_id], Refusal.NONE)
-        return LogTrimmed(refusal) if refusal else LogTrimmed(refusal, 90 if log.offset < 0 else log.offset)
+        return LogTrimmed(refusal) if refusal else LogTrimmed(refusal, log.offset)
+
+    def ends(query: Any) -> OffsetsView:
+        assert query.fresh, "the end is what anybody was told of before"
+        return OffsetsView(1, [OffsetFound(Refusal.NONE, HIGH_WATERMARK, None, 1) for _ in query.partitions])
 
     world.sequencer.on_command = trim
+    world.sequencer.views["offsets"] = ends
     return world
 
 
@@ -58,7 +66,8 @@ async def test_log_starts_move_to_the_offsets_or_to_the_high_watermark(version: 
     world = trimming_world()
     view = world.sequencer.add_topic("t", 3)
     assert await deleted(world, {"t": [(2, 7), (0, -1)]}, version) == {("t", 2): (0, 7), ("t", 0): (0, 90)}
-    assert sent(world) == [[LogOffset(view.topic_id, 2, 7), LogOffset(view.topic_id, 0, -1)]]
+    # Never "all": sent again, or late, that would delete what was written since.
+    assert sent(world) == [[LogOffset(view.topic_id, 2, 7), LogOffset(view.topic_id, 0, HIGH_WATERMARK)]]
 
 
 async def test_what_is_not_there_or_named_twice_is_refused_and_the_rest_is_done() -> None:
@@ -97,6 +106,22 @@ async def test_many_logs_take_several_entries_each_bounded() -> None:
     verdicts = await deleted(world, {"t": [(number, number) for number in range(count)]})
     assert verdicts == {("t", number): (0, number) for number in range(count)}
     assert [len(logs) for logs in sent(world)] == [LOGS_PER_COMMAND_MAX, 1]
+
+
+async def test_a_log_whose_end_nobody_knows_is_left_alone() -> None:
+    world = trimming_world()
+    world.sequencer.add_topic("t", 3)
+
+    def silent(query: Any) -> Any:
+        raise Unavailable("no sequencer answered")
+
+    world.sequencer.views["offsets"] = silent
+    assert await deleted(world, {"t": [(0, -1), (1, 5)]}) == {
+        ("t", 0): (ErrorCode.REQUEST_TIMED_OUT, -1),
+        ("t", 1): (0, 5),
+    }
+    world.sequencer.views["offsets"] = lambda query: OffsetsView(1, [OffsetFound(Refusal.UNKNOWN_TOPIC, -1, None, -1)])
+    assert await deleted(world, {"t": [(2, -1)]}) == {("t", 2): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}
 
 
 async def test_a_deletion_whose_outcome_nobody_knows_is_a_time_out() -> None:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from gateway.administration import run_commands
 from gateway.context import Client, Gateway
-from gateway.errors import error_of
+from gateway.errors import ADMINISTRATION_UNAVAILABLE, error_of
 from gateway.partitions import NO_EPOCH, locate
 from penstock.contracts.commands import DeleteRecords, LogsTrimmed, Outcome, Refused
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
-from penstock.contracts.janitor_commands import LOGS_PER_COMMAND_MAX, LogOffset
+from penstock.contracts.janitor_commands import LOGS_PER_COMMAND_MAX, TO_HIGH_WATERMARK, LogOffset
+from penstock.contracts.queries import LATEST, OffsetOf, OffsetsQuery, OffsetsView
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.delete_records import (
     DeleteRecordsPartition,
@@ -25,21 +27,28 @@ NO_WATERMARK = -1
 
 @dataclass(slots=True)
 class _Wanted:
-    """One partition of the request, and its answer so far."""
+    """One partition of the request, and its answer so far; `offset` is where its log is to start."""
 
     topic: str
     asked: DeleteRecordsPartition
+    offset: int
     error: ErrorCode = ErrorCode.NONE
     low_watermark: int = NO_WATERMARK
+
+
+Found = list[tuple[_Wanted, TopicId]]
 
 
 async def handle(
     gateway: Gateway, client: Client, version: int, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    wanted = [_Wanted(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    wanted = [
+        _Wanted(topic.name, partition, partition.offset) for topic in request.topics for partition in topic.partitions
+    ]
     found = await _locate(gateway, wanted)
     for start in range(0, len(found), LOGS_PER_COMMAND_MAX):
-        await _delete(gateway, found[start : start + LOGS_PER_COMMAND_MAX], request.timeout_ms)
+        some = await _resolve(gateway, found[start : start + LOGS_PER_COMMAND_MAX])
+        await _delete(gateway, some, request.timeout_ms)
     answers = iter([_answer(each) for each in wanted])
     return DeleteRecordsResponse(
         topics=[
@@ -49,11 +58,11 @@ async def handle(
     )
 
 
-async def _locate(gateway: Gateway, wanted: list[_Wanted]) -> list[tuple[_Wanted, TopicId]]:
+async def _locate(gateway: Gateway, wanted: list[_Wanted]) -> Found:
     """Those whose partition exists; the others get their error."""
     located = await locate(gateway, (each.topic for each in wanted))
     times = Counter((each.topic, each.asked.partition_index) for each in wanted)
-    found = []
+    found: Found = []
     for each in wanted:
         topic = located.partition(each.topic, each.asked.partition_index, NO_EPOCH)
         if times[each.topic, each.asked.partition_index] > 1:
@@ -65,9 +74,32 @@ async def _locate(gateway: Gateway, wanted: list[_Wanted]) -> list[tuple[_Wanted
     return found
 
 
-async def _delete(gateway: Gateway, some: list[tuple[_Wanted, TopicId]], timeout_ms: int) -> None:
+async def _resolve(gateway: Gateway, some: Found) -> Found:
+    """Those of which it is known what to delete: for all that there is, the offset at which it ends now.
+
+    A command that says just "all" would, delayed and sent again through another sequencer meanwhile, delete what was
+    written after the first one was answered.
+    """
+    whole = [(each, topic_id) for each, topic_id in some if each.offset == TO_HIGH_WATERMARK]
+    if not whole:
+        return some
+    ends = [OffsetOf(topic_id, each.asked.partition_index, LATEST) for each, topic_id in whole]
+    try:
+        view = await gateway.sequencer.query("offsets", OffsetsQuery(0, ends, fresh=True), OffsetsView)
+    except Unavailable:
+        for each, _ in whole:
+            each.error = ADMINISTRATION_UNAVAILABLE
+    else:
+        for (each, _), end in zip(whole, view.partitions, strict=True):
+            each.error, each.offset = error_of(end.refusal), end.offset
+    return [(each, topic_id) for each, topic_id in some if not each.error]
+
+
+async def _delete(gateway: Gateway, some: Found, timeout_ms: int) -> None:
     """One command, and so one entry: what it does is bounded."""
-    logs = [LogOffset(topic_id, each.asked.partition_index, each.asked.offset) for each, topic_id in some]
+    if not some:
+        return
+    logs = [LogOffset(topic_id, each.asked.partition_index, each.offset) for each, topic_id in some]
     (outcome,) = await run_commands(gateway, [DeleteRecords(gateway.clock.now_ms(), logs)], timeout_ms)
     for (each, topic_id), (refusal, log_start_offset) in zip(some, _verdicts(outcome, len(logs)), strict=True):
         each.error = error_of(refusal)
