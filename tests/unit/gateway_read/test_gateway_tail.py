@@ -237,7 +237,7 @@ def test_the_first_announcement_makes_everything_known_before_void() -> None:
 
 
 class Run:
-    """Commits happen; their announcements come at once, late, in any order, twice or never; and plans come late."""
+    """Commits happen, log starts move; announcements come at once, late, in any order, twice or never; plans late."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -246,6 +246,7 @@ class Run:
         self.sequence = 0
         self.log: dict[int, list[Extent]] = defaultdict(list)
         self.ends: list[dict[int, int]] = [{}]  # ends[sequence][partition]
+        self.starts: list[dict[int, int]] = [{}]
         self.late: list[Advanced] = []
         self.plans: list[tuple[int, PartitionPlan]] = []
         self.answers = 0
@@ -253,14 +254,18 @@ class Run:
     def end(self, partition: int, sequence: int | None = None) -> int:
         return self.ends[self.sequence if sequence is None else sequence].get(partition, 0)
 
+    def start(self, partition: int, sequence: int | None = None) -> int:
+        return self.starts[self.sequence if sequence is None else sequence].get(partition, 0)
+
     def step(self) -> None:
         steps = [self.commit, self.look, self.deliver_late, self.learn, self.wait]
         self.chance.choices(steps, [10, 10, 3, 4, 1])[0]()
         assert 0 <= self.tail.index.held_extents <= EXTENTS_MAX
 
     def commit(self) -> None:
-        ends = dict(self.ends[-1])
-        advances = []
+        """One entry: some partitions grow; of one of them, or another, the log start moves, perhaps to the end."""
+        ends, starts = dict(self.ends[-1]), dict(self.starts[-1])
+        news: dict[int, list[Extent]] = {}
         for partition in self.chance.sample(range(PARTITIONS), self.chance.randrange(PARTITIONS)):
             base = ends.get(partition, 0)
             counts = [self.chance.randint(1, 3) for _ in range(self.chance.randint(1, 2))]
@@ -268,10 +273,21 @@ class Run:
             fresh = [extent(before + 1, last) for before, last in itertools.pairwise(lasts)]
             ends[partition] = lasts[-1] + 1
             self.log[partition] += fresh
-            advances.append(advance(ends[partition], *fresh, key=(TOPIC, partition)))
+            news[partition] = fresh
+        if self.chance.random() < 0.2:
+            partition = self.chance.randrange(PARTITIONS)
+            starts[partition] = self.chance.randint(starts.get(partition, 0), ends.get(partition, 0))
+            news.setdefault(partition, [])
         self.sequence += 1
         self.ends.append(ends)
+        self.starts.append(starts)
+        advances = [self.advance_of(partition, extents) for partition, extents in news.items()]
         self.announce(Advanced(self.sequence, advances, []))
+
+    def advance_of(self, partition: int, extents: list[Extent]) -> PartitionAdvance:
+        start = self.start(partition)
+        left = [each for each in extents if each.last_offset >= start]  # what went at once is not announced
+        return advance(self.end(partition), *left, key=(TOPIC, partition), log_start=start)
 
     def announce(self, announcement: Advanced) -> None:
         fate = self.chance.random()
@@ -290,26 +306,30 @@ class Run:
 
     def look(self) -> None:
         partition = self.chance.randrange(PARTITIONS)
-        end = self.end(partition)
+        end, applied = self.end(partition), self.tail.index.applied
         offset = end if self.chance.random() < 0.5 else self.chance.randint(max(end - 10, 0), end + 1)
         view = self.tail.index.lookup((TOPIC, partition), offset, PLENTY)
         if view is None:
             self.plan(partition, min(offset, end))
             return
         self.answers += 1
-        assert self.end(partition, self.tail.index.applied) <= view.high_watermark <= end
-        assert offset <= view.high_watermark
+        assert self.end(partition, applied) <= view.high_watermark <= end
+        assert self.start(partition, applied) <= view.log_start_offset <= self.start(partition)
+        assert view.log_start_offset <= offset <= view.high_watermark
         assert view.extents == [
             each for each in self.log[partition] if offset <= each.last_offset < view.high_watermark
         ]
 
     def plan(self, partition: int, offset: int) -> None:
         sequence = self.chance.randint(self.tail.index.applied or 0, self.sequence)
-        end = self.end(partition, sequence)
+        start, end = self.start(partition, sequence), self.end(partition, sequence)
+        refusal = Refusal.NONE if offset >= start else Refusal.OFFSET_OUT_OF_RANGE
         listed = [each for each in self.log[partition] if offset <= each.last_offset < end]
         if self.chance.random() < 0.2:
             listed = listed[: len(listed) // 2]
-        self.plans.append((sequence, PartitionPlan(TOPIC, partition, Refusal.NONE, 0, end, end, listed)))
+        if refusal:
+            listed = []
+        self.plans.append((sequence, PartitionPlan(TOPIC, partition, refusal, start, end, end, listed)))
         if self.chance.random() < 0.6:
             self.tail.index.learn(*self.plans.pop())
 
