@@ -40,7 +40,7 @@ class Reading:
             max_wait_ms=wait_ms,
             min_bytes=stream.choice((1, 1, 1, 500)),
             max_bytes=stream.choice((1, 5_000, 10_000_000)),
-            topics=[FetchTopic(self._topic, asked)],
+            topics=[FetchTopic(self._topic, partitions=asked)],
         )
         timeout_s = REQUEST_TIMEOUT_S + wait_ms / 1000
         return self._take(await connection.ask(FETCH, self._version, request, timeout_s))

@@ -76,7 +76,7 @@ class Passing:
             raise Disconnected(error.name)
 
     async def _write(self, connection: Connection, batch: bytes) -> None:
-        data = TopicProduceData(self._topic, [PartitionProduceData(0, batch)])
+        data = TopicProduceData(self._topic, partition_data=[PartitionProduceData(0, batch)])
         answer = await connection.ask(PRODUCE, 9, ProduceRequest(None, -1, TIMEOUT_MS, [data]))
         told = answer.responses[0].partition_responses[0]
         error = ErrorCode(told.error_code)

@@ -155,7 +155,8 @@ class Producer:
 
     def _send(self, connection: Connection, sending: Sending) -> "asyncio.Future[ProduceResponse]":
         data = [PartitionProduceData(partition, batch) for partition, batch in sending.parts.items()]
-        request = ProduceRequest(None, self._acks, int(REQUEST_TIMEOUT_S * 1000), [TopicProduceData(self._topic, data)])
+        topic = TopicProduceData(self._topic, partition_data=data)
+        request = ProduceRequest(None, self._acks, int(REQUEST_TIMEOUT_S * 1000), [topic])
         sending.sent_s = asyncio.get_running_loop().time()
         sending.attempts += 1
         return connection.send(PRODUCE, self._version, request, answered=self._acks != UNANSWERED)

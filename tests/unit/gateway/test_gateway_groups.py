@@ -332,6 +332,27 @@ async def test_groups_are_listed_with_their_states() -> None:
     assert world.sequencer.queries[0][1] == GroupsQuery(0, ["Stable"], fresh=True)
 
 
+@pytest.mark.parametrize("types", [[], ["classic"], ["Classic", "share"]])
+async def test_groups_are_listed_with_their_type(types: list[str]) -> None:
+    world = new_world()
+    world.sequencer.views["groups"] = lambda query: GroupsView(1, [GroupSummary("g", "consumer", "Stable")])
+    response = await ask(world, LIST, 5, ListGroupsRequest([], types))
+    assert [(group.group_id, group.group_type) for group in response.groups] == [("g", "classic")]
+
+
+async def test_no_group_is_of_a_type_that_there_is_not() -> None:
+    world = new_world()
+    response = await ask(world, LIST, 5, ListGroupsRequest([], ["consumer", "share"]))
+    assert (response.error_code, response.groups) == (0, [])
+
+
+async def test_states_are_asked_for_in_upper_or_lower_case() -> None:
+    world = new_world()
+    world.sequencer.views["groups"] = lambda query: GroupsView(1, [])
+    await ask(world, LIST, 5, ListGroupsRequest(["stable", "PREPARINGREBALANCE", "other"]))
+    assert world.sequencer.queries[0][1] == GroupsQuery(0, ["Stable", "PreparingRebalance", "other"], fresh=True)
+
+
 async def test_groups_are_described_in_the_order_asked_and_unknown_ones_are_dead() -> None:
     world = new_world()
     member = MemberView("m-1", "i-1", "client", "/1.2.3.4", b"meta", b"assigned")

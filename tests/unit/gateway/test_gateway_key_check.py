@@ -47,7 +47,7 @@ async def produce(
 ) -> Any:
     data = [PartitionProduceData(index, each) for index, each in enumerate(records)]
     request = ProduceRequest(
-        acks=options.pop("acks", -1), timeout_ms=30_000, topic_data=[TopicProduceData(topic, data)]
+        acks=options.pop("acks", -1), timeout_ms=30_000, topic_data=[TopicProduceData(topic, partition_data=data)]
     )
     response = await ask(world, 0, version, request, **options)
     return response and response.responses[0].partition_responses

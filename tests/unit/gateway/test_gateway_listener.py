@@ -80,7 +80,7 @@ class RawClient:
         self.send(18, 0, b"", correlation_id)
 
     def produce(self, correlation_id: int, records: bytes, acks: int = -1) -> None:
-        data = [TopicProduceData("t", [PartitionProduceData(0, records)])]
+        data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, records)])]
         self.send(0, 7, encode_request(0, 7, ProduceRequest(None, acks, 30_000, data)), correlation_id)
 
     async def next_correlation_id(self) -> int:

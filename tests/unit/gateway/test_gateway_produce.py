@@ -37,7 +37,7 @@ def request(*partitions: tuple[str, int, bytes | None], acks: int = -1, timeout_
     topics: dict[str, list[PartitionProduceData]] = {}
     for topic, index, records in partitions:
         topics.setdefault(topic, []).append(PartitionProduceData(index, records))
-    data = [TopicProduceData(name, each) for name, each in topics.items()]
+    data = [TopicProduceData(name, partition_data=each) for name, each in topics.items()]
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=data)
 
 

@@ -1,12 +1,15 @@
-"""From the names and numbers that consumers use to the partitions that exist."""
+"""From the names, ids and numbers that clients use to the partitions that exist."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from gateway.context import Gateway
+from gateway.errors import error_of
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import TopicId
 from penstock.contracts.queries import TopicView
+from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.error_codes import ErrorCode
 
 # What readers are told while the sequencers or the store cannot be reached: every client refreshes its metadata and
@@ -14,16 +17,19 @@ from penstock.kafkawire.error_codes import ErrorCode
 READ_UNAVAILABLE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 NO_EPOCH = -1
 
+# How a request speaks of a topic: by name, or by id (KIP-516). One request does the same for all its topics.
+TopicRef = str | TopicId
+
 
 class Located(msgspec.Struct, frozen=True):
-    """The topics found by name, and what to say of the others."""
+    """The topics found, and what to say of the others."""
 
-    topics: dict[str, TopicView]
+    topics: Mapping[TopicRef, TopicView]
     absent: ErrorCode
 
-    def partition(self, name: str, number: int, leader_epoch: int) -> TopicView | ErrorCode:
+    def partition(self, ref: TopicRef, number: int, leader_epoch: int) -> TopicView | ErrorCode:
         """The topic of a partition that exists; `leader_epoch` is what the client takes for the newest (KIP-320)."""
-        topic = self.topics.get(name)
+        topic = self.topics.get(ref)
         if topic is None:
             return self.absent
         if not 0 <= number < topic.partitions:
@@ -34,13 +40,43 @@ class Located(msgspec.Struct, frozen=True):
         return topic
 
 
-async def locate(
-    gateway: Gateway, names: Iterable[str], *, unavailable: ErrorCode = READ_UNAVAILABLE
-) -> Located:
+async def locate(gateway: Gateway, refs: Iterable[TopicRef], *, unavailable: ErrorCode = READ_UNAVAILABLE) -> Located:
     """These topics, as far as they exist and that can be found out; `unavailable` is what to say where it cannot."""
-    wanted = dict.fromkeys(names)
+    wanted = list(dict.fromkeys(refs))
+    if not wanted:
+        return Located({}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
-        return Located(await gateway.topics.find(wanted), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return Located(await find_topics(gateway, wanted), absence(wanted[0]))
     except Unavailable:
-        known = {name: view for name in wanted if (view := gateway.topics.cached(name))}
-        return Located(known, unavailable)
+        return Located({ref: view for ref in wanted if (view := cached_topic(gateway, ref))}, unavailable)
+
+
+async def find_topics(gateway: Gateway, refs: Iterable[TopicRef]) -> dict[TopicRef, TopicView]:
+    """Those of the topics that exist; `Unavailable` if a missing one could not be asked for."""
+    names, ids = [], []
+    for ref in refs:
+        if isinstance(ref, str):
+            names.append(ref)
+        else:
+            ids.append(ref)
+    found: dict[TopicRef, TopicView] = {}
+    if names:
+        found.update((await gateway.topics.find(names)).items())
+    if ids:
+        found.update((await gateway.topics.find_ids(ids)).items())
+    return found
+
+
+def cached_topic(gateway: Gateway, ref: TopicRef) -> TopicView | None:
+    """The topic, if it is known here."""
+    return gateway.topics.cached(ref) if isinstance(ref, str) else gateway.topics.cached_id(ref)
+
+
+def absence(ref: TopicRef) -> ErrorCode:
+    """What to say of a topic that does not exist."""
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(ref, str) else ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def refusal_error(ref: TopicRef, refusal: int) -> ErrorCode:
+    """Kafka's code for what a sequencer said of a partition of this topic."""
+    return absence(ref) if refusal == Refusal.UNKNOWN_TOPIC else error_of(refusal)

@@ -74,10 +74,10 @@ class Api(msgspec.Struct, frozen=True):
 API_TABLE: dict[int, Api] = {
     api.key: api
     for api in (
-        Api(0, "Produce", 0, 9, 9, ProduceRequest, ProduceResponse),
-        Api(1, "Fetch", 4, 12, 12, FetchRequest, FetchResponse),
+        Api(0, "Produce", 0, 13, 9, ProduceRequest, ProduceResponse),
+        Api(1, "Fetch", 4, 17, 12, FetchRequest, FetchResponse),
         Api(2, "ListOffsets", 1, 7, 6, ListOffsetsRequest, ListOffsetsResponse),
-        Api(3, "Metadata", 0, 12, 9, MetadataRequest, MetadataResponse),
+        Api(3, "Metadata", 0, 13, 9, MetadataRequest, MetadataResponse),
         Api(8, "OffsetCommit", 2, 9, 8, OffsetCommitRequest, OffsetCommitResponse),
         Api(9, "OffsetFetch", 1, 9, 6, OffsetFetchRequest, OffsetFetchResponse),
         Api(10, "FindCoordinator", 0, 4, 3, FindCoordinatorRequest, FindCoordinatorResponse),
@@ -86,7 +86,7 @@ API_TABLE: dict[int, Api] = {
         Api(13, "LeaveGroup", 0, 5, 4, LeaveGroupRequest, LeaveGroupResponse),
         Api(14, "SyncGroup", 0, 5, 4, SyncGroupRequest, SyncGroupResponse),
         Api(15, "DescribeGroups", 0, 5, 5, DescribeGroupsRequest, DescribeGroupsResponse),
-        Api(16, "ListGroups", 0, 4, 3, ListGroupsRequest, ListGroupsResponse),
+        Api(16, "ListGroups", 0, 5, 3, ListGroupsRequest, ListGroupsResponse),
         Api(18, "ApiVersions", 0, 4, 3, ApiVersionsRequest, ApiVersionsResponse),
         Api(19, "CreateTopics", 2, 7, 5, CreateTopicsRequest, CreateTopicsResponse),
         Api(20, "DeleteTopics", 1, 6, 4, DeleteTopicsRequest, DeleteTopicsResponse),

@@ -4,7 +4,19 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.kafkawire.schema import Int8, Int16, Int32, Int64, Records, String, since, tagged, versions
+from penstock.kafkawire.schema import (
+    NO_UUID,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    String,
+    Uuid,
+    since,
+    tagged,
+    versions,
+)
 
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
@@ -15,21 +27,31 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     last_fetched_epoch: Annotated[Int32, since(12)] = -1
     log_start_offset: Annotated[Int64, since(5)] = -1
     partition_max_bytes: Int32 = 0
+    # Of a replica (KIP-853).
+    replica_directory_id: Annotated[Uuid, tagged(0), since(17)] = NO_UUID
 
 
 class FetchTopic(msgspec.Struct, frozen=True, gc=False):
     topic: Annotated[String, versions(0, 12)] = ""
+    topic_id: Annotated[Uuid, since(13)] = NO_UUID  # KIP-516
     partitions: list[FetchPartition] = []
 
 
 class ForgottenTopic(msgspec.Struct, frozen=True, gc=False):
     topic: Annotated[String, versions(7, 12)] = ""
+    topic_id: Annotated[Uuid, since(13)] = NO_UUID
     partitions: list[Int32] = []
+
+
+class ReplicaState(msgspec.Struct, frozen=True, gc=False):
+    replica_id: Int32 = -1
+    replica_epoch: Int64 = -1
 
 
 class FetchRequest(msgspec.Struct, frozen=True, gc=False):
     cluster_id: Annotated[String | None, tagged(0), since(12)] = None
     replica_id: Annotated[Int32, versions(0, 14)] = -1
+    replica_state: Annotated[ReplicaState, tagged(1), since(15)] = ReplicaState()  # KIP-903
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
     max_bytes: Int32 = 2147483647
@@ -80,7 +102,15 @@ class PartitionData(msgspec.Struct, frozen=True, gc=False):
 
 class FetchableTopicResponse(msgspec.Struct, frozen=True, gc=False):
     topic: Annotated[String, versions(0, 12)] = ""
+    topic_id: Annotated[Uuid, since(13)] = NO_UUID
     partitions: list[PartitionData] = []
+
+
+class NodeEndpoint(msgspec.Struct, frozen=True, gc=False):
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
 
 
 class FetchResponse(msgspec.Struct, frozen=True, gc=False):
@@ -88,3 +118,5 @@ class FetchResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Annotated[Int16, since(7)] = 0
     session_id: Annotated[Int32, since(7)] = 0
     responses: list[FetchableTopicResponse] = []
+    # Where the leaders are that partitions' answers name (KIP-951).
+    node_endpoints: Annotated[list[NodeEndpoint], tagged(0), since(16)] = []

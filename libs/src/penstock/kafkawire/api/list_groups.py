@@ -10,12 +10,15 @@ from penstock.kafkawire.schema import Int16, Int32, String, since
 class ListGroupsRequest(msgspec.Struct, frozen=True, gc=False):
     # Only groups in one of these states; empty for all (KIP-518).
     states_filter: Annotated[list[String], since(4)] = []
+    # Only groups of one of these types; empty for all (KIP-848).
+    types_filter: Annotated[list[String], since(5)] = []
 
 
 class ListedGroup(msgspec.Struct, frozen=True, gc=False):
     group_id: String = ""
     protocol_type: String = ""
     group_state: Annotated[String, since(4)] = ""
+    group_type: Annotated[String, since(5)] = ""
 
 
 class ListGroupsResponse(msgspec.Struct, frozen=True, gc=False):

@@ -54,3 +54,5 @@ class MetadataResponse(msgspec.Struct, frozen=True, gc=False):
     controller_id: Annotated[Int32, since(1)] = -1
     topics: list[MetadataResponseTopic] = []
     cluster_authorized_operations: Annotated[Int32, versions(8, 10)] = -2147483648
+    # That the client should begin again at its bootstrap servers (KIP-1102); we never say so.
+    error_code: Annotated[Int16, since(13)] = 0

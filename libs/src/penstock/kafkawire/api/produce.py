@@ -4,7 +4,18 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.kafkawire.schema import Int16, Int32, Int64, Records, String, since, versions
+from penstock.kafkawire.schema import (
+    NO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    String,
+    Uuid,
+    since,
+    tagged,
+    versions,
+)
 
 
 class PartitionProduceData(msgspec.Struct, frozen=True, gc=False):
@@ -14,6 +25,7 @@ class PartitionProduceData(msgspec.Struct, frozen=True, gc=False):
 
 class TopicProduceData(msgspec.Struct, frozen=True, gc=False):
     name: Annotated[String, versions(0, 12)] = ""
+    topic_id: Annotated[Uuid, since(13)] = NO_UUID  # KIP-516
     partition_data: list[PartitionProduceData] = []
 
 
@@ -29,6 +41,11 @@ class BatchIndexAndErrorMessage(msgspec.Struct, frozen=True, gc=False):
     batch_index_error_message: String | None = None
 
 
+class LeaderIdAndEpoch(msgspec.Struct, frozen=True, gc=False):
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
 class PartitionProduceResponse(msgspec.Struct, frozen=True, gc=False):
     index: Int32 = 0
     error_code: Int16 = 0
@@ -38,13 +55,25 @@ class PartitionProduceResponse(msgspec.Struct, frozen=True, gc=False):
     # Which records of the batch are at fault, when only some are (KIP-467).
     record_errors: Annotated[list[BatchIndexAndErrorMessage], since(8)] = []
     error_message: Annotated[String | None, since(8)] = None
+    # Who leads now, where it is not who was asked (KIP-951).
+    current_leader: Annotated[LeaderIdAndEpoch, tagged(0), since(10)] = LeaderIdAndEpoch()
 
 
 class TopicProduceResponse(msgspec.Struct, frozen=True, gc=False):
     name: Annotated[String, versions(0, 12)] = ""
+    topic_id: Annotated[Uuid, since(13)] = NO_UUID
     partition_responses: list[PartitionProduceResponse] = []
+
+
+class NodeEndpoint(msgspec.Struct, frozen=True, gc=False):
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
 
 
 class ProduceResponse(msgspec.Struct, frozen=True, gc=False):
     responses: list[TopicProduceResponse] = []
     throttle_time_ms: Annotated[Int32, since(1)] = 0
+    # Where the leaders named above are (KIP-951).
+    node_endpoints: Annotated[list[NodeEndpoint], tagged(0), since(10)] = []

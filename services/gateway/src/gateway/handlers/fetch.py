@@ -8,8 +8,7 @@ import structlog
 
 from gateway.assemble import FIRST_READ_BYTES_MIN, SCAN_BYTES, Cursor, start_of
 from gateway.context import Client, Gateway
-from gateway.errors import error_of
-from gateway.partitions import READ_UNAVAILABLE, locate
+from gateway.partitions import READ_UNAVAILABLE, TopicRef, locate, refusal_error
 from gateway.portions import Portion, fair_shares, read_portions
 from gateway.run_maps import is_mapped
 from gateway.tail import BELIEVED_S, PartitionKey, PartitionView
@@ -39,6 +38,7 @@ ROOM_WAIT_S = (
 )
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0  # of requests that name all their partitions, with and without wish for a session
 READ_COMMITTED = 1
+FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
 ROTATION_BYTES = 4
 # A share below a usual batch would often be too small for even one; rather fewer partitions get one in each answer.
 SHARE_BYTES_MIN = 1024 * 1024
@@ -48,7 +48,7 @@ SHARE_BYTES_MIN = 1024 * 1024
 class _Wanted:
     """One partition of the request, and what is known of it."""
 
-    topic: str
+    topic: TopicRef
     asked: FetchPartition
     key: PartitionKey | None = None
     leader_epoch: int = -1
@@ -61,7 +61,12 @@ class _Wanted:
 async def handle(gateway: Gateway, client: Client, version: int, request: FetchRequest) -> FetchResponse:
     if request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH):  # we give no sessions, so there is none to go on with
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    wanted = [_Wanted(topic.topic, partition) for topic in request.topics for partition in topic.partitions]
+    by_id = version >= FIRST_VERSION_IDS
+    wanted = [
+        _Wanted(topic.topic_id if by_id else topic.topic, partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
     # Whoever comes first gets its share first: by chance, so that no partition is always behind the same others.
     first = int.from_bytes(gateway.entropy.take(ROTATION_BYTES)) % max(len(wanted), 1)
     rotated = wanted[first:] + wanted[:first]
@@ -181,7 +186,7 @@ async def _ask(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], by
     plan = await gateway.sequencer.query("plan", PlanQuery(0, partitions, bytes_max), Plan)
     gateway.tail.learn(plan)
     for (each, _), partition in zip(unknown, plan.partitions, strict=True):
-        each.error = error_of(partition.refusal)
+        each.error = refusal_error(each.topic, partition.refusal)
         each.view = PartitionView(
             partition.log_start_offset, partition.high_watermark, partition.last_stable_offset, partition.extents
         )
@@ -302,7 +307,7 @@ def _response(gateway: Gateway, request: FetchRequest, wanted: Sequence[_Wanted]
     answers = iter([_answer(gateway, each, request.isolation_level) for each in wanted])
     return FetchResponse(
         responses=[
-            FetchableTopicResponse(topic=topic.topic, partitions=[next(answers) for _ in topic.partitions])
+            FetchableTopicResponse(topic.topic, topic.topic_id, [next(answers) for _ in topic.partitions])
             for topic in request.topics
         ]
     )

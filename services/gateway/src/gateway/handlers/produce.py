@@ -1,7 +1,7 @@
 """Produce: check each batch by its header, hand the good ones to the connection's flusher, answer once committed."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -9,9 +9,11 @@ from gateway.context import Client, Gateway
 from gateway.errors import CloseConnection, error_of
 from gateway.flush_route import Flushed, FlushRoute, is_undecided
 from gateway.key_check import KeyObjection
+from gateway.partitions import TopicRef, absence, cached_topic, find_topics, refusal_error
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import topic_id_text
 from penstock.contracts.messages import FlushBatch
 from penstock.contracts.queries import TopicView
 from penstock.contracts.refusals import Refusal
@@ -21,6 +23,7 @@ from penstock.kafkawire.api.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
@@ -28,6 +31,7 @@ from penstock.kafkawire.records import BatchHeader, check_batch
 
 FIRST_VERSION_MAGIC_2 = 3  # before it clients send formats that Kafka 4 does not take either
 FIRST_VERSION_ZSTD = 7  # KIP-110
+FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
 ACKS_NONE = 0
 ACKS = frozenset((-1, 0, 1))
 # The client's own time-out, within what makes sense here: below a flush interval nothing could ever succeed, and
@@ -43,6 +47,7 @@ Verdict = int | Refused  # of one partition: its place among the accepted batche
 class _Checked(msgspec.Struct):
     """A request gone through: what goes to the flusher, and per partition its place there or why not."""
 
+    topics: dict[TopicRef, TopicView]  # that exist
     batches: list[FlushBatch]
     payload: list[Buffer]
     verdicts: list[Verdict]  # in the request's order
@@ -50,13 +55,13 @@ class _Checked(msgspec.Struct):
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
     if request.acks not in ACKS:
-        return _answer(request, [ErrorCode.INVALID_REQUIRED_ACKS] * _partition_count(request), None)
+        return _answer(version, request, [ErrorCode.INVALID_REQUIRED_ACKS] * _partition_count(request), None)
     async with client.produce_order:  # left before the answer comes: the next request of the connection follows
-        checked = await _check(gateway, version, request, await _topics_of(gateway, client, request))
+        checked = await _check(gateway, version, request, await _topics_of(gateway, client, version, request))
         flushed_later = _hand_over(gateway, client, request, checked)
     flushed = await flushed_later if flushed_later else None
-    response = _answer(request, checked.verdicts, flushed)
-    _note_failures(gateway, request, response, flushed)
+    response = _answer(version, request, checked.verdicts, flushed)
+    _note_failures(gateway, checked, flushed)
     if flushed is not None and is_undecided(flushed.results):
         raise CloseConnection("a produce request was not decided; the client has to send it again")
     if request.acks != ACKS_NONE:
@@ -65,42 +70,52 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Produc
     return None
 
 
-async def _topics_of(gateway: Gateway, client: Client, request: ProduceRequest) -> dict[str, TopicView]:
+def _ref(version: int, topic: TopicProduceData) -> TopicRef:
+    return topic.topic_id if version >= FIRST_VERSION_IDS else topic.name
+
+
+async def _topics_of(
+    gateway: Gateway, client: Client, version: int, request: ProduceRequest
+) -> dict[TopicRef, TopicView]:
     """The topics that exist; asks for those that are unknown here, or were before they grew."""
-    found: dict[str, TopicView] = {}
+    found: dict[TopicRef, TopicView] = {}
     missing = []
     for topic in request.topic_data:
-        view = gateway.topics.cached(topic.name)
+        ref = _ref(version, topic)
+        view = cached_topic(gateway, ref)
         if view is not None and any(data.index >= view.partitions for data in topic.partition_data):
-            gateway.topics.forget([topic.name])
+            gateway.topics.forget([view.name])
             view = None
         if view is None:
-            missing.append(topic.name)
+            missing.append(ref)
         else:
-            found[topic.name] = view
+            found[ref] = view
     if missing:
         try:
-            found |= await gateway.topics.find(missing)
+            found |= await find_topics(gateway, missing)
         except Unavailable:
             _route(gateway, client).end()  # the requests behind this one must not overtake it
             raise
     return found
 
 
-async def _check(gateway: Gateway, version: int, request: ProduceRequest, topics: dict[str, TopicView]) -> _Checked:
-    checked = _Checked([], [], [])
+async def _check(
+    gateway: Gateway, version: int, request: ProduceRequest, topics: dict[TopicRef, TopicView]
+) -> _Checked:
+    checked = _Checked(topics, [], [], [])
     sendable_bytes_max = gateway.flushes.batch_bytes_max
     for topic in request.topic_data:
-        view = topics.get(topic.name)
+        ref = _ref(version, topic)
+        view = topics.get(ref)
         bytes_max = sendable_bytes_max
         needs_keys = False
         if view is not None:
             bytes_max = min(bytes_max, message_bytes_max(view.configs))
             needs_keys = is_compacted(view.configs)
         for data in topic.partition_data:
-            verdict = _verdict(version, data, view, bytes_max)
-            if needs_keys and isinstance(verdict, BatchHeader):
-                verdict = await _keyed(gateway, topic.name, data, verdict)
+            verdict = absence(ref) if view is None else _verdict(version, data, view, bytes_max)
+            if view is not None and needs_keys and isinstance(verdict, BatchHeader):
+                verdict = await _keyed(gateway, view.name, data, verdict)
             if isinstance(verdict, BatchHeader):
                 assert view is not None, "batches of unknown topics are not accepted"
                 _accept(checked, view, data, verdict)
@@ -111,8 +126,8 @@ async def _check(gateway: Gateway, version: int, request: ProduceRequest, topics
     return checked
 
 
-def _verdict(version: int, data: PartitionProduceData, view: TopicView | None, bytes_max: int) -> BatchHeader | Refused:
-    if view is None or not 0 <= data.index < view.partitions:
+def _verdict(version: int, data: PartitionProduceData, view: TopicView, bytes_max: int) -> BatchHeader | Refused:
+    if not 0 <= data.index < view.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if version < FIRST_VERSION_MAGIC_2:
         return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
@@ -172,47 +187,50 @@ def _route_key(gateway: Gateway, client: Client) -> str:
     return "" if client.listener in gateway.proxied else f"{client.client_id}\0{client.host}"
 
 
-def _answer(request: ProduceRequest, verdicts: Sequence[Verdict], flushed: Flushed | None) -> ProduceResponse:
+def _answer(
+    version: int, request: ProduceRequest, verdicts: Sequence[Verdict], flushed: Flushed | None
+) -> ProduceResponse:
     results = flushed.results if flushed else []
-    answers = _partition_answers(request, verdicts, results)
+    judged = iter(verdicts)
     return ProduceResponse(
         responses=[
-            TopicProduceResponse(topic.name, [next(answers) for _ in topic.partition_data])
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                [
+                    _partition_answer(_ref(version, topic), data.index, next(judged), results)
+                    for data in topic.partition_data
+                ],
+            )
             for topic in request.topic_data
         ],
         throttle_time_ms=flushed.throttle_ms if flushed else 0,
     )
 
 
-def _partition_answers(
-    request: ProduceRequest, verdicts: Sequence[Verdict], results: list[BatchResult]
-) -> Iterator[PartitionProduceResponse]:
-    indexes = (data.index for topic in request.topic_data for data in topic.partition_data)
-    for index, verdict in zip(indexes, verdicts, strict=True):
-        if isinstance(verdict, ErrorCode):
-            yield PartitionProduceResponse(index, verdict, -1)
-            continue
-        if isinstance(verdict, KeyObjection):
-            yield PartitionProduceResponse(
-                index=index,
-                error_code=ErrorCode.INVALID_RECORD,
-                base_offset=-1,
-                record_errors=verdict.record_errors,
-                error_message=verdict.message,
-            )
-            continue
-        result = results[verdict]
-        yield PartitionProduceResponse(
+def _partition_answer(
+    ref: TopicRef, index: int, verdict: Verdict, results: Sequence[BatchResult]
+) -> PartitionProduceResponse:
+    if isinstance(verdict, ErrorCode):
+        return PartitionProduceResponse(index, verdict, -1)
+    if isinstance(verdict, KeyObjection):
+        return PartitionProduceResponse(
             index=index,
-            error_code=error_of(result.refusal),
-            base_offset=result.base_offset,
-            log_start_offset=result.log_start_offset,
+            error_code=ErrorCode.INVALID_RECORD,
+            base_offset=-1,
+            record_errors=verdict.record_errors,
+            error_message=verdict.message,
         )
+    result = results[verdict]
+    return PartitionProduceResponse(
+        index=index,
+        error_code=refusal_error(ref, result.refusal),
+        base_offset=result.base_offset,
+        log_start_offset=result.log_start_offset,
+    )
 
 
-def _note_failures(
-    gateway: Gateway, request: ProduceRequest, response: ProduceResponse, flushed: Flushed | None
-) -> None:
+def _note_failures(gateway: Gateway, checked: _Checked, flushed: Flushed | None) -> None:
     """Count what was refused later; a topic that is gone is not to be remembered."""
     if flushed is None or not any(result.refusal for result in flushed.results):
         return
@@ -220,7 +238,7 @@ def _note_failures(
         if result.refusal:
             gateway.metrics.batches_refused.labels(error_of(result.refusal).name).inc()
     if any(result.refusal == Refusal.UNKNOWN_TOPIC for result in flushed.results):
-        gateway.topics.forget(topic.name for topic in request.topic_data)
+        gateway.topics.forget(view.name for view in checked.topics.values())
 
 
 def _close_on_error(response: ProduceResponse) -> None:
@@ -229,7 +247,8 @@ def _close_on_error(response: ProduceResponse) -> None:
         for partition in topic.partition_responses:
             if partition.error_code:
                 error = ErrorCode(partition.error_code).name
-                raise CloseConnection(f"{error} for {topic.name}-{partition.index} produced with acks=0")
+                name = topic.name or topic_id_text(topic.topic_id)
+                raise CloseConnection(f"{error} for {name}-{partition.index} produced with acks=0")
 
 
 def _partition_count(request: ProduceRequest) -> int:
