@@ -9,7 +9,7 @@ from penstock.contracts.janitor_queries import ClusterConfigsQuery, ClusterConfi
 from penstock.contracts.topic_configs import CLUSTER_CONFIGS, TOPIC_CONFIGS, TopicConfig
 
 TOPIC, BROKER = 2, 4  # types of resources that have configurations
-CONFIGS_DEADLINE_S = 5.0
+CONFIGS_DEADLINE_S = 5.0  # an earlier release's sequencers do not know the question, and nobody answers
 
 
 class ConfigSource(enum.IntEnum):
@@ -50,10 +50,10 @@ class Setting(msgspec.Struct, frozen=True):
         return self.synonyms[0].source
 
 
-async def cluster_configs(gateway: Gateway) -> dict[str, str]:
+async def cluster_configs(gateway: Gateway, deadline_s: float = CONFIGS_DEADLINE_S) -> dict[str, str]:
     """The defaults of all topics that were set, by brokers' names; `Unavailable` if no sequencer says."""
     view = await gateway.sequencer.query(
-        "cluster_configs", ClusterConfigsQuery(0, fresh=True), ClusterConfigsView, deadline_s=CONFIGS_DEADLINE_S
+        "cluster_configs", ClusterConfigsQuery(0, fresh=True), ClusterConfigsView, deadline_s=deadline_s
     )
     return view.configs
 

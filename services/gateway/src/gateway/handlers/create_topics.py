@@ -19,6 +19,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 
 DEFAULT = -1
 FIRST_VERSION_CONFIGS = 5
+CONFIGS_DEADLINE_S = 1.0  # what is only to be told of topics that are made is worth no longer wait
 REPLICATION_FACTOR = 1  # one leader names itself; the copies are the object store's business
 
 
@@ -90,7 +91,7 @@ async def _cluster_configs(gateway: Gateway, version: int, outcomes: list[Outcom
     if version < FIRST_VERSION_CONFIGS or not any(isinstance(outcome, TopicCreated) for outcome in outcomes):
         return None
     try:
-        return await cluster_configs(gateway)
+        return await cluster_configs(gateway, CONFIGS_DEADLINE_S)
     except Unavailable:
         return None
 
