@@ -8,6 +8,7 @@ from core_world import START_MS, topic_id
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import (
     AllocateProducer,
+    AlterConfigs,
     ClaimJob,
     Command,
     CommitOffsets,
@@ -15,8 +16,11 @@ from penstock.contracts.commands import (
     CreatePartitions,
     CreateTopic,
     DeleteGroup,
+    DeleteRecords,
     DeleteTopic,
+    DropExtents,
     EndChore,
+    ExpireLogs,
     ExpireMember,
     ForgetSegments,
     GroupProtocol,
@@ -36,8 +40,10 @@ from penstock.contracts.commands import (
     TakeChore,
     TakeCustody,
     Tick,
+    UndeleteTopic,
 )
 from penstock.contracts.ids import new_segment_id
+from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset, LogRef
 from sequencer.core.machine import apply_entry
 from sequencer.core.state import State, new_state
 
@@ -107,8 +113,8 @@ class Walker:
             self.tick: 10,
             self.segment: 40,
             self.segment_again: 8,
-            self.create_topic: 4,
-            self.delete_topic: 2,
+            self.create_topic: 7,
+            self.delete_topic: 5,
             self.grow_topic: 3,
             self.allocate_producer: 3,
             self.join: 40,
@@ -121,8 +127,11 @@ class Walker:
             self.job: 24,
             self.job_again: 20,
             self.claim: 6,
-            self.raise_level: 1,
+            self.raise_level: 2,
             self.forget: 8,
+            self.alter_configs: 4,
+            self.trim: 8,
+            self.undelete_topic: 20 if self.state.buried else 1,
             self.chore: 6,
         }
         (make,) = random.choices(list(weights), list(weights.values()))
@@ -283,6 +292,35 @@ class Walker:
         if random.random() < 0.2:
             named += random.choices([bytes(16), *table.all_ids()], k=2)
         return ForgetSegments(self.now_ms, named)
+
+    def alter_configs(self) -> Command:
+        """Of the cluster or of one topic: how long records stay, and deleted topics."""
+        random = self.random
+        name = random.choice(["log.retention.ms", "penstock.undelete.window.ms"])
+        topic = random.choice(["", self.some_topic()])
+        change = ConfigChange(
+            name.removeprefix("log.") if topic else name,
+            random.choice([ConfigOperation.SET] * 3 + [ConfigOperation.DELETE]),
+            random.choice(["0", "1000", "600000", "90000000", "90000000"]),
+        )
+        return AlterConfigs(self.now_ms, topic, [change])
+
+    def trim(self) -> Command:
+        random = self.random
+        logs = [(topic.topic_id, each) for topic in self.state.topics.values() for each in topic.partitions]
+        chosen = random.sample(logs, min(len(logs), 3))
+        offsets = [LogOffset(topic, each.number, random.randint(-1, each.high_watermark)) for topic, each in chosen]
+        return random.choice(
+            [
+                DeleteRecords(self.now_ms, offsets),
+                ExpireLogs(self.now_ms, [LogRef(topic, each.number) for topic, each in chosen]),
+                DropExtents(self.now_ms),
+            ]
+        )
+
+    def undelete_topic(self) -> Command:
+        names = [each.topic.name for each in self.state.buried.values()]
+        return UndeleteTopic(self.now_ms, self.random.choice([*names, *names, "t"]), bytes(16))
 
     def chore(self) -> Command:
         random = self.random

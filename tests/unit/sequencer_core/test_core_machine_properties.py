@@ -17,6 +17,7 @@ from core_strategies import (
     INSTANCES,
     MEMBERS,
     NAMES,
+    SEGMENT_IDS,
     SMALL,
     TOPIC_IDS,
     Log,
@@ -29,8 +30,9 @@ from core_world import START_MS, World, batch, check_invariants, topic_id
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.contracts import janitor_queries as janitors
 from penstock.contracts import queries as contracts
-from penstock.contracts.commands import Command, CommandReply, CreateTopic, PerItem, SegmentCommitted, Tick
+from penstock.contracts.commands import Command, CommandReply, CreateTopic, PerItem, Refused, SegmentCommitted, Tick
 from penstock.contracts.messages import Advanced
 from penstock.contracts.refusals import Refusal
 from sequencer.core import machine, queries
@@ -73,11 +75,15 @@ def partitions(state: State) -> list[Any]:
 
 
 def check_advance(advance: Any, start: int) -> None:
-    """Announced extents begin where the last announced ones ended."""
-    assert advance.extents[0].base_offset == start
-    for before, after in pairwise(advance.extents):
+    """Announced extents begin where the last announced ones ended, or with the one that holds a log's new start."""
+    extents, log_start_offset = advance.extents, advance.log_start_offset
+    if not extents:
+        assert advance.high_watermark == max(start, log_start_offset)
+        return
+    assert extents[0].base_offset == start or extents[0].base_offset <= log_start_offset <= extents[0].last_offset
+    for before, after in pairwise(extents):
         assert after.base_offset == before.last_offset + 1
-    assert advance.extents[-1].last_offset + 1 == advance.high_watermark
+    assert extents[-1].last_offset + 1 == advance.high_watermark
 
 
 @any_log
@@ -124,6 +130,26 @@ def test_walks_compact_what_they_write() -> None:
         live += sum(count > 0 for count, level in zip(table.live_extents, table.levels, strict=True) if level)
     assert min(refusals[each] for each in (Refusal.NONE, Refusal.EXTENTS_CHANGED)) > 15
     assert live > 10
+
+
+def test_walks_let_go_of_what_they_wrote() -> None:
+    """Or they would say little about retention, about what can come back, and about forgetting."""
+    seen: Counter[str] = Counter()
+    for seed in range(15):
+        state = new_state()
+        for sequence, entry in enumerate(walk(seed, WALK_ENTRIES), 1):
+            outcomes, effects = apply_entry(state, sequence, entry)
+            answered = zip(entry, outcomes, strict=True)
+            pairs = [pair for commands, told in answered for pair in zip(commands, told, strict=True)]
+            seen.update(type(command).__name__ for command, told in pairs if not isinstance(told, Refused))
+            seen["trimmed"] += sum(not each.extents for each in effects.partitions)
+            seen["buried"] += bool(state.buried)
+        seen["forgotten"] += state.segments.next_number - len(state.segments)
+    assert seen["trimmed"] > 15
+    assert seen["buried"] > 15
+    assert seen["forgotten"] > 100
+    assert seen["UndeleteTopic"] > 3
+    assert min(seen[each] for each in ("AlterConfigs", "ExpireLogs", "DropExtents", "TakeChore", "EndChore")) > 15
 
 
 @any_walk
@@ -178,6 +204,12 @@ wanted_queries = st.one_of(
     ),
     st.builds(contracts.SegmentExtentsQuery, st.just(0), st.lists(wild(SMALL), max_size=6)),
     st.builds(contracts.LogsQuery, st.just(0), st.lists(TOPIC_IDS, max_size=3)),
+    st.builds(janitors.CondemnedQuery, st.just(0), ANY_INTEGER, ANY_INTEGER, wild(SMALL)),
+    st.builds(janitors.KnownSegmentsQuery, st.just(0), st.lists(SEGMENT_IDS | st.binary(max_size=17), max_size=4)),
+    st.builds(janitors.UsageQuery, st.just(0)),
+    st.builds(janitors.RetentionQuery, st.just(0), st.lists(TOPIC_IDS, max_size=3)),
+    st.builds(janitors.DeletedTopicsQuery, st.just(0)),
+    st.builds(janitors.ClusterConfigsQuery, st.just(0)),
 )
 FUNCTIONS = {
     contracts.MetadataQuery: queries.metadata,
@@ -192,6 +224,12 @@ FUNCTIONS = {
     contracts.SegmentsQuery: queries.segments,
     contracts.SegmentExtentsQuery: queries.segment_extents,
     contracts.LogsQuery: queries.logs,
+    janitors.CondemnedQuery: queries.condemned,
+    janitors.KnownSegmentsQuery: queries.known_segments,
+    janitors.UsageQuery: queries.usage,
+    janitors.RetentionQuery: queries.retention,
+    janitors.DeletedTopicsQuery: queries.deleted_topics,
+    janitors.ClusterConfigsQuery: queries.cluster_configs,
 }
 
 

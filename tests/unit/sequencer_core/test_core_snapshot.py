@@ -12,13 +12,27 @@ import msgspec
 import pytest
 from core_strategies import Log, logs
 from core_walks import walk
-from core_world import START_MS, World, batch, check_invariants
+from core_world import START_MS, World, batch, check_invariants, topic_id
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.contracts.commands import ClaimJob, DeleteTopic, NoteArchived, NoteSnapshot, RaiseLevel, TakeCustody, Tick
+from penstock.contracts.commands import (
+    AlterConfigs,
+    ClaimJob,
+    DeleteRecords,
+    DeleteTopic,
+    EndChore,
+    ForgetSegments,
+    NoteArchived,
+    NoteSnapshot,
+    RaiseLevel,
+    TakeChore,
+    TakeCustody,
+    Tick,
+)
 from penstock.contracts.errors import Corrupt
-from sequencer.core import columns
+from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset
+from sequencer.core import columns, dropping
 from sequencer.core.columns import column_bytes, read_column, read_columns
 from sequencer.core.limits import EXTENTS_DROPPED_PER_STEP_MAX
 from sequencer.core.machine import apply_entry
@@ -31,7 +45,13 @@ any_log = settings(
 any_walk = pytest.mark.parametrize("seed", range(30))
 WALK_ENTRIES = 300
 # Of `a_bit_of_everything`. If it changes, so has the format: give it another version (docs/format-snapshot.md).
-GOLDEN = "58335984058b880ec3d606acc36c1981f5af7e19b509e6222ca0aac67719c830"
+GOLDEN = "a88c9998ce002e4d7beab79cc6b594beff21806f365fe7aa8a9f6d611485bc86"
+
+
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands drop so little that much waits to be dropped."""
+    monkeypatch.setattr(dropping, "EXTENTS_DROPPED_PER_COMMAND_MAX", 2)
 
 
 PASSING = ("index", "next_index", "partitions_by_index")
@@ -84,6 +104,7 @@ def everything(state: State) -> Any:
     return found
 
 
+@pytest.mark.usefixtures("slowly")
 @any_walk
 def test_a_state_read_again_is_the_same_in_everything(seed: int) -> None:
     state = new_state()
@@ -94,6 +115,7 @@ def test_a_state_read_again_is_the_same_in_everything(seed: int) -> None:
     check_invariants(again)
 
 
+@pytest.mark.usefixtures("slowly")
 @any_walk
 def test_a_snapshot_and_the_entries_after_it_lead_where_the_whole_journal_leads(seed: int) -> None:
     log = walk(seed, WALK_ENTRIES)
@@ -197,10 +219,44 @@ def a_bit_of_everything() -> State:
     world.do(world.job((1, 0, 0, 1), level=2, cleaned=True))
     world.produce(batch(1, 70), partition=1)
     world.do(ClaimJob(world.now_ms, "j", "c1", [world.state.segments.id(row) for row in (1, 3)], 60_000))
+    janitors_work(world)
     return world.state
 
 
+def janitors_work(world: World) -> None:
+    """Topics on their way out, logs that begin later than their extents, free slots, and chores."""
+    state = world.state
+    world.do(RaiseLevel(world.now_ms, 2))
+    world.do(AlterConfigs(world.now_ms, "", [ConfigChange("log.retention.ms", ConfigOperation.SET, "60000")]))
+    world.do(AlterConfigs(world.now_ms, "t", [ConfigChange("retention.bytes", ConfigOperation.SET, "9")]))
+    window = {"penstock.undelete.window.ms": "60000"}
+    for number, configs in ((3, {}), (4, window), (5, {})):
+        world.topic(f"t{number}", number=number, **configs)
+        producer = world.producer()
+        for sequence in range(4):
+            world.produce(batch(producer=producer, epoch=0, sequence=sequence), number=number)
+    world.commit_offset(topic="t4", member_id="m1", generation=1)
+    for number in (4, 5):
+        world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(number), 0, 3)]))
+    for name in ("t3", "t4"):
+        world.do(DeleteTopic(world.now_ms, name, bytes(16)))
+    world.do(ForgetSegments(world.now_ms, [state.segments.id(slot) for slot in state.segments.condemned[:2]]))
+    for holder in ("a", "b"):
+        world.do(TakeChore(world.now_ms, holder, 0, 5, 60_000, 60_000))
+    world.do(EndChore(world.now_ms, "a", 0, done=True))
+    assert state.doomed, "not all is dropped of the topic that cannot come back"
+    assert [each.topic_id for each in state.trimmed] == [topic_id(4), topic_id(5)]
+    assert list(state.buried[topic_id(4)].offsets) == ["g"]
+    assert state.segments._free
+    assert state.segments.condemned
+    assert (state.chore_leases.keys(), state.chores_ended_ms[0]) == ({1}, world.now_ms)
+
+
+@pytest.mark.usefixtures("slowly")
 def test_the_format_is_the_one_of_its_version() -> None:
+    again = read_again(a_bit_of_everything())
+    check_invariants(again)
+    assert everything(again) == everything(a_bit_of_everything())
     assert hashlib.sha256(encode_state(a_bit_of_everything())).hexdigest() == GOLDEN
 
 
