@@ -3,7 +3,7 @@
 import asyncio
 
 from penstock.contracts.errors import Corrupt, Invalid
-from penstock.contracts.ids import ID_BYTES, SegmentId, segment_born_ms
+from penstock.contracts.ids import SegmentId, segment_born_ms
 from penstock.objectstore import NotFound, ObjectInfo, ObjectStore
 from penstock.segment import SegmentIndex, read_index_of
 from penstock.segment.keys import parse_segment_key, segments_prefix
@@ -65,17 +65,17 @@ async def _list_unknown(
 
 
 def _known_ids(state: State) -> set[SegmentId]:
-    ids = bytes(state.segments.ids)
-    committed = {ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)}
-    return committed | state.commits.keys()
+    """Also those that are forgotten: their commits are remembered for as long as they are young."""
+    return {*state.segments.all_ids(), *state.commits}
 
 
 def _newest_committed_ms(state: State) -> dict[str, int]:
-    """By flusher, the birth of its newest segment that is committed."""
+    """By flusher, the birth of its newest segment that is committed and not forgotten."""
     segments = state.segments
     newest_ms = [0] * len(segments.names)
-    for row, name in enumerate(segments.writers):
-        newest_ms[name] = max(newest_ms[name], segment_born_ms(segments.id(row)))
+    for slot in segments.by_number:
+        name = segments.writers[slot]
+        newest_ms[name] = max(newest_ms[name], segment_born_ms(segments.id(slot)))
     return dict(zip(segments.names, newest_ms, strict=True))
 
 

@@ -72,7 +72,7 @@ def _make_room(state: State, indexes: list[SegmentIndex], report: Report) -> Non
             counts[run.topic_id] = max(counts.get(run.topic_id, 0), run.partition + 1)
     for topic_id, count in counts.items():
         topic = state.topics_by_id.get(topic_id)
-        if topic is None and topic_id not in state.deleted_topics:
+        if topic is None and not _was_deleted(state, topic_id):
             name = adopted_name(topic_id)
             if _is_done(state, CreateTopic(state.clock_ms, name, topic_id, count, {})):
                 report.adopted_topics[name] = 0
@@ -82,6 +82,11 @@ def _make_room(state: State, indexes: list[SegmentIndex], report: Report) -> Non
             and _is_done(state, CreatePartitions(state.clock_ms, topic.name, count))
         ):
             report.grown_topics[topic.name] = count
+
+
+def _was_deleted(state: State, topic_id: TopicId) -> bool:
+    """Whether the topic is deleted, be it that it can come back: what came for it since was acknowledged by nobody."""
+    return topic_id in state.deleted_topics or topic_id in state.buried
 
 
 def _skip_producer_ids(state: State, indexes: list[SegmentIndex]) -> None:
@@ -95,9 +100,9 @@ def _skip_producer_ids(state: State, indexes: list[SegmentIndex]) -> None:
 
 
 def _zones(state: State) -> dict[str, str]:
-    """The zone of every flusher that the state knows."""
+    """The zone of every flusher of which the state knows a segment."""
     segments = state.segments
-    pairs = dict(zip(segments.writers, segments.zones, strict=True))
+    pairs = {segments.writers[slot]: segments.zones[slot] for slot in segments.by_number}
     return {segments.names[writer]: segments.names[zone] for writer, zone in pairs.items()}
 
 
@@ -157,7 +162,7 @@ class _Tally:
                     report.recovered_batches += 1
                 elif result.refusal == Refusal.NONE or self._was_there(run, batch):
                     report.repeated_batches += 1
-                elif run.topic_id in self._state.deleted_topics:
+                elif _was_deleted(self._state, run.topic_id):
                     report.deleted_topic_batches += 1
                 else:
                     refused[Refusal(result.refusal).name.lower()] += 1

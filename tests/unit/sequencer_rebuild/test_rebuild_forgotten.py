@@ -1,0 +1,106 @@
+"""What the journal let go of stays gone: a rebuild brings no forgotten segment back, and no deleted topic."""
+
+from penstock.contracts.batches import NO_PRODUCER
+from penstock.contracts.commands import (
+    AlterConfigs,
+    Command,
+    DeleteRecords,
+    DeleteTopic,
+    Done,
+    ForgetSegments,
+    LogsTrimmed,
+    Outcome,
+    PerItem,
+)
+from penstock.contracts.ids import SegmentId
+from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset
+from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.refusals import Refusal
+from penstock.segment.keys import segments_prefix
+from sequencer.core.state import State
+from sequencer.rebuild.past import read_past
+from sequencer.rebuild.rebuild import Rebuild
+from sequencer.rebuild.report import Report
+from tests.testkit.virtual_time import VirtualClock, in_virtual_time
+from tests.unit.sequencer.sequencer_house import CLUSTER, House, house
+from tests.unit.sequencer_rebuild.rebuild_segments import batch
+from tests.unit.sequencer_rebuild.rebuild_world import (
+    TOPIC,
+    FakeStreams,
+    Flusher,
+    SteppedStore,
+    name_old_journal,
+    until,
+)
+
+
+async def command(built: House, wanted: Command) -> Outcome:
+    (outcome,) = await built.client.command([wanted], deadline_s=10)
+    return outcome
+
+
+def known(state: State) -> list[SegmentId]:
+    return [state.segments.id(slot) for slot in state.segments.by_number]
+
+
+async def a_cluster_with_three_segments(built: House, store: SteppedStore) -> Flusher:
+    await until(lambda: built.level >= JANITOR_LEVEL)
+    await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
+    flusher = Flusher(built, store)
+    for _ in range(3):
+        await flusher.produce(batch(NO_PRODUCER))
+    return flusher
+
+
+async def all_is_archived(built: House, store: SteppedStore) -> None:
+    sequence = built.store.last_sequence
+    await until(lambda: store.archived() and int(store.archived()[-1].rpartition("-")[2]) >= sequence)
+
+
+async def rebuilt(store: SteppedStore) -> Rebuild:
+    rebuild = Rebuild(store, FakeStreams(), CLUSTER, VirtualClock().now_ms, archive_age_min_ms=0)
+    await rebuild.run()
+    return rebuild
+
+
+@in_virtual_time
+async def test_an_object_whose_segment_was_forgotten_does_not_come_back() -> None:
+    """Not even one that is still there, or there again, as a deletion undone in the store."""
+    store = SteppedStore()
+    async with house("a", objects=store) as built:
+        await a_cluster_with_three_segments(built, store)
+        running = built.running["a"]
+        state = running.sequencer.replica.state
+        first, second, third = known(state)
+        log = LogOffset(built.topic_id(TOPIC), 0, 2)
+        assert isinstance(await command(built, DeleteRecords(built.clock.now_ms(), [log])), LogsTrimmed)
+        forgotten = await command(built, ForgetSegments(built.clock.now_ms(), [first]))
+        assert forgotten == PerItem([Refusal.NONE])
+        await all_is_archived(built, store)
+        await name_old_journal(store)
+    assert len(store.keys(segments_prefix("", CLUSTER))) == 3
+    rebuild = await rebuilt(store)
+    assert (rebuild.report.young_segments, rebuild.report.recovered_records) == (0, 0)
+    past = await read_past(store, CLUSTER, Report(cluster=CLUSTER))
+    assert known(past.state) == [second, third]
+    assert [past.state.segments.id(slot) for slot in past.state.segments.condemned] == [second]
+
+
+@in_virtual_time
+async def test_what_came_for_a_topic_that_can_come_back_makes_no_topic_beside_it() -> None:
+    store = SteppedStore()
+    async with house("a", objects=store) as built:
+        flusher = await a_cluster_with_three_segments(built, store)
+        topic_id = built.topic_id(TOPIC)
+        window = ConfigChange("penstock.undelete.window.ms", ConfigOperation.SET, "86400000")
+        assert isinstance(await command(built, AlterConfigs(built.clock.now_ms(), TOPIC, [window])), Done)
+        await flusher.store(batch(NO_PRODUCER))  # whose commit comes too late
+        assert await command(built, DeleteTopic(built.clock.now_ms(), TOPIC, bytes(16))) == Done()
+        await all_is_archived(built, store)
+        await name_old_journal(store)
+    rebuild = await rebuilt(store)
+    report = rebuild.report
+    assert (report.adopted_topics, report.refused_batches, report.deleted_topic_batches) == ({}, {}, 1)
+    past = await read_past(store, CLUSTER, Report(cluster=CLUSTER))
+    assert not past.state.topics
+    assert list(past.state.buried) == [topic_id]
