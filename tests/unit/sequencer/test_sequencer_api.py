@@ -18,6 +18,7 @@ from penstock.contracts.commands import (
     TopicCreated,
 )
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.janitor_queries import JournalQuery, JournalView
 from penstock.contracts.queries import MetadataQuery, MetadataView
 from penstock.contracts.refusals import Refusal
 from sequencer import api, questions
@@ -80,6 +81,25 @@ async def test_a_request_without_commands_is_answered_without_an_entry() -> None
         reply = codec.decode(await raw(one, COMMAND, codec.encode(CommandRequest([]))), CommandReply)
         assert reply == CommandReply(0, [])
         assert one.store.last_sequence == 0
+
+
+@in_virtual_time
+async def test_which_stream_is_the_journal_is_told_in_the_words_of_the_marker() -> None:
+    async with house("a") as one:
+        await one.client.command([one.create_topic("t")], deadline_s=5)
+        view = await one.client.query("journal", JournalQuery(0), JournalView)
+        assert view == JournalView(view.sequence, subjects.journal_stream(CLUSTER), one.store.created)
+        assert view.sequence >= 1
+
+
+@in_virtual_time
+async def test_no_stream_is_named_that_is_not_seen_to_be_there() -> None:
+    async with house("a") as one:
+        one.store.set_available(False)
+        answer = await raw(one, subjects.sequencer_query(CLUSTER, "journal"), codec.encode(JournalQuery(0)))
+        view = codec.decode(answer, JournalView)
+        assert view.failure
+        assert (view.stream, view.created) == ("", "")
 
 
 class NarrowJournal(MemoryJournal):
