@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from benches import commits, compaction, composed, failover, micro, snapshots, whole
+from benches import commits, compaction, composed, failover, micro, retention, snapshots, whole
 from benches.report import Result, save, table
 
 
@@ -20,6 +20,7 @@ def main() -> int:
         "segment": micro.segment,
         "machine": micro.machine,
         "compaction": compaction.machine,
+        "retention": retention.machine,
         "snapshot": snapshots.costs,
         "commit": commits.latency,
         "commits": commits.throughput,

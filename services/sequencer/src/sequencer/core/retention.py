@@ -77,6 +77,8 @@ def _expire(state: State, step: _Step, log: LogRef, changes: Changes) -> LogTrim
     partition = find_partition(state, log.topic_id, log.partition)
     if partition is None:
         return LogTrimmed(Refusal.UNKNOWN_TOPIC)
+    if step.is_more and not step.left:
+        return LogTrimmed(Refusal.NONE, partition.log_start_offset)
     if log.topic_id not in step.configs:
         step.configs[log.topic_id] = topic_retention(state, log.topic_id)
     trimmed, dropped_bytes = _drop_trimmed(state, step, partition)
