@@ -87,7 +87,8 @@ async def test_an_old_replica_that_was_silent_halts_when_it_comes_back_and_says_
         await until(lambda: built.level == NEWEST_LEVEL, 10)
         with pytest.raises(ExceptionGroup) as caught:
             await built.start("old", OLD)
-        text = f"raises the cluster to level {NEWEST_LEVEL}, this release knows 0. Upgrade this replica: start the release that"
+        reached = f"raises the cluster to level {NEWEST_LEVEL}, this release knows 0"
+        text = f"{reached}. Upgrade this replica: start the release that"
         assert caught.group_contains(Halted, match=text)
 
 
