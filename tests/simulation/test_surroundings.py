@@ -98,7 +98,7 @@ def test_a_process_can_be_ended_before_any_of_its_steps(stage: Stage) -> None:
             await asyncio.sleep(0)
 
     loop.create_task(work())
-    loop.stop_at_step(3, lambda: steps.extend(-1 for _ in loop.kill()))
+    loop.stop_after(3, lambda: steps.extend(-1 for _ in loop.kill()))
     stage.pass_time(1)
     assert steps == [0, 1, 2]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import enum
+import functools
 import itertools
 from collections import deque
 
@@ -290,6 +291,7 @@ class MemoryHub:
         return True
 
 
+@functools.lru_cache(maxsize=4096)
 def matches(pattern: str, subject: str) -> bool:
     """Whether a subject is one of the pattern's: `*` is any one token, `>` at the end is one or more."""
     wanted, given = pattern.split("."), subject.split(".")

@@ -163,21 +163,24 @@ class SimHub(MemoryHub):
     def _deliver(self, sender: Link, subject: str, data: bytes, reply: str) -> bool:
         """Send it to all who should get it; whether there was anybody."""
         has_receiver = False
+        severed, stream = self.severed, self._wire.stream
+        lost_share, twice_share = self.faults.lost_share, self.faults.twice_share
         for group in self._groups(subject):
             members = [each for each in group if each.bus.is_connected]
-            if self.severed.is_noticed:
+            if severed.is_noticed:
                 members = [each for each in members if not self._is_severed(sender, each)]
             if not members:
                 continue
             has_receiver = True
-            member = members[0] if len(members) == 1 else self._wire.stream.choice(members)
-            if self._is_severed(sender, member) or self._is_lost():
+            member = members[0] if len(members) == 1 else stream.choice(members)
+            is_lost = lost_share > 0 and stream.random() < lost_share
+            if is_lost or (severed.pairs and self._is_severed(sender, member)):
                 self._note(f"bus lost {subject} to {member.bus.name}")
                 continue
             link = self._links[member.bus.name]
             message = MemoryInbound(member.bus, subject, data, reply)
             self._down(link, member.deliver, message)
-            if not reply and self._happens(self.faults.twice_share):
+            if twice_share > 0 and not reply and stream.random() < twice_share:
                 self._down(link, member.deliver, message)
         return has_receiver
 

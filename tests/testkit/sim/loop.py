@@ -16,6 +16,7 @@ from typing import Any
 
 CALLBACKS_PER_MOMENT_MAX = 200_000  # more without any time passing is a loop that spins
 TASKS_KEPT = 64  # by a loop, before it looks which of them are done
+NO_STEPS = -1  # left until a loop is stopped: it is not
 END_ROUNDS_MAX = 50  # cancellations of a task that does not want to end
 
 Failure = Callable[[dict[str, Any]], None]
@@ -60,30 +61,35 @@ class Timeline:
         self._numbers = itertools.count()
         self._running: SimLoop | None = None  # whose callbacks run
 
-    def run(self, until: Callable[[], object], deadline_s: float) -> bool:
-        """Let things happen until the condition holds, which is looked at whenever time passes; False: too late."""
+    def run(self, until: Callable[[], object], deadline_s: float, look_interval_s: float = 0.0) -> bool:
+        """Let things happen until the condition holds; False: too late.
+
+        The condition is looked at when all that can happen at a moment has happened, once in `look_interval_s`.
+        """
         before = events._get_running_loop()
         self._running = None
-        timers = self._timers
+        timers, soon = self._timers, self.ready.append
+        look_s = self.now_s
         try:
-            while not until():
-                self._run_moment()
+            while True:
+                self._run_ready()
+                if self.now_s >= look_s:
+                    if until():
+                        return True
+                    look_s = self.now_s + look_interval_s
                 while timers and timers[0][CALLBACK] is None:
                     heappop(timers)
                 if not timers or timers[0][WHEN_S] > deadline_s:
                     return bool(until())
-                self._pass_time()
-            return True
+                if timers[0][WHEN_S] > self.now_s:
+                    self.now_s = timers[0][WHEN_S]
+                now_s = self.now_s
+                while timers and timers[0][WHEN_S] <= now_s:
+                    soon(heappop(timers))
         finally:
             events._set_running_loop(before)
 
-    def _pass_time(self) -> None:
-        timers, soon = self._timers, self.ready.append
-        now_s = self.now_s = max(self.now_s, timers[0][WHEN_S])
-        while timers and timers[0][WHEN_S] <= now_s:
-            soon(heappop(timers))
-
-    def _run_moment(self) -> None:
+    def _run_ready(self) -> None:
         """Run all that is ready, and what that makes ready."""
         ready, set_running = self.ready, events._set_running_loop
         next_ready = ready.popleft
@@ -98,7 +104,6 @@ class Timeline:
                 set_running(loop)
                 last = self._running = loop
             count += 1
-            loop.steps += 1
             try:
                 if context is None:
                     callback(*args)
@@ -130,19 +135,18 @@ class SimTask(asyncio.Task[Any]):
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """The event loop of one simulated process; `on_step` is called when `stop_at_step` callbacks have been run."""
+    """The event loop of one simulated process."""
 
     def __init__(self, timeline: Timeline, name: str, failed: Failure) -> None:
         self.timeline = timeline
         self.name = name
-        self.steps = 0
         self.is_held = False  # paused, ended, or to be asked before each step
         self._begun: list[SimTask] = []  # all that may not be done yet
         self._begun_max = TASKS_KEPT
         self._failed = failed
         self._is_paused = False
         self._is_ended = False
-        self._stop_at_step = -1
+        self._steps_left = NO_STEPS
         self._on_step: Callable[[], None] = lambda: None
         self._parked: list[tuple[bool, Handle]] = []  # whether it was a timer
         self._task_numbers = 0
@@ -157,23 +161,21 @@ class SimLoop(asyncio.AbstractEventLoop):
         if self._is_paused:
             self._parked.append((handle[WHEN_S] >= 0, handle))
             return False
-        if 0 <= self._stop_at_step <= self.steps:
-            self.stop_at_step(-1, lambda: None)
-            on_step = self._on_step
+        if self._steps_left == 0:
+            self._steps_left = NO_STEPS
+            self._hold()
             self.timeline.ready.appendleft(handle)
-            on_step()
+            self._on_step()
             return False
+        self._steps_left -= 1
         return True
 
     def _hold(self) -> None:
-        self.is_held = self._is_paused or self._is_ended or self._stop_at_step >= 0
+        self.is_held = self._is_paused or self._is_ended or self._steps_left != NO_STEPS
 
-    def stop_at_step(self, steps: int, on_step: Callable[[], None]) -> None:
-        """Call back before the callback with this number is run; never with -1."""
-        before, self._on_step = self._on_step, on_step
-        self._stop_at_step = steps
-        if steps < 0:
-            self._on_step = before
+    def stop_after(self, steps: int, on_step: Callable[[], None]) -> None:
+        """Call back before a callback is run, when so many more have been; never with `NO_STEPS`."""
+        self._steps_left, self._on_step = steps, on_step
         self._hold()
 
     @property
@@ -198,7 +200,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def kill(self) -> list[SimTask]:
         """End at once: no callback runs any more but what ending the tasks takes. The tasks that would not end."""
         self._is_paused = False
-        self._stop_at_step = -1
+        self._steps_left = NO_STEPS
         self._hold()
         timeline, ready = self.timeline, self.timeline.ready
         own = [handle for _, handle in self._parked]
@@ -216,7 +218,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                     break
                 for task in tasks:
                     task.cancel()
-                timeline._run_moment()
+                timeline._run_ready()
         finally:
             ready.extendleft(reversed(others))
             timeline._running = running
@@ -279,8 +281,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self._failed(context)
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = staticmethod(bool)  # type: ignore[assignment]  # False without a call of ours: each future asks
 
     def is_running(self) -> bool:
         return True

@@ -12,7 +12,7 @@ from tests.testkit.sim.store import StoreFaults
 from tests.testkit.sim.wire import Latency
 from tests.testkit.sim.world import World
 
-PAUSE_S = (0.05, 2.4)  # between the begin of one trouble and the next
+PAUSE_S = (0.05, 1.75)  # between the begin of one trouble and the next
 STEPS_MAX = 400  # how many callbacks from now a process may end at
 SKEW_MS_MAX = 4_000
 SKEW_FAR_MS_MAX = 600_000

@@ -10,7 +10,7 @@ from penstock.runtime.process import App
 from sequencer.replica import LeftBehind
 from sequencer.snapshot_file import UnknownVersion
 from tests.testkit.sim.host import BusReach, SimClock, SimConnection, SimHost, store_opener
-from tests.testkit.sim.loop import SimLoop
+from tests.testkit.sim.loop import NO_STEPS, SimLoop
 from tests.testkit.sim.surroundings import Surroundings
 
 RESTART_S = (0.2, 2.0)  # how long a supervisor takes
@@ -82,12 +82,12 @@ class Process:
 
     def kill_at_step(self, steps: int) -> None:
         """End it after so many of its callbacks from now on, in the middle of a moment."""
-        self.loop.stop_at_step(self.loop.steps + steps, self._kill_and_restart)
+        self.loop.stop_after(steps, self._kill_and_restart)
 
     def spare(self) -> None:
         """Do not end it at the step that was chosen."""
         if self.is_up:
-            self.loop.stop_at_step(-1, lambda: None)
+            self.loop.stop_after(NO_STEPS, lambda: None)
 
     def _kill_and_restart(self) -> None:
         self.kill()

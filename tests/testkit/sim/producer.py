@@ -89,6 +89,10 @@ class Producer:
         self._sequences: dict[int, int] = {}
         self._next_s = 0.0
 
+    def hurry(self, pace_s: float) -> None:
+        """Make the requests that are still to be made faster."""
+        self._pace_s = min(self._pace_s, pace_s)
+
     async def run(self) -> None:
         """Send all, over as many connections as it takes."""
         while not self.is_done:

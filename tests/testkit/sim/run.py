@@ -9,11 +9,12 @@ from tests.testkit.sim.nemesis import Nemesis
 from tests.testkit.sim.world import World
 
 START_TIMEOUT_S = 30.0
-LOAD_S = 12.0
+LOAD_S = 9.0
 LONG_SHARE = 0.08  # of runs that last longer, for what takes its time: leases, snapshots, purges
 LONG_FACTOR = 3
 REQUESTS = 32  # of each producer
-PACE_S = 0.3
+PACE_S = 0.22
+HURRY_PACE_S = 0.05  # once nothing fails any more
 SETTLE_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
 
@@ -76,6 +77,8 @@ def _run(world: World, faults: bool) -> None:
     world.run_for(LOAD_S * (LONG_FACTOR if is_long else 1))
     nemesis.heal()
     world.passing.end()
+    for producer in world.producers:
+        producer.hurry(HURRY_PACE_S)
     if not world.failures and _settle(world):
         _stop(world)
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections import deque
 
+LINES_HASHED = 200  # at once
 LINES_KEPT = 400  # shown when a run fails; `make sim` keeps all
 
 
@@ -11,17 +12,24 @@ class Trace:
 
     def __init__(self, keep_all: bool = False) -> None:
         self.lines: deque[str] = deque(maxlen=None if keep_all else LINES_KEPT)
-        self.count = 0
+        self._unhashed: list[str] = []
         self._hash = hashlib.blake2b(digest_size=16)
 
     def note(self, now_s: float, text: str) -> None:
         """Add a line."""
         line = f"{now_s:10.4f} {text}"
-        self.count += 1
-        self._hash.update(line.encode())
         self.lines.append(line)
+        unhashed = self._unhashed
+        unhashed.append(line)
+        if len(unhashed) == LINES_HASHED:
+            self._hash_up()
+
+    def _hash_up(self) -> None:
+        self._hash.update("".join(f"{line}\n" for line in self._unhashed).encode())
+        self._unhashed.clear()
 
     @property
     def digest(self) -> str:
         """The hash over all lines so far."""
+        self._hash_up()
         return self._hash.hexdigest()

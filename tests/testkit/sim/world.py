@@ -11,6 +11,7 @@ from unittest import mock
 import msgspec
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
 
 from penstock.contracts.commands import RaiseLevel
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
@@ -43,7 +44,7 @@ PASSING_TOPIC = "passing"
 EXTRA_SHARE = 0.3  # of runs in which there is a certain client more
 GROUP = "group"
 SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
-LOOK_INTERVAL_S = 0.005
+LOOK_INTERVAL_S = 0.005  # how late a condition may be seen to hold: looking takes its time
 COMPARED_ENTRIES = 16  # after each so many the states of all replicas are compared
 UPGRADE_SHARE = 0.15  # of runs
 COMPACTED_SHARE = 0.5  # of runs
@@ -219,17 +220,7 @@ class World(Surroundings):
 
     def until(self, what: str, condition: Callable[[], object], timeout_s: float) -> bool:
         """Let things happen until the condition holds; a failure if it never does, or if a promise is broken."""
-        deadline_s = self.now_s + timeout_s
-        look_s = 0.0
-
-        def is_due() -> object:  # conditions take their time: they are not looked at in each moment
-            nonlocal look_s
-            if self.timeline.now_s < look_s:
-                return self.failures
-            look_s = self.timeline.now_s + LOOK_INTERVAL_S
-            return condition() or self.failures
-
-        self.timeline.run(is_due, deadline_s)
+        self.timeline.run(lambda: condition() or self.failures, self.now_s + timeout_s, LOOK_INTERVAL_S)
         if not self.failures and not condition():
             self.fail(f"waits for ever: {what}, at {self.now_s:.1f} s")
         return not self.failures
@@ -238,7 +229,7 @@ class World(Surroundings):
         """Let things happen for a while."""
         end_s = self.now_s + duration_s
         self.infrastructure.call_at(end_s, lambda: None)
-        self.timeline.run(lambda: self.failures or self.now_s >= end_s, end_s)
+        self.timeline.run(lambda: self.failures, end_s, LOOK_INTERVAL_S)
 
     def _compare(self, state: State, sequence: int) -> None:
         """Whoever applies an entry has the same state then, byte for byte."""
@@ -286,6 +277,8 @@ class World(Surroundings):
                 mock.patch.object(Gauge, "dec", _count_nothing),
                 mock.patch.object(Gauge, "set", _count_nothing),
                 mock.patch.object(Histogram, "observe", _count_nothing),
+                mock.patch.object(MetricWrapperBase, "labels", _same_metric),
+                mock.patch.object(asyncio.tasks._all_tasks, "add", bool),  # type: ignore[attr-defined]
                 mock.patch("sequencer.replica.apply_entry", apply_and_compare),
                 mock.patch("penstock.runtime.host.version", lambda _: "simulated"),
                 mock.patch("sequencer.app.stop_full_collections", lambda: None),
@@ -305,3 +298,7 @@ class World(Surroundings):
 
 def _count_nothing(_metric: object, *_: object, **__: object) -> None:
     """Nobody asks a simulated process for its metrics."""
+
+
+def _same_metric(metric: object, *_: object, **__: object) -> object:
+    return metric
