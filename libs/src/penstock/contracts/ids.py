@@ -17,6 +17,7 @@ NO_TOPIC_ID: TopicId = bytes(ID_BYTES)
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _CROCKFORD_VALUES = {letter: value for value, letter in enumerate(_CROCKFORD)}
+_CROCKFORD_PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
 ULID_TEXT_LENGTH = 26
 
 # One NATS subject token: no dots, wildcards or blanks; short, because it is in every subject and log line.
@@ -38,7 +39,7 @@ def segment_born_ms(segment_id: SegmentId) -> int:
 def ulid_text(identifier: bytes) -> str:
     """The 26-letter Crockford base-32 text of a 16-byte ULID."""
     value = int.from_bytes(identifier, "big")
-    return "".join(_CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_CROCKFORD_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def parse_ulid(text: str) -> bytes:

@@ -83,6 +83,10 @@ class Directory:
         if not self._bus.is_connected or now_s - self._checked_s > STALL_MS / 1000:
             self._listening_since_s = now_s
         self._checked_s = now_s
+        # All at once, as this is done often and mostly finds nobody.
+        since_s = now_s - SILENCE_MS_MAX / 1000
+        if self._listening_since_s >= since_s or all(heard_s >= since_s for heard_s in self._heard_s.values()):
+            return
         silent = [instance for instance in self._known if self._is_silent(instance)]
         for instance in silent:
             log.info("instance_gone", peer=instance, role=self._known[instance].role)

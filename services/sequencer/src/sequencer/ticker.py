@@ -19,7 +19,7 @@ PATIENT_INTERVAL_MS = (
     2_500  # while a replica of an earlier release, of which we know nothing, may show itself by a Tick
 )
 DEADLINE_JITTER_MS = 15
-LOOK_INTERVAL_MS = 50  # no group sets a deadline nearer than this that anybody would miss
+LOOK_INTERVAL_MS = 200  # no group sets a deadline nearer than this that anybody would miss
 LOOK_INTERVAL_MS_MIN = 2
 
 log = structlog.get_logger()
