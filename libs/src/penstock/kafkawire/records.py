@@ -43,6 +43,11 @@ _FRONT = struct.Struct(">qiibI")  # what the CRC does not cover, and the CRC
 _REST = struct.Struct(">hiqqqhii")
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_CRC_POSITION = 17
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_POSITION = 35
 
 
 RecordHeader = tuple[str, bytes | None]
@@ -143,7 +148,7 @@ def _refusal(header: BatchHeader, zstd_allowed: bool, transactional_allowed: boo
     attributes = header.attributes
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1 or attributes & CONTROL:
         return ErrorCode.INVALID_RECORD
-    if header.max_timestamp < TIMESTAMP_MIN:
+    if header.max_timestamp < TIMESTAMP_MIN or attributes & LOG_APPEND_TIME:  # whose clock it is, the topic says
         return ErrorCode.INVALID_TIMESTAMP
     if attributes & CODEC_MASK > (ZSTD if zstd_allowed else LZ4):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -161,6 +166,20 @@ def place_batch(buffer: bytearray | memoryview, position: int, base_offset: int,
     """Write where in its partition the batch at `position` stands: the two fields that the CRC does not cover."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + LENGTH_END, leader_epoch)
+
+
+def stamp_batch(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[bytearray, BatchHeader]:
+    """A copy of the batch, and its header, with `now_ms` as the time of its appending and of all its records (KIP-32).
+
+    The base timestamp stays, as in Kafka: the records' deltas are to it.
+    """
+    attributes = header.attributes | LOG_APPEND_TIME
+    stamped = bytearray(batch)
+    _ATTRIBUTES.pack_into(stamped, CRC_START, attributes)
+    _MAX_TIMESTAMP.pack_into(stamped, _MAX_TIMESTAMP_POSITION, now_ms)
+    crc = crc32c.crc32c(memoryview(stamped)[CRC_START:])
+    _CRC.pack_into(stamped, _CRC_POSITION, crc)
+    return stamped, msgspec.structs.replace(header, crc=crc, attributes=attributes, max_timestamp=now_ms)
 
 
 def batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gateway.key_check import KeyCheck
+from gateway.record_check import RecordCheck
 
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig
@@ -42,7 +42,7 @@ class Gateway:
     reads: SegmentReads
     unsent: UnsentBytes
     metrics: GatewayMetrics
-    key_check: KeyCheck = field(default_factory=KeyCheck)
+    record_check: RecordCheck = field(default_factory=RecordCheck)
     proxied: frozenset[str] = frozenset()  # listeners whose clients are told another address than the gateway's
 
 

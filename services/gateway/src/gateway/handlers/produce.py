@@ -8,8 +8,9 @@ import msgspec
 from gateway.context import Client, Gateway
 from gateway.errors import CloseConnection, error_of
 from gateway.flush_route import Flushed, FlushRoute, is_undecided
-from gateway.key_check import KeyObjection
 from gateway.partitions import TopicRef, absence, cached_topic, find_topics, refusal_error
+from gateway.record_check import RecordObjection, RecordRules
+from gateway.topic_rules import TopicRules, record_rules, rules_of
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Unavailable
@@ -17,7 +18,6 @@ from penstock.contracts.ids import topic_id_text
 from penstock.contracts.messages import FlushBatch
 from penstock.contracts.queries import TopicView
 from penstock.contracts.refusals import Refusal
-from penstock.contracts.topic_configs import is_compacted, message_bytes_max
 from penstock.kafkawire.api.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -27,11 +27,13 @@ from penstock.kafkawire.api.produce import (
     TopicProduceResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock.kafkawire.records import BatchHeader, check_batch
+from penstock.kafkawire.records import LOG_APPEND_TIME, BatchHeader, check_batch, stamp_batch
+from penstock.kafkawire.schema import Records
 
 FIRST_VERSION_MAGIC_2 = 3  # before it clients send formats that Kafka 4 does not take either
 FIRST_VERSION_ZSTD = 7  # KIP-110
 FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
+NO_TIMESTAMP = -1
 ACKS_NONE = 0
 ACKS = frozenset((-1, 0, 1))
 # The client's own time-out, within what makes sense here: below a flush interval nothing could ever succeed, and
@@ -40,7 +42,7 @@ TIMEOUT_S_MIN = 1.0
 TIMEOUT_S_MAX = 60.0
 
 
-Refused = ErrorCode | KeyObjection
+Refused = ErrorCode | RecordObjection
 Verdict = int | Refused  # of one partition: its place among the accepted batches, or why not
 
 
@@ -55,12 +57,13 @@ class _Checked(msgspec.Struct):
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
     if request.acks not in ACKS:
-        return _answer(version, request, [ErrorCode.INVALID_REQUIRED_ACKS] * _partition_count(request), None)
+        refused: list[Verdict] = [ErrorCode.INVALID_REQUIRED_ACKS] * _partition_count(request)
+        return _answer(version, request, _Checked({}, [], [], refused), None)
     async with client.produce_order:  # left before the answer comes: the next request of the connection follows
         checked = await _check(gateway, version, request, await _topics_of(gateway, client, version, request))
         flushed_later = _hand_over(gateway, client, request, checked)
     flushed = await flushed_later if flushed_later else None
-    response = _answer(version, request, checked.verdicts, flushed)
+    response = _answer(version, request, checked, flushed)
     _note_failures(gateway, checked, flushed)
     if flushed is not None and is_undecided(flushed.results):
         raise CloseConnection("a produce request was not decided; the client has to send it again")
@@ -103,27 +106,31 @@ async def _check(
     gateway: Gateway, version: int, request: ProduceRequest, topics: dict[TopicRef, TopicView]
 ) -> _Checked:
     checked = _Checked(topics, [], [], [])
-    sendable_bytes_max = gateway.flushes.batch_bytes_max
     for topic in request.topic_data:
         ref = _ref(version, topic)
         view = topics.get(ref)
-        bytes_max = sendable_bytes_max
-        needs_keys = False
-        if view is not None:
-            bytes_max = min(bytes_max, message_bytes_max(view.configs))
-            needs_keys = is_compacted(view.configs)
+        if view is None:
+            for _ in topic.partition_data:
+                _refuse(gateway, checked, absence(ref))
+            continue
+        rules = rules_of(view.configs)
+        inside = record_rules(rules, gateway.clock.now_ms())
+        bytes_max = min(gateway.flushes.batch_bytes_max, rules.batch_bytes_max)
         for data in topic.partition_data:
-            verdict = absence(ref) if view is None else _verdict(version, data, view, bytes_max)
-            if view is not None and needs_keys and isinstance(verdict, BatchHeader):
-                verdict = await _keyed(gateway, view.name, data, verdict)
+            verdict = _verdict(version, data, view, bytes_max)
+            if inside is not None and isinstance(verdict, BatchHeader):
+                verdict = await _look_inside(gateway, f"{view.name}-{data.index}", data.records, verdict, inside)
             if isinstance(verdict, BatchHeader):
-                assert view is not None, "batches of unknown topics are not accepted"
-                _accept(checked, view, data, verdict)
+                _accept(gateway, checked, view, rules, data, verdict)
             else:
-                checked.verdicts.append(verdict)
-                error = ErrorCode.INVALID_RECORD if isinstance(verdict, KeyObjection) else verdict
-                gateway.metrics.batches_refused.labels(error.name).inc()
+                _refuse(gateway, checked, verdict)
     return checked
+
+
+def _refuse(gateway: Gateway, checked: _Checked, verdict: Refused) -> None:
+    checked.verdicts.append(verdict)
+    error = verdict.error if isinstance(verdict, RecordObjection) else verdict
+    gateway.metrics.batches_refused.labels(error.name).inc()
 
 
 def _verdict(version: int, data: PartitionProduceData, view: TopicView, bytes_max: int) -> BatchHeader | Refused:
@@ -137,18 +144,28 @@ def _verdict(version: int, data: PartitionProduceData, view: TopicView, bytes_ma
     return check_batch(data.records, batch_bytes_max=bytes_max, zstd_allowed=version >= FIRST_VERSION_ZSTD)
 
 
-async def _keyed(
-    gateway: Gateway, topic: str, data: PartitionProduceData, header: BatchHeader
+async def _look_inside(
+    gateway: Gateway, place: str, records: Records, header: BatchHeader, rules: RecordRules
 ) -> BatchHeader | Refused:
-    """The header of a batch whose records all have keys."""
-    assert data.records is not None and not isinstance(data.records, list), "a good batch has its bytes"
-    return await gateway.key_check.objection(topic, data.index, data.records, header) or header
+    """The header of a batch whose records are such as the topic wants them."""
+    assert records is not None and not isinstance(records, list), "a good batch has its bytes"
+    return await gateway.record_check.objection(place, records, header, rules) or header
 
 
-def _accept(checked: _Checked, view: TopicView, data: PartitionProduceData, header: BatchHeader) -> None:
-    assert data.records is not None and not isinstance(data.records, list), "an accepted batch has its bytes"
+def _accept(
+    gateway: Gateway,
+    checked: _Checked,
+    view: TopicView,
+    rules: TopicRules,
+    data: PartitionProduceData,
+    header: BatchHeader,
+) -> None:
+    records = data.records
+    assert records is not None and not isinstance(records, list), "an accepted batch has its bytes"
+    if rules.append_time:
+        records, header = stamp_batch(records, header, gateway.clock.now_ms())
     meta = BatchMeta(
-        len(data.records),
+        len(records),
         header.record_count,
         header.max_timestamp,
         header.producer_id,
@@ -158,7 +175,7 @@ def _accept(checked: _Checked, view: TopicView, data: PartitionProduceData, head
     )
     checked.verdicts.append(len(checked.batches))
     checked.batches.append(FlushBatch(view.topic_id, data.index, meta))
-    checked.payload.append(data.records)
+    checked.payload.append(records)
 
 
 def _hand_over(
@@ -187,18 +204,16 @@ def _route_key(gateway: Gateway, client: Client) -> str:
     return "" if client.listener in gateway.proxied else f"{client.client_id}\0{client.host}"
 
 
-def _answer(
-    version: int, request: ProduceRequest, verdicts: Sequence[Verdict], flushed: Flushed | None
-) -> ProduceResponse:
+def _answer(version: int, request: ProduceRequest, checked: _Checked, flushed: Flushed | None) -> ProduceResponse:
     results = flushed.results if flushed else []
-    judged = iter(verdicts)
+    verdicts = iter(checked.verdicts)
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
                 topic.name,
                 topic.topic_id,
                 [
-                    _partition_answer(_ref(version, topic), data.index, next(judged), results)
+                    _partition_answer(_ref(version, topic), data.index, next(verdicts), checked, results)
                     for data in topic.partition_data
                 ],
             )
@@ -209,23 +224,25 @@ def _answer(
 
 
 def _partition_answer(
-    ref: TopicRef, index: int, verdict: Verdict, results: Sequence[BatchResult]
+    ref: TopicRef, index: int, verdict: Verdict, checked: _Checked, results: Sequence[BatchResult]
 ) -> PartitionProduceResponse:
     if isinstance(verdict, ErrorCode):
         return PartitionProduceResponse(index, verdict, -1)
-    if isinstance(verdict, KeyObjection):
+    if isinstance(verdict, RecordObjection):
         return PartitionProduceResponse(
             index=index,
-            error_code=ErrorCode.INVALID_RECORD,
+            error_code=verdict.error,
             base_offset=-1,
             record_errors=verdict.record_errors,
             error_message=verdict.message,
         )
-    result = results[verdict]
+    meta, result = checked.batches[verdict].meta, results[verdict]
+    is_stamped = meta.attributes & LOG_APPEND_TIME and not result.refusal
     return PartitionProduceResponse(
         index=index,
         error_code=refusal_error(ref, result.refusal),
         base_offset=result.base_offset,
+        log_append_time_ms=meta.max_timestamp if is_stamped else NO_TIMESTAMP,
         log_start_offset=result.log_start_offset,
     )
 

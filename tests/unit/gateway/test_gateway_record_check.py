@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway import key_check
+from gateway import record_check
 from gateway.errors import CloseConnection
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
@@ -114,7 +114,7 @@ async def test_records_that_cannot_be_read_are_refused(world: World, flusher: Fa
 async def test_a_batch_that_grows_beyond_any_bound_is_refused(
     world: World, flusher: FakeFlusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_check, "DECOMPRESSED_BYTES_MAX", 100_000)
+    monkeypatch.setattr(record_check, "DECOMPRESSED_BYTES_MAX", 100_000)
     bomb = build_batch([Record(0, 5, b"a", bytes(200_000))], codec=4)
     assert len(bomb) < 1_000
     (answer,) = await produce(world, bomb)
@@ -124,7 +124,7 @@ async def test_a_batch_that_grows_beyond_any_bound_is_refused(
 async def test_a_batch_of_more_records_than_anybody_looks_through_is_refused(
     world: World, flusher: FakeFlusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_check, "RECORDS_MAX", 2)
+    monkeypatch.setattr(record_check, "RECORDS_MAX", 2)
     (answer,) = await produce(world, batch(b"a", b"b", b"c"))
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert answer.error_message == "The batch has 3 records; 2 are allowed"
@@ -152,14 +152,14 @@ async def test_a_large_batch_is_looked_at_beside_the_loop_and_holds_its_connecti
     world: World, flusher: FakeFlusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on = threading.Event()
-    real = key_check.keyless_records
+    real = record_check.keyless_records
 
     def slowly(plain: Any, header: Any) -> list[int]:
         if header.record_count == 1_000:
             may_go_on.wait(30)
         return real(plain, header)
 
-    monkeypatch.setattr(key_check, "keyless_records", slowly)
+    monkeypatch.setattr(record_check, "keyless_records", slowly)
     client = new_client()
     await produce(world, batch(b"a"))
     large = asyncio.create_task(produce(world, batch(*[b"k"] * 1_000), client=client))
