@@ -1,13 +1,14 @@
 """When everything is deleted, the bucket ends up with the journal's own objects only, and with few of those."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.janitors import Bucket, make_eager
+from tests.testkit.janitors import Bucket, make_eager, until_janitors, verdict
 from tests.testkit.retention_load import TopicsLife
 from tests.testkit.seaweed import running_seaweed
 
@@ -17,6 +18,7 @@ ROUNDS = 60
 EMPTY_S = 60.0
 POLL_S = 0.5
 MORE_SNAPSHOTS = 2
+VICTIMS = ("gateway-1", "flusher-1", "sequencer-1", "nats-server", "janitor-1")
 KILLS = 8
 ROUNDS_PER_KILL = 12
 
@@ -40,15 +42,15 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield server.url("leaks")
 
 
-def until_empty(cluster: Cluster, life: TopicsLife, bucket: Bucket) -> None:
+def until_empty(cluster: Cluster, life: TopicsLife, leftovers: Callable[[], list[str]], bucket: Bucket) -> None:
     """Return when nothing but the journal's own is left, and that is bounded; and stays so while the journal grows."""
-    wait_until(lambda: life.make_news() and not bucket.leftovers(), EMPTY_S, "the bucket to be empty", POLL_S)
+    wait_until(lambda: life.make_news() and not leftovers(), EMPTY_S, "the bucket to be empty", POLL_S)
     taken = snapshots_taken(cluster)
     wait_until(
         lambda: life.make_news() and snapshots_taken(cluster) >= taken + MORE_SNAPSHOTS, EMPTY_S, "snapshots", POLL_S
     )
     wait_until(bucket.is_bounded, EMPTY_S, "old snapshots and archived entries to go", POLL_S)
-    assert bucket.leftovers() == []
+    assert leftovers() == []
 
 
 def snapshots_taken(cluster: Cluster) -> float:
@@ -68,7 +70,8 @@ def test_when_all_topics_are_gone_the_bucket_holds_snapshots_and_the_archive_onl
             life.until_expired()
             life.delete_records()
             life.delete_topics()
-            until_empty(cluster, life, bucket)
+            until_empty(cluster, life, bucket.leftovers, bucket)
+            assert not bucket.unfinished()
         assert cluster.metric("penstock_janitor_deleted_objects_total", reason="condemned") >= ROUNDS
         assert cluster.metric("penstock_janitor_deleted_objects_total") == cluster.metric(
             "penstock_janitor_deleted_objects_total", reason="condemned"
@@ -84,10 +87,39 @@ def test_janitors_that_are_killed_at_any_moment_leave_nothing_behind(
         bucket = Bucket(f"file://{cluster.data / 'objects'}")
         with TopicsLife(cluster.kafka) as life:
             life.create()
+            until_janitors(cluster)
             for _ in range(KILLS):
                 life.produce(chance.randrange(1, ROUNDS_PER_KILL))
                 cluster.kill(chance.choice(("janitor-1", "janitor-2")))
             life.until_expired()
             life.delete_records()
             life.delete_topics()
-            until_empty(cluster, life, bucket)
+            until_empty(cluster, life, bucket.leftovers, bucket)
+            assert not bucket.unfinished()
+
+
+def test_whatever_is_killed_only_orphans_that_are_too_young_to_go_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """What a killed flusher stored and did not commit goes an hour later."""
+    chance = random.Random(seed)
+    make_eager(monkeypatch)
+    with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1") as cluster:
+        bucket = Bucket(f"file://{cluster.data / 'objects'}")
+
+        def leftovers() -> list[str]:
+            older = (key for key in bucket.leftovers() if verdict(cluster, key) != "young")
+            return list(islice(older, 1))
+
+        with TopicsLife(cluster.kafka) as life:
+            life.create()
+            until_janitors(cluster)
+            for victim in chance.sample(VICTIMS, len(VICTIMS)):
+                cluster.kill(victim)
+                life.produce(ROUNDS_PER_KILL)
+            life.until_expired()
+            life.delete_records()
+            life.delete_topics()
+            for victim in VICTIMS:
+                cluster.kill(victim)
+            until_empty(cluster, life, leftovers, bucket)

@@ -13,7 +13,7 @@ from penstock.contracts.ids import new_segment_id
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.segment.keys import parse_segment_key, segment_key
 from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.janitors import CLUSTER, Bucket, make_eager, until_janitors
+from tests.testkit.janitors import CLUSTER, Bucket, make_eager, until_janitors, verdict
 from tests.testkit.ledger import Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
 from tests.testkit.moto import running_moto
 from tests.testkit.steady_load import create_topic
@@ -102,6 +102,8 @@ def test_old_objects_that_no_entry_knows_go_and_all_others_stay(cluster: Cluster
     until_swept(cluster, len(live))
     assert deletions(cluster.data) == dict.fromkeys(old, "orphan")
     assert cluster.metric("penstock_janitor_deleted_objects_total", reason="orphan") == len(old)
+    assert [verdict(cluster, key) for key in (live[0], old[0])] == ["live", "absent"]
+    assert [verdict(cluster, key) for key in (*staying[:3], at_another_level)] == ["young"] * 4
     keys = {info.key for info in bucket.objects()}
     assert keys >= {*live, *staying}
     assert check_nothing_lost_twice_or_reordered(ledger, cluster.kafka, TOPIC) == RECORDS

@@ -1,6 +1,9 @@
 """Janitors that wait for seconds where they would for minutes, and what a bucket holds."""
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -15,6 +18,7 @@ CLUSTER = "default"
 MARKER = f"{CLUSTER}/journal-identity"
 GRACE_S = 2.0
 START_S = 60.0
+EXPLAIN_TIMEOUT_S = 60.0
 EAGER = {
     "GRACE_MS": str(int(GRACE_S * 1000)),
     "RETENTION_INTERVAL_MS": "200",
@@ -37,6 +41,15 @@ def make_eager(monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
 def until_janitors(cluster: Cluster) -> None:
     """Return when one is at work: nobody waits for it when a cluster starts."""
     wait_until(lambda: any("penstock_janitor_" in name for name in cluster.metrics()), START_S, "a janitor")
+
+
+def verdict(cluster: Cluster, key: str) -> str:
+    """What `penstock janitor explain` says becomes of an object."""
+    command = [sys.executable, "-m", "penstock.cli", "janitor", "explain", key, "--json", "--data", str(cluster.data)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=EXPLAIN_TIMEOUT_S)
+    assert answer.returncode == 0, answer.stderr
+    said: dict[str, str] = json.loads(answer.stdout)
+    return said["verdict"]
 
 
 class Bucket:
@@ -89,10 +102,10 @@ class Bucket:
         return [parse_journal_archive_key(info.key) for info in self.objects(f"{CLUSTER}/journal/")]
 
     def leftovers(self) -> list[str]:
-        """All that is neither the journal's marker nor a snapshot nor a part of the archive, uploads included."""
+        """All objects but the journal's marker, snapshots and archive."""
         kept = (parse_snapshot_key, parse_journal_archive_key)
         keys = [info.key for info in self.objects() if not any(_parses(parse, info.key) for parse in kept)]
-        return [key for key in keys if key != MARKER] + [begun.key for begun in self.unfinished()]
+        return [key for key in keys if key != MARKER]
 
     def is_bounded(self) -> bool:
         """Whether there are two snapshots at most, and no more of the archive than goes on from the older one."""
