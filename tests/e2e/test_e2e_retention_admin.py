@@ -9,7 +9,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import kafka
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource as AioResource
+from aiokafka.admin.config_resource import ConfigResourceType as AioResourceType
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -20,6 +24,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from kafka.admin import ConfigResource as PythonResource
+from kafka.admin import ConfigResourceType
 
 from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.incremental_alter_configs import (
@@ -224,6 +230,32 @@ def test_a_single_broker_has_nothing_to_alter(admin: AdminClient) -> None:
     (future,) = admin.incremental_alter_configs([resource]).values()
     with pytest.raises(KafkaException, match="empty name"):
         future.result(30)
+
+
+def test_kafka_python_alters_and_deletes(cluster: Cluster, admin: AdminClient) -> None:
+    create(admin, "by-kafka-python")
+    produce(cluster, "by-kafka-python", 5)
+    client = kafka.KafkaAdminClient(bootstrap_servers=cluster.kafka)
+    try:
+        client.alter_configs([PythonResource(ConfigResourceType.TOPIC, "by-kafka-python", {"retention.ms": HOUR_MS})])
+        partition = kafka.TopicPartition("by-kafka-python", 0)
+        assert client.delete_records({partition: 3})[partition]["low_watermark"] == 3
+    finally:
+        client.close()
+    assert configs_of(admin, "by-kafka-python")["retention.ms"] == (HOUR_MS, 1)
+    assert ends(admin, "by-kafka-python") == (3, 5)
+
+
+async def test_aiokafka_alters(cluster: Cluster, admin: AdminClient) -> None:
+    create(admin, "by-aiokafka", retention_bytes="1000")
+    client = AIOKafkaAdminClient(bootstrap_servers=cluster.kafka)
+    await client.start()
+    try:
+        await client.alter_configs([AioResource(AioResourceType.TOPIC, "by-aiokafka", {"retention.ms": HOUR_MS})])
+    finally:
+        await client.close()
+    after = configs_of(admin, "by-aiokafka")
+    assert (after["retention.ms"], after["retention.bytes"]) == ((HOUR_MS, 1), ("-1", 5))
 
 
 def test_a_shorter_retention_takes_old_records_away_at_once(cluster: Cluster, admin: AdminClient) -> None:
