@@ -223,7 +223,7 @@ class State(msgspec.Struct, eq=False):
     producer_count: int = 0
     producer_sweep: deque[Partition] = msgspec.field(default_factory=deque)  # partitions that know producers
     groups: dict[str, Group] = {}
-    group_bytes: int = 0  # about the size of all members and committed offsets
+    group_bytes: int = 0  # about the size of all members and committed offsets, those of buried topics too
     idle_groups: dict[str, int] = {}  # -> when to look whether it is still empty and without offsets
     deadlines: dict[str, int] = {}  # group id -> the earliest of its deadlines
     alarms: list[tuple[int, str]] = []  # heap over `deadlines`; entries that it no longer holds are stale
