@@ -1,24 +1,21 @@
 """When everything is deleted, the bucket ends up with the journal's own objects only, and with few of those."""
 
 import random
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.janitors import Bucket, make_eager, until_janitors, verdict
-from tests.testkit.retention_load import TopicsLife
+from tests.testkit.cluster import running
+from tests.testkit.janitors import Bucket, make_eager, old_leftovers, until_janitors
+from tests.testkit.retention_load import TopicsLife, until_empty
 from tests.testkit.seaweed import running_seaweed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 ROUNDS = 60
-EMPTY_S = 60.0
-POLL_S = 0.5
-MORE_SNAPSHOTS = 2
 VICTIMS = ("gateway-1", "flusher-1", "sequencer-1", "nats-server", "janitor-1")
+LAST_VICTIMS = ("gateway-1", "nats-server", "janitor-1")  # a sequencer's custody would be nobody's for long
 KILLS = 8
 ROUNDS_PER_KILL = 12
 
@@ -42,21 +39,6 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield server.url("leaks")
 
 
-def until_empty(cluster: Cluster, life: TopicsLife, leftovers: Callable[[], list[str]], bucket: Bucket) -> None:
-    """Return when nothing but the journal's own is left, and that is bounded; and stays so while the journal grows."""
-    wait_until(lambda: life.make_news() and not leftovers(), EMPTY_S, "the bucket to be empty", POLL_S)
-    taken = snapshots_taken(cluster)
-    wait_until(
-        lambda: life.make_news() and snapshots_taken(cluster) >= taken + MORE_SNAPSHOTS, EMPTY_S, "snapshots", POLL_S
-    )
-    wait_until(bucket.is_bounded, EMPTY_S, "old snapshots and archived entries to go", POLL_S)
-    assert leftovers() == []
-
-
-def snapshots_taken(cluster: Cluster) -> float:
-    return cluster.metric("penstock_sequencer_snapshot_seconds_count")
-
-
 def test_when_all_topics_are_gone_the_bucket_holds_snapshots_and_the_archive_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_url: str
 ) -> None:
@@ -70,7 +52,7 @@ def test_when_all_topics_are_gone_the_bucket_holds_snapshots_and_the_archive_onl
             life.until_expired()
             life.delete_records()
             life.delete_topics()
-            until_empty(cluster, life, bucket.leftovers, bucket)
+            until_empty(cluster, bucket, life, bucket.leftovers)
             assert not bucket.unfinished()
         assert cluster.metric("penstock_janitor_deleted_objects_total", reason="condemned") >= ROUNDS
         assert cluster.metric("penstock_janitor_deleted_objects_total") == cluster.metric(
@@ -94,7 +76,7 @@ def test_janitors_that_are_killed_at_any_moment_leave_nothing_behind(
             life.until_expired()
             life.delete_records()
             life.delete_topics()
-            until_empty(cluster, life, bucket.leftovers, bucket)
+            until_empty(cluster, bucket, life, bucket.leftovers)
             assert not bucket.unfinished()
 
 
@@ -106,11 +88,6 @@ def test_whatever_is_killed_only_orphans_that_are_too_young_to_go_are_left(
     make_eager(monkeypatch)
     with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1") as cluster:
         bucket = Bucket(f"file://{cluster.data / 'objects'}")
-
-        def leftovers() -> list[str]:
-            older = (key for key in bucket.leftovers() if verdict(cluster, key) != "young")
-            return list(islice(older, 1))
-
         with TopicsLife(cluster.kafka) as life:
             life.create()
             until_janitors(cluster)
@@ -120,6 +97,6 @@ def test_whatever_is_killed_only_orphans_that_are_too_young_to_go_are_left(
             life.until_expired()
             life.delete_records()
             life.delete_topics()
-            for victim in VICTIMS:
+            for victim in LAST_VICTIMS:
                 cluster.kill(victim)
-            until_empty(cluster, life, leftovers, bucket)
+            until_empty(cluster, bucket, life, lambda: old_leftovers(cluster, bucket))

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 import pytest
@@ -120,3 +121,8 @@ def _parses(parse: Callable[[str], object], key: str) -> bool:
     except Invalid:
         return False
     return True
+
+
+def old_leftovers(cluster: Cluster, bucket: Bucket) -> list[str]:
+    """One of the leftovers that are not just too young to go, if there is any."""
+    return list(islice((key for key in bucket.leftovers() if verdict(cluster, key) != "young"), 1))

@@ -1,11 +1,13 @@
 """A life of topics whose records go in every way there is: by age, by size, by request, and with their topic."""
 
 import contextlib
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.testkit.cluster import wait_until
+from tests.testkit.cluster import Cluster, wait_until
+from tests.testkit.janitors import Bucket
 from tests.testkit.ledger import QUIET
 
 TIMED, SIZED, ASKED, WHOLE = TOPICS = ("timed", "sized", "asked", "whole")
@@ -21,6 +23,9 @@ CONFIGS = {
     WHOLE: {"retention.ms": "-1"},
 }
 WAIT_S = 60.0
+EMPTY_S = 60.0
+POLL_S = 0.5
+MORE_SNAPSHOTS = 2
 
 
 class TopicsLife:
@@ -94,3 +99,19 @@ class TopicsLife:
     def _note(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._failures.append(str(error))
+
+
+def until_empty(cluster: Cluster, bucket: Bucket, life: TopicsLife, leftovers: Callable[[], list[str]]) -> None:
+    """Return when nothing but the journal's own is left, and that is bounded; and stays so while the journal grows."""
+    wait_until(lambda: life.make_news() and not leftovers(), EMPTY_S, "the bucket to be empty", POLL_S)
+    taken = snapshots_taken(cluster)
+    wait_until(
+        lambda: life.make_news() and snapshots_taken(cluster) >= taken + MORE_SNAPSHOTS, EMPTY_S, "snapshots", POLL_S
+    )
+    wait_until(bucket.is_bounded, EMPTY_S, "old snapshots and archived entries to go", POLL_S)
+    assert leftovers() == []
+
+
+def snapshots_taken(cluster: Cluster) -> float:
+    """How many the sequencers have taken since they were started."""
+    return cluster.metric("penstock_sequencer_snapshot_seconds_count")

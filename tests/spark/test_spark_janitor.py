@@ -1,0 +1,42 @@
+"""What compaction leaves goes as well: with everything deleted, merged segments are gone like those as flushed."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.segment.keys import parse_segment_key
+from tests.testkit.cluster import running, wait_until
+from tests.testkit.compactors import CompactorProcess
+from tests.testkit.janitors import Bucket, make_eager, old_leftovers
+from tests.testkit.retention_load import WHOLE, TopicsLife, until_empty
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROUNDS = 30
+WAIT_S = 60.0
+
+
+def levels(bucket: Bucket) -> set[int]:
+    return {parse_segment_key(key)[0] for key in bucket.segments()}
+
+
+def test_when_all_topics_are_gone_nothing_is_left_of_what_was_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_eager(monkeypatch)
+    with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1") as cluster:
+        bucket = Bucket(f"file://{cluster.data / 'objects'}")
+        with TopicsLife(cluster.kafka) as life, CompactorProcess(cluster, "compactor-of-tests") as compactor:
+            life.create()
+            life.produce(ROUNDS)
+            compactor.until("jobs_total", kind="flushed", result="done")
+            life.produce(ROUNDS)
+            life.until_expired()
+            wait_until(
+                lambda: 0 not in levels(bucket), WAIT_S, "all that is kept to be merged, and the rest to go", 0.2
+            )
+            assert life.watermarks(WHOLE) == [(0, 2 * ROUNDS)] * 2
+            life.delete_records()
+            life.delete_topics()
+            until_empty(cluster, bucket, life, lambda: old_leftovers(cluster, bucket))
+            assert not bucket.unfinished()
