@@ -115,6 +115,10 @@ async def test_any_replication_factor_is_taken_for_the_store_decides(factor: int
             CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(0, [1])]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ),
+        (CreatableTopic("t", 1, -1, [CreatableReplicaAssignment(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (CreatableTopic("t", -1, 1, [CreatableReplicaAssignment(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (topic(partitions=0, factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic(partitions=0, factor=0, segment_bytes="1000"), ErrorCode.INVALID_CONFIG),
     ],
 )
 async def test_what_cannot_be_is_refused_with_a_reason_while_the_rest_goes_on(bad: CreatableTopic, error: int) -> None:
@@ -142,6 +146,48 @@ async def test_a_topic_that_exists_is_refused() -> None:
     world.sequencer.on_command = lambda command: Refused(Refusal.TOPIC_EXISTS, "topic 't' exists")
     result = (await created(world, topic()))["t"]
     assert (result.error_code, result.error_message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "topic 't' exists")
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize("bad", [topic(segment_bytes="1000"), topic(partitions=0), topic(factor=0)])
+async def test_that_a_topic_exists_is_said_before_what_else_is_wrong(bad: CreatableTopic, validate_only: bool) -> None:
+    world = accepting_world()
+    world.sequencer.add_topic("t")
+    result = (await created(world, bad, validate_only=validate_only))["t"]
+    assert (result.error_code, result.error_message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists.")
+    assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, [])
+
+
+async def test_what_else_is_wrong_is_said_while_nobody_knows_whether_a_topic_exists() -> None:
+    world = accepting_world()
+    world.sequencer.is_down = True
+    result = (await created(world, topic(segment_bytes="1000")))["t"]
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_a_topic_named_twice_is_refused_as_that_also_where_it_exists(validate_only: bool) -> None:
+    world = accepting_world()
+    world.sequencer.add_topic("t")
+    results = await created(world, topic(), topic(factor=0), validate_only=validate_only)
+    assert results["t"].error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_validation_refuses_what_creation_would() -> None:
+    world = accepting_world()
+    exists = Refused(Refusal.TOPIC_EXISTS, "Topic 'b' already exists.")
+    world.sequencer.views["validate"] = lambda query: ValidateView(
+        1, [exists if each.name == "b" else TopicCreated(each.topic_id, each.partitions, {}) for each in query.commands]
+    )
+    results = await created(world, topic("a"), topic("b"), topic("c", factor=0), topic("d/"), validate_only=True)
+    assert {name: result.error_code for name, result in results.items()} == {
+        "a": 0,
+        "b": ErrorCode.TOPIC_ALREADY_EXISTS,
+        "c": ErrorCode.INVALID_REPLICATION_FACTOR,
+        "d/": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    assert results["a"].num_partitions == 3
+    assert world.sequencer.commands == []
 
 
 async def test_validation_only_asks_and_creates_nothing() -> None:
@@ -246,6 +292,7 @@ async def test_topics_that_change_are_forgotten_at_once() -> None:
 @pytest.mark.parametrize("version", range(4))
 async def test_topics_grow_each_with_its_own_verdict(version: int) -> None:
     world = new_world()
+    world.sequencer.views["validate"] = lambda query: ValidateView(1, [Done() for _ in query.commands])
     world.sequencer.on_command = lambda command: (
         Done() if command.count == 9 else Refused(Refusal.INVALID_PARTITIONS, "has 8 already")  # type: ignore[union-attr]
     )
@@ -268,3 +315,36 @@ async def test_topics_grow_each_with_its_own_verdict(version: int) -> None:
         "bad/name": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "d": ErrorCode.INVALID_REQUEST,
     }
+
+
+async def test_growth_is_only_validated_if_that_is_asked_for() -> None:
+    world = accepting_world()
+    refused = Refused(Refusal.INVALID_PARTITIONS, "Topic already has 3 partitions.")
+    world.sequencer.views["validate"] = lambda query: ValidateView(
+        1, [refused if each.count == 3 else Done() for each in query.commands]
+    )
+    topics = [CreatePartitionsTopic("a", 3), CreatePartitionsTopic("b", 4)]
+    response = await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics, validate_only=True))
+    assert {each.name: (each.error_code, each.error_message) for each in response.results} == {
+        "a": (ErrorCode.INVALID_PARTITIONS, "Topic already has 3 partitions."),
+        "b": (0, None),
+    }
+    assert world.sequencer.commands == []
+
+
+async def test_an_assignment_is_refused_only_where_a_topic_would_grow() -> None:
+    world = accepting_world()
+    verdicts = {
+        "absent": Refused(Refusal.UNKNOWN_TOPIC, "The topic 'absent' does not exist."),
+        "same": Refused(Refusal.INVALID_PARTITIONS, "Topic already has 3 partitions."),
+        "grows": Done(),
+    }
+    world.sequencer.views["validate"] = lambda query: ValidateView(1, [verdicts[each.name] for each in query.commands])
+    topics = [CreatePartitionsTopic(name, 3, [CreatePartitionsAssignment([1])]) for name in verdicts]
+    response = await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics))
+    assert {each.name: each.error_code for each in response.results} == {
+        "absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "same": ErrorCode.INVALID_PARTITIONS,
+        "grows": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    }
+    assert world.sequencer.commands == []

@@ -21,11 +21,12 @@ async def handle(
     commands = [
         CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
         for topic in request.topics
-        if not verdicts[topic.name][0]
+        if not verdicts[topic.name][0] and not topic.assignments
     ]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
     if not request.validate_only:
         gateway.topics.forget(command.name for command in commands)
+    verdicts |= await _assigned(gateway, request, verdicts)
     verdicts |= {command.name: verdict_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(name, *verdict) for name, verdict in verdicts.items()]
@@ -37,6 +38,19 @@ def _objection(topic: CreatePartitionsTopic, is_repeated: bool) -> Verdict:
         return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
     if not is_legal_topic_name(topic.name):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
-    if topic.assignments:
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
     return ErrorCode.NONE, None
+
+
+async def _assigned(
+    gateway: Gateway, request: CreatePartitionsRequest, verdicts: dict[str, Verdict]
+) -> dict[str, Verdict]:
+    """Replicas cannot be assigned. As in Kafka that is said only of topics that are there and would grow."""
+    commands = [
+        CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
+        for topic in request.topics
+        if not verdicts[topic.name][0] and topic.assignments
+    ]
+    outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
+    refusal = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
+    found = {command.name: verdict_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
+    return {name: verdict if verdict[0] else refusal for name, verdict in found.items()}

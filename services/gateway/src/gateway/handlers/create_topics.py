@@ -27,6 +27,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Create
     repeated = duplicates(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
     results = {name: _refusal(topic, name in repeated) for name, topic in topics.items()}
+    doubtful = [name for name, refused in results.items() if refused is not None and name not in repeated]
+    results |= await _existing(gateway, doubtful)
     commands = [_command(gateway, topics[name]) for name, refused in results.items() if refused is None]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
     if not request.validate_only:
@@ -47,18 +49,42 @@ def _refusal(topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult |
     )
 
 
+async def _existing(gateway: Gateway, names: list[str]) -> dict[str, CreatableTopicResult]:
+    """Those that exist: Kafka says so before anything else, and many a client makes its topics at every start."""
+    try:
+        found = await gateway.topics.find(name for name in names if is_legal_topic_name(name))
+    except Unavailable:
+        return {}
+    exists = ErrorCode.TOPIC_ALREADY_EXISTS
+    return {
+        name: CreatableTopicResult(name=name, error_code=exists, error_message=f"Topic '{name}' already exists.")
+        for name in found
+    }
+
+
 def _objection(topic: CreatableTopic, is_repeated: bool) -> Verdict:
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
     if not is_legal_topic_name(topic.name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is 1 to 249 letters, digits, '.', '_' or '-'"
+    error, message = _config_objection(topic)
+    if error:
+        return error, message
+    return _placement_objection(topic)
+
+
+def _placement_objection(topic: CreatableTopic) -> Verdict:
+    if topic.assignments and topic.replication_factor != DEFAULT:
+        return ErrorCode.INVALID_REQUEST, "replicas are assigned, and yet the replication factor is not -1"
+    if topic.assignments and topic.num_partitions != DEFAULT:
+        return ErrorCode.INVALID_REQUEST, "replicas are assigned, and yet the number of partitions is not -1"
     if topic.assignments:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
-    if topic.num_partitions < 1 and topic.num_partitions != DEFAULT:
-        return ErrorCode.INVALID_PARTITIONS, "the number of partitions must be larger than 0, or -1 for the default"
     if topic.replication_factor < 1 and topic.replication_factor != DEFAULT:
         return ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be larger than 0, or -1"
-    return _config_objection(topic)
+    if topic.num_partitions < 1 and topic.num_partitions != DEFAULT:
+        return ErrorCode.INVALID_PARTITIONS, "the number of partitions must be larger than 0, or -1 for the default"
+    return ErrorCode.NONE, None
 
 
 def _config_objection(topic: CreatableTopic) -> Verdict:
