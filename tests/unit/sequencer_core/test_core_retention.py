@@ -106,7 +106,7 @@ def test_nothing_goes_from_behind_what_stays(world: World) -> None:
 
 
 def test_a_wrong_clock_of_whoever_asks_for_it_makes_nothing_go_early(world: World) -> None:
-    """What moves the machine's clock is journaled commands; but one beyond all measure moves nothing."""
+    """Replicas journal no command with a time ahead of their own; one from the past moves nothing, nor a broken one."""
     world.topic(**{"retention.ms": str(HOUR_MS)})
     world.produce(batch())
     world.wait(HOUR_MS)
