@@ -65,6 +65,7 @@ async def test_synonyms_documentation_and_names_are_given_where_asked_for() -> N
     ("resource", "error"),
     [
         (DescribeConfigsResource(TOPIC, "absent"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (DescribeConfigsResource(TOPIC, "a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (DescribeConfigsResource(BROKER, "12345"), ErrorCode.INVALID_REQUEST),
         (DescribeConfigsResource(8, "1"), ErrorCode.INVALID_REQUEST),
     ],
@@ -128,6 +129,16 @@ async def test_the_broker_without_a_name_has_the_defaults_that_were_set_and_a_na
     configs = {config.name: (config.value, config.config_source) for config in broker.configs}
     assert (configs["log.retention.ms"], configs["log.retention.bytes"]) == (("2000", 3), ("-1", 5))
     assert [name for name, _ in world.sequencer.queries] == ["cluster_configs"], "asked once for the whole request"
+    assert [config.name for config in broker.configs] == sorted(config.name for config in broker.configs)
+
+
+async def test_what_was_altered_through_another_gateway_is_told_here_at_once() -> None:
+    world = new_world()
+    world.sequencer.add_topic("t", 1, **{"retention.ms": "1000"})
+    await world.gateway.topics.find(["t"])
+    world.sequencer.add_topic("t", 1, **{"retention.ms": "2000"})
+    (result,) = await described(world, DescribeConfigsResource(TOPIC, "t", ["retention.ms"]))
+    assert [config.value for config in result.configs] == ["2000"]
 
 
 async def test_without_sequencers_nothing_is_described_as_if_it_were_known() -> None:

@@ -17,6 +17,8 @@ from gateway.topic_settings import (
     settings_of,
 )
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.contracts.queries import TopicView
 from penstock.contracts.topic_configs import MESSAGE_BYTES_DEFAULT
 from penstock.kafkawire.api.describe_configs import (
     DescribeConfigsRequest,
@@ -39,44 +41,46 @@ class _Refused(Exception):
         self.error = error
 
 
+class _Known(msgspec.Struct, frozen=True):
+    """What the sequencers say to all that the request asks for, or why they do not."""
+
+    topics: dict[str, TopicView] = {}
+    cluster: dict[str, str] = {}  # by brokers' names
+    failure: str = ""
+
+
 async def handle(
     gateway: Gateway, client: Client, version: int, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    cluster = _Cluster(gateway)
+    known = await _look_up(gateway, request.resources)
     return DescribeConfigsResponse(
-        results=[await _describe(gateway, client, cluster, resource, request) for resource in request.resources]
+        results=[_describe(gateway, client, known, resource, request) for resource in request.resources]
     )
 
 
-class _Cluster:
-    """The cluster's defaults as they are when the first resource needs them."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._found: dict[str, str] | Unavailable | None = None
-
-    async def configs(self) -> dict[str, str]:
-        """By brokers' names; `_Refused` if no sequencer says, also to whoever asks after the first."""
-        if self._found is None:
-            try:
-                self._found = await cluster_configs(self._gateway)
-            except Unavailable as error:
-                self._found = error
-        if isinstance(self._found, Unavailable):
-            raise _Refused(ADMINISTRATION_UNAVAILABLE, str(self._found)) from self._found
-        return self._found
+async def _look_up(gateway: Gateway, resources: list[DescribeConfigsResource]) -> _Known:
+    """As it is now: what this gateway remembers of topics may be older than what another one was just told."""
+    if not any(resource.resource_type in (TOPIC, BROKER) for resource in resources):
+        return _Known()
+    names = [resource.resource_name for resource in resources if resource.resource_type == TOPIC]
+    legal = [name for name in names if is_legal_topic_name(name)]
+    gateway.topics.forget(legal)
+    try:
+        return _Known(await gateway.topics.find(legal), await cluster_configs(gateway))
+    except Unavailable as error:
+        return _Known(failure=str(error))
 
 
-async def _describe(
+def _describe(
     gateway: Gateway,
     client: Client,
-    cluster: _Cluster,
+    known: _Known,
     resource: DescribeConfigsResource,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResult:
     error, message, configs = ErrorCode.NONE, None, Results()
     try:
-        configs = _asked(await _configs(gateway, client, cluster, resource), resource, request)
+        configs = _asked(_configs(gateway, client, known, resource), resource, request)
     except _Refused as refused:
         error, message = refused.error, str(refused)
     return DescribeConfigsResult(
@@ -88,18 +92,23 @@ async def _describe(
     )
 
 
-async def _configs(gateway: Gateway, client: Client, cluster: _Cluster, resource: DescribeConfigsResource) -> Results:
+def _configs(gateway: Gateway, client: Client, known: _Known, resource: DescribeConfigsResource) -> Results:
     kind, name = resource.resource_type, resource.resource_name
-    if kind == TOPIC:
-        return await _topic_configs(gateway, cluster, name)
+    if kind not in (TOPIC, BROKER):
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported")
+    if kind == TOPIC and not is_legal_topic_name(name):
+        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is 1 to 249 letters, digits, '.', '_' or '-'")
+    if known.failure:
+        raise _Refused(ADMINISTRATION_UNAVAILABLE, known.failure)
+    defaults = cluster_settings(known.cluster)
     if kind == BROKER and name == CLUSTER:  # as Kafka: what was set, and nothing else
-        settings = cluster_settings(await cluster.configs())
-        return [_told(setting) for setting in settings if setting.source == ConfigSource.CLUSTER]
+        return [_told(setting) for setting in defaults if setting.source == ConfigSource.CLUSTER]
     if kind == BROKER:
-        own = _broker_configs(gateway, client, name)
-        told = own + [_told(setting) for setting in cluster_settings(await cluster.configs())]
+        told = _broker_configs(gateway, client, name) + [_told(setting) for setting in defaults]
         return sorted(told, key=lambda config: config.name)
-    raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported")
+    if name not in known.topics:
+        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
+    return [_told(setting) for setting in settings_of(known.topics[name].configs, known.cluster)]
 
 
 def _asked(configs: Results, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> Results:
@@ -114,16 +123,6 @@ def _asked(configs: Results, resource: DescribeConfigsResource, request: Describ
         for config in configs
         if not wanted or config.name in wanted
     ]
-
-
-async def _topic_configs(gateway: Gateway, cluster: _Cluster, name: str) -> Results:
-    try:
-        found = await gateway.topics.find([name])
-    except Unavailable as error:
-        raise _Refused(ADMINISTRATION_UNAVAILABLE, str(error)) from error
-    if name not in found:
-        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
-    return [_told(setting) for setting in settings_of(found[name].configs, await cluster.configs())]
 
 
 def _told(setting: Setting) -> DescribeConfigsResourceResult:
