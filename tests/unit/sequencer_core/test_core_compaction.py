@@ -6,9 +6,30 @@ import msgspec
 import pytest
 from core_world import START_MS, World, batch, topic_id
 
-from penstock.contracts.commands import DeleteTopic, OutputSegment, PerItem, Refused, ReplaceExtents, Tick
+from penstock.contracts.commands import (
+    AlterConfigs,
+    DeleteRecords,
+    DeleteTopic,
+    OutputSegment,
+    PerItem,
+    RaiseLevel,
+    Refused,
+    ReplaceExtents,
+    Tick,
+    UndeleteTopic,
+)
 from penstock.contracts.ids import new_segment_id
-from penstock.contracts.queries import LATEST, MAX_TIMESTAMP, OffsetOf, OffsetsQuery, PlanPartition, PlanQuery
+from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset
+from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.queries import (
+    LATEST,
+    MAX_TIMESTAMP,
+    OffsetOf,
+    OffsetsQuery,
+    PlanPartition,
+    PlanQuery,
+    SegmentExtentsQuery,
+)
 from penstock.contracts.refusals import Refusal
 from sequencer.core import commit, compaction, queries
 from sequencer.core.limits import (
@@ -296,6 +317,26 @@ def test_a_topic_deleted_meanwhile_does_not_keep_the_others_from_being_compacted
     assert condemned(world) == [True] * 5 + [False]
 
 
+def test_a_topic_that_can_come_back_is_compacted_like_any_other(world: World) -> None:
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    window = ConfigChange("penstock.undelete.window.ms", ConfigOperation.SET, "60000")
+    world.do(AlterConfigs(world.now_ms, "", [window]))
+    command = world.job((1, 0, 0, 5), (2, 0, 0, 5))
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    assert said(world, with_run(command, partition=1)) == [Refusal.UNKNOWN_TOPIC, NONE]
+    buried = world.state.buried[topic_id(1)].topic.partitions[0]
+    live = [world.state.segments.numbers[slot] for slot in buried.extents.segments]
+    view = queries.segment_extents(world.state, SegmentExtentsQuery(0, live))
+    assert [[each.base_offset for each in segment] for segment in view.extents] == [[0], [10], [20], [30], [40]]
+    world.do(UndeleteTopic(world.now_ms, "t", bytes(16)))
+    second = world.job((1, 0, 0, 5))
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    assert said(world, second) == [NONE]
+    assert condemned(world)[:5] == [True] * 5
+    world.do(UndeleteTopic(world.now_ms, "t", bytes(16)))
+    assert world.extents() == [(0, 49, 1)]
+
+
 def test_a_segment_of_deleted_topics_that_are_not_let_go_of_yet_is_not_condemned_by_compaction(world: World) -> None:
     extents = world.partition(1).extents
     many = 2 * EXTENTS_DROPPED_PER_STEP_MAX
@@ -377,6 +418,18 @@ def test_a_pass_of_key_compaction_begins_at_the_logs_start(world: World) -> None
     assert cleaned(world, (1, 3)) == [CHANGED]
     assert cleaned(world, (0, 2)) == [NONE]
     assert progress(world) == (20, -1)
+
+
+def test_a_pass_begins_with_the_extent_that_holds_the_logs_start(world: World) -> None:
+    """Deleted records do not move what a pass begins with to the middle of an extent."""
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    assert cleaned(world, (0, 2), horizon_ms=7_000) == [NONE]
+    assert progress(world) == (20, 7_000)
+    world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 35)]))
+    assert world.extents() == [(30, 39, 0), (40, 49, 0)]
+    assert cleaned(world, (1, 2)) == [CHANGED]
+    assert cleaned(world, (0, 1)) == [NONE]
+    assert progress(world) == (40, -1), "tombstones of what is deleted are nobody's any more"
 
 
 def test_a_pass_goes_on_where_it_ended_in_this_command_or_in_another(world: World) -> None:

@@ -3,10 +3,11 @@
 import pytest
 from core_world import START_MS, World, batch, topic_id
 
-from penstock.contracts.commands import DeleteRecords, DeleteTopic
+from penstock.contracts.commands import DeleteRecords, DeleteTopic, ForgetSegments, RaiseLevel
 from penstock.contracts.janitor_commands import LogOffset
+from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries import LogsQuery, LogView, PlacedExtent, SegmentExtentsQuery, SegmentsQuery, SegmentView
-from sequencer.core import queries, segment_queries
+from sequencer.core import dropping, queries, segment_queries
 
 
 @pytest.fixture
@@ -54,6 +55,20 @@ def test_condemned_segments_are_listed_on_demand(world: World) -> None:
     assert listed(world) == ([2, 3, 4, 5], -1)
     assert listed(world, dead=True) == ([0, 1, 2, 3, 4, 5], -1)
     assert listed(world, limit=1) == ([2], 3)
+
+
+def test_a_forgotten_segment_is_passed_over_and_its_slots_next_one_is_listed_last(world: World) -> None:
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    world.do(world.job((1, 0, 0, 3), (2, 0, 0, 3)))
+    world.do(ForgetSegments(world.now_ms, [world.state.segments.id(slot) for slot in (0, 2)]))
+    world.produce(batch(1, 70), number=2)
+    world.produce(batch(1, 80), number=2)
+    assert list(world.state.segments.by_number) == [1, 3, 4, 5, 0, 2]
+    assert listed(world) == ([3, 4, 5, 6, 7], -1)
+    assert listed(world, dead=True) == ([1, 3, 4, 5, 6, 7], -1)
+    assert listed(world, 2, limit=1) == ([3], 4)
+    assert listed(world, 6, limit=1) == ([6], 7)
+    assert [[each.length for each in segment] for segment in extents(world, 0, 6, 7, 2)] == [[], [70], [80], []]
 
 
 def test_levels_are_picked(world: World) -> None:
@@ -166,3 +181,17 @@ def test_an_extent_that_is_clean_in_part_is_dirty(world: World) -> None:
     world.do(world.job((1, 0, 0, 2), cleaned=True))
     world.do(world.job((1, 0, 0, 2)))  # a merge over the border
     assert (log(world).cleaned_offset, log(world).clean_bytes, log(world).dirty_bytes) == (20, 0, 500)
+
+
+def test_a_log_begins_with_the_extent_that_holds_its_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dropping, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    world.do(world.job((1, 0, 0, 4), cleaned=True))
+    world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 15)]))
+    assert (log(world).log_start_offset, log(world).clean_bytes, log(world).dirty_bytes) == (15, 400, 100)
+    for _ in range(2):
+        world.produce(batch(10, 100))
+    world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 65)]))
+    assert len(world.partition().extents) == 3, "one of those that wait is still there"
+    assert log(world).dirty_since_ms == START_MS
+    assert (log(world).clean_bytes, log(world).dirty_bytes) == (0, 100)

@@ -104,13 +104,6 @@ class Segments:
         self.live_bytes[slot] += length
         self.live_bytes_total += length
 
-    def lose(self, slot: int, length: int, clock_ms: int, sequence: int) -> None:
-        """An extent of `length` bytes points here no longer; the last one to go condemns the segment."""
-        self.live_extents[slot] -= 1
-        self.live_bytes[slot] -= length
-        self.live_bytes_total -= length
-        self.condemn_if_dead(slot, clock_ms, sequence)
-
     def lose_many(self, slots: "array[int]", lengths: "array[int]") -> int:
         """As many extents of these lengths point to these slots no longer; whoever calls looks who is dead.
 
