@@ -16,8 +16,7 @@ from tests.testkit.sim.bus import SimHub
 from tests.testkit.sim.journal import Reach, SimJournal, SimJournalStore
 from tests.testkit.sim.loop import Timeline
 from tests.testkit.sim.store import SimStore, StoreServer
-
-START_MS = 1_700_000_000_000  # since 1970; the wall clock's time at the timeline's zero
+from tests.testkit.sim.wire import START_MS
 
 
 class SimClock:

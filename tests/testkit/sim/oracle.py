@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult
-from penstock.contracts.commands import Command, CommitOffsets, CommitSegment, PerItem, SegmentCommitted
+from penstock.contracts.commands import Command, CommitOffsets, CommitSegment, Outcome, PerItem, SegmentCommitted
 from penstock.contracts.entries import decode_entry
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL
@@ -24,16 +24,16 @@ SEQUENCE_MASK = 2**31 - 1
 PLACED_BYTES = 16  # base offset, length and leader epoch: all that a reader's copy of a batch may differ in
 
 Fail = Callable[[str], None]
+Applied = Callable[[list[Command], list[Outcome]], None]  # an entry's commands and what came of them
 
 
 @dataclass(slots=True)
 class LogBatch:
-    """One committed batch, and where its bytes are."""
+    """One committed batch."""
 
     base_offset: int
     meta: BatchMeta
-    segment_id: SegmentId
-    position: int
+    data: bytes  # of the batch, as it was produced
 
 
 @dataclass
@@ -42,6 +42,7 @@ class PartitionLog:
 
     batches: list[LogBatch] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)
+    start: int = 0
     end: int = 0
     next_sequences: dict[int, tuple[int, int]] = field(default_factory=dict)  # producer -> epoch, sequence
 
@@ -62,20 +63,16 @@ class Oracle:
         self._store = store
         self._fail = fail
         self._note = note
-        self._keys: dict[SegmentId, str] = {}
         self._offsets: dict[tuple[str, int], tuple[int, int]] = {}  # group and partition -> offset, and the level then
         self._lowered: dict[tuple[str, int], None] = {}
         self._committed: dict[SegmentId, list[list[BatchResult]]] = {}
+        self.on_applied: Applied = lambda commands, outcomes: None
 
     def observe(self, sequence: int, data: bytes) -> None:
         """The journal stores an entry."""
         entry = decode_entry(data)
         requests = entry.requests
         self._note(f"journal {sequence} {entry.entry_id}: {_summary(requests)}")
-        for request in requests:
-            for command in request:
-                if isinstance(command, CommitSegment):
-                    self._check_stored(command)
         outcomes, _ = machine.apply_entry(self.state, sequence, requests)
         for request, answers in zip(requests, outcomes, strict=True):
             for command, outcome in zip(request, answers, strict=True):
@@ -83,6 +80,10 @@ class Oracle:
                     self._take(command, outcome)
                 elif isinstance(command, CommitOffsets) and isinstance(outcome, PerItem):
                     self._note_offsets(command, outcome)
+        self.on_applied(
+            [command for request in requests for command in request],
+            [outcome for answers in outcomes for outcome in answers],
+        )
 
     def log(self, topic: str, partition: int) -> PartitionLog:
         """A partition by its topic's name."""
@@ -102,7 +103,7 @@ class Oracle:
         where = f"{who}: {topic}-{partition} at {offset}"
         if found is None or found.base_offset != offset:
             self._fail(f"{where} was acknowledged and is not in the journal")
-        elif self._bytes_of(found) != batch:
+        elif found.data != batch:
             self._fail(f"{where} was acknowledged and holds another batch")
 
     def heard(self, who: str, what: str) -> None:
@@ -134,7 +135,7 @@ class Oracle:
                 self._fail(f"{where} goes on with {header.base_offset} to {last_offset} when {offset} is due")
                 return offset
             end = position + truth.meta.length
-            if self._bytes_of(truth)[PLACED_BYTES:] != records[position + PLACED_BYTES : end]:
+            if truth.data[PLACED_BYTES:] != records[position + PLACED_BYTES : end]:
                 self._fail(f"{where} at {header.base_offset} is not what was stored")
             offset = last_offset + 1
         return offset
@@ -144,15 +145,31 @@ class Oracle:
         return (group_id, partition) in self._lowered
 
     def check_objects(self) -> None:
-        """Every extent's object is there."""
-        for key, log in self.logs.items():
-            for batch in log.batches:
-                if self._store.size_of(self._key(batch.segment_id)) is None:
-                    self._fail(f"{key[0].hex()}-{key[1]} at {batch.base_offset} points to an object that is not there")
+        """Every extent's object is there, and holds in its place what was produced."""
+        for partition in self.state.partitions_by_index.values():
+            extents = partition.extents
+            for row in range(extents.head, extents.end):
+                log = self.logs.setdefault((partition.topic_id, partition.number), PartitionLog())
+                where = f"{partition.topic_id.hex()}-{partition.number} at {extents.base_offsets[row]}"
+                ref = self.state.segments.ref(extents.segments[row])
+                data = self._store.read(segment_key("", self._cluster, ref.level, ref.segment_id))
+                if data is None:
+                    self._fail(f"{where} points to an object that is not there")
+                    continue
+                position = extents.positions[row]
+                first = bisect_right(log.bases, extents.base_offsets[row]) - 1
+                last = bisect_right(log.bases, extents.last_offsets[row]) - 1
+                for batch in log.batches[first : last + 1]:
+                    end = position + len(batch.data)
+                    if data[position + PLACED_BYTES : end] != batch.data[PLACED_BYTES:]:
+                        self._fail(f"{where} has other bytes at {batch.base_offset} than were produced")
+                    position = end
+                if position != extents.positions[row] + extents.lengths[row]:
+                    self._fail(f"{where} is not as long as what was produced")
 
     def content(self, topic: str, partition: int) -> list[bytes]:
         """All batches of a partition as they were produced, in order."""
-        return [self._bytes_of(batch) for batch in self.log(topic, partition).batches]
+        return [batch.data for batch in self.log(topic, partition).batches]
 
     def _note_offsets(self, command: CommitOffsets, outcome: PerItem) -> None:
         for offset, refusal in zip(command.offsets, outcome.refusals, strict=True):
@@ -166,21 +183,12 @@ class Oracle:
                 self._fail(f"the offset of {key[0]}-{key[1]} went back from {before} to {offset.offset} in the journal")
             self._offsets[key] = (offset.offset, self.state.level)
 
-    def _key(self, segment_id: SegmentId) -> str:
-        known = self._keys.get(segment_id)
-        if known is None:
-            known = self._keys[segment_id] = segment_key("", self._cluster, 0, segment_id)
-        return known
-
-    def _bytes_of(self, batch: LogBatch) -> bytes:
-        data = self._store.read(self._key(batch.segment_id))
-        return b"" if data is None else data[batch.position : batch.position + batch.meta.length]
-
-    def _check_stored(self, command: CommitSegment) -> None:
-        size_bytes = self._store.size_of(self._key(command.segment_id))
-        if size_bytes != command.size_bytes:
+    def _stored(self, command: CommitSegment) -> bytes:
+        data = self._store.read(segment_key("", self._cluster, 0, command.segment_id)) or b""
+        if len(data) != command.size_bytes:
             name = command.segment_id.hex()
-            self._fail(f"segment {name} of {command.size_bytes} bytes is committed, the store has {size_bytes}")
+            self._fail(f"segment {name} of {command.size_bytes} bytes is committed, the store has {len(data)}")
+        return data
 
     def _take(self, command: CommitSegment, outcome: SegmentCommitted) -> None:
         before = self._committed.setdefault(command.segment_id, outcome.runs)
@@ -188,12 +196,13 @@ class Oracle:
             if before != outcome.runs:
                 self._fail(f"segment {command.segment_id.hex()} got other results when committed again")
             return
+        data = self._stored(command)
         for run, results in zip(command.runs, outcome.runs, strict=True):
             log = self.logs.setdefault((run.topic_id, run.partition), PartitionLog())
             position = run.position
             for meta, result in zip(run.batches, results, strict=True):
                 if not result.refusal:
-                    self._accept(log, LogBatch(result.base_offset, meta, command.segment_id, position))
+                    self._accept(log, LogBatch(result.base_offset, meta, data[position : position + meta.length]))
                 position += meta.length
 
     def _accept(self, log: PartitionLog, batch: LogBatch) -> None:

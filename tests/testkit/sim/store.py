@@ -8,10 +8,12 @@ from typing import Any
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import PenstockError, Unavailable
-from penstock.objectstore.errors import Throttled
+from penstock.objectstore.errors import NotDeleted, Throttled
 from penstock.objectstore.memory import MemoryStore
-from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut
-from tests.testkit.sim.wire import Latency, Wire
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut, Unfinished
+from tests.testkit.sim.wire import START_MS, Latency, Wire
+
+DELETED_TOLD_MAX = 3  # keys of one call, in the trace
 
 Note = Callable[[str], None]
 
@@ -35,7 +37,8 @@ class StoreServer:
         self.note = note
         self.faults = StoreFaults()
         self.writes = Latency()  # comes on top of the wire's
-        self.objects = MemoryStore(now_ms=lambda: int(wire.loop.time() * 1000))
+        self.on_delete: Callable[[str, Sequence[str]], None] = lambda name, keys: None  # whose handle, and what
+        self.objects = MemoryStore(now_ms=lambda: START_MS + int(wire.loop.time() * 1000))
 
     def size_of(self, key: str) -> int | None:
         """An object's size as it is now, None if there is none."""
@@ -52,7 +55,14 @@ class StoreServer:
 
     def keys(self, prefix: str) -> list[str]:
         """All objects below a prefix, as they are now."""
-        return [listed.key for listed in _done(self.objects.list(prefix))]
+        found: list[str] = []
+        while page := _done(self.objects.list(prefix, found[-1] if found else "")):
+            found += [listed.key for listed in page]
+        return found
+
+    def unfinished(self) -> list[str]:
+        """The keys of all uploads that were begun and neither completed nor given up, as they are now."""
+        return [each.key for each in _done(self.objects.unfinished(""))]
 
     def damage(self, key: str, dice: random.Random) -> None:
         """One bit of an object is another."""
@@ -92,11 +102,30 @@ class SimStore:
         return listing
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self.ask(f"delete {len(keys)}", lambda: self._server.objects.delete(keys))
+        await self.ask(f"delete {len(keys)} {' '.join(keys[:DELETED_TOLD_MAX])}", lambda: self._delete(keys))
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        server, left = self._server, list[str]()
+        if server.happens(server.faults.failed_share):
+            left = [key for key in keys if server.wire.stream.random() < 0.5]
+        gone = [key for key in keys if key not in left]
+        server.on_delete(self._name, gone)
+        await server.objects.delete(gone)
+        if left:
+            raise NotDeleted("the store refused", left)
 
     async def begin_parts(self, key: str, part_bytes: int) -> "SimParts":
         inner: PartedPut = await self.ask(f"begin {key}", lambda: self._server.objects.begin_parts(key, part_bytes))
         return SimParts(self, inner, key)
+
+    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
+        found: Sequence[Unfinished] = await self.ask(
+            f"unfinished {prefix}", lambda: self._server.objects.unfinished(prefix, limit)
+        )
+        return found
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        await self.ask(f"abort {unfinished.key}", lambda: self._server.objects.abort_unfinished(unfinished))
 
     async def close(self) -> None:
         """Nothing to let go of."""

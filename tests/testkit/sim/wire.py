@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+START_MS = 1_700_000_000_000  # since 1970; every right clock's time at the beginning of a run
 AFTER_S = 1e-6  # between two things on one lane
 
 

@@ -27,7 +27,7 @@ from tests.testkit.memory_bus import MESSAGE_BYTES_MAX
 from tests.testkit.sim.asker import Asker
 from tests.testkit.sim.compactor import Compactor
 from tests.testkit.sim.consumer import Reader
-from tests.testkit.sim.host import START_MS, SimClock
+from tests.testkit.sim.host import SimClock
 from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
 from tests.testkit.sim.loop import SimLoop
 from tests.testkit.sim.member import GroupLedger, Member
@@ -38,6 +38,7 @@ from tests.testkit.sim.producer import Producer
 from tests.testkit.sim.services import CLUSTER, gateway_address, makers
 from tests.testkit.sim.store import SimStore
 from tests.testkit.sim.surroundings import Surroundings
+from tests.testkit.sim.wire import START_MS
 
 TOPIC = "events"
 PASSING_TOPIC = "passing"
