@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from benches import commits, compaction, composed, failover, micro, retention, snapshots, whole
+from benches import commits, compaction, composed, failover, janitor, micro, retention, snapshots, whole
 from benches.report import Result, save, table
 
 
@@ -21,6 +21,7 @@ def main() -> int:
         "machine": micro.machine,
         "compaction": compaction.machine,
         "retention": retention.machine,
+        "janitor": janitor.costs,
         "snapshot": snapshots.costs,
         "commit": commits.latency,
         "commits": commits.throughput,
