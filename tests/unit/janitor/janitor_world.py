@@ -381,6 +381,10 @@ class World:
                 task.result()
         await passing
 
+    async def pass_by(self, seconds: float) -> None:
+        """So much time passes, whoever dies in it."""
+        await asyncio.sleep(seconds)
+
     # What must hold
 
     def check_dead(self, keys: Sequence[str]) -> None:

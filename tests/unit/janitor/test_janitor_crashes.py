@@ -1,0 +1,128 @@
+"""A janitor may die at any of its calls, before its effect or after it: another one brings all to its end."""
+
+import pytest
+
+from janitor.identity import marker_key
+from janitor.judge import ORPHAN_AGE_MIN_MS
+from penstock.contracts.commands import DeleteRecords
+from penstock.contracts.janitor_commands import TO_HIGH_WATERMARK, LogOffset
+from penstock.objectstore.store import PART_BYTES_MIN
+from tests.testkit.virtual_time import in_virtual_time
+from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, Fate, World, world
+
+# Every call that a janitor makes, by its name: to the sequencers (queries, and commands by their kinds), to the store.
+CRASH_POINTS = (
+    "journal",
+    "usage",
+    "metadata",
+    "retention",
+    "condemned",
+    "known_segments",
+    "TakeChore",
+    "EndChore",
+    "ExpireLogs",
+    "DropExtents",
+    "ClaimJob",
+    "ForgetSegments+ReleaseJob",
+    "get",
+    "list shard",
+    "list",
+    "unfinished",
+    "abort_unfinished",
+    "delete",
+)
+SHARDS = 20  # fewer than there are, so that a sweep is not most of a test
+AGE_S = ORPHAN_AGE_MIN_MS / 1000
+SETTINGS = {"sweep_interval_ms": 300_000, "reap_interval_ms": 10_000}
+A_WHILE_S = 3 * GRACE_S  # for everything that there is to do
+
+
+@pytest.fixture(autouse=True)
+def _few_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.segment.keys.SHARDS", SHARDS)
+    monkeypatch.setattr("janitor.house.SHARDS", SHARDS)
+    monkeypatch.setattr("janitor.sweep.SHARD_CHORES", SHARDS)
+    monkeypatch.setattr("janitor.sweep.SHARDS_AT_ONCE", 5)
+    monkeypatch.setattr("sequencer.core.dropping.EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+
+
+async def prepare(built: World) -> set[str]:
+    """Something for each loop to do; the keys that are to be left."""
+    for name, configs in {"stays": {}, "expires": {"retention_ms": "600000"}, "trimmed": {}, "deleted": {}}.items():
+        built.create_topic(name, **{"retention_ms": "-1", **configs})
+    kept = {await built.flush("stays"), await built.flush("stays", "deleted")}
+    for name in ("expires", "expires", "trimmed", "deleted"):
+        await built.flush(name)
+    await built.flush("trimmed", "deleted")
+    await built.put(built.new_id(built.clock.now_ms()))
+    await built.put(built.new_id(built.clock.now_ms() - HOUR_MS), level=1)
+    for name in ("abandoned", "given-up"):
+        await built.store.objects.begin_parts(f"{CLUSTER}/segments/003/1-{name}", PART_BYTES_MIN)
+    await built.go_on(AGE_S)
+    young = await built.put(built.new_id(built.clock.now_ms() + 24 * HOUR_MS))
+    strange = f"{CLUSTER}/strange"
+    await built.store.objects.put(strange, [b"?"])
+    built.delete_topic("deleted")
+    log = LogOffset(built.state.topics["trimmed"].topic_id, 0, TO_HIGH_WATERMARK)
+    built.apply(DeleteRecords(0, [log]))
+    kept.add(await built.flush("stays", "trimmed"))
+    return {*kept, young, strange, marker_key(CLUSTER)}
+
+
+async def check_all_is_done(built: World, left: set[str]) -> None:
+    assert set(await built.store.keys()) == left
+    assert not await built.store.objects.unfinished("")
+    assert built.state.segments.condemned_count == 0
+    assert set(built.live()) <= left
+    assert not built.state.claims
+    assert not built.state.chore_leases
+
+
+@in_virtual_time
+async def test_the_crash_points_are_all_calls_that_there_are() -> None:
+    async with world() as built:
+        left = await prepare(built)
+        running = built.start(**SETTINGS)
+        await built.go_on(A_WHILE_S)
+        await built.stop("janitor-1")
+        await check_all_is_done(built, left)
+        assert set(running.fate.calls) == set(CRASH_POINTS)
+        assert min(running.fate.calls.values()) >= 2
+
+
+@pytest.mark.parametrize("occurrence", [1, 2])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("point", CRASH_POINTS)
+def test_after_a_death_another_janitor_finishes(point: str, after: bool, occurrence: int) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with world() as built:
+            left = await prepare(built)
+            built.start(fate=Fate(point, occurrence, after=after), **SETTINGS)
+            await built.until_dead("janitor-1")
+            built.start("janitor-2", **SETTINGS)
+            await built.go_on(A_WHILE_S)
+            await built.stop("janitor-2")
+            await check_all_is_done(built, left)
+
+    run()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_janitors_that_die_again_and_again_get_it_done(seed: int) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with world() as built:
+            left = await prepare(built)
+            for life in range(20):
+                point = CRASH_POINTS[(seed * 7 + life * 5) % len(CRASH_POINTS)]
+                name = f"janitor-{life}"
+                built.start(name, fate=Fate(point, 1 + life % 3, after=bool((seed + life) % 2)), **SETTINGS)
+                await built.pass_by(1.3 * GRACE_S)
+                await built.kill(name)
+            built.start("last", **SETTINGS)
+            await built.go_on(A_WHILE_S)
+            await built.stop("last")
+            await check_all_is_done(built, left)
+
+    run()
