@@ -244,6 +244,7 @@ class World:
         self.store = WatchedStore(self)
         self.running: dict[str, Running] = {}
         self.applied: list[Command] = []
+        self.client = self.hub.connect("client")
         self._bus = self.hub.connect("sequencer")
 
     async def open(self) -> None:

@@ -1,0 +1,145 @@
+"""Why an object stays or goes: asked over the bus, answered by the judge that deletes."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from janitor.identity import Identity, marker_key
+from janitor.judge import ORPHAN_AGE_MIN_MS
+from penstock.contracts import codec, subjects
+from penstock.contracts.errors import Undelivered
+from penstock.contracts.messages import ExplainReply, ExplainRequest
+from tests.testkit.virtual_time import in_virtual_time
+from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, World, world
+
+
+async def ask(built: World, key: str) -> ExplainReply:
+    bus = built.client
+    answer = await bus.request(subjects.explain(CLUSTER), codec.encode(ExplainRequest(key)), 5.0)
+    return codec.decode(answer, ExplainReply)
+
+
+async def started(built: World) -> None:
+    built.start(reap_interval_ms=1_000, dry_run=True)
+    await built.go_on(0.1)
+
+
+@in_virtual_time
+async def test_a_live_segment_says_how_much_of_it_is_needed() -> None:
+    async with world() as built:
+        built.create_topic("t")
+        key = await built.flush("t")
+        await started(built)
+        reply = await ask(built, key)
+        assert (reply.verdict, reply.reason) == ("live", "1 extents in 100 bytes of it")
+        assert reply.facts["key"] == key
+        assert reply.facts["bytes"] == "100"
+        assert reply.failure is None
+
+
+@in_virtual_time
+async def test_a_condemned_segment_says_what_it_waits_for_and_then_that_it_goes() -> None:
+    async with world() as built:
+        built.create_topic("t")
+        key = await built.flush("t")
+        built.delete_topic("t")
+        await started(built)
+        reply = await ask(built, key)
+        assert reply.verdict == "waiting"
+        assert "readers may know of it for 10 min" in reply.reason
+        await built.go_on(GRACE_S + 10)
+        reply = await ask(built, key)
+        assert reply.verdict == "condemned"
+        assert int(reply.facts["condemned_sequence"]) > 0
+
+
+@in_virtual_time
+async def test_what_nobody_knows_is_young_and_then_an_orphan() -> None:
+    async with world() as built:
+        key = await built.put(built.new_id(built.clock.now_ms()))
+        await started(built)
+        assert (await ask(built, key)).verdict == "young"
+        await built.go_on(ORPHAN_AGE_MIN_MS / 1000)
+        reply = await ask(built, key)
+        assert (reply.verdict, reply.facts["age"]) == ("orphan", "60 min")
+
+
+@in_virtual_time
+async def test_the_journal_s_own_objects_are_kept_and_strange_ones_unknown() -> None:
+    async with world() as built:
+        strange, snapshot = f"{CLUSTER}/strange", f"{CLUSTER}/snapshots/{7:020}"
+        for key in (strange, snapshot):
+            await built.store.objects.put(key, [b"?"])
+        await started(built)
+        assert (await ask(built, marker_key(CLUSTER))).verdict == "kept"
+        assert (await ask(built, snapshot)).verdict == "kept"
+        assert (await ask(built, strange)).verdict == "unknown"
+        assert (await ask(built, "another/segments/003/x")).verdict == "unknown"
+
+
+@in_virtual_time
+async def test_what_is_not_there_is_absent() -> None:
+    async with world() as built:
+        built.create_topic("t")
+        key = await built.flush("t")
+        await built.store.objects.delete([key])
+        await started(built)
+        reply = await ask(built, key)
+        assert reply.verdict == "absent"
+        assert "but the journal needs it" in reply.reason
+        assert (await ask(built, f"{CLUSTER}/snapshots/{8:020}")).verdict == "absent"
+
+
+@in_virtual_time
+async def test_the_store_s_own_prefix_may_stand_before_the_key() -> None:
+    async with world() as built:
+        built.create_topic("t")
+        key = await built.flush("t")
+        await started(built)
+        assert (await ask(built, f"some/prefix/{key}")).facts["key"] == key
+
+
+@in_virtual_time
+async def test_in_the_wrong_bucket_there_is_no_answer() -> None:
+    async with world() as built:
+        await built.write_marker(Identity("another", ""))
+        await started(built)
+        reply = await ask(built, f"{CLUSTER}/strange")
+        assert reply.failure is not None
+        assert "this is not the store of cluster test" in reply.failure
+
+
+@pytest.mark.parametrize("request_", [codec.encode(ExplainRequest("//")), codec.encode(ExplainRequest("")), b"?"])
+def test_a_bad_question_gets_an_answer_and_does_no_harm(request_: bytes) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        async with world() as built:
+            await started(built)
+            answer = await built.client.request(subjects.explain(CLUSTER), request_, 5.0)
+            assert codec.decode(answer, ExplainReply).failure
+            assert (await ask(built, marker_key(CLUSTER))).verdict == "kept"
+
+    run()
+
+
+@in_virtual_time
+async def test_too_many_questions_at_once_are_refused() -> None:
+    async with world() as built:
+        await started(built)
+        built.is_down = True
+        asking = [asyncio.create_task(ask(built, marker_key(CLUSTER))) for _ in range(20)]
+        await built.go_on(1)
+        replies: Sequence[ExplainReply] = [task.result() for task in asking if task.done()]
+        assert len(replies) == 4
+        assert all(reply.failure == "16 such questions are in work already" for reply in replies)
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_a_janitor_that_leaves_takes_no_more_questions() -> None:
+    async with world() as built:
+        await started(built)
+        await built.stop("janitor-1")
+        with pytest.raises(Undelivered):
+            await ask(built, marker_key(CLUSTER))

@@ -1,0 +1,173 @@
+"""The judge alone: every verdict, at its limits."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from janitor.checkpoints import CHECKPOINTS_MAX, Checkpoints
+from janitor.identity import Identity
+from janitor.judge import (
+    NEVER,
+    ORPHAN_AGE_MIN_MS,
+    SEGMENT_COMMIT_AGE_MAX_MS,
+    Now,
+    Rules,
+    Verdict,
+    judge_condemned,
+    judge_segment,
+    judge_unfinished,
+    may_be_orphan,
+)
+from penstock.contracts.ids import SegmentId, new_segment_id
+from penstock.contracts.janitor_queries import KnownSegment
+from penstock.contracts.queries import SegmentView
+from sequencer.core import limits
+
+BORN_MS = 1_700_000_000_000
+SEGMENT: SegmentId = new_segment_id(BORN_MS, bytes(10))
+RULES = Rules(grace_ms=600_000)
+OLD_MS = BORN_MS + ORPHAN_AGE_MIN_MS
+NOW = Now(OLD_MS, OLD_MS, archived_sequence=100, watched_sequence=100)
+
+
+def known(*, condemned_ms: int = -1, condemned_sequence: int = 0, level: int = 0) -> KnownSegment:
+    extents = 3 if condemned_ms < 0 else 0
+    view = SegmentView(0, SEGMENT, level, 500, 100 * extents, extents, condemned_ms, False)
+    return KnownSegment(view, False, condemned_sequence)
+
+
+def verdict(what: KnownSegment | None, now: Now = NOW, level: int = 0) -> Verdict:
+    return judge_segment(level, SEGMENT, what, now, RULES).verdict
+
+
+def test_the_age_of_orphans_is_four_times_that_of_commits_in_the_state_machine() -> None:
+    assert SEGMENT_COMMIT_AGE_MAX_MS == limits.SEGMENT_COMMIT_AGE_MAX_MS
+    assert 4 * limits.SEGMENT_COMMIT_AGE_MAX_MS == ORPHAN_AGE_MIN_MS
+
+
+def test_what_has_extents_lives() -> None:
+    assert verdict(known()) is Verdict.LIVE
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (NOW, Verdict.CONDEMNED),
+        (msgspec.structs.replace(NOW, clock_ms=NOW.clock_ms - 1), Verdict.WAITING),
+        (msgspec.structs.replace(NOW, watched_sequence=99), Verdict.WAITING),
+        (msgspec.structs.replace(NOW, watched_sequence=NEVER), Verdict.WAITING),
+        (msgspec.structs.replace(NOW, archived_sequence=99), Verdict.WAITING),
+        (msgspec.structs.replace(NOW, own_ms=0), Verdict.CONDEMNED),
+    ],
+)
+def test_what_is_condemned_goes_after_the_grace_by_both_and_when_it_is_archived(now: Now, expected: Verdict) -> None:
+    condemned = known(condemned_ms=NOW.clock_ms - RULES.grace_ms, condemned_sequence=100)
+    assert verdict(condemned, now) is expected
+
+
+@pytest.mark.parametrize(
+    ("clock_ms", "own_ms", "expected"),
+    [
+        (OLD_MS, OLD_MS, Verdict.ORPHAN),
+        (OLD_MS - 1, OLD_MS, Verdict.YOUNG),
+        (OLD_MS, OLD_MS - 1, Verdict.YOUNG),
+        (OLD_MS + 10**12, OLD_MS - 1, Verdict.YOUNG),
+        (0, OLD_MS + 10**12, Verdict.YOUNG),
+    ],
+)
+def test_what_nobody_knows_goes_when_it_is_old_by_both_clocks(clock_ms: int, own_ms: int, expected: Verdict) -> None:
+    now = Now(clock_ms, own_ms)
+    assert verdict(None, now) is expected
+    assert verdict(known(), now, level=1) is expected, "the journal knows it at another level"
+    assert may_be_orphan(SEGMENT, now, RULES) == (expected is Verdict.ORPHAN)
+
+
+def test_what_was_forgotten_a_moment_ago_stays_a_little() -> None:
+    assert verdict(KnownSegment(None, True)) is Verdict.REMEMBERED
+
+
+def test_an_upload_goes_when_it_is_old_by_both_clocks() -> None:
+    assert judge_unfinished(BORN_MS, Now(OLD_MS, OLD_MS), RULES).verdict is Verdict.UNFINISHED
+    for now in (Now(OLD_MS - 1, OLD_MS), Now(OLD_MS, OLD_MS - 1)):
+        assert judge_unfinished(BORN_MS, now, RULES).verdict is Verdict.YOUNG
+
+
+@given(
+    extents=st.integers(0, 3),
+    level=st.integers(0, 2),
+    other=st.integers(0, 2),
+    clock=st.integers(0, 2**48),
+    own=st.integers(0, 2**48),
+    condemned_ms=st.integers(0, 2**48),
+    sequences=st.tuples(st.integers(0, 200), st.integers(-1, 200), st.integers(-1, 200)),
+)
+def test_nothing_that_has_extents_ever_goes(
+    extents: int, level: int, other: int, clock: int, own: int, condemned_ms: int, sequences: tuple[int, int, int]
+) -> None:
+    condemned_sequence, archived, watched = sequences
+    view = SegmentView(0, SEGMENT, level, 500, extents, extents, -1 if extents else condemned_ms, False)
+    judged = judge_segment(
+        other, SEGMENT, KnownSegment(view, True, condemned_sequence), Now(clock, own, archived, watched), RULES
+    )
+    if judged.goes and level == other:
+        assert not extents
+        assert clock - condemned_ms >= RULES.grace_ms
+        assert condemned_sequence <= min(archived, watched)
+
+
+@pytest.mark.parametrize("reason", ["readers may know of it", "by its own watch", "the archive ends before that"])
+def test_a_sentence_says_what_it_waits_for(reason: str) -> None:
+    now = {
+        "readers may know of it": Now(1_000, 0),
+        "by its own watch": Now(10**6, 0, archived_sequence=9),
+        "the archive ends before that": Now(10**6, 0, watched_sequence=9),
+    }[reason]
+    judged = judge_condemned(0, 9, now, RULES)
+    assert judged.verdict is Verdict.WAITING
+    assert reason in judged.reason
+
+
+JOURNAL = Identity("penstock-journal-test", "2026-01-01")
+
+
+def test_a_checkpoint_counts_when_it_is_a_grace_old() -> None:
+    checkpoints = Checkpoints(10.0)
+    assert checkpoints.watched_sequence(0) == NEVER
+    checkpoints.note(JOURNAL, 5.0, 7)
+    assert checkpoints.watched_sequence(14.9) == NEVER
+    assert checkpoints.watched_sequence(15.0) == 7
+    checkpoints.note(JOURNAL, 16.0, 9)
+    checkpoints.note(JOURNAL, 20.0, 12)
+    assert checkpoints.watched_sequence(25.9) == 7
+    assert checkpoints.watched_sequence(26.0) == 9
+    assert checkpoints.watched_sequence(1_000.0) == 12
+
+
+def test_another_journal_is_watched_anew() -> None:
+    checkpoints = Checkpoints(10.0)
+    checkpoints.note(JOURNAL, 0.0, 7)
+    checkpoints.note(Identity("penstock-journal-test", "2026-01-02"), 11.0, 3)
+    assert checkpoints.watched_sequence(12.0) == NEVER
+    assert checkpoints.watched_sequence(21.0) == 3
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 50)), max_size=300))
+def test_what_was_watched_was_there_a_grace_ago(steps: list[tuple[float, int]]) -> None:
+    checkpoints = Checkpoints(30.0)
+    now_s, sequence, seen = 0.0, 0, []
+    for pause_s, entries in steps:
+        now_s, sequence = now_s + pause_s, sequence + entries
+        seen.append((now_s, sequence))
+        checkpoints.note(JOURNAL, now_s, sequence)
+        before = max((each for when_s, each in seen if when_s <= now_s - 30.0), default=NEVER)
+        assert checkpoints.watched_sequence(now_s) <= before
+        assert len(checkpoints._seen) <= CHECKPOINTS_MAX + 2
+
+
+def test_without_a_grace_what_is_seen_counts_at_once() -> None:
+    checkpoints = Checkpoints(0.0)
+    checkpoints.note(JOURNAL, 1.0, 7)
+    assert checkpoints.watched_sequence(1.0) == 7
+    checkpoints.note(JOURNAL, 2.0, 8)
+    assert checkpoints.watched_sequence(2.0) == 8
