@@ -266,7 +266,7 @@ class ValidateView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Segments in the order in which they were committed, from a row of the table on; `levels` empty is all levels."""
+    """Segments in the order in which they were committed, from a row on; `levels` empty is all levels."""
 
     min_sequence: int
     first_row: int
@@ -278,7 +278,7 @@ class SegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
 class SegmentView(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A segment as who compacts or audits sees it."""
 
-    row: int  # its place in the table
+    row: int  # its place in the order of commits, never given to another one
     segment_id: SegmentId
     level: int
     size_bytes: int
