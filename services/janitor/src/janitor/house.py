@@ -102,7 +102,7 @@ class House:
             await self._chores.keep(taken)
             after = page[-1].key
             page = await self._store.list(self._prefix, after if after < first else max(after, last))
-        self._metrics.unknown_objects.set(unknown)
+        self._metrics.unknown_objects.labels("elsewhere").set(unknown)
 
 
 def is_known_key(key: str, cluster: str) -> bool:

@@ -48,6 +48,7 @@ class JanitorMetrics:
         self.unknown_objects = Gauge(
             "penstock_janitor_unknown_objects",
             "Objects under keys that are not Penstock's, which stay, as of the last sweep.",
+            ["where"],
             registry=registry,
         )
         self.failures = Counter(

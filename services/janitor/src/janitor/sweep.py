@@ -12,6 +12,7 @@ did is not done again after its death. What a death between two steps leaves:
 import asyncio
 
 import msgspec
+import structlog
 
 from janitor.chores import Chores, Kind, Taken, give_up
 from janitor.deletion import Deletion, Doomed
@@ -32,6 +33,8 @@ SHARDS_AT_ONCE = 20  # two entries in the journal for so many listings
 SHARE_OF_INTERVAL = 0.5  # that a sweep takes by one janitor, so that there is time for what fails
 WAIT_MAX_S = 60.0
 NO_PREFIX = ""  # the store's address has one of its own
+
+log = structlog.get_logger()
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -73,6 +76,7 @@ class Sweep:
         self._leaving = leaving
         self._kind = Kind(0, SHARD_CHORES, int(interval_s * 1000))
         self._orphaned: dict[int, tuple[float, int]] = {}  # shard -> when some were found last, their bytes
+        self._unknown: dict[int, int] = {}  # shard -> objects without a segment's key
 
     async def step(self) -> float:
         """Look through some shards, if any are due; the seconds until the next."""
@@ -94,12 +98,13 @@ class Sweep:
         suspects: list[Suspect] = []
         for shard in taken.numbers:
             self._orphaned.pop(shard, None)
+            self._unknown.pop(shard, None)
             after = ""
             while True:
                 if self._leaving.is_set():
                     return False
                 page = await self._store.list(f"{self._prefix}{shard:03}/", after)
-                suspects += self._suspects(page, taken)
+                suspects += self._suspects(shard, page, taken)
                 if len(suspects) >= DELETE_KEYS_MAX:
                     suspects = await self._settle(suspects)
                 await self._chores.keep(taken)
@@ -111,14 +116,16 @@ class Sweep:
         self._measure()
         return True
 
-    def _suspects(self, page: list[ObjectInfo], taken: Taken) -> list[Suspect]:
-        """Those that are not too young to be asked for; what has no segment's key is another chore's."""
+    def _suspects(self, shard: int, page: list[ObjectInfo], taken: Taken) -> list[Suspect]:
+        """Those that are not too young to be asked for; what has no segment's key is counted."""
         now = Now(taken.clock_ms, self._clock.now_ms())
         suspects = []
         for info in page:
             try:
                 level, segment_id = parse_segment_key(info.key)
             except Invalid:
+                self._unknown[shard] = self._unknown.get(shard, 0) + 1
+                log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
                 continue
             if may_be_orphan(segment_id, now, self._rules):
                 suspects.append(Suspect(info, level, segment_id))
@@ -152,3 +159,4 @@ class Sweep:
         oldest_s = self._clock.monotonic_s() - 2 * self._interval_s
         self._orphaned = {shard: found for shard, found in self._orphaned.items() if found[0] >= oldest_s}
         self._metrics.bytes.labels("orphaned").set(sum(size_bytes for _, size_bytes in self._orphaned.values()))
+        self._metrics.unknown_objects.labels("segments").set(sum(self._unknown.values()))
