@@ -40,7 +40,7 @@ def errors(response: Any) -> dict[str | None, int]:
     return {topic.name: topic.error_code for topic in response.topics}
 
 
-@pytest.mark.parametrize("version", range(13))
+@pytest.mark.parametrize("version", range(14))
 async def test_a_topic_is_described_in_every_version(version: int) -> None:
     world = new_world()
     view = world.sequencer.add_topic("t", 3)
@@ -123,6 +123,24 @@ async def test_an_illegal_name_is_refused_and_never_made(name: str) -> None:
         name: ErrorCode.INVALID_TOPIC_EXCEPTION,
         "good": 0,
     }
+
+
+async def test_good_names_are_made_beside_bad_ones_and_names_asked_for_twice_once() -> None:
+    world = creating_world()
+    response = await ask(world, 3, VERSION, named("a", "b/", "a", "c"))
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
+        ("a", 0),
+        ("b/", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("c", 0),
+    ]
+    assert [[command.name for command in commands] for commands in world.sequencer.commands] == [["a", "c"]]  # type: ignore[union-attr]
+
+
+async def test_asking_by_id_makes_nothing() -> None:
+    world = creating_world()
+    asked = MetadataRequest(topics=[MetadataRequestTopic(b"?" * 16, None)], allow_auto_topic_creation=True)
+    assert errors(await ask(world, 3, VERSION, asked)) == {None: ErrorCode.UNKNOWN_TOPIC_ID}
+    assert world.sequencer.commands == []
 
 
 async def test_a_refused_creation_is_answered_with_its_reason() -> None:

@@ -19,6 +19,7 @@ from penstock.kafkawire.cleaning import (
     keep_records,
     keyless_records,
     plain_records,
+    records_out_of_time,
     scan_records,
 )
 from penstock.kafkawire.errors import DecodeError
@@ -188,6 +189,25 @@ def test_records_without_a_key_are_named(codec: int, several: list[Record]) -> N
     header = read_batch_header(batch)
     expected = [index for index, record in enumerate(dense) if record.key is None]
     assert keyless_records(plain_records(batch, header), header) == expected
+
+
+@every_codec
+@given(
+    several=st.lists(records, min_size=1, max_size=12), window=st.tuples(st.integers(-1, 2**48), st.integers(-1, 2**48))
+)
+@settings(deadline=None, max_examples=40)
+def test_records_out_of_time_are_named_but_those_without_a_time(
+    codec: int, several: list[Record], window: tuple[int, int]
+) -> None:
+    dense = [Record(index, each.timestamp, each.key, each.value, each.headers) for index, each in enumerate(several)]
+    batch = build_batch(dense, codec=codec)
+    header = read_batch_header(batch)
+    expected = [
+        (index, each.timestamp)
+        for index, each in enumerate(dense)
+        if each.timestamp != -1 and not window[0] <= each.timestamp <= window[1]
+    ]
+    assert records_out_of_time(plain_records(batch, header), header, *window) == expected
 
 
 @pytest.mark.parametrize("scan", [scan_records, keyless_records])

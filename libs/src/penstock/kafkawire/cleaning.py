@@ -6,7 +6,7 @@ its tombstones may go, and the records' timestamp deltas are written anew, so th
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import crc32c
 import msgspec
@@ -100,30 +100,45 @@ def _scan_record(plain: Buffer, start: int) -> KeyedRecord:
 
 
 def keyless_records(plain: Buffer, header: BatchHeader) -> list[int]:
-    """Which records of a produced batch, counted from 0, have no key; `DecodeError` if it is not as one must be.
+    """Which records of a produced batch, counted from 0, have no key; `DecodeError` if it is not as one must be."""
+    return [index for index, _, key_bytes in _produced_records(plain, header) if key_bytes < 0]
 
-    Half the work of `scan_records`: gateways do it for every batch of a compacted topic.
+
+def records_out_of_time(plain: Buffer, header: BatchHeader, first_ms: int, last_ms: int) -> list[tuple[int, int]]:
+    """Which records of a produced batch, counted from 0, have a timestamp before or after these, and which.
+
+    `NO_TIMESTAMP` is of any time; `DecodeError` if the batch is not as one must be.
+    """
+    base_ms = header.base_timestamp
+    return [
+        (index, base_ms + delta_ms)
+        for index, delta_ms, _ in _produced_records(plain, header)
+        if not first_ms <= base_ms + delta_ms <= last_ms and base_ms + delta_ms != NO_TIMESTAMP
+    ]
+
+
+def _produced_records(plain: Buffer, header: BatchHeader) -> Iterator[tuple[int, int, int]]:
+    """Number, timestamp delta and key's length of each record.
+
+    Half the work of `scan_records`: gateways do it for every batch of some topics.
     """
     if not 0 <= header.record_count * _RECORD_BYTES_MIN <= len(plain):
         raise DecodeError(f"{header.record_count} records in {len(plain)} bytes")
-    found = []
     start = 0
     try:
         for index in range(header.record_count):
             length, position = read_varlong(plain, start)
             start = position + length
-            _, position = read_varlong(plain, position + 1)
+            timestamp_delta, position = read_varlong(plain, position + 1)
             offset_delta, position = read_varlong(plain, position)
             key_bytes, position = read_varlong(plain, position)
             if offset_delta != index or position + max(key_bytes, 0) >= start:
                 raise DecodeError(f"record {index} has offset {offset_delta} and ends at byte {start}")
-            if key_bytes < 0:
-                found.append(index)
+            yield index, timestamp_delta, key_bytes
     except IndexError as error:
         raise DecodeError(f"{header.record_count} records, and one is cut short") from error
     if start != len(plain):
         raise DecodeError(f"records end at byte {start} of {len(plain)}")
-    return found
 
 
 def keep_records(

@@ -4,13 +4,14 @@ Only topics that are compacted by key, or limit their records' timestamps, need 
 """
 
 import asyncio
+import itertools
 from collections.abc import Iterable
 
 import msgspec
 
 from penstock.contracts.codec import Buffer
 from penstock.kafkawire.api.produce import BatchIndexAndErrorMessage
-from penstock.kafkawire.cleaning import keyless_records, plain_records, scan_records
+from penstock.kafkawire.cleaning import keyless_records, plain_records, records_out_of_time
 from penstock.kafkawire.compression import NONE
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.errors import DecodeError
@@ -25,7 +26,6 @@ RECORDS_MAX = 1_000_000
 # Named one by one in an answer; a batch has room for a million of them.
 ERRORS_MAX = 1_000
 ERRORS_SHOWN = 3  # in the message for the whole batch
-NO_TIMESTAMP = -1  # a record without one is of no time
 
 
 class TimeWindow(msgspec.Struct, frozen=True):
@@ -96,21 +96,21 @@ def _key_objection(place: str, keyless: list[int]) -> RecordObjection | None:
 
 
 def _time_objection(plain: Buffer, header: BatchHeader, window: TimeWindow) -> RecordObjection | None:
-    first, last = window.first_ms, window.last_ms
-    times = [header.base_timestamp + record.timestamp_delta for record in scan_records(plain, header)]
-    wrong = [index for index, time in enumerate(times) if time != NO_TIMESTAMP and not first <= time <= last]
+    first_ms, last_ms = window.first_ms, window.last_ms
+    wrong = records_out_of_time(plain, header, first_ms, last_ms)
     if not wrong:
         return None
     reasons = (
-        f"Timestamp {times[index]} of message with offset {index} is out of range. "
-        f"The timestamp should be within [{first}, {last}]"
-        for index in wrong
+        (
+            index,
+            f"Timestamp {time_ms} of message with offset {index} is out of range. "
+            f"The timestamp should be within [{first_ms}, {last_ms}]",
+        )
+        for index, time_ms in wrong
     )
     message = "One or more records have been rejected due to invalid timestamp"
-    return RecordObjection(ErrorCode.INVALID_TIMESTAMP, message, _errors(zip(wrong, reasons, strict=True)))
+    return RecordObjection(ErrorCode.INVALID_TIMESTAMP, message, _errors(reasons))
 
 
 def _errors(reasons: Iterable[tuple[int, str]]) -> list[BatchIndexAndErrorMessage]:
-    return [
-        BatchIndexAndErrorMessage(index, reason) for (index, reason), _ in zip(reasons, range(ERRORS_MAX), strict=False)
-    ]
+    return [BatchIndexAndErrorMessage(index, reason) for index, reason in itertools.islice(reasons, ERRORS_MAX)]
