@@ -125,7 +125,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ExplainReply(msgspec.Struct, frozen=True, array_like=True):
-    """What a janitor thinks of it: one word (live, waiting, condemned, orphan, ...), a sentence, and what it goes by."""
+    """What a janitor thinks of it: a word (live, waiting, condemned, orphan, ...), a sentence, and what it goes by."""
 
     verdict: str
     reason: str

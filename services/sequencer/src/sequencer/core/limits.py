@@ -13,7 +13,7 @@ RECORDS_PER_BATCH_MAX = 2**31 - 1  # Kafka counts them in 32 bits, signed
 SEGMENT_COMMIT_AGE_MAX_MS = 15 * MINUTE_MS  # a quarter of the age at which the janitor sweeps what nobody committed
 REMEMBERED_COMMITS_MAX = 200_000  # 15 minutes of 220 segments a second; about 100 MB
 EXTENTS_MAX = 20_000_000  # about 1 GB of columns: beyond it the process would die, so commits are refused
-SEGMENTS_MAX = 20_000_000  # about 1 GB of columns, too
+SEGMENTS_MAX = 20_000_000  # about 1.6 GB of columns
 
 # Compaction
 REPLACED_EXTENTS_MAX = 20_000  # by one command: about 15 ms of work
