@@ -10,6 +10,7 @@ LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-
 STAMP := $(VENV)/.made
 SPARK_VENV := .venv-spark
 SPARK_STAMP := $(SPARK_VENV)/.made
+SPARK_CLASSES := $(SPARK_VENV)/classes.jsa
 COMPILE := uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
     --no-emit-find-links --python-version 3.11 --group dev $(foreach name,$(LOCAL),--no-emit-package $(name))
 UPGRADE ?= --upgrade
@@ -17,10 +18,11 @@ CODE := libs services tests benches
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env spark-env up test test-spark quick e2e-compose sim sim-all chaos check format bench bench-spark lock clean
+.PHONY: help env spark-env up test test-simulation test-services test-spark spark-classes \
+    quick e2e-compose sim sim-all chaos check format bench bench-spark lock clean
 
 help:  ## what there is to do
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The environment for compaction is made beside, where there is a Java for it; `penstock up` sees when it is complete.
 up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
@@ -29,19 +31,29 @@ up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1
 
 # The environment with Spark last: who wants to can make it beside, as .ci/run does.
 test: env  ## run every test
-	$(BIN)/pytest -m "not e2e and not compose and not chaos and not spark" -n 3 --dist worksteal
-	$(BIN)/pytest -m e2e -n 2 --dist loadfile
+	@$(MAKE) --no-print-directory test-simulation
+	@$(MAKE) --no-print-directory test-services
 	@$(MAKE) --no-print-directory test-spark
 
-test-spark: env spark-env  ## run the tests that need Spark
+# Nothing in it waits for anything, so a test that hangs is one that works; beside others it may work for long.
+test-simulation: env  ## run the simulations
+	$(BIN)/pytest -m simulation -n 2 --dist worksteal --timeout 1500 tests/simulation
+
+# The first of them mostly wait, for servers that start and for silences to last.
+test-services: env  ## run the tests of the code, of services with others, and of the whole
+	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not spark" -n 4 --dist worksteal
+	$(BIN)/pytest -m e2e -n 2 --dist loadfile
+
+test-spark: env spark-env spark-classes  ## run the tests that need Spark
 	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
 
 quick: env  ## run the tests that take no more than a few seconds each
 	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not spark" -n 2
 
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
-	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && docker compose --progress quiet build && \
-	    $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
+	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
+	    docker compose -f compose.yaml -f tests/compose/clients.yaml --profile client --progress quiet build && \
+	    PENSTOCK_E2E_IMAGES=built $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
 
 sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"
 	@$(BIN)/python -m tests.testkit.sim $(SEED)
@@ -104,3 +116,9 @@ $(SPARK_STAMP): $(STAMP) requirements-spark.lock
 	    $(BIN)/uv pip install -q --python $(SPARK_VENV)/bin/python --no-deps --no-build-isolation \
 	        $(foreach member,$(MEMBERS),-e $(member)); \
 	    touch $@'
+
+spark-classes: $(SPARK_CLASSES)
+
+# The tests start some thirty Javas; with this file each takes a third less of a core.
+$(SPARK_CLASSES): $(SPARK_STAMP) tests/testkit/java_classes.py
+	@$(SPARK_VENV)/bin/python -m tests.testkit.java_classes

@@ -11,7 +11,12 @@ from tests.testkit.compose import Project, build_images, running_project
 
 @pytest.fixture(scope="session", autouse=True)
 def images(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Every image is built from the code as it is; by one of the processes that share the tests, while others wait."""
+    """Every image is built from the code as it is; by one of the processes that share the tests, while others wait.
+
+    `make e2e-compose` has just done that, and says so.
+    """
+    if os.environ.get("PENSTOCK_E2E_IMAGES") == "built":
+        return
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder  # each has a folder in the run's
     built = folder / "images-built"

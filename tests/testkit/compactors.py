@@ -7,6 +7,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from tests.testkit import java_classes
 from tests.testkit.cluster import Cluster, free_port, wait_until
 from tests.testkit.metrics import samples, total
 
@@ -18,7 +19,8 @@ EAGER = {
     "plan-interval-ms": "100",
 }
 # A JVM that starts with half the work: its compiler for long lives stays out.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA_OPTIONS = f"{QUICK_START} {java_classes.options()}".strip()
 SPARK_CONF = f"spark.driver.defaultJavaOptions={JAVA_OPTIONS}"
 POLL_S = 0.2
 START_S = 180.0  # a JVM takes its time where everything else runs too
