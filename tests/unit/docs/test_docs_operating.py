@@ -10,12 +10,13 @@ from cacher.config import CacherConfig
 from compactor.config import CompactorConfig
 from flusher.config import FlusherConfig
 from gateway.config import GatewayConfig
+from janitor.config import JanitorConfig
 from penstock.runtime.config import ServiceConfig
 from sequencer.config import SequencerConfig
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "OPERATING.md").read_text()
-KINDS = [ServiceConfig, GatewayConfig, FlusherConfig, SequencerConfig, CacherConfig, CompactorConfig]
+KINDS = [ServiceConfig, GatewayConfig, FlusherConfig, SequencerConfig, CacherConfig, CompactorConfig, JanitorConfig]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
