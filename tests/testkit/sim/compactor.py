@@ -1,17 +1,17 @@
 """A compactor at work: it plans, takes its time, and lets what it wrote take the place of what it planned with.
 
 It asks and tells sequencers, and reads and writes the store, as every service does, and gives a job up when one of them
-fails. What it replaces stays in the store, as the grace lasts longer than a run.
+fails. What it replaced is the janitors' to delete.
 """
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.contracts.batches import Extent
 from penstock.contracts.commands import PerItem
 from penstock.contracts.errors import PenstockError
-from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, TopicId, new_segment_id
+from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, new_segment_id
 from penstock.contracts.levels import COMMAND_LEVELS
 from penstock.contracts.queries import Plan, PlanPartition, PlanQuery
 from penstock.contracts.refusals import Refusal
@@ -19,7 +19,7 @@ from penstock.objectstore import ObjectStore, streamed_put
 from penstock.runtime.clock import Clock
 from penstock.runtime.sequencer_client import SequencerClient
 from penstock.segment.keys import segment_key
-from sequencer.core.state import State
+from sequencer.core.state import State, Topic
 from tests.testkit.compaction import EVERYTHING, Compacted, Input, compacted
 
 PAUSE_S_MAX = 1.5  # between jobs
@@ -30,7 +30,7 @@ LEVEL_MAX = 2
 
 
 class Compactor:
-    """Merges random contiguous extents of a topic's partitions, for ever."""
+    """Merges random contiguous extents of a topic's partitions, of one topic or another, for ever."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Compactor:
         stream: random.Random,
         *,
         cluster: str,
-        topic: str,
+        topics: Sequence[str],
         state: Callable[[], State],  # the true one, to know when to begin
     ) -> None:
         self._sequencer = sequencer
@@ -48,7 +48,7 @@ class Compactor:
         self._clock = clock
         self._stream = stream
         self._cluster = cluster
-        self._topic = topic
+        self._topics = topics
         self._state = state
         self.replaced = 0  # runs
         self.refused = 0
@@ -57,16 +57,17 @@ class Compactor:
         """Work until cancelled."""
         while True:
             await asyncio.sleep(self._stream.uniform(0, PAUSE_S_MAX))
-            found = self._state().topics.get(self._topic)
+            found = self._state().topics.get(self._stream.choice(self._topics))
             if found is None or self._state().level < max(COMMAND_LEVELS.values()):
                 continue
             try:
-                await self._work(found.topic_id, len(found.partitions))
+                await self._work(found)
             except PenstockError:
                 continue  # the next job plans anew
 
-    async def _work(self, topic_id: TopicId, partitions: int) -> None:
-        wanted = [PlanPartition(topic_id, number, 0, EVERYTHING) for number in range(partitions)]
+    async def _work(self, topic: Topic) -> None:
+        topic_id = topic.topic_id
+        wanted = [PlanPartition(topic_id, each.number, each.log_start_offset, EVERYTHING) for each in topic.partitions]
         plan = await self._sequencer.query("plan", PlanQuery(0, wanted, EVERYTHING), Plan)
         planned = [(topic_id, each.partition, self._some_of(each.extents)) for each in plan.partitions]
         inputs = [each for each in planned if each[2]]

@@ -23,6 +23,7 @@ class Reading:
 
     def __init__(self, client: KafkaClient, oracle: Oracle, topic: str) -> None:
         self.positions: dict[int, int] = {}
+        self.is_out_of_range = False  # a log's start has moved beyond where we are
         self._client = client
         self._oracle = oracle
         self._topic = topic
@@ -56,6 +57,10 @@ class Reading:
                     retry = ErrorCode(each.error_code)
                     continue
                 offset = self.positions[each.partition_index]
+                start = self._oracle.log(self._topic, each.partition_index).start
+                if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and offset < start:
+                    self.is_out_of_range = True
+                    continue
                 if each.error_code:
                     what = f"a fetch of {self._topic}-{each.partition_index} from {offset} on"
                     self._oracle.refused(self._client.name, what, ErrorCode(each.error_code).name)

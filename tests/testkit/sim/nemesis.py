@@ -131,7 +131,7 @@ class Nemesis:
             process.kill_at_step(self._dice.randint(1, STEPS_MAX))
 
     async def _kill_role(self) -> None:
-        role = self._dice.choice(("sequencer", "flusher", "cacher", "gateway", "all"))
+        role = self._dice.choice(("sequencer", "flusher", "cacher", "gateway", "janitor", "all"))
         for process in self._world.processes:
             if role in (process.role, "all"):
                 process.kill()

@@ -77,6 +77,7 @@ def _run(world: World, faults: bool) -> None:
     world.run_for(LOAD_S * (LONG_FACTOR if is_long else 1))
     nemesis.heal()
     world.passing.end()
+    world.fading.end()
     for producer in world.producers:
         producer.hurry(HURRY_PACE_S)
     if not world.failures and _settle(world):
@@ -89,6 +90,8 @@ def _settle(world: World) -> bool:
         return False
     judge_records(world)
     if not world.until("the topic that comes and goes", lambda: world.passing.is_done, SETTLE_TIMEOUT_S):
+        return False
+    if not world.until("the topic that fades", lambda: world.fading.is_done, SETTLE_TIMEOUT_S):
         return False
     world.add_reader("auditor")
     if not world.until("readers", lambda: all(each.is_at_end for each in world.readers), SETTLE_TIMEOUT_S):
@@ -103,6 +106,8 @@ def _settle(world: World) -> bool:
     if not world.until("replicas", lambda: are_replicas_level(world), SETTLE_TIMEOUT_S):
         return False
     judge_replicas(world)
+    if world.janitors and not world.until("orphans to go", lambda: not world.old_orphans(), SETTLE_TIMEOUT_S):
+        return False
     return not world.failures
 
 
@@ -110,7 +115,7 @@ def _stop(world: World) -> None:
     """Clients go, then services stop, and nothing of them is left."""
     world.note("stop")
     world.client_loop.kill()
-    for role in ("gateway", "flusher", "cacher", "sequencer"):
+    for role in ("janitor", "gateway", "flusher", "cacher", "sequencer"):
         for process in world.role(role):
             process.is_wanted = False
             process.stop()

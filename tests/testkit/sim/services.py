@@ -12,6 +12,8 @@ from gateway.app import GatewayApp
 from gateway.config import GatewayConfig
 from gateway.connection import Connection
 from gateway.listener import Listener
+from janitor.app import JanitorApp
+from janitor.config import JanitorConfig
 from penstock.runtime.process import App
 from sequencer.app import SequencerApp
 from sequencer.config import SequencerConfig
@@ -19,6 +21,9 @@ from tests.testkit.sim.process import MakeApp, Process
 from tests.testkit.sim.sockets import PORT, Address, Network, SimListener
 
 CLUSTER = "sim"
+RETENTION_INTERVAL_MS = 700
+REAP_INTERVAL_MS = 600
+SWEEP_INTERVAL_MS = 4_000
 
 
 def gateway_address(process: Process) -> Address:
@@ -31,11 +36,11 @@ def _settings(process: Process, store_url: str) -> dict[str, Any]:
 
 
 def makers(
-    network: Network, store_url: str, dice: random.Random, known_level: Callable[[Process], int]
+    network: Network, store_url: str, dice: random.Random, known_level: Callable[[Process], int], grace_ms: int
 ) -> dict[str, MakeApp]:
     """By role, what builds its app; what may be set is chosen by lot where that finds more.
 
-    `known_level` says of which release a sequencer is.
+    `known_level` says of which release a sequencer is. Janitors do in seconds what would take them minutes and hours.
     """
     snapshots = {
         "snapshot_entries": dice.choice((20, 60, 50_000)),
@@ -59,9 +64,20 @@ def makers(
         process.known_level = known_level(process)
         return SequencerApp(config, **given, known_level=process.known_level)
 
+    def janitor(process: Process, given: dict[str, Any]) -> App:
+        config = JanitorConfig(
+            **_settings(process, store_url),
+            grace_ms=grace_ms,
+            retention_interval_ms=RETENTION_INTERVAL_MS,
+            reap_interval_ms=REAP_INTERVAL_MS,
+            sweep_interval_ms=SWEEP_INTERVAL_MS,
+        )
+        return JanitorApp(config, **given)
+
     return {
         "gateway": gateway,
         "flusher": lambda process, given: FlusherApp(FlusherConfig(**_settings(process, store_url)), **given),
         "cacher": lambda process, given: CacherApp(CacherConfig(**_settings(process, store_url)), **given),
         "sequencer": sequencer,
+        "janitor": janitor,
     }

@@ -64,6 +64,10 @@ class StoreServer:
         """The keys of all uploads that were begun and neither completed nor given up, as they are now."""
         return [each.key for each in _done(self.objects.unfinished(""))]
 
+    def leave(self, key: str, data: bytes) -> None:
+        """An object is there."""
+        _done(self.objects.put(key, [data]))
+
     def damage(self, key: str, dice: random.Random) -> None:
         """One bit of an object is another."""
         data = bytearray(self.read(key) or b"?")

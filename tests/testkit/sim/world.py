@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -15,11 +15,13 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from penstock.contracts.commands import RaiseLevel
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
+from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.objectstore.retrying import RetryingStore
 from penstock.runtime.sequencer_client import SequencerClient
+from penstock.segment.keys import segment_key
 from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import encode_state
 from sequencer.core.state import State
@@ -27,6 +29,7 @@ from tests.testkit.memory_bus import MESSAGE_BYTES_MAX
 from tests.testkit.sim.asker import Asker
 from tests.testkit.sim.compactor import Compactor
 from tests.testkit.sim.consumer import Reader
+from tests.testkit.sim.fading import Fading
 from tests.testkit.sim.host import SimClock
 from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
 from tests.testkit.sim.loop import SimLoop
@@ -38,10 +41,12 @@ from tests.testkit.sim.producer import Producer
 from tests.testkit.sim.services import CLUSTER, gateway_address, makers
 from tests.testkit.sim.store import SimStore
 from tests.testkit.sim.surroundings import Surroundings
+from tests.testkit.sim.warden import ORPHAN_AGE_MS, Warden
 from tests.testkit.sim.wire import START_MS
 
 TOPIC = "events"
 PASSING_TOPIC = "passing"
+FADING_TOPIC = "fading"
 EXTRA_SHARE = 0.3  # of runs in which there is a certain client more
 GROUP = "group"
 SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
@@ -50,10 +55,28 @@ COMPARED_ENTRIES = 16  # after each so many the states of all replicas are compa
 UPGRADE_SHARE = 0.15  # of runs
 COMPACTED_SHARE = 0.5  # of runs
 COMPACTORS = 2  # in these
-LONG_RUN_BYTES = 1_500  # so that gateways need maps to find places in them
-PLACE_BYTES = 500
 UPGRADE_PAUSE_S = (0.2, 4.0)  # between one replica and the next
+JANITORS_SHARE = 0.5  # of runs
+GRACES_MS = (1_500, 4_000)
+ORPHANS = 6  # left behind by others
 COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
+# What is smaller than in life, so that everything there is happens in a run.
+SHARDS = 8
+JANITOR_LEASE_MS = 3_000
+SCALED: dict[str, Any] = {
+    "gateway.run_maps.SCAN_BYTES": 1_500,  # so that gateways need maps to find places in long runs
+    "penstock.segment.compacted_writer.PLACE_BYTES": 500,
+    "gateway.tail.BELIEVED_S": 0.5,  # less than half of any grace
+    "gateway.handlers.fetch.BELIEVED_S": 0.5,
+    "penstock.segment.keys.SHARDS": SHARDS,  # so that janitors are soon through with them
+    "janitor.house.SHARDS": SHARDS,
+    "janitor.sweep.SHARD_CHORES": SHARDS,
+    "janitor.sweep.SHARDS_AT_ONCE": SHARDS // 2,
+    "janitor.chores.LEASE_MS": JANITOR_LEASE_MS,
+    "janitor.chores.RENEW_S": JANITOR_LEASE_MS / 3_000,
+    "janitor.reaper.LEASE_MS": JANITOR_LEASE_MS,
+    "janitor.pace.PAUSE_MAX_S": JANITOR_LEASE_MS / 1_000,
+}
 # What a service must never have to say of messages that only its own kind sends.
 BUGS = frozenset(
     (
@@ -68,6 +91,7 @@ BUGS = frozenset(
         "segment_commit_impossible",
         "answer_too_large",
         "entry_not_announced",
+        "object_unknown",
     )
 )
 
@@ -84,11 +108,17 @@ class World(Surroundings):
         self.oracle = Oracle(CLUSTER, self.store, self.fail, self.note)
         self.journal.observers.append(self.oracle.observe)
         store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
-        make = makers(self.network, store_url, self.dice, self._known_level)
+        housekeeping = self.stream("housekeeping")
+        self.janitors = housekeeping.randint(1, 2) if housekeeping.random() < JANITORS_SHARE else 0
+        grace_ms = housekeeping.choice(GRACES_MS)
+        now_s = lambda: self.timeline.now_s  # noqa: E731
+        self.warden = Warden(CLUSTER, self.oracle, self.store, self.fail, now_s, grace_ms / 1000)
+        self.orphans: dict[str, int] = {}  # keys -> when they were born, by the right time
+        make = makers(self.network, store_url, self.dice, self._known_level, grace_ms)
         keeps_names = self.dice.random() < 0.3
         self.processes = [
             Process(self, role, number, make[role], keeps_name=keeps_names)
-            for role, count in COUNTS.items()
+            for role, count in (COUNTS | {"janitor": self.janitors}).items()
             for number in range(count)
         ]
         self.old_replicas = self._old_replicas()  # the sequencers that run an earlier release
@@ -100,6 +130,9 @@ class World(Surroundings):
         self.members: list[Member] = []
         self.compactors: list[Compactor] = []
         self.passing = Passing(self.client("passing"), self.oracle, PASSING_TOPIC, START_MS)
+        bus = self.hub.connect("fading")
+        sequencer = SequencerClient(bus, CLUSTER, SimClock(self.timeline))
+        self.fading = Fading(self.client("fading"), self.oracle, FADING_TOPIC, START_MS, sequencer)
         self.group = GroupLedger(GROUP, self.oracle)
         self.topic_exists = False
 
@@ -186,6 +219,12 @@ class World(Surroundings):
             self.spawn(self.passing.run())
         else:
             self.passing.is_done = True
+        if self.janitors or dice.random() < EXTRA_SHARE:
+            self.spawn(self.fading.run())
+        else:
+            self.fading.is_done = True
+        if self.janitors:
+            self._leave_orphans()
         if dice.random() < EXTRA_SHARE:
             last_ms = START_MS + requests
             asker = Asker(self.client("asker"), self.oracle, TOPIC, self.partitions, START_MS, last_ms)
@@ -195,12 +234,27 @@ class World(Surroundings):
             for number in range(COMPACTORS):
                 self._add_compactor(f"compactor-{number}")
 
+    def _leave_orphans(self) -> None:
+        """Objects that somebody stored and never committed, some of them long ago."""
+        dice = self.stream("orphans")
+        for _ in range(ORPHANS):
+            born_ms = START_MS - dice.choice((dice.randint(0, ORPHAN_AGE_MS), 2 * ORPHAN_AGE_MS))
+            key = segment_key("", CLUSTER, dice.randint(0, 2), new_segment_id(born_ms, dice.randbytes(ENTROPY_BYTES)))
+            self.store.leave(key, b"nobody's")
+            self.orphans[key] = born_ms
+
+    def old_orphans(self) -> list[str]:
+        """Of the orphans that are there still, those that have to go by the journal's clock and by the right one."""
+        oldest_ms = min(self.oracle.state.clock_ms, START_MS + int(self.now_s * 1000)) - ORPHAN_AGE_MS
+        return [key for key, born_ms in self.orphans.items() if born_ms < oldest_ms and self.store.size_of(key)]
+
     def _add_compactor(self, name: str) -> None:
         clock, stream = SimClock(self.timeline), self.stream(name)
         sequencer = SequencerClient(self.hub.connect(name), CLUSTER, clock)
         store = RetryingStore(SimStore(self.store, name), jitter=stream.random, monotonic_s=clock.monotonic_s)
+        topics = (TOPIC, TOPIC, FADING_TOPIC)
         compactor = Compactor(
-            sequencer, store, clock, stream, cluster=CLUSTER, topic=TOPIC, state=lambda: self.oracle.state
+            sequencer, store, clock, stream, cluster=CLUSTER, topics=topics, state=lambda: self.oracle.state
         )
         self.compactors.append(compactor)
         self.spawn(compactor.run())
@@ -269,22 +323,27 @@ class World(Surroundings):
                 self._compare(state, sequence)
             return done
 
+        others = {
+            "sequencer.replica.apply_entry": apply_and_compare,
+            "sequencer.app.stop_full_collections": lambda: None,
+            "sequencer.app.collect_new_for_ever": collect_nothing,
+            "penstock.runtime.host.version": lambda _: "simulated",
+        }
         try:
-            with (
-                mock.patch("gateway.run_maps.SCAN_BYTES", LONG_RUN_BYTES),
-                mock.patch("penstock.segment.compacted_writer.PLACE_BYTES", PLACE_BYTES),
-                mock.patch.object(Counter, "inc", _count_nothing),
-                mock.patch.object(Gauge, "inc", _count_nothing),
-                mock.patch.object(Gauge, "dec", _count_nothing),
-                mock.patch.object(Gauge, "set", _count_nothing),
-                mock.patch.object(Histogram, "observe", _count_nothing),
-                mock.patch.object(MetricWrapperBase, "labels", _same_metric),
-                mock.patch.object(asyncio.tasks._all_tasks, "add", bool),  # type: ignore[attr-defined]
-                mock.patch("sequencer.replica.apply_entry", apply_and_compare),
-                mock.patch("penstock.runtime.host.version", lambda _: "simulated"),
-                mock.patch("sequencer.app.stop_full_collections", lambda: None),
-                mock.patch("sequencer.app.collect_new_for_ever", collect_nothing),
-            ):
+            with ExitStack() as patches:
+                for name, value in (SCALED | others).items():
+                    patches.enter_context(mock.patch(name, value))
+                for metric, verb in (
+                    (Counter, "inc"),
+                    (Gauge, "inc"),
+                    (Gauge, "dec"),
+                    (Gauge, "set"),
+                    (Histogram, "observe"),
+                ):
+                    patches.enter_context(mock.patch.object(metric, verb, _count_nothing))
+                patches.enter_context(mock.patch.object(MetricWrapperBase, "labels", _same_metric))
+                # Of all tasks only debuggers ask.
+                patches.enter_context(mock.patch.object(asyncio.tasks._all_tasks, "add", bool))  # type: ignore[attr-defined]
                 yield
         finally:
             structlog.configure(**before)
