@@ -188,6 +188,8 @@ async def test_validation_refuses_what_creation_would() -> None:
     }
     assert results["a"].num_partitions == 3
     assert world.sequencer.commands == []
+    asked = [query for name, query in world.sequencer.queries if name == "validate"]
+    assert [query.fresh for query in asked] == [True], "what another gateway was acknowledged counts"  # type: ignore[attr-defined]
 
 
 async def test_validation_only_asks_and_creates_nothing() -> None:

@@ -255,6 +255,7 @@ class ValidateQuery(msgspec.Struct, frozen=True, array_like=True):
 
     min_sequence: int
     commands: list[Command]
+    fresh: bool = False
 
 
 class ValidateView(msgspec.Struct, frozen=True, array_like=True):

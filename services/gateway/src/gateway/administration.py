@@ -37,7 +37,7 @@ async def run_commands(
         try:
             if validate_only:
                 view = await gateway.sequencer.query(
-                    "validate", ValidateQuery(0, some), ValidateView, deadline_s=deadline_s
+                    "validate", ValidateQuery(0, some, fresh=True), ValidateView, deadline_s=deadline_s
                 )
                 outcomes += view.outcomes
             else:
