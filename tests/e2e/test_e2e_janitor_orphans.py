@@ -13,7 +13,7 @@ from penstock.contracts.ids import new_segment_id
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.segment.keys import parse_segment_key, segment_key
 from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.janitors import CLUSTER, Bucket, make_eager, until_janitors, verdict
+from tests.testkit.janitors import CLUSTER, MARKER, Bucket, JanitorProcess, make_eager, until_janitors, verdict
 from tests.testkit.ledger import Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
 from tests.testkit.moto import running_moto
 from tests.testkit.steady_load import create_topic
@@ -27,6 +27,7 @@ OLD_MINUTES = 61  # four times as old as what can still be committed, and then s
 YOUNG_MINUTES = 50
 SWEEP_MS = 4_000
 SWEPT_S = 90.0
+LOOPS = {"retention", "reaper", "sweep", "house"}
 FOREIGN = ("notes/readme", f"{CLUSTER}/notes", f"{CLUSTER}/segments/000/notes", "other/segments/000/0-readme")
 
 
@@ -121,6 +122,21 @@ def test_old_files_of_killed_writers_go_and_those_of_living_ones_stay(cluster: C
     wait_until(lambda: old in deletions(cluster.data), SWEPT_S, "the old file to go", 0.2)
     assert deletions(cluster.data) == {old: "unfinished"}
     assert [unfinished.key for unfinished in bucket.unfinished()] == [young]
+
+
+@pytest.mark.parametrize("marker", [b"", b'{"stream":"penstock-journal-default","created":"2020-01-01T00:00:00Z"}'])
+def test_a_janitor_that_is_given_another_bucket_touches_nothing_and_says_so(cluster: Cluster, marker: bytes) -> None:
+    other = Bucket(f"file://{cluster.data / 'other'}")
+    keys = [orphan_key(OLD_MINUTES) for _ in range(5)]
+    for key in keys:
+        other.put(key)
+    if marker:
+        other.put(MARKER, marker)
+        keys.append(MARKER)
+    with JanitorProcess(cluster, "janitor-in-the-wrong", other.url) as janitor:
+        wait_until(lambda: set(janitor.wrongs()) >= LOOPS, SWEPT_S, "all its loops to refuse", 0.2)
+        assert all("this is not the store of cluster default" in reason for reason in janitor.wrongs().values())
+    assert [info.key for info in other.objects()] == sorted(keys)
 
 
 def test_uploads_to_an_s3_server_that_nobody_completes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -13,7 +14,7 @@ import pytest
 from penstock.contracts.errors import Invalid
 from penstock.objectstore import ObjectInfo, ObjectStore, Unfinished, open_store
 from penstock.segment.keys import parse_journal_archive_key, parse_segment_key, parse_snapshot_key
-from tests.testkit.cluster import Cluster, wait_until
+from tests.testkit.cluster import Cluster, free_port, wait_until
 
 CLUSTER = "default"
 MARKER = f"{CLUSTER}/journal-identity"
@@ -51,6 +52,41 @@ def verdict(cluster: Cluster, key: str) -> str:
     assert answer.returncode == 0, answer.stderr
     said: dict[str, str] = json.loads(answer.stdout)
     return said["verdict"]
+
+
+class JanitorProcess:
+    """One more janitor of a cluster, which looks after a store of its own choice."""
+
+    def __init__(self, cluster: Cluster, name: str, store_url: str) -> None:
+        self.log = cluster.data / "logs" / f"{name}.log"
+        self._http = f"127.0.0.1:{free_port()}"
+        flags = {
+            "instance": name,
+            "zone": "local",
+            "nats-url": cluster.nats_url,
+            "store-url": store_url,
+            "http-port": self._http.rpartition(":")[2],
+        }
+        command = [sys.executable, "-m", "janitor", *(part for key in flags for part in (f"--{key}", flags[key]))]
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+
+    def wrongs(self) -> dict[str, str]:
+        """What it says is wrong with it, by the name of the loop."""
+        assert self._process.poll() is None, self.log.read_text()
+        try:
+            with urllib.request.urlopen(f"http://{self._http}/health", timeout=10) as answer:
+                said: dict[str, str] = json.load(answer)["degraded"]
+        except OSError:
+            return {}
+        return said
+
+    def __enter__(self) -> "JanitorProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 class Bucket:
