@@ -12,8 +12,6 @@ from penstock.contracts.janitor_queries import UsageQuery, UsageView
 from penstock.runtime.clock import Clock
 from penstock.runtime.sequencer_client import SequencerClient
 
-LEASE_MS = 300_000  # how long the chores of a janitor that died wait
-RENEW_S = LEASE_MS / 1000 / 3
 COMMAND_DEADLINE_S = 30.0
 
 
@@ -30,7 +28,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """Chores that are ours for LEASE_MS; without any, `due_ms` is when there may be one by the journal's clock."""
+    """Chores that are ours for a lease; without any, `due_ms` is when there may be one by the journal's clock."""
 
     kind: Kind
     numbers: list[int]
@@ -66,10 +64,12 @@ class _Held(msgspec.Struct):
 class JournalChores:
     """Chores by leases in the journal."""
 
-    def __init__(self, sequencers: SequencerClient, holder: str, clock: Clock) -> None:
+    def __init__(self, sequencers: SequencerClient, holder: str, clock: Clock, lease_ms: int) -> None:
         self._sequencers = sequencers
         self._holder = holder
         self._clock = clock
+        self._lease_ms = lease_ms
+        self._renew_s = lease_ms / 1000 / 3
         self._held: dict[int, _Held] = {}
 
     async def take(self, kind: Kind, count: int = 1) -> Taken:
@@ -81,7 +81,7 @@ class JournalChores:
 
     async def keep(self, taken: Taken) -> None:
         asked_s = self._clock.monotonic_s()
-        old = [number for number in taken.numbers if asked_s - self._held[number].asked_s >= RENEW_S]
+        old = [number for number in taken.numbers if asked_s - self._held[number].asked_s >= self._renew_s]
         if not old:
             return
         outcomes = await self._ask([self._take(taken.kind, self._held[number].hand, number) for number in old])
@@ -100,7 +100,7 @@ class JournalChores:
     def _take(self, kind: Kind, hand: int, number: int = NO_CHORE) -> Command:
         """The time in it is one that the journal told: a janitor's own clock decides about nothing there."""
         now_ms = self._sequencers.seen_clock_ms
-        return TakeChore(now_ms, self._name(hand), kind.first, kind.stop, kind.period_ms, LEASE_MS, number)
+        return TakeChore(now_ms, self._name(hand), kind.first, kind.stop, kind.period_ms, self._lease_ms, number)
 
     def _name(self, hand: int) -> str:
         """The journal gives one chore of a kind to one holder, so that a command sent again takes no second one."""

@@ -24,4 +24,7 @@ class JanitorConfig(ServiceConfig, frozen=True, kw_only=True):
     orphan_age_ms: Annotated[
         int, Meta(ge=ORPHAN_AGE_MIN_MS, description="the age at which what nobody committed is deleted")
     ] = ORPHAN_AGE_MIN_MS
+    lease_ms: Annotated[
+        int, Meta(ge=1_000, le=600_000, description="how long what a janitor has in work waits if it dies")
+    ] = 60_000
     dry_run: Annotated[bool, Meta(description="only tell what would be done")] = False

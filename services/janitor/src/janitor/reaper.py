@@ -3,7 +3,7 @@
 What a death between two steps leaves:
 
 1. `usage` and `condemned`: nothing was begun.
-2. The bucket is compared with the journal, then ClaimJob: a claim, which keeps other janitors off for LEASE_MS at most.
+2. The bucket is compared with the journal, then ClaimJob: a claim, which keeps other janitors off for a lease at most.
 3. `known_segments`, after the claim, tells what others have done before it. Nothing is changed.
 4. The objects are deleted: some or all are gone, and the journal still calls their segments condemned. Whoever comes
    next deletes them once more, which does no harm, and goes on from here.
@@ -37,7 +37,6 @@ from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.sequencer_client import SequencerClient
 from penstock.segment.keys import segment_key
 
-LEASE_MS = 120_000  # deleting a batch is tried for half a minute
 COMMAND_DEADLINE_S = 30.0
 OUTRUN_PAUSE_S = 0.5  # another janitor claimed the same segments in the same moment
 JOB_ENTROPY_BYTES = 8
@@ -63,6 +62,7 @@ class Reaper:
         entropy: Entropy,
         metrics: JanitorMetrics,
         interval_s: float,
+        lease_ms: int,
     ) -> None:
         self._cluster = cluster
         self._holder = holder
@@ -75,6 +75,7 @@ class Reaper:
         self._entropy = entropy
         self._metrics = metrics
         self._interval_s = interval_s
+        self._lease_ms = lease_ms
 
     async def step(self) -> float:
         """Delete one batch, if there is one; the seconds until the next look."""
@@ -105,7 +106,7 @@ class Reaper:
     async def _reap(self, segment_ids: Sequence[SegmentId]) -> bool:
         """Delete what is still condemned once these are claimed; false if somebody else has one of them."""
         job_id = f"reap-{self._holder}-{self._entropy.take(JOB_ENTROPY_BYTES).hex()}"
-        claim = ClaimJob(self._sequencers.seen_clock_ms, job_id, self._holder, list(segment_ids), LEASE_MS)
+        claim = ClaimJob(self._sequencers.seen_clock_ms, job_id, self._holder, list(segment_ids), self._lease_ms)
         (outcome,) = await self._sequencers.command([claim], deadline_s=COMMAND_DEADLINE_S)
         if isinstance(outcome, Refused):
             log.info("segments_not_claimed", refusal=outcome.refusal.name, reason=outcome.message)

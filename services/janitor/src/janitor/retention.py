@@ -4,11 +4,12 @@ The state machine judges by its own clock and the topics' configurations; here i
 told to do it, in bounded steps. What a death between two steps leaves:
 
 1. `metadata` and `retention`: nothing was begun.
-2. TakeChore: a lease, which keeps other janitors from it for five minutes at most.
+2. TakeChore: a lease, which keeps other janitors from it as long as it lasts.
 3. ExpireLogs and DropExtents: each is done wholly or not at all, and the rest is found by the next look.
 4. EndChore: all is done.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -54,6 +55,7 @@ class Retention:
         chores: Chores,
         metrics: JanitorMetrics,
         interval_s: float,
+        leaving: asyncio.Event,
         dry_run: bool,
     ) -> None:
         self._sequencers = sequencers
@@ -61,6 +63,7 @@ class Retention:
         self._chores = chores
         self._metrics = metrics
         self._interval_s = interval_s
+        self._leaving = leaving
         self._dry_run = dry_run
 
     async def step(self) -> float:
@@ -84,7 +87,7 @@ class Retention:
         metadata = await self._sequencers.query("metadata", MetadataQuery(0, None), MetadataView)
         topic_ids = [topic.topic_id for topic in metadata.topics]
         before: list[OverdueLog] = []
-        while topic_ids:
+        while topic_ids and not self._leaving.is_set():
             query = RetentionQuery(0, topic_ids[:TOPICS_PER_QUERY])
             view = await self._sequencers.query("retention", query, RetentionView)
             await self._deal_with(view.logs, turn)
@@ -115,7 +118,7 @@ class Retention:
     async def _expire(self, turn: "_Turn", logs: list[LogRef]) -> None:
         extents = dropped_bytes = 0
         is_more = turn.is_ours
-        while is_more:
+        while is_more and not self._leaving.is_set():
             command = ExpireLogs(self._sequencers.seen_clock_ms, logs)
             (outcome,) = await self._sequencers.command([command], deadline_s=COMMAND_DEADLINE_S)
             assert isinstance(outcome, LogsTrimmed), f"a sequencer answered {outcome} to what is to expire"
@@ -132,7 +135,7 @@ class Retention:
         """What lies before log starts and in deleted topics: every Tick drops some of it, this is for large amounts."""
         extents = dropped_bytes = 0
         is_more = turn.is_ours
-        while is_more:
+        while is_more and not self._leaving.is_set():
             command = DropExtents(self._sequencers.seen_clock_ms)
             (outcome,) = await self._sequencers.command([command], deadline_s=COMMAND_DEADLINE_S)
             assert isinstance(outcome, ExtentsDropped), f"a sequencer answered {outcome} to what is to be dropped"

@@ -75,13 +75,18 @@ class Janitor:
     ) -> list[Loop]:
         config, metrics = self._config, self._metrics
         deletion = Deletion(store, metrics, self._tell, dry_run=config.dry_run)
-        chores: Chores = OwnChores(sequencers) if config.dry_run else JournalChores(sequencers, config.instance, clock)
+        chores: Chores = (
+            OwnChores(sequencers)
+            if config.dry_run
+            else JournalChores(sequencers, config.instance, clock, config.lease_ms)
+        )
         retention = Retention(
             sequencers=sequencers,
             guard=guard,
             chores=chores,
             metrics=metrics,
             interval_s=config.retention_interval_ms / 1000,
+            leaving=self._leaving,
             dry_run=config.dry_run,
         )
         reaper = Reaper(
@@ -96,6 +101,7 @@ class Janitor:
             entropy=self._entropy,
             metrics=metrics,
             interval_s=config.reap_interval_ms / 1000,
+            lease_ms=config.lease_ms,
         )
         sweep = Sweep(
             cluster=config.cluster,

@@ -3,7 +3,7 @@
 The keys of segments spread over a thousand shards, and each is a chore of its own: janitors share them, and what one
 did is not done again after its death. What a death between two steps leaves:
 
-1. TakeChore: leases, which keep others from these shards for five minutes at most.
+1. TakeChore: leases, which keep others from these shards as long as they last.
 2. Listing and `known_segments`: nothing was begun.
 3. The orphans are deleted, some or all: they are nobody's. The next look at the shard finds the rest.
 4. EndChore: all is done. Without it the shards are looked through once more.
