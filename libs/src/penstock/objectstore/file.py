@@ -16,6 +16,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -43,6 +44,7 @@ STAGING_AGE_MAX_S = 3600  # no upload takes an hour, so whoever began an older f
 WRITE_THREADS = 8  # each waits for the disk most of its time
 READ_THREADS = 8  # their own, so that reads never wait behind syncs
 FOLDERS_KNOWN_MAX = 10_000  # ten times the folders that segments spread over
+_ByFolder = dict[Path, list[str]]  # keys by the folders of their files
 _NOT_A_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
@@ -87,8 +89,19 @@ class FileStore:
         return await run_in(self._readers, lambda: self._list(prefix, after, limit))
 
     async def delete(self, keys: Sequence[str]) -> None:
+        """As every store; folders are synced side by side: many take a file system hardly longer than one."""
         check_keys(keys)
-        await run_in(self._writers, lambda: self._delete(keys))
+        failures: dict[str, OSError] = {}
+        by_folder = await run_in(self._writers, lambda: self._unlink(keys, failures))
+        await asyncio.gather(
+            *(
+                run_in(self._writers, partial(_sync_noted, folder, inside, failures))
+                for folder, inside in by_folder.items()
+            )
+        )
+        if failures:
+            final = [key for key, error in failures.items() if is_final(error)]
+            raise NotDeleted(str(next(iter(failures.values()))), list(failures), final)
 
     async def begin_parts(self, key: str, part_bytes: int) -> FileParts:
         check_parts(key, part_bytes)
@@ -230,22 +243,16 @@ class FileStore:
             for key, status in islice(keys_in_order(self._root, prefix, after), limit)
         ]
 
-    def _delete(self, keys: Sequence[str]) -> None:
-        """Delete the files, and then make that durable folder by folder; each that fails spares the others."""
-        by_folder: dict[Path, list[str]] = {}
-        failures: dict[str, OSError] = {}
+    def _unlink(self, keys: Sequence[str], failures: dict[str, OSError]) -> _ByFolder:
+        """Delete the files, each for itself; the keys by their folders, whose syncs make it durable."""
+        by_folder: _ByFolder = {}
         with self._locked():
             for key in keys:
                 path = self._root / key
                 by_folder.setdefault(path.parent, []).append(key)
                 with _noted(failures, [key]), contextlib.suppress(*_NOT_A_FILE):
                     path.unlink()
-        for folder, inside in by_folder.items():
-            with _noted(failures, inside), contextlib.suppress(*_NOT_A_FILE):
-                sync(folder)
-        if failures:
-            final = [key for key, error in failures.items() if is_final(error)]
-            raise NotDeleted(str(next(iter(failures.values()))), list(failures), final)
+        return by_folder
 
     def _staged(self, key: str) -> Path:
         return self._staging / staged_name(key, self._entropy(16))
@@ -284,3 +291,9 @@ def _noted(failures: dict[str, OSError], keys: Sequence[str]) -> Iterator[None]:
         yield
     except OSError as error:
         failures.update(dict.fromkeys(keys, error))
+
+
+def _sync_noted(folder: Path, keys: Sequence[str], failures: dict[str, OSError]) -> None:
+    """Make it durable that these keys are gone from the folder."""
+    with _noted(failures, keys), contextlib.suppress(*_NOT_A_FILE):
+        sync(folder)
