@@ -1,6 +1,7 @@
 """Fetch by topic id (KIP-516): the id's own records, and never those of another topic that took the name."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 
 import pytest
@@ -111,3 +112,35 @@ async def test_without_sequencers_an_id_known_here_is_served_and_another_asked_f
     known, other = (topic.partitions[0] for topic in (await fetched(world, both)).responses)
     assert values_of(known) == {0: b"a"}
     assert other.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_is_made_and_deleted_an_id_gets_only_what_was_produced_to_it(world: World, seed: int) -> None:
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    await world.tail.open()
+    await world.bus.flush()
+    produced: dict[TopicId, list[bytes]] = {}
+    alive: TopicId | None = None
+    served = 0
+    for step in range(60):
+        announce = chance.random() < 0.6
+        if alive is None:
+            alive = step.to_bytes(16)
+            produced[alive] = []
+            await world.commit([CreateTopic(START_MS, "t", alive, 1, {})], announce=announce)
+        elif chance.random() < 0.2:
+            await world.commit([DeleteTopic(START_MS, "t", bytes(16))], announce=announce)
+            alive = None
+        elif chance.random() < 0.5:
+            produced[alive].append(b"%d" % step)
+            await world.produce(alive, {0: [batch_of(b"%d" % step)]}, announce=announce)
+        for topic_id in chance.sample(sorted(produced), min(2, len(produced))):
+            (data,) = partitions_of(await fetched(world, by_id(topic_id, {0: 0}))).values()
+            if data.error_code:
+                assert data.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                values = list(values_of(data).values())
+                assert values == produced[topic_id][: len(values)]
+                served += len(values)
+    assert served, "nothing was ever read"
