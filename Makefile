@@ -50,10 +50,11 @@ test-spark: env spark-env spark-classes  ## run the tests that need Spark
 quick: env  ## run the tests that take no more than a few seconds each
 	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not spark" -n 2
 
+# The clients are nice to the containers, which all of them together count as much as one busy process beside them.
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
 	    docker compose -f compose.yaml -f tests/compose/clients.yaml --profile client --progress quiet build && \
-	    PENSTOCK_E2E_IMAGES=built $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
+	    PENSTOCK_E2E_IMAGES=built nice $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
 
 sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"
 	@$(BIN)/python -m tests.testkit.sim $(SEED)

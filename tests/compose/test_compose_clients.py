@@ -63,7 +63,7 @@ def test_a_client_on_the_host_is_told_the_proxy_only(project: Project) -> None:
 
 
 def test_a_client_in_the_network_is_told_every_gateway(project: Project) -> None:
-    project.up(gateway=2)
+    project.scale("gateway", 2)
     addresses = {f"{gateway.address}:9092" for gateway in project.containers("gateway")}
     assert len(addresses) == 2
     assert brokers(f"{project.one('gateway').address}:9092") == addresses

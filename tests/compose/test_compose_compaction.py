@@ -16,7 +16,7 @@ MERGED_TIMEOUT_S = 300.0  # Java starts while everything else is busy
 def test_the_compactor_merges_while_clients_produce(project: Project) -> None:
     with steady_account(project.kafka, "merged") as account:
         account.load.wait_for_more(1)
-        project.up(compactor=1)
+        project.scale("compactor", 1)
         wait_until(
             lambda: project.metric("compactor", "penstock_compactor_jobs_total", kind="flushed", result="done"),
             MERGED_TIMEOUT_S,
@@ -29,7 +29,7 @@ def test_the_compactor_merges_while_clients_produce(project: Project) -> None:
 
 
 def test_the_compactor_runs_as_nobody_in_particular_and_sees_its_own_credentials(project: Project) -> None:
-    project.up(compactor=1)
+    project.scale("compactor", 1)
     container = project.one("compactor")
     facts = json.loads(docker("inspect", container.id))[0]
     assert facts["Config"]["User"] == "10001:10001"

@@ -49,7 +49,7 @@ def test_after_a_kill_of_the_only_container_and_a_start_all_goes_on(project: Pro
         for service in SERVICES:
             account.load.wait_for_more(MORE_RECORDS)
             project.compose("kill", service)
-            project.compose("start", service)
+            project.start(service)
             recover(account, f"{service} killed")
         assert account.settle() >= 2 * MORE_RECORDS * len(SERVICES)
     project.wait_until_well()
@@ -69,7 +69,7 @@ def test_a_frozen_container_costs_a_delay_and_nothing_else(project: Project) -> 
     with steady_account(project.kafka, "frozen") as account:
         for service in SERVICES:
             account.load.wait_for_more(MORE_RECORDS)
-            project.compose("pause", service)
+            project.pause(service)
             try:
                 hold(PAUSE_S)
             finally:
@@ -86,7 +86,7 @@ def test_an_s3_server_that_is_stopped_for_a_while_costs_a_delay_and_nothing_else
         try:
             hold(STORE_AWAY_S)
         finally:
-            project.compose("start", "s3")
+            project.start("s3")
         recover(account, f"s3 stopped for {STORE_AWAY_S:g} s")
         assert account.settle() >= 2 * MORE_RECORDS
     project.wait_until_well()

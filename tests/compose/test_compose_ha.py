@@ -21,8 +21,7 @@ MORE_RECORDS = 1000
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Project]:
     """Three servers, two sequencers."""
-    with running_project("penstock-ha", "compose.yaml", "compose.ha.yaml") as started:
-        started.up(sequencer=2)
+    with running_project("penstock-ha", "compose.yaml", "compose.ha.yaml", scale={"sequencer": 2}) as started:
         yield started
 
 
@@ -57,7 +56,7 @@ def test_one_server_of_three_may_be_killed(cluster: Project, choose: Any) -> Non
         victim = choose(cluster)
         cluster.compose("kill", victim)
         account.load.wait_for_more(MORE_RECORDS)  # while it is away
-        cluster.compose("start", victim)
+        cluster.start(victim)
         account.load.wait_for_more(MORE_RECORDS)
         assert account.settle() >= 3 * MORE_RECORDS
     cluster.wait_until_well()
@@ -67,7 +66,7 @@ def test_the_server_that_leads_may_freeze(cluster: Project) -> None:
     with steady_account(cluster.kafka, "frozen-leader") as account:
         account.load.wait_for_more(MORE_RECORDS)
         victim = leader(cluster)
-        cluster.compose("pause", victim)
+        cluster.pause(victim)
         try:
             account.load.wait_for_more(MORE_RECORDS)  # while it is frozen
         finally:

@@ -56,11 +56,11 @@ def test_scaling_each_service_to_three_and_back_loses_doubles_and_reorders_nothi
         inside.wait_for_more(1)
         for service in SERVICES:
             account.load.wait_for_more(MORE_RECORDS)
-            project.up(**{service: MANY})
+            project.scale(service, MANY)
             account.load.wait_for_more(MORE_RECORDS)
             inside.wait_for_more(MORE_RECORDS)
             with followed_logs(project.containers(service)) as logs:
-                project.up(**{service: 1})
+                project.scale(service, 1)
             removed = [lines for name, lines in logs.items() if not name.endswith("-1")]
             assert len(removed) == MANY - 1
             assert "drain_cut_short" not in str(logs)

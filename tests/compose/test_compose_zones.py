@@ -21,8 +21,7 @@ IDLE_ZONE_SHARE_MAX = 0.01
 @pytest.fixture(scope="module")
 def zones() -> Iterator[Project]:
     """Zone a with two gateways, zone b with one."""
-    with running_project("penstock-zones", "compose.yaml", "compose.zones.yaml") as started:
-        started.up(gateway=2)
+    with running_project("penstock-zones", "compose.yaml", "compose.zones.yaml", scale={"gateway": 2}) as started:
         yield started
 
 

@@ -1,14 +1,18 @@
 """The compose project as users run it: `docker compose` on compose.yaml, and what tests ask of the containers."""
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from docker import APIClient
+from docker.errors import NotFound
 
 from tests.testkit.cluster import free_port, wait_until
 from tests.testkit.metrics import samples, total
@@ -16,8 +20,9 @@ from tests.testkit.metrics import samples, total
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_S = 300.0
 HEALTHY_TIMEOUT_S = 120.0
+FREEZE_TIMEOUT_S = 30.0
 HTTP_PORT = 8080
-POLL_S = 0.25  # asking the engine costs a process each time
+POLL_S = 0.25
 CLIENT_IMAGE = "penstock-tests/client"
 
 
@@ -33,6 +38,23 @@ def docker(*arguments: str, timeout_s: float = COMMAND_TIMEOUT_S, env: dict[str,
     if done.returncode:
         raise ComposeError(f"docker {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+@contextlib.contextmanager
+def engine() -> Iterator[APIClient]:
+    """The engine that `docker` talks to: whoever waits asks many times, and a process each time takes CPU from all."""
+    with contextlib.closing(APIClient(base_url=_address(), version=_version(), timeout=COMMAND_TIMEOUT_S)) as client:
+        yield client
+
+
+@functools.cache
+def _address() -> str:
+    return docker("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").strip()
+
+
+@functools.cache
+def _version() -> str:
+    return docker("version", "--format", "{{.Server.APIVersion}}").strip()
 
 
 class Container:
@@ -109,13 +131,39 @@ class Project:
         scale = {"compactor": 0, **scale}
         scales = [part for service, count in scale.items() for part in ("--scale", f"{service}={count}")]
         self.compose("up", "--detach", "--no-build", "--no-recreate", *scales)
+        self._wait_for(scale)
+        return time.monotonic() - started_s
+
+    def scale(self, service: str, count: int) -> None:
+        """So many containers of one service, all well; the others are left alone, as whoever scales one wants it.
+
+        `up` looks after all dependencies first: the two that did their one task do it again, each time.
+        """
+        numbers = ("--no-deps", "--scale", f"{service}={count}")
+        self.compose("up", "--detach", "--no-build", "--no-recreate", *numbers, service)
+        self._wait_for({service: count})
+
+    def start(self, service: str) -> None:
+        """Start the containers of a service again that were killed or stopped, and nothing else."""
+        docker("start", *(each.id for each in self.containers(service)))
+
+    def pause(self, service: str) -> None:
+        """Freeze a service; a busy kernel may need to be asked more than once."""
+        wait_until(lambda: self._froze(service), FREEZE_TIMEOUT_S, f"{service} to freeze", POLL_S)
+
+    def _froze(self, service: str) -> bool:
+        with contextlib.suppress(ComposeError):
+            self.compose("pause", service)
+        return all(each.status == "paused" for each in self.containers(service))
+
+    def _wait_for(self, counts: Mapping[str, int]) -> None:
+        """Until there are so many containers of each service, and all of the project are well."""
         wait_until(
-            lambda: all(len(self.containers(service)) == count for service, count in scale.items()) and self.is_well,
+            lambda: all(len(self.containers(service)) == count for service, count in counts.items()) and self.is_well,
             HEALTHY_TIMEOUT_S,
             "all containers to be well",
             POLL_S,
         )
-        return time.monotonic() - started_s
 
     @property
     def is_well(self) -> bool:
@@ -124,13 +172,10 @@ class Project:
 
     def containers(self, service: str = "") -> list[Container]:
         """The containers of a service, or of all, by name; without those that did their one task and ended."""
-        filters = [f"label=com.docker.compose.project={self.name}", "label=com.docker.compose.oneoff=False"]
+        labels = [f"com.docker.compose.project={self.name}", "com.docker.compose.oneoff=False"]
         if service:
-            filters.append(f"label=com.docker.compose.service={service}")
-        ids = docker("ps", "--all", "--quiet", "--no-trunc", *[f"--filter={each}" for each in filters]).split()
-        if not ids:
-            return []
-        found = [Container(facts) for facts in json.loads(_inspect(ids))]
+            labels.append(f"com.docker.compose.service={service}")
+        found = [Container(facts) for facts in _inspect(labels)]
         return sorted(
             (each for each in found if each.service not in ("credentials", "bucket")), key=lambda each: each.name
         )
@@ -150,23 +195,27 @@ class Project:
         return time.monotonic() - started_s
 
     def down(self) -> None:
-        """Remove everything, volumes included."""
-        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5")
+        """Remove everything, volumes included, without waiting for anybody to end in order."""
+        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "0")
 
 
-def _inspect(ids: Sequence[str]) -> str:
-    """What the engine says of containers, as JSON; those that went away meanwhile are left out."""
-    done = subprocess.run(["docker", "inspect", *ids], capture_output=True, text=True, check=False)
-    return done.stdout or "[]"
+def _inspect(labels: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What the engine says of containers with these labels; those that went away meanwhile are left out."""
+    with engine() as client:
+        for each in client.containers(all=True, filters={"label": list(labels)}):
+            with contextlib.suppress(NotFound):
+                yield client.inspect_container(each["Id"])
 
 
 @contextlib.contextmanager
-def running_project(name: str, *files: str, **environment: str) -> Iterator[Project]:
-    """A project that is up, and is gone afterwards; after a failure with the ends of its logs."""
+def running_project(
+    name: str, *files: str, scale: Mapping[str, int] | None = None, **environment: str
+) -> Iterator[Project]:
+    """A project that is up, with these numbers of containers, and is gone afterwards; a failure shows its logs."""
     project = Project(name, *files, **environment)
     project.down()  # what an interrupted run left
     try:
-        project.started_s = project.up()
+        project.started_s = project.up(**(scale or {}))
         yield project
     except BaseException:
         print(project.compose("ps", "--all"))
@@ -197,6 +246,8 @@ class NetworkClient:
             "--init",
             "--memory",
             "512m",
+            "--cpu-shares",  # it must not take from those whom it waits for; see LINGER_MS in steady_load.py
+            "128",
             "--name",
             self._name,
             "--network",
@@ -212,7 +263,8 @@ class NetworkClient:
 
     def says(self, fact: str) -> Any:
         """The latest value of a fact that it printed, None if it did not."""
-        lines = docker("logs", "--tail", "3", self._name).splitlines()
+        with engine() as client:
+            lines = client.logs(self._name, stderr=False, tail=3).decode().splitlines()
         facts: dict[str, Any] = {}
         for line in lines:
             if line.startswith("{"):
