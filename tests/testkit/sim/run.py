@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from penstock.contracts.levels import NEWEST_LEVEL
 from tests.testkit.sim.judge import are_replicas_level, is_group_done, judge_group, judge_records, judge_replicas
 from tests.testkit.sim.nemesis import Nemesis
+from tests.testkit.sim.night import empty, old_orphans, oversleep
 from tests.testkit.sim.world import World
 
 START_TIMEOUT_S = 30.0
@@ -15,6 +16,9 @@ LONG_FACTOR = 3
 REQUESTS = 32  # of each producer
 PACE_S = 0.22
 HURRY_PACE_S = 0.05  # once nothing fails any more
+NIGHT_SHARE = 0.2  # of runs with janitors
+EVENING_S = 1.0  # before a night
+EMPTY_SHARE = 0.3  # of runs with janitors
 SETTLE_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
 
@@ -74,7 +78,16 @@ def _run(world: World, faults: bool) -> None:
     nemesis = Nemesis(world)
     if faults:
         nemesis.begin()
-    world.run_for(LOAD_S * (LONG_FACTOR if is_long else 1))
+    load_s = LOAD_S * (LONG_FACTOR if is_long else 1)
+    if world.janitors and faults and world.dice.random() < NIGHT_SHARE:
+        world.run_for(load_s / 2)
+        nemesis.heal()
+        world.run_for(EVENING_S)
+        if not oversleep(world):
+            return
+        nemesis.begin()
+        load_s /= 2
+    world.run_for(load_s)
     nemesis.heal()
     world.passing.end()
     world.fading.end()
@@ -106,9 +119,11 @@ def _settle(world: World) -> bool:
     if not world.until("replicas", lambda: are_replicas_level(world), SETTLE_TIMEOUT_S):
         return False
     judge_replicas(world)
-    if world.janitors and not world.until("orphans to go", lambda: not world.old_orphans(), SETTLE_TIMEOUT_S):
+    if not world.janitors or world.failures:
+        return not world.failures
+    if not world.until("orphans to go", lambda: not old_orphans(world), SETTLE_TIMEOUT_S):
         return False
-    return not world.failures
+    return world.dice.random() >= EMPTY_SHARE or empty(world)
 
 
 def _stop(world: World) -> None:

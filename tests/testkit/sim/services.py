@@ -24,6 +24,7 @@ CLUSTER = "sim"
 RETENTION_INTERVAL_MS = 700
 REAP_INTERVAL_MS = 600
 SWEEP_INTERVAL_MS = 4_000
+JANITOR_LEASE_MS = 3_000
 
 
 def gateway_address(process: Process) -> Address:
@@ -71,6 +72,7 @@ def makers(
             retention_interval_ms=RETENTION_INTERVAL_MS,
             reap_interval_ms=REAP_INTERVAL_MS,
             sweep_interval_ms=SWEEP_INTERVAL_MS,
+            lease_ms=JANITOR_LEASE_MS,
         )
         return JanitorApp(config, **given)
 

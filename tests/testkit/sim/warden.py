@@ -110,9 +110,9 @@ class Warden:
 
     def _note_condemned(self) -> None:
         segments = self._oracle.state.segments
-        if segments.condemned_count + len(self._forgotten) == self._seen_condemned:
+        if len(segments.condemned) + len(self._forgotten) == self._seen_condemned:
             return
-        self._seen_condemned = segments.condemned_count + len(self._forgotten)
+        self._seen_condemned = len(segments.condemned) + len(self._forgotten)
         for slot in segments.condemned:
             ref = segments.ref(slot)
             if ref.segment_id not in self._condemned:

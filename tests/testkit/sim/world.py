@@ -62,7 +62,6 @@ ORPHANS = 6  # left behind by others
 COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
 # What is smaller than in life, so that everything there is happens in a run.
 SHARDS = 8
-JANITOR_LEASE_MS = 3_000
 SCALED: dict[str, Any] = {
     "gateway.run_maps.SCAN_BYTES": 1_500,  # so that gateways need maps to find places in long runs
     "penstock.segment.compacted_writer.PLACE_BYTES": 500,
@@ -72,10 +71,7 @@ SCALED: dict[str, Any] = {
     "janitor.house.SHARDS": SHARDS,
     "janitor.sweep.SHARD_CHORES": SHARDS,
     "janitor.sweep.SHARDS_AT_ONCE": SHARDS // 2,
-    "janitor.chores.LEASE_MS": JANITOR_LEASE_MS,
-    "janitor.chores.RENEW_S": JANITOR_LEASE_MS / 3_000,
-    "janitor.reaper.LEASE_MS": JANITOR_LEASE_MS,
-    "janitor.pace.PAUSE_MAX_S": JANITOR_LEASE_MS / 1_000,
+    "janitor.pace.PAUSE_MAX_S": 3.0,
 }
 # What a service must never have to say of messages that only its own kind sends.
 BUGS = frozenset(
@@ -113,7 +109,6 @@ class World(Surroundings):
         grace_ms = housekeeping.choice(GRACES_MS)
         now_s = lambda: self.timeline.now_s  # noqa: E731
         self.warden = Warden(CLUSTER, self.oracle, self.store, self.fail, now_s, grace_ms / 1000)
-        self.orphans: dict[str, int] = {}  # keys -> when they were born, by the right time
         make = makers(self.network, store_url, self.dice, self._known_level, grace_ms)
         keeps_names = self.dice.random() < 0.3
         self.processes = [
@@ -241,12 +236,6 @@ class World(Surroundings):
             born_ms = START_MS - dice.choice((dice.randint(0, ORPHAN_AGE_MS), 2 * ORPHAN_AGE_MS))
             key = segment_key("", CLUSTER, dice.randint(0, 2), new_segment_id(born_ms, dice.randbytes(ENTROPY_BYTES)))
             self.store.leave(key, b"nobody's")
-            self.orphans[key] = born_ms
-
-    def old_orphans(self) -> list[str]:
-        """Of the orphans that are there still, those that have to go by the journal's clock and by the right one."""
-        oldest_ms = min(self.oracle.state.clock_ms, START_MS + int(self.now_s * 1000)) - ORPHAN_AGE_MS
-        return [key for key, born_ms in self.orphans.items() if born_ms < oldest_ms and self.store.size_of(key)]
 
     def _add_compactor(self, name: str) -> None:
         clock, stream = SimClock(self.timeline), self.stream(name)

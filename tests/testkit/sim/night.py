@@ -1,0 +1,106 @@
+"""Long times in which nothing runs: everybody stands still, and an hour and more passes at once.
+
+So that what takes hours happens: what nobody has committed becomes too old for that, and an orphan. Whoever was in the
+middle of something goes on with it, flushers only when janitors have swept what they had stored.
+"""
+
+import contextlib
+
+from penstock.contracts.ids import segment_born_ms
+from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest
+from penstock.segment.keys import parse_segment_key, segments_prefix
+from sequencer.core.segments import NO_SLOT
+from tests.testkit.sim.kafka import DELETE_TOPICS, Disconnected
+from tests.testkit.sim.loop import SimLoop
+from tests.testkit.sim.services import CLUSTER
+from tests.testkit.sim.warden import ORPHAN_AGE_MS, is_the_journals
+from tests.testkit.sim.wire import START_MS
+from tests.testkit.sim.world import World
+
+NIGHT_S = 4_500.0  # an orphan is an hour old, by a clock that may be ten minutes behind
+STALL_S = 0.6  # before it: what is uploaded meanwhile is not committed
+STILL_AFTER_S = 5.0  # by then whoever was about to start is there, to stand still as well
+SWEEP_TIMEOUT_S = 90.0
+
+
+def oversleep(world: World) -> bool:
+    """A night from which flushers wake last; whether it went well."""
+    _pass_night(world)
+    flushers = world.role("flusher")
+    for process in world.processes:
+        if process not in flushers:
+            process.resume()
+    world.client_loop.resume(timers_first=True)
+    uncommitted = _uncommitted(world, START_MS + int(world.now_s * 1000))
+    world.note(f"nobody has committed {uncommitted}")
+    went_well = world.until(
+        "the morning's sweep", lambda: not any(map(world.store.size_of, uncommitted)), SWEEP_TIMEOUT_S
+    )
+    for process in flushers:
+        process.resume()
+    return went_well
+
+
+def empty(world: World) -> bool:
+    """All topics are deleted, and after a night nothing is left but what is the journal's own; whether that is so."""
+    world.note("empty")
+    world.client_loop.kill()
+    admin = SimLoop(world.timeline, "admin", lambda context: world.fail(f"the admin: {context}"))
+    admin.create_task(_delete_topics(world))
+    went_well = world.until("the end of all topics", lambda: not world.oracle.state.topics, SWEEP_TIMEOUT_S)
+    admin.kill()
+    if not went_well:
+        return False
+    _pass_night(world)
+    for process in world.processes:
+        process.resume()
+    went_well = world.until("an empty bucket", lambda: not _leftovers(world), SWEEP_TIMEOUT_S)
+    if not went_well:
+        world.fail(f"left over: {_leftovers(world)}")
+    return went_well
+
+
+def old_orphans(world: World) -> list[str]:
+    """The segments in the store that the journal does not know, and that are too old to be made known to it."""
+    return _uncommitted(world, min(world.oracle.state.clock_ms, START_MS + int(world.now_s * 1000)))
+
+
+def _uncommitted(world: World, clock_ms: int) -> list[str]:
+    """The segments in the store that the journal does not know, and that are orphans at that time."""
+    state = world.oracle.state
+    found = []
+    for key in world.store.keys(segments_prefix("", CLUSTER)):
+        _, segment_id = parse_segment_key(key)
+        is_known = state.segments.find(segment_id) != NO_SLOT or segment_id in state.commits
+        if not is_known and segment_born_ms(segment_id) < clock_ms - ORPHAN_AGE_MS:
+            found.append(key)
+    return found
+
+
+def _pass_night(world: World) -> None:
+    world.note("night")
+    world.journal.set_available(False)
+    world.run_for(STALL_S)
+    for _ in range(2):
+        world.client_loop.pause()
+        for process in world.processes:
+            process.pause()
+        world.run_for(STILL_AFTER_S)
+    world.run_for(NIGHT_S)
+    world.journal.set_available(True)
+    world.note("morning")
+
+
+async def _delete_topics(world: World) -> None:
+    client = world.client("deleter")
+    while world.oracle.state.topics:
+        connection = await client.connect()
+        with contextlib.suppress(Disconnected):
+            await connection.ask(DELETE_TOPICS, 4, DeleteTopicsRequest(topic_names=list(world.oracle.state.topics)))
+        connection.close()
+        await client.back_off()
+
+
+def _leftovers(world: World) -> list[str]:
+    """What is neither a snapshot nor a part of the archive nor the marker, and what was begun and not completed."""
+    return [key for key in world.store.keys("") if not is_the_journals(key)] + world.store.unfinished()
