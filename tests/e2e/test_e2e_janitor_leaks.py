@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.cluster import running
+from tests.testkit.cluster import running, wait_until
 from tests.testkit.janitors import Bucket, make_eager, old_leftovers, until_janitors
 from tests.testkit.retention_load import TopicsLife, until_empty
 from tests.testkit.seaweed import running_seaweed
@@ -16,8 +16,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 ROUNDS = 60
 VICTIMS = ("gateway-1", "flusher-1", "sequencer-1", "nats-server", "janitor-1")
 LAST_VICTIMS = ("gateway-1", "nats-server", "janitor-1")  # a sequencer's custody would be nobody's for long
-KILLS = 8
+JANITORS = ("janitor-1", "janitor-2")
+KILLS = 6
 ROUNDS_PER_KILL = 12
+GONE_S = 60.0
 
 
 @pytest.fixture
@@ -72,10 +74,15 @@ def test_janitors_that_are_killed_at_any_moment_leave_nothing_behind(
             until_janitors(cluster)
             for _ in range(KILLS):
                 life.produce(chance.randrange(1, ROUNDS_PER_KILL))
-                cluster.kill(chance.choice(("janitor-1", "janitor-2")))
+                cluster.kill(chance.choice(JANITORS))
+            life.produce(ROUNDS)
+            cluster.kill(chance.choice(JANITORS))
             life.until_expired()
             life.delete_records()
             life.delete_topics()
+            while left := bucket.segments():
+                cluster.kill(chance.choice(JANITORS))
+                wait_until(lambda left=left: len(bucket.segments()) < len(left), GONE_S, "more segments to go")
             until_empty(cluster, bucket, life, bucket.leftovers)
             assert not bucket.unfinished()
 
