@@ -1,6 +1,8 @@
 """All services with nothing but their generated credentials, on a NATS and an S3 server that know no others."""
 
+import asyncio
 import contextlib
+import json
 import re
 import subprocess
 import sys
@@ -13,8 +15,12 @@ from confluent_kafka import Consumer, Producer
 from penstock import objectstore
 from penstock.cli.credentials import KEYS, ROLES
 from penstock.contracts.errors import Invalid
-from penstock.objectstore import ObjectStore
+from penstock.contracts.ids import new_segment_id
+from penstock.objectstore import NotDeleted, ObjectStore
+from penstock.objectstore.store import PART_BYTES_MIN
+from penstock.runtime.clock import SystemClock
 from penstock.runtime.env_file import read_env_file, with_store_keys
+from penstock.segment.keys import segment_key
 from tests.testkit.backend import LOOPBACK, free_ports
 from tests.testkit.cluster import wait_until
 from tests.testkit.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
@@ -22,6 +28,7 @@ from tests.testkit.deployed import Credentials, DeployedNats, DeployedService, d
 pytestmark = pytest.mark.slow
 
 RECORDS = 200
+HOUR_MS = 3_600_000
 READY_TIMEOUT_S = 60.0
 READERS = ("gateway", "cacher")
 WRITERS = ("flusher", "sequencer")
@@ -90,6 +97,20 @@ async def test_who_writes_segments_and_the_journals_marker_may_write_and_delete(
         assert await store.list(f"written/{role}") == []
 
 
+async def test_the_janitor_may_delete_and_end_uploads_of_others(endpoint: str, credentials: Credentials) -> None:
+    async with (
+        store_of("flusher", endpoint, credentials) as writer,
+        store_of("janitor", endpoint, credentials) as janitor,
+    ):
+        await writer.put("swept/orphan", [b"bytes"])
+        await writer.begin_parts("swept/upload", PART_BYTES_MIN)
+        [upload] = await janitor.unfinished("swept/")
+        await janitor.abort_unfinished(upload)
+        await janitor.delete(["swept/orphan"])
+        assert await writer.list("swept/") == []
+        assert await writer.unfinished("swept/") == []
+
+
 @pytest.mark.parametrize("role", READERS)
 async def test_who_reads_segments_may_read_and_change_nothing(
     endpoint: str, credentials: Credentials, role: str
@@ -105,7 +126,7 @@ async def test_who_reads_segments_may_read_and_change_nothing(
                 store.put(key, [b"other"], if_match=listed.etag),
                 store.delete([key]),
             ):
-                with pytest.raises(Invalid, match="AccessDenied"):
+                with pytest.raises((Invalid, NotDeleted), match="AccessDenied"):
                     await change
         assert await writer.get(key) == b"bytes"
         assert [each.key for each in await writer.list("read/new")] == []
@@ -140,6 +161,7 @@ class House:
         own = {
             "gateway": {"LISTENERS": f"PLAINTEXT://{self.kafka}"},
             "sequencer": {"NATS_MONITOR_URL": nats_server.monitor_url},
+            "janitor": {"SWEEP_INTERVAL_MS": "2000"},
         }
         self.services = {
             role: DeployedService(role, ["-m", role], folder, credentials, **shared, **own.get(role, {}))
@@ -196,6 +218,28 @@ def test_no_secret_is_told_by_a_page_or_seen_in_a_command_line(house: House, cre
             seen += Path(f"/proc/{service.process.pid}/{name}").read_text()
         assert role in seen
         assert not [secret for secret in secrets if secret in seen], role
+
+
+async def test_the_janitor_deletes_an_orphan_and_says_why(
+    house: House, nats_server: DeployedNats, endpoint: str, credentials: Credentials
+) -> None:
+    now_ms = SystemClock().now_ms()
+    old, young = (
+        segment_key("", "default", 0, new_segment_id(now_ms - age_ms, bytes(10))) for age_ms in (2 * HOUR_MS, 0)
+    )
+    environ = {"PENSTOCK_ENV_FILE": str(credentials.env_file("janitor")), "PENSTOCK_NATS_URL": nats_server.url}
+    async with store_of("flusher", endpoint, credentials) as store:
+        for key in (old, young):
+            await store.put(key, [b"bytes"])
+        while await store.list(old):  # as long as it takes; the test has a time-out
+            assert house.services["janitor"].is_ready()
+            await asyncio.sleep(0.1)
+        for key, word in ((old, "absent"), (young, "young")):
+            command = [sys.executable, "-m", "penstock.cli", "janitor", "explain", "--json", key]
+            said = await asyncio.to_thread(subprocess.run, command, env=environ, capture_output=True, text=True)
+            assert (said.returncode, said.stderr) == (0, "")
+            assert json.loads(said.stdout)["verdict"] == word
+        await store.delete([young])
 
 
 def test_records_go_in_and_come_out_and_nobody_is_refused_anything(

@@ -69,6 +69,7 @@ class Fate:
         self._occurrence = occurrence
         self._after = after
         self.is_dead = False
+        self.in_flight = 0
 
     async def call(self, name: str, work: Callable[[], Any]) -> Any:
         self._live()
@@ -76,7 +77,11 @@ class Fate:
         is_last = name == self._name and self.calls[name] == self._occurrence
         if is_last and not self._after:
             self._die()
-        result = await work()
+        self.in_flight += 1
+        try:
+            result = await work()
+        finally:
+            self.in_flight -= 1
         self._live()
         if is_last:
             self._die()

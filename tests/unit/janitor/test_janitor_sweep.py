@@ -39,7 +39,7 @@ async def test_an_orphan_goes_when_it_is_old_and_not_before() -> None:
 @in_virtual_time
 async def test_the_whole_bucket_is_looked_through_once_in_an_interval() -> None:
     async with world() as built:
-        running = built.start()
+        running = built.start(retention_interval_ms=HOUR_MS, reap_interval_ms=HOUR_MS)
         await built.go_on(0.9 * DAY_S)
         assert running.fate.calls["list shard"] == SHARD_CHORES
         await built.go_on(1.1 * DAY_S)
@@ -201,6 +201,19 @@ async def test_a_drained_janitor_leaves_its_shards_to_others_at_once() -> None:
         await built.stop("janitor-1")
         assert not built.state.chore_leases
         assert any(isinstance(command, TakeChore) for command in built.applied)
+
+
+@in_virtual_time
+async def test_a_drain_does_not_wait_for_sequencers_that_are_gone() -> None:
+    async with world() as built:
+        running = built.start("janitor-1", **QUICK)
+        await built.go_on(1)
+        built.is_down = True
+        while not running.fate.in_flight:
+            await built.go_on(0.1)
+        began_s = built.clock.monotonic_s()
+        await built.stop("janitor-1")
+        assert built.clock.monotonic_s() - began_s <= 5
 
 
 @pytest.mark.parametrize("wrong", ["another journal", "no marker", "another prefix"])
