@@ -20,16 +20,23 @@ OLD = 0  # what a replica of 0.1.0 knows
 SOON_S = LISTEN_S + RAISE_JITTER_S + 1.0
 
 
+async def begin(built: House) -> None:
+    """A journal that is not new: somebody of the earlier release has written an entry."""
+    await built.start("first", OLD)
+    await built.client.command([built.create_topic("t")], deadline_s=5)
+    await built.kill("first")
+
+
 def raises(built: House) -> list[int]:
     commands = [command for entry in built.entries() for request in entry.requests for command in request]
     return [command.level for command in commands if isinstance(command, RaiseLevel)]
 
 
 @in_virtual_time
-async def test_a_new_cluster_reaches_the_newest_level_within_seconds() -> None:
+async def test_a_new_cluster_reaches_the_newest_level_before_others_have_to_be_listened_for() -> None:
     async with house("a", "b", "c") as three:
         assert three.level == 0
-        async with asyncio.timeout(SOON_S):
+        async with asyncio.timeout(LISTEN_S - 1):
             await until(lambda: three.level == NEWEST_LEVEL)
         await asyncio.sleep(30)
         assert {running.metric("level") for running in three.running.values()} == {NEWEST_LEVEL}
@@ -59,6 +66,7 @@ async def test_replicas_of_an_earlier_release_are_replaced_one_by_one_and_none_h
 @in_virtual_time
 async def test_an_old_replica_that_has_nothing_to_say_is_noticed_all_the_same(new: int) -> None:
     async with house() as built:
+        await begin(built)
         for number in range(new):
             await built.start(f"new-{number}")
         await built.start("old", OLD)
@@ -105,6 +113,7 @@ async def test_a_level_that_this_code_does_not_know_halts_it() -> None:
 @in_virtual_time
 async def test_who_heard_nobody_for_a_while_listens_anew() -> None:
     async with house() as built:
+        await begin(built)
         new = await built.start("new")
         await asyncio.sleep(LISTEN_S - 1)
         new.clock.skip(60)  # it stood still: whoever spoke meanwhile was not heard

@@ -3,6 +3,8 @@
 A replica gives signs of life by its entries, and from level 1 on by telling the others each second what it knows. One
 of 0.1.0 tells nothing, so whoever is known by entries alone knows level 0. That it has none to write is no reason for
 it to stay unseen: while the level is below what we know we leave the Ticks to others (ticker.py).
+
+A journal that we found without entries is a new cluster's. There we do not wait for somebody silent.
 """
 
 import asyncio
@@ -45,6 +47,7 @@ class Levels:
         self._entropy = entropy
         self._heard: dict[str, tuple[int, float]] = {}  # author -> the level that it knows, when it said so
         self._listening_since_s = clock.monotonic_s()
+        self._is_new = False  # whether the journal had no entries when we came
 
     def take_in(self, author: str, level: int) -> None:
         """Another replica said what it knows."""
@@ -52,6 +55,7 @@ class Levels:
 
     async def run(self) -> None:
         """Look, and propose what may be, until cancelled."""
+        self._is_new = not self._replica.state.sequence
         self._listening_since_s = looked_s = self._clock.monotonic_s()
         while True:
             await asyncio.sleep(LOOK_INTERVAL_S)
@@ -63,7 +67,8 @@ class Levels:
                 await self._raise()
 
     def attainable(self) -> int:
-        """The level that all replicas know which gave a sign of life lately; 0 until we have listened for long enough.
+        """The level that all replicas know which gave a sign of life lately; 0 until we have listened for long enough, or
+        have no need to.
 
         Forgets who gave none.
         """
@@ -73,7 +78,7 @@ class Levels:
             del authors[author]
         for author in [author for author, (_, at_s) in self._heard.items() if at_s < since_s]:
             del self._heard[author]
-        if self._listening_since_s > since_s:
+        if self._listening_since_s > since_s and not self._is_new:
             return 0
         others = {**dict.fromkeys(authors, 0), **{author: level for author, (level, _) in self._heard.items()}}
         others.pop(self._proposals.author, None)
