@@ -120,9 +120,15 @@ def test_what_was_flushed_long_ago_and_not_merged_is_taken() -> None:
     assert len(plans(extents(100, level=0, age_ms=10 * 60_000))) == 1
 
 
-@pytest.mark.parametrize("options", [{"start": 5}, {"cleaned": 40}])
-def test_a_log_that_cannot_be_had_whole_waits(options: dict[str, int]) -> None:
-    assert plans(extents(100, 100), **options) == []
+def test_a_log_that_cannot_be_had_whole_waits() -> None:
+    assert plans(extents(100, 100), cleaned=40) == []
+    assert plans([extent(1), extent(2)], start=5) == [], "the extent that holds the log's start is missing"
+
+
+@pytest.mark.parametrize("start", [10, 15, 19])
+def test_a_log_that_starts_inside_an_extent_is_compacted_from_that_extent_on(start: int) -> None:
+    of_log = [extent(1), extent(2)]
+    assert inputs_of(plans(of_log, start=start)) == [each.input for each in of_log]
 
 
 def test_a_claimed_clean_extent_keeps_the_partition_waiting() -> None:

@@ -167,7 +167,8 @@ def cleanable(
 ) -> list[KeyInput]:
     """The extents from the log's start to the first that may not be compacted yet; none if the clean ones are not free.
 
-    Extents that were compacted already have nothing to wait for.
+    Extents that were compacted already have nothing to wait for. The first may begin before the log's start: an extent
+    goes only as a whole.
     """
     found: list[KeyInput] = []
     for extent in extents:
@@ -180,10 +181,9 @@ def cleanable(
         if found and each.base_offset != found[-1].last_offset + 1:
             break
         found.append(each)
-    is_whole = (
-        found and found[0].base_offset == log.log_start_offset and found[-1].last_offset >= log.cleaned_offset - 1
-    )
-    return found if is_whole else []
+    if not found or found[0].base_offset > log.log_start_offset or found[-1].last_offset < log.cleaned_offset - 1:
+        return []
+    return found
 
 
 def _is_fresh(each: KeyInput, now_ms: int, limits: KeyLimits) -> bool:
