@@ -190,7 +190,7 @@ async def test_a_sweep_goes_on_where_a_janitor_died() -> None:
         await built.kill("janitor-1")
         second = built.start("janitor-2", **QUICK)
         await built.go_on(0.7 * INTERVAL_S)
-        assert SHARD_CHORES <= before + second.fate.calls["list shard"] <= SHARD_CHORES + 20
+        assert SHARD_CHORES <= before + second.fate.calls["list shard"] <= SHARD_CHORES + 50
 
 
 @in_virtual_time

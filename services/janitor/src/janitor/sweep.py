@@ -29,7 +29,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.sequencer_client import SequencerClient
 from penstock.segment.keys import parse_segment_key, segments_prefix
 
-SHARDS_AT_ONCE = 20  # two entries in the journal for so many listings
+SHARDS_AT_ONCE = 50  # so that a sweep is forty entries in the journal
 SHARE_OF_INTERVAL = 0.5  # that a sweep takes by one janitor, so that there is time for what fails
 WAIT_MAX_S = 60.0
 NO_PREFIX = ""  # the store's address has one of its own
