@@ -4,10 +4,14 @@ import msgspec
 import pytest
 
 from penstock.audit.inventory import Inventory, take_inventory
+from penstock.audit.judge import judge
 from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchRun
-from penstock.contracts.commands import Command, CommitSegment, CreateTopic
+from penstock.contracts.commands import Command, CommitSegment, CreateTopic, DeleteRecords, DeleteTopic, RaiseLevel
 from penstock.contracts.ids import new_segment_id, new_topic_id
+from penstock.contracts.janitor_commands import EXTENTS_DROPPED_PER_COMMAND_MAX, LogOffset
+from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.objectstore.memory import MemoryStore
+from penstock.segment.keys import segment_key
 from sequencer.core import queries
 from sequencer.core.limits import PLAN_EXTENTS_MAX
 from sequencer.core.machine import apply_entry
@@ -38,6 +42,32 @@ class Sequencer:
         return answer
 
 
+MANY = EXTENTS_DROPPED_PER_COMMAND_MAX + 1
+TOPIC_BEHIND = new_topic_id(b"\x01" * 16)
+
+
+async def shared(hides: Command, **configs: str) -> tuple[Inventory, list[str]]:
+    """Three segments of two topics, the second of which is hidden; the first object is missing. And their keys."""
+    sequencer = Sequencer()
+    sequencer.do(RaiseLevel(NOW_MS, JANITOR_LEVEL))
+    sequencer.do(CreateTopic(NOW_MS, "t", TOPIC, 1, {}))
+    sequencer.do(CreateTopic(NOW_MS, "u", TOPIC_BEHIND, MANY, configs))
+    batch = BatchMeta(BATCH_BYTES, 1, NOW_MS, NO_PRODUCER, -1, -1, 0)
+    store = MemoryStore()
+    keys = []
+    for number in range(3):
+        segment_id = new_segment_id(NOW_MS, number.to_bytes(10, "big"))
+        logs = [(TOPIC, 0), *((TOPIC_BEHIND, each) for each in range(MANY))]
+        runs = [BatchRun(*log, BATCH_BYTES * (1 + at), [batch]) for at, log in enumerate(logs)]
+        size_bytes = BATCH_BYTES * (2 + MANY)
+        sequencer.do(CommitSegment(NOW_MS, segment_id, size_bytes, "f", "z", runs))
+        keys.append(segment_key("", "c", 0, segment_id))
+        if number:
+            await store.put(keys[-1], [bytes(size_bytes)])
+    sequencer.do(hides)
+    return await take_inventory(sequencer, store, "c"), keys  # type: ignore[arg-type]  # as much of one as it asks
+
+
 async def inventory_of(hides: int | None = None) -> Inventory:
     sequencer = Sequencer(hides)
     sequencer.do(CreateTopic(NOW_MS, "t", TOPIC, PARTITIONS, {}))
@@ -60,3 +90,34 @@ async def test_a_log_of_which_nothing_is_told_where_there_is_room_has_a_hole(par
     inventory = await inventory_of(hides=partition)
     assert [(each.kind, each.subject) for each in inventory.findings] == [("offsets-missing", f"t-{partition}")]
     assert inventory.extents == (PARTITIONS - 1) * FLUSHES
+
+
+@pytest.mark.parametrize(
+    ("hides", "configs"),
+    [
+        (DeleteTopic(NOW_MS, "u", b""), {"penstock.undelete.window.ms": "86400000"}),
+        (DeleteTopic(NOW_MS, "u", b""), {}),
+        (DeleteRecords(NOW_MS, [LogOffset(TOPIC_BEHIND, each, 3) for each in range(MANY)]), {}),
+    ],
+    ids=["may come back", "is to be dropped", "lies before the log's start"],
+)
+async def test_what_no_log_tells_of_and_the_journal_counts_is_no_finding(
+    hides: Command, configs: dict[str, str]
+) -> None:
+    inventory, keys = await shared(hides, **configs)
+    findings, shares = judge(inventory, "c", NOW_MS)
+    assert [(each.kind, each.subject) for each in findings] == [("object-missing", keys[0])]
+    assert shares.objects == {"live": 2}
+
+
+async def test_an_object_that_only_a_topic_needs_that_may_come_back_is_missed() -> None:
+    sequencer = Sequencer()
+    sequencer.do(RaiseLevel(NOW_MS, JANITOR_LEVEL))
+    sequencer.do(CreateTopic(NOW_MS, "t", TOPIC, 1, {"penstock.undelete.window.ms": "86400000"}))
+    segment_id = new_segment_id(NOW_MS, bytes(10))
+    batch = BatchMeta(BATCH_BYTES, 1, NOW_MS, NO_PRODUCER, -1, -1, 0)
+    run = BatchRun(TOPIC, 0, BATCH_BYTES, [batch])
+    sequencer.do(CommitSegment(NOW_MS, segment_id, BATCH_BYTES * 2, "f", "z", [run]))
+    sequencer.do(DeleteTopic(NOW_MS, "t", b""))
+    findings, _ = judge(await take_inventory(sequencer, MemoryStore(), "c"), "c", NOW_MS)  # type: ignore[arg-type]
+    assert [(each.kind, each.subject) for each in findings] == [("object-missing", segment_key("", "c", 0, segment_id))]

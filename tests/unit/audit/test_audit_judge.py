@@ -102,6 +102,23 @@ def test_live_bytes_that_are_not_the_sum_of_the_extents_are_told(sound: Inventor
     assert kinds(sound) == [("segment-miscounted", key_of(LIVE))]
 
 
+@pytest.mark.parametrize(("counted_too_much", "expected"), [(1, []), (-1, ["segment-miscounted"])])
+def test_while_extents_are_dropped_the_journal_may_count_more_than_anybody_tells(
+    sound: Inventory, counted_too_much: int, expected: list[str]
+) -> None:
+    sound.is_dropping = True
+    sound.segments[LIVE] = SegmentView(0, LIVE, 0, SIZE_BYTES, LIVE_BYTES + counted_too_much, 2, -1, False)
+    assert [kind for kind, _ in kinds(sound)] == expected
+
+
+def test_extents_that_are_in_no_log_count_and_have_bytes_of_their_own(sound: Inventory) -> None:
+    sound.segments[LIVE] = SegmentView(0, LIVE, 0, SIZE_BYTES, LIVE_BYTES + 50, 3, -1, False)
+    sound.hidden[LIVE] = array("q", [404, 50])
+    assert kinds(sound) == []
+    sound.hidden[LIVE] = array("q", [403, 50])
+    assert kinds(sound) == [("extent-misplaced", key_of(LIVE))]
+
+
 @pytest.mark.parametrize("position", [104 + 99, SIZE_BYTES - 199])
 def test_extents_that_overlap_or_leave_the_object_are_told(sound: Inventory, position: int) -> None:
     sound.extents_by_segment[LIVE][11] = position

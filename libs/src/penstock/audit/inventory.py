@@ -1,20 +1,24 @@
 """What there is: the journal's view of logs and segments, as sequencers tell it, and the objects in the bucket."""
 
 from array import array
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 import msgspec
 
 from penstock.audit.findings import Finding
 from penstock.contracts.batches import Extent
 from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.janitor_queries import UsageQuery, UsageView
 from penstock.contracts.queries import (
     MetadataQuery,
     MetadataView,
     PartitionPlan,
+    PlacedExtent,
     Plan,
     PlanPartition,
     PlanQuery,
+    SegmentExtentsQuery,
+    SegmentExtentsView,
     SegmentsQuery,
     SegmentsView,
     SegmentView,
@@ -28,7 +32,9 @@ from penstock.runtime.sequencer_client import SequencerClient
 PARTITIONS_PER_PLAN = 100
 PLAN_BYTES_MAX = 2**62  # as much as an answer has room for
 SEGMENTS_PER_QUERY = 5_000
+SEGMENTS_PER_EXTENTS_QUERY = 1_000
 EXTENT_FIELDS = 7  # topic's number, partition, base offset, last offset, position, length, max timestamp
+_LENGTH = 5  # in an extent's row
 
 
 class Inventory(msgspec.Struct):
@@ -39,7 +45,9 @@ class Inventory(msgspec.Struct):
     extents: int = 0
     live_bytes: int = 0
     extents_by_segment: dict[SegmentId, "array[int]"] = {}  # rows of EXTENT_FIELDS numbers, about 56 bytes each
-    named: dict[SegmentId, tuple[int, int]] = {}  # segments of these extents -> level, size
+    hidden: dict[SegmentId, "array[int]"] = {}  # position and length of extents that are in no log, and counted
+    is_dropping: bool = False  # extents that nobody tells of are still counted
+    named: dict[SegmentId, tuple[int, int]] = {}  # segments of all these extents -> level, size
     segments: dict[SegmentId, SegmentView] = {}
     clock_ms: int = 0  # the machine's
     objects: dict[str, int] = {}  # key -> bytes
@@ -57,6 +65,7 @@ async def take_inventory(client: SequencerClient, store: ObjectStore, cluster: s
     async for view in _segments(client):
         inventory.clock_ms = view.clock_ms
         inventory.segments.update((segment.segment_id, segment) for segment in view.segments)
+    await _take_hidden(client, inventory)
     async for listing in _objects(store, f"{cluster}/"):
         inventory.objects.update((info.key, info.size_bytes) for info in listing)
     return inventory
@@ -141,6 +150,55 @@ async def _segments(client: SequencerClient) -> AsyncIterator[SegmentsView]:
         view = await client.query("segments", query, SegmentsView)
         yield view
         row = view.next_row
+
+
+async def _take_hidden(client: SequencerClient, inventory: Inventory) -> None:
+    """The other extents of those segments of which the logs told less than the journal counts.
+
+    These are of topics that may come back, or lie before a log's start. Extents of topics that are gone for good are
+    told by nobody; while some of those wait to be dropped, none of these segments can be said to be miscounted.
+    """
+    short = [segment for segment in inventory.segments.values() if _is_short(inventory, segment)]
+    if not short:
+        return
+    usage = await client.query("usage", UsageQuery(0), UsageView)
+    inventory.is_dropping = usage.waiting_logs > 0
+    numbers = {topic.topic_id: number for number, topic in enumerate(inventory.topics)}
+    done = 0
+    while done < len(short):
+        asked = short[done : done + SEGMENTS_PER_EXTENTS_QUERY]
+        query = SegmentExtentsQuery(0, [segment.row for segment in asked])
+        view = await client.query("segment_extents", query, SegmentExtentsView)
+        for segment, extents in zip(asked, view.extents, strict=False):  # an answer may have room for the first only
+            told = _told(inventory, segment)
+            _hide(
+                inventory,
+                segment,
+                [
+                    each
+                    for each in extents
+                    if (numbers.get(each.topic_id), each.partition, each.base_offset) not in told
+                ],
+            )
+        done += len(view.extents)
+
+
+def _is_short(inventory: Inventory, segment: SegmentView) -> bool:
+    rows = inventory.extents_by_segment.get(segment.segment_id)
+    return segment.live_bytes > (0 if rows is None else sum(rows[_LENGTH::EXTENT_FIELDS]))
+
+
+def _told(inventory: Inventory, segment: SegmentView) -> set[tuple[int, int, int]]:
+    """The segment's extents that logs told of: topic's number, partition, base offset."""
+    rows: Sequence[int] = inventory.extents_by_segment.get(segment.segment_id, ())
+    return set(zip(rows[0::EXTENT_FIELDS], rows[1::EXTENT_FIELDS], rows[2::EXTENT_FIELDS], strict=True))
+
+
+def _hide(inventory: Inventory, segment: SegmentView, extents: Iterable[PlacedExtent]) -> None:
+    places = array("q", [number for each in extents for number in (each.position, each.length)])
+    if places:
+        inventory.hidden[segment.segment_id] = places
+        inventory.named.setdefault(segment.segment_id, (segment.level, segment.size_bytes))
 
 
 async def _objects(store: ObjectStore, prefix: str) -> AsyncIterator[Listing]:

@@ -1,6 +1,6 @@
 """What follows from an inventory without reading records: objects missing, too many, or of another size. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -87,9 +87,8 @@ def _miscounted(inventory: Inventory, key: str, segment: SegmentView | None) -> 
     """Whether the journal's count of the segment's live bytes is not the sum of its extents."""
     if segment is None:  # it was committed while we looked
         return None
-    rows = inventory.extents_by_segment.get(segment.segment_id)
-    found = 0 if rows is None else sum(rows[_LENGTH::EXTENT_FIELDS])
-    if found == segment.live_bytes:
+    found = sum(length for _, length in _places(inventory, segment.segment_id))
+    if found == segment.live_bytes or (found < segment.live_bytes and inventory.is_dropping):
         return None
     return Finding("segment-miscounted", key, f"its extents have {found} bytes, the journal says {segment.live_bytes}")
 
@@ -98,20 +97,23 @@ def _missing(inventory: Inventory, cluster: str) -> Iterator[Finding]:
     for segment_id, (level, size_bytes) in inventory.named.items():
         key = segment_key(NO_PREFIX, cluster, level, segment_id)
         if key not in inventory.objects:
-            yield Finding("object-missing", key, f"{_extents_of(inventory, segment_id)} live extents point to it")
+            count = len(_places(inventory, segment_id))
+            yield Finding("object-missing", key, f"{count} live extents point to it")
         yield from _outside(inventory, key, segment_id, size_bytes)
 
 
-def _extents_of(inventory: Inventory, segment_id: SegmentId) -> int:
-    return len(inventory.extents_by_segment[segment_id]) // EXTENT_FIELDS
+def _places(inventory: Inventory, segment_id: SegmentId) -> list[tuple[int, int]]:
+    """Position and length of all extents that point to the segment, in order."""
+    rows: Sequence[int] = inventory.extents_by_segment.get(segment_id, ())
+    hidden: Sequence[int] = inventory.hidden.get(segment_id, ())
+    told = zip(rows[_POSITION::EXTENT_FIELDS], rows[_LENGTH::EXTENT_FIELDS], strict=True)
+    return sorted([*told, *zip(hidden[0::2], hidden[1::2], strict=True)])
 
 
 def _outside(inventory: Inventory, key: str, segment_id: SegmentId, size_bytes: int) -> Iterator[Finding]:
     """Extents that overlap or do not lie in the object."""
-    rows = inventory.extents_by_segment[segment_id]
-    places = sorted(zip(rows[_POSITION::EXTENT_FIELDS], rows[_LENGTH::EXTENT_FIELDS], strict=True))
     end = 0
-    for position, length in places:
+    for position, length in _places(inventory, segment_id):
         if position < end or position + length > size_bytes:
             yield Finding("extent-misplaced", key, f"the {length} bytes at {position} are not an extent's own")
         end = max(end, position + length)
