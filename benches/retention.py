@@ -133,7 +133,7 @@ def machine() -> Iterator[Result]:
 
 def _question_s(world: Measured) -> float:
     started_s = time.thread_time()
-    view = queries.retention(world.state, RetentionQuery(0, [OLD]))
+    view = queries.retention(world.state, RetentionQuery(0, NOW_MS, [OLD]))
     seconds = time.thread_time() - started_s
     assert not view.logs, "something is overdue already"
     return seconds
@@ -148,7 +148,7 @@ def _expiry(world: Measured) -> Costs:
         if opening:
             return opening.pop(0)
         is_done = isinstance(outcome, LogsTrimmed) and not outcome.is_more
-        return None if is_done else ExpireLogs(NOW_MS, logs)
+        return None if is_done else ExpireLogs(NOW_MS + RETENTION_MS + 1, logs)
 
     return _checked(world, world.until_done(next_command))
 

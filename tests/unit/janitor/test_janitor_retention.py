@@ -65,6 +65,39 @@ async def test_a_janitor_whose_clock_is_ahead_expires_nothing_early() -> None:
 
 
 @in_virtual_time
+async def test_a_janitor_whose_clock_is_behind_expires_nothing_before_its_own_says_so() -> None:
+    async with world() as built:
+        built.start(ahead_ms=-HOUR_MS)
+        topic_id = built.create_topic("t", retention_ms=str(HOUR_MS))
+        await built.flush("t")
+        await built.go_on(2 * HOUR_MS / 1000 - 1)
+        assert _log_start(built, topic_id) == 0
+        await built.go_on(2 + LOOK_S)
+        assert _log_start(built, topic_id) == 1
+
+
+@in_virtual_time
+async def test_a_journal_whose_clock_leaps_ahead_expires_nothing_early_and_that_is_told() -> None:
+    async with world() as built:
+        running = built.start()
+        topic_id = built.create_topic("t", retention_ms=str(HOUR_MS))
+        first = await built.flush("t")
+        await built.go_on(LOOK_S)
+        assert not running.told.get("clock")
+        with capture_logs() as lines:
+            built.journal_ahead_ms = 8 * 24 * HOUR_MS
+            await built.go_on(10 * LOOK_S)
+        assert running.told["clock"].startswith("the journal's clock is 11520 min ahead")
+        assert running.metric("clock_ahead_seconds") == 8 * 24 * HOUR_MS / 1000
+        assert len([line for line in lines if line["event"] == "clocks_disagree"]) == 1
+        await built.go_on(GRACE_S + 120)
+        assert _log_start(built, topic_id) == 0
+        assert first in await built.store.keys()
+        await built.go_on(HOUR_MS / 1000)
+        assert _log_start(built, topic_id) == 1, "by our own clock it goes in time"
+
+
+@in_virtual_time
 async def test_where_there_is_nothing_to_do_the_journal_hears_nothing() -> None:
     async with world() as built:
         built.create_topic("t")

@@ -14,6 +14,7 @@ from penstock.contracts.commands import (
     ExtentsDropped,
     LogsTrimmed,
     RaiseLevel,
+    Tick,
 )
 from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.janitor_commands import (
@@ -113,6 +114,17 @@ def test_a_wrong_clock_of_whoever_asks_for_it_makes_nothing_go_early(world: Worl
     for now_ms in (0, world.now_ms - HOUR_MS, 2**60):
         outcome: Any = world.do(ExpireLogs(now_ms, [LogRef(topic_id(1), 0)]))
         assert outcome.logs == [LogTrimmed(Refusal.NONE, 0, 0, 0)]
+
+
+def test_a_sequencer_whose_clock_is_days_ahead_makes_nothing_go_early(world: World) -> None:
+    """The machine's clock stands there for ever from then on; whoever asks for it knows better."""
+    world.topic(**{"retention.ms": str(HOUR_MS)})
+    world.produce(batch())
+    world.do(Tick(world.now_ms + 8 * 24 * HOUR_MS))
+    world.now_ms += HOUR_MS
+    assert expire(world).logs == [LogTrimmed(Refusal.NONE, 0, 0, 0)]
+    world.now_ms += 1
+    assert expire(world).logs == [LogTrimmed(Refusal.NONE, 1, 1, 100)]
 
 
 def test_the_log_keeps_as_many_bytes_as_its_topic_says_and_no_whole_extent_more(world: World) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from core_world import World, batch, topic_id
 
-from penstock.contracts.commands import AlterConfigs, DeleteRecords, ExpireLogs, RaiseLevel
+from penstock.contracts.commands import AlterConfigs, DeleteRecords, ExpireLogs, RaiseLevel, Tick
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset, LogRef
 from penstock.contracts.janitor_queries import ClusterConfigsQuery, OverdueLog, RetentionQuery, RetentionView
 from penstock.contracts.levels import JANITOR_LEVEL
@@ -20,7 +20,8 @@ def world() -> World:
 
 
 def retention(world: World, *numbers: int) -> RetentionView:
-    return retention_queries.retention(world.state, RetentionQuery(0, [topic_id(number) for number in numbers]))
+    wanted = [topic_id(number) for number in numbers]
+    return retention_queries.retention(world.state, RetentionQuery(0, world.now_ms, wanted))
 
 
 def test_logs_with_something_to_do_are_told_with_what_and_since_when(world: World) -> None:
@@ -35,6 +36,17 @@ def test_logs_with_something_to_do_are_told_with_what_and_since_when(world: Worl
     assert (view.clock_ms, view.next_topic) == (world.now_ms, -1)
     world.do(ExpireLogs(world.now_ms, [LogRef(each.topic_id, each.partition) for each in view.logs]))
     assert retention(world, 3, 2, 9, 1).logs == []
+
+
+def test_overdue_is_what_is_so_by_the_askers_clock_and_the_machines(world: World) -> None:
+    world.topic(**{"retention.ms": str(HOUR_MS)})
+    world.produce(batch())
+    world.now_ms += HOUR_MS + 7
+    assert retention(world, 1).logs == []
+    world.do(Tick(world.now_ms + HOUR_MS))
+    assert retention(world, 1).logs == [OverdueLog(topic_id(1), 0, 1, 100, 7)]
+    world.now_ms -= 7
+    assert retention(world, 1).logs == []
 
 
 def test_a_log_that_is_being_trimmed_is_told_of_when_that_is_done(

@@ -75,7 +75,10 @@ class LogRef(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ExpireLogs(msgspec.Struct, frozen=True, array_like=True, tag=23):
-    """What of these logs is too old or too much goes, by their topics' configurations and the machine's own clock."""
+    """What of these logs is too old or too much goes, by their topics' configurations.
+
+    Too old is what is so by the machine's clock and by `now_ms`: the sender's own clock, not one that it was told.
+    """
 
     now_ms: int
     logs: list[LogRef]

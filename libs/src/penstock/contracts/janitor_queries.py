@@ -9,9 +9,10 @@ KNOWN_SEGMENTS_ASKED_MAX = 2_000  # of one question: about 20 ms, and twice what
 
 
 class RetentionQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Which logs of these topics hold what is too old or too much."""
+    """Which logs of these topics hold what is too old, by the asker's clock and the machine's, or too much."""
 
     min_sequence: int
+    now_ms: int
     topic_ids: list[TopicId]
 
 

@@ -28,6 +28,11 @@ class JanitorMetrics:
             "How long ago the oldest records that this janitor found should have been gone.",
             registry=registry,
         )
+        self.clock_ahead_seconds = Gauge(
+            "penstock_janitor_clock_ahead_seconds",
+            "How far the journal's clock is ahead of this janitor's.",
+            registry=registry,
+        )
         self.overdue_bytes = Gauge(
             "penstock_janitor_overdue_bytes", "Bytes of records that should be gone.", registry=registry
         )

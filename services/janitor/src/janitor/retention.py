@@ -1,7 +1,8 @@
 """Has the journal let go of records that are too old or too much, and of what is to be dropped since before.
 
-The state machine judges by its own clock and the topics' configurations; here it is only asked what there is to do, and
-told to do it, in bounded steps. What a death between two steps leaves:
+The state machine judges by the topics' configurations and by two clocks that have to agree, its own and this janitor's;
+here it is only asked what there is to do, and told to do it, in bounded steps. A clock of the journal that is far ahead
+of ours is told of: until ours says so, too, what is too old by it stays. What a death between two steps leaves:
 
 1. `metadata` and `retention`: nothing was begun.
 2. TakeChore: a lease, which keeps other janitors from it as long as it lasts.
@@ -10,22 +11,25 @@ told to do it, in bounded steps. What a death between two steps leaves:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
 
 from janitor.chores import COMMAND_DEADLINE_S, Chores, Kind, Taken, give_up
 from janitor.identity import Guard
+from janitor.judge import age
 from janitor.metrics import JanitorMetrics
 from penstock.contracts.commands import DropExtents, ExpireLogs, ExtentsDropped, LogsTrimmed
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.janitor_commands import RETENTION_CHORE, LogRef
 from penstock.contracts.janitor_queries import OverdueLog, RetentionQuery, RetentionView, UsageQuery, UsageView
 from penstock.contracts.queries import MetadataQuery, MetadataView
+from penstock.runtime.clock import Clock
 from penstock.runtime.sequencer_client import SequencerClient
 
 TOPICS_PER_QUERY = 10_000  # a quarter of a megabyte; how far it looks at once, the state machine decides
+CLOCK_AHEAD_MAX_MS = 600_000  # beyond it a clock is wrong, the journal's or ours
 KIND = Kind(RETENTION_CHORE, RETENTION_CHORE + 1, 0)  # whoever finds something to do does it
 
 log = structlog.get_logger()
@@ -53,7 +57,9 @@ class Retention:
         sequencers: SequencerClient,
         guard: Guard,
         chores: Chores,
+        clock: Clock,
         metrics: JanitorMetrics,
+        tell: Callable[[str, str], None],
         interval_s: float,
         leaving: asyncio.Event,
         dry_run: bool,
@@ -61,7 +67,10 @@ class Retention:
         self._sequencers = sequencers
         self._guard = guard
         self._chores = chores
+        self._clock = clock
         self._metrics = metrics
+        self._tell = tell
+        self._is_ahead = False
         self._interval_s = interval_s
         self._leaving = leaving
         self._dry_run = dry_run
@@ -88,16 +97,29 @@ class Retention:
         topic_ids = [topic.topic_id for topic in metadata.topics]
         before: list[OverdueLog] = []
         while topic_ids and not self._leaving.is_set():
-            query = RetentionQuery(0, topic_ids[:TOPICS_PER_QUERY])
+            query = RetentionQuery(0, self._clock.now_ms(), topic_ids[:TOPICS_PER_QUERY])
             view = await self._sequencers.query("retention", query, RetentionView)
             await self._deal_with(view.logs, turn)
             next_topic = view.next_topic if view.next_topic >= 0 else TOPICS_PER_QUERY
             # Where nothing is done about them, a topic with more of them than an answer tells of would never end.
             topic_ids = topic_ids[max(next_topic, 1) if view.logs == before else next_topic :]
             before = view.logs
-        if (await self._sequencers.query("usage", UsageQuery(0), UsageView)).waiting_logs and not self._dry_run:
+        usage = await self._sequencers.query("usage", UsageQuery(0), UsageView)
+        self._compare_clocks(usage.clock_ms)
+        if usage.waiting_logs and not self._dry_run:
             await self._take(turn)
             await self._drop(turn)
+
+    def _compare_clocks(self, journal_ms: int) -> None:
+        """A sequencer whose clock was ahead once leaves the journal's there for ever."""
+        ahead_ms = journal_ms - self._clock.now_ms()
+        self._metrics.clock_ahead_seconds.set(ahead_ms / 1000)
+        is_ahead = ahead_ms > CLOCK_AHEAD_MAX_MS
+        if is_ahead and not self._is_ahead:
+            log.warning("clocks_disagree", journal_ahead_seconds=ahead_ms // 1000)
+        self._is_ahead = is_ahead
+        reason = f"the journal's clock is {age(ahead_ms)} ahead of this janitor's: what is too old by it alone stays"
+        self._tell("clock", reason if is_ahead else "")
 
     async def _deal_with(self, overdue: Sequence[OverdueLog], turn: "_Turn") -> None:
         if not overdue:
@@ -105,7 +127,7 @@ class Retention:
         turn.lag_ms = max(turn.lag_ms, *(each.overdue_ms for each in overdue))
         turn.overdue_bytes += sum(each.overdue_bytes for each in overdue)
         if self._dry_run:
-            _tell(overdue)
+            _tell_of(overdue)
             return
         await self._take(turn)
         await self._expire(turn, [LogRef(each.topic_id, each.partition) for each in overdue])
@@ -119,7 +141,7 @@ class Retention:
         extents = dropped_bytes = 0
         is_more = turn.is_ours
         while is_more and not self._leaving.is_set():
-            command = ExpireLogs(self._sequencers.seen_clock_ms, logs)
+            command = ExpireLogs(self._clock.now_ms(), logs)
             (outcome,) = await self._sequencers.command([command], deadline_s=COMMAND_DEADLINE_S)
             assert isinstance(outcome, LogsTrimmed), f"a sequencer answered {outcome} to what is to expire"
             step_extents = sum(each.extents for each in outcome.logs)
@@ -155,7 +177,7 @@ class Retention:
         self._metrics.dropped_bytes.inc(dropped_bytes)
 
 
-def _tell(logs: Sequence[OverdueLog]) -> None:
+def _tell_of(logs: Sequence[OverdueLog]) -> None:
     extents = sum(each.extents for each in logs)
     overdue_bytes = sum(each.overdue_bytes for each in logs)
     log.info("records_would_expire", logs=len(logs), extents=extents, bytes=overdue_bytes)

@@ -2,8 +2,10 @@
 
 The rules are Kafka's, with extents in the place of its segments. The first extent goes while its newest record is
 older than `retention.ms`, or while the log without it still has `retention.bytes`; the first one that stays, stays with
-all behind it. An extent whose records have no time is as old as its segment. Time is the machine's, so nobody whose
-clock is wrong makes a record go early.
+all behind it. An extent whose records have no time is as old as its segment.
+
+What is gone cannot be had back, so two clocks have to agree that it is time: the machine's, which is as far as any
+sequencer's has ever been, and that of whoever asks.
 
 A log's start moves at once, and nobody reads what lies before it; the extents there are dropped step by step.
 """
@@ -24,6 +26,7 @@ class _Step(msgspec.Struct, eq=False):
     """A command on its way."""
 
     left: int  # extents that it may still drop
+    clock_ms: int = 0
     configs: dict[TopicId, RetentionConfigs] = {}
     is_more: bool = False
 
@@ -32,7 +35,7 @@ def expire_logs(state: State, command: ExpireLogs, changes: Changes) -> LogsTrim
     """What of the logs is too old or too much goes, up to what one command may drop."""
     if len(command.logs) > LOGS_PER_COMMAND_MAX:
         return _too_many(len(command.logs))
-    step = _Step(extents_per_command(state))
+    step = _Step(extents_per_command(state), agreed_ms(state, command.now_ms))
     return LogsTrimmed([_expire(state, step, each, changes) for each in command.logs], step.is_more)
 
 
@@ -49,7 +52,12 @@ def topic_retention(state: State, topic_id: TopicId) -> RetentionConfigs:
     return retention_configs(state.topics_by_id[topic_id].configs, state.cluster_configs)
 
 
-def count_expired(state: State, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
+def agreed_ms(state: State, now_ms: int) -> int:
+    """The time by which something may be let go of for good: what is past by the machine's clock and the asker's."""
+    return min(state.clock_ms, now_ms)
+
+
+def count_expired(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
     """How many of the log's first extents are to go, counted up to a limit; none of them is trimmed already."""
     columns = partition.extents
     head = columns.head
@@ -57,12 +65,12 @@ def count_expired(state: State, partition: Partition, configs: RetentionConfigs,
     for row in range(head, min(head + count_max, columns.end)):
         size_bytes -= columns.lengths[row]
         is_excess = configs.retention_bytes != FOR_EVER and size_bytes >= configs.retention_bytes
-        if not is_excess and overdue_ms(state, partition, configs, row) <= 0:
+        if not is_excess and overdue_ms(state, clock_ms, partition, configs, row) <= 0:
             return row - head
     return min(count_max, len(columns))
 
 
-def overdue_ms(state: State, partition: Partition, configs: RetentionConfigs, row: int) -> int:
+def overdue_ms(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, row: int) -> int:
     """For how long the extent is too old; 0 or less if it is not."""
     if configs.retention_ms == FOR_EVER:
         return 0
@@ -70,7 +78,7 @@ def overdue_ms(state: State, partition: Partition, configs: RetentionConfigs, ro
     newest_ms = columns.timestamps[row]
     if newest_ms < 0:
         newest_ms = segment_born_ms(state.segments.id(columns.segments[row]))
-    return state.clock_ms - newest_ms - configs.retention_ms
+    return clock_ms - newest_ms - configs.retention_ms
 
 
 def _expire(state: State, step: _Step, log: LogRef, changes: Changes) -> LogTrimmed:
@@ -83,7 +91,8 @@ def _expire(state: State, step: _Step, log: LogRef, changes: Changes) -> LogTrim
         step.configs[log.topic_id] = topic_retention(state, log.topic_id)
     trimmed, dropped_bytes = _drop_trimmed(state, step, partition)
     if partition.extents and not count_trimmed(partition):
-        expired = count_expired(state, partition, step.configs[log.topic_id], step.left + 1)
+        configs = step.configs[log.topic_id]
+        expired = count_expired(state, step.clock_ms, partition, configs, step.left + 1)
         step.is_more = step.is_more or expired > step.left
         count = min(expired, step.left)
         step.left -= count

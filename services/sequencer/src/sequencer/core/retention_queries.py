@@ -14,7 +14,7 @@ from penstock.contracts.janitor_queries import (
 from penstock.contracts.topic_configs import FOR_EVER, RetentionConfigs
 from sequencer.core.dropping import count_trimmed
 from sequencer.core.limits import OVERDUE_EXTENTS_COUNTED_MAX, OVERDUE_PARTITIONS_ASKED_MAX
-from sequencer.core.retention import count_expired, overdue_ms, topic_retention
+from sequencer.core.retention import agreed_ms, count_expired, overdue_ms, topic_retention
 from sequencer.core.state import Buried, Partition, State
 
 _KEEPS_ALL = RetentionConfigs(FOR_EVER, FOR_EVER)
@@ -24,6 +24,7 @@ _ALL_TOPICS = -1
 def retention(state: State, query: RetentionQuery) -> RetentionView:
     """Logs where something is to go; after a bounded walk the answer ends, and tells with which topic to go on."""
     found: list[OverdueLog] = []
+    clock_ms = agreed_ms(state, query.now_ms)
     asked = counted = 0
     for place, topic_id in enumerate(query.topic_ids):
         topic = state.topics_by_id.get(topic_id)
@@ -34,30 +35,33 @@ def retention(state: State, query: RetentionQuery) -> RetentionView:
             return RetentionView(state.sequence, state.clock_ms, found, next_topic=place)
         asked += len(topic.partitions)
         for partition in topic.partitions:
-            count = _count_overdue(state, partition, configs, max(OVERDUE_EXTENTS_COUNTED_MAX - counted, 1))
+            count_max = max(OVERDUE_EXTENTS_COUNTED_MAX - counted, 1)
+            count = _count_overdue(state, clock_ms, partition, configs, count_max)
             if count and len(found) == LOGS_PER_COMMAND_MAX:
                 return RetentionView(state.sequence, state.clock_ms, found, next_topic=place)
             if count:
                 counted += count
-                found.append(_overdue_log(state, partition, configs, count))
+                found.append(_overdue_log(state, clock_ms, partition, configs, count))
     return RetentionView(state.sequence, state.clock_ms, found, next_topic=_ALL_TOPICS)
 
 
-def _count_overdue(state: State, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
+def _count_overdue(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
     """How many extents are to go; a log that is still being trimmed is looked at when that is done."""
     if not partition.extents or count_trimmed(partition):
         return 0
-    return count_expired(state, partition, configs, count_max)
+    return count_expired(state, clock_ms, partition, configs, count_max)
 
 
-def _overdue_log(state: State, partition: Partition, configs: RetentionConfigs, count: int) -> OverdueLog:
+def _overdue_log(
+    state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count: int
+) -> OverdueLog:
     columns = partition.extents
     return OverdueLog(
         partition.topic_id,
         partition.number,
         count,
         sum(columns.lengths[columns.head : columns.head + count]),
-        max(overdue_ms(state, partition, configs, columns.head), 0),
+        max(overdue_ms(state, clock_ms, partition, configs, columns.head), 0),
     )
 
 
