@@ -244,7 +244,7 @@ class World:
         self.state: State = new_state()
         self.identity = IDENTITY
         self.journal_ahead_ms = 0
-        self.archives = True
+        self.takes_snapshots = True
         self.is_down = False
         self.store = WatchedStore(self)
         self.running: dict[str, Running] = {}
@@ -304,8 +304,8 @@ class World:
 
     def _apply(self, commands: list[Command]) -> list[Outcome]:
         ((outcomes,), _) = apply_entry(self.state, self.state.sequence + 1, [commands])
-        if self.archives:
-            self.state.custody.archived_sequence = self.state.sequence
+        if self.takes_snapshots:
+            self.state.custody.snapshots = [self.state.sequence - 1, self.state.sequence]
         return outcomes
 
     # What is in the cluster

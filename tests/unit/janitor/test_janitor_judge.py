@@ -28,7 +28,7 @@ BORN_MS = 1_700_000_000_000
 SEGMENT: SegmentId = new_segment_id(BORN_MS, bytes(10))
 RULES = Rules(grace_ms=600_000)
 OLD_MS = BORN_MS + ORPHAN_AGE_MIN_MS
-NOW = Now(OLD_MS, OLD_MS, archived_sequence=100, watched_sequence=100)
+NOW = Now(OLD_MS, OLD_MS, secured_sequence=100, watched_sequence=100)
 
 
 def known(*, condemned_ms: int = -1, condemned_sequence: int = 0, level: int = 0) -> KnownSegment:
@@ -57,11 +57,11 @@ def test_what_has_extents_lives() -> None:
         (msgspec.structs.replace(NOW, clock_ms=NOW.clock_ms - 1), Verdict.WAITING),
         (msgspec.structs.replace(NOW, watched_sequence=99), Verdict.WAITING),
         (msgspec.structs.replace(NOW, watched_sequence=NEVER), Verdict.WAITING),
-        (msgspec.structs.replace(NOW, archived_sequence=99), Verdict.WAITING),
+        (msgspec.structs.replace(NOW, secured_sequence=99), Verdict.WAITING),
         (msgspec.structs.replace(NOW, own_ms=0), Verdict.CONDEMNED),
     ],
 )
-def test_what_is_condemned_goes_after_the_grace_by_both_and_when_it_is_archived(now: Now, expected: Verdict) -> None:
+def test_what_is_condemned_goes_after_the_grace_by_both_and_when_two_snapshots_tell(now: Now, expected: Verdict) -> None:
     condemned = known(condemned_ms=NOW.clock_ms - RULES.grace_ms, condemned_sequence=100)
     assert verdict(condemned, now) is expected
 
@@ -105,23 +105,23 @@ def test_an_upload_goes_when_it_is_old_by_both_clocks() -> None:
 def test_nothing_that_has_extents_ever_goes(
     extents: int, level: int, other: int, clock: int, own: int, condemned_ms: int, sequences: tuple[int, int, int]
 ) -> None:
-    condemned_sequence, archived, watched = sequences
+    condemned_sequence, secured, watched = sequences
     view = SegmentView(0, SEGMENT, level, 500, extents, extents, -1 if extents else condemned_ms, False)
     judged = judge_segment(
-        other, SEGMENT, KnownSegment(view, True, condemned_sequence), Now(clock, own, archived, watched), RULES
+        other, SEGMENT, KnownSegment(view, True, condemned_sequence), Now(clock, own, secured, watched), RULES
     )
     if judged.goes and level == other:
         assert not extents
         assert clock - condemned_ms >= RULES.grace_ms
-        assert condemned_sequence <= min(archived, watched)
+        assert condemned_sequence <= min(secured, watched)
 
 
-@pytest.mark.parametrize("reason", ["readers may know of it", "by its own watch", "the archive ends before that"])
+@pytest.mark.parametrize("reason", ["readers may know of it", "by its own watch", "two snapshots of after that"])
 def test_a_sentence_says_what_it_waits_for(reason: str) -> None:
     now = {
         "readers may know of it": Now(1_000, 0),
-        "by its own watch": Now(10**6, 0, archived_sequence=9),
-        "the archive ends before that": Now(10**6, 0, watched_sequence=9),
+        "by its own watch": Now(10**6, 0, secured_sequence=9),
+        "two snapshots of after that": Now(10**6, 0, watched_sequence=9),
     }[reason]
     judged = judge_condemned(0, 9, now, RULES)
     assert judged.verdict is Verdict.WAITING

@@ -100,11 +100,11 @@ async def test_a_janitor_whose_wall_clock_is_wrong_deletes_as_any_other() -> Non
 async def test_it_waits_until_the_archive_holds_what_condemned_it() -> None:
     async with world() as built:
         built.start()
-        built.archives = False
+        built.takes_snapshots = False
         (key,) = await condemn(built)
         await built.go_on(3 * GRACE_S)
         assert key in await built.store.keys()
-        built.archives = True
+        built.takes_snapshots = True
         await built.go_on(SLACK_S)
         assert key not in await built.store.keys()
 
@@ -188,6 +188,19 @@ async def test_another_journal_begins_the_grace_anew() -> None:
         assert key in await built.store.keys()
         await built.go_on(SLACK_S)
         assert key not in await built.store.keys()
+
+
+@in_virtual_time
+async def test_before_each_batch_the_bucket_has_to_be_the_journal_s() -> None:
+    async with world() as built:
+        running = built.start(sweep_interval_ms=24 * HOUR_MS)  # so that nobody else looks in between
+        (key,) = await condemn(built)
+        await built.go_on(GRACE_S - 10)
+        await built.write_marker(Identity(built.identity.stream, "2026-02-02T00:00:00Z"))
+        await built.go_on(SLACK_S)
+        assert key in await built.store.keys()
+        assert "nothing in it is touched" in running.told["reaper"]
+        assert not built.state.claims
 
 
 @in_virtual_time

@@ -96,7 +96,7 @@ async def test_live_and_condemned_segments_are_none_of_its_business() -> None:
         built.create_topic("goes", retention_ms="-1")
         live, condemned = await built.flush("stays"), await built.flush("goes")
         await built.go_on(2 * AGE_S)
-        built.archives = False  # so that the reaper waits
+        built.takes_snapshots = False  # so that the reaper waits
         built.delete_topic("goes")
         running = built.start(**QUICK)
         await built.go_on(2 * INTERVAL_S)
