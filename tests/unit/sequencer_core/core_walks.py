@@ -5,7 +5,7 @@ from random import Random
 from core_strategies import Log
 from core_world import START_MS, topic_id
 
-from penstock.contracts.batches import BatchMeta, BatchRun
+from penstock.contracts.batches import MARKER_BYTES, BatchMeta, BatchRun
 from penstock.contracts.commands import (
     AllocateProducer,
     AlterConfigs,
@@ -44,6 +44,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.ids import new_segment_id
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset, LogRef
+from sequencer.core import markers
 from sequencer.core.machine import apply_entry
 from sequencer.core.state import State, new_state
 
@@ -81,11 +82,11 @@ def make_job(state: State, random: Random, now_ms: int, level: int) -> ReplaceEx
                 continue
             named: list[int] = []
             for row in range(first, end):
-                segment_id = state.segments.id(columns.segments[row])
+                segment_id = markers.segment_id(state, columns.segments[row])
                 named += (inputs.setdefault(segment_id, len(inputs)), columns.positions[row])
-            length = sum(columns.lengths[first:end])
+            length = sum(each or MARKER_BYTES for each in columns.lengths[first:end])
             ends = (columns.base_offsets[first], columns.last_offsets[end - 1])
-            newest = max(columns.timestamps[first:end]) - random.choice([0, 0, 30])
+            newest = max(0, *columns.timestamps[first:end]) - random.choice([0, 0, 30])
             names = (partition.topic_id, partition.number, *ends, named, 0, position, length, newest)
             runs.append(ReplacedRun(*names, cleaned, random.choice([-1, now_ms + 5_000])))
             position += length - (random.random() < 0.05)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.contracts.batches import BatchMeta, BatchResult, BatchRun
+from penstock.contracts.batches import MARKER_BYTES, BatchMeta, BatchResult, BatchRun
 from penstock.contracts.commands import (
     AllocateProducer,
     Command,
@@ -28,14 +28,15 @@ from penstock.contracts.janitor_commands import CHORES
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries import GroupWaitQuery, HeartbeatQuery
 from penstock.contracts.refusals import Refusal
-from sequencer.core import queries
+from sequencer.core import markers, queries
 from sequencer.core.contents import live_extents
 from sequencer.core.deadlines import next_deadline_ms
 from sequencer.core.extents import Extents
-from sequencer.core.limits import CLAIMS_MAX, GROUP_INITIAL_REBALANCE_DELAY_MS
+from sequencer.core.limits import CLAIMS_MAX, GROUP_INITIAL_REBALANCE_DELAY_MS, PRODUCER_EPOCH_MAX
 from sequencer.core.machine import Effects, apply_entry
-from sequencer.core.segments import NOT_CONDEMNED
-from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Group, Partition, State, new_state
+from sequencer.core.partitions import last_stable_offset
+from sequencer.core.segments import MARKERS, NOT_CONDEMNED
+from sequencer.core.state import COMPLETING, EMPTY, ONGOING, PREPARING, STABLE, Group, Partition, State, new_state
 
 START_MS = 1_700_000_000_000
 
@@ -51,8 +52,11 @@ def batch(
     producer: int = -1,
     epoch: int = -1,
     sequence: int = -1,
+    attributes: int = 0,
+    *,
+    adds: bool = False,
 ) -> BatchMeta:
-    return BatchMeta(length, records, timestamp, producer, epoch, sequence, 0)
+    return BatchMeta(length, records, timestamp, producer, epoch, sequence, attributes, adds)
 
 
 class World:
@@ -112,9 +116,9 @@ class World:
             rows = range(columns.head + first, columns.head + end)
             named: list[int] = []
             for row in rows:
-                segment_id = self.state.segments.id(columns.segments[row])
+                segment_id = markers.segment_id(self.state, columns.segments[row])
                 named += (inputs.setdefault(segment_id, len(inputs)), columns.positions[row])
-            length = sum(columns.lengths[row] for row in rows)
+            length = sum(columns.lengths[row] or MARKER_BYTES for row in rows)
             ends = (columns.base_offsets[rows[0]], columns.last_offsets[rows[-1]])
             newest = max(columns.timestamps[row] for row in rows)
             replaced.append(ReplacedRun(topic_id(number), partition, *ends, named, 0, position, length, newest, **more))
@@ -234,6 +238,7 @@ def check_invariants(state: State) -> None:
     """What state.py says of the state at any moment."""
     live_bytes = [0] * len(state.segments.numbers)
     live_extents = [0] * len(state.segments.numbers)
+    marker_count = 0
     topics = [*state.topics.values(), *(each.topic for each in state.buried.values())]
     partitions = [each for topic in topics for each in topic.partitions]
     for partition in partitions:
@@ -249,6 +254,9 @@ def check_invariants(state: State) -> None:
         columns = partition.extents
         assert partition.size_bytes == sum(columns.lengths[columns.head :])
         for row in range(columns.head, columns.end):
+            if columns.segments[row] == MARKERS:
+                marker_count += 1
+                continue
             live_bytes[columns.segments[row]] += columns.lengths[row]
             live_extents[columns.segments[row]] += 1
     assert live_bytes == list(state.segments.live_bytes)
@@ -258,13 +266,14 @@ def check_invariants(state: State) -> None:
     assert not state.buried.keys() & state.topics_by_id.keys()
     assert all(0 <= number < CHORES and lease.holder for number, lease in state.chore_leases.items())
     assert all(0 <= each <= state.clock_ms for each in state.chores_ended_ms)
-    assert state.extent_count == sum(live_extents)
+    assert state.extent_count == sum(live_extents) + marker_count
     assert state.partition_count == len(partitions)
     assert state.producer_count == sum(len(each.producers) for each in partitions)
     check_topic_tables(state)
     check_partition_indexes(state, partitions)
     check_contents(state, partitions)
     check_claims(state)
+    check_transactions(state, partitions)
     for group_id, group in state.groups.items():
         assert group.group_id == group_id
         check_group(group)
@@ -278,8 +287,15 @@ def check_invariants(state: State) -> None:
     offsets += [
         each for buried in state.buried.values() for group in buried.offsets.values() for each in group.values()
     ]
+    offsets += [
+        each
+        for transaction in state.transactions.values()
+        for group in transaction.offsets.values()
+        for topic in group.values()
+        for each in topic.values()
+    ]
     assert all(0 <= each.sequence <= state.sequence for each in offsets)
-    assert state.level or not any(each.sequence for each in offsets)
+    assert state.level or state.transactions or not any(each.sequence for each in offsets)
     assert 0 <= state.forgotten_sequence <= state.sequence
     said = [len(each.name) + len(each.metadata) for member in members for each in member.protocols]
     sizes = [1_024 + len(member.assignment) for member in members] + [256 + len(each.metadata) for each in offsets]
@@ -358,12 +374,65 @@ def check_contents(state: State, partitions: list[Partition]) -> None:
     for partition in partitions:
         columns = partition.extents
         for place in range(columns.head, columns.end):
-            pointing.setdefault(columns.segments[place], set()).add((id(partition), place))
+            if columns.segments[place] != MARKERS:
+                pointing.setdefault(columns.segments[place], set()).add((id(partition), place))
     for slot in range(len(state.segments.numbers)):
         found = [(id(partition), place) for partition, place in live_extents(state, slot)]
         assert len(found) == len(set(found))
         assert set(found) == pointing.get(slot, set())
         assert state.segments.live_extents[slot] or not state.segments.contents[slot]
+
+
+def check_transactions(state: State, partitions: list[Partition]) -> None:
+    """Who writes what, both ways; the tables that follow; and what each partition knows of transactions."""
+    transactions = list(state.transactions.values())
+    assert [each.transactional_id for each in transactions] == list(state.transactions)
+    assert [each.active_ms for each in transactions] == sorted(each.active_ms for each in transactions)
+    assert {each.producer_id: each for each in transactions} == state.transactions_by_producer
+    assert len(state.transactions_by_producer) == len(transactions)
+    assert {each.transactional_id for each in transactions if each.state == ONGOING} == state.ongoing.keys()
+    groups = {(group, each.transactional_id) for each in transactions for group in each.offsets}
+    assert groups == {(group, each) for group, found in state.transactions_by_group.items() for each in found}
+    assert all(state.transactions_by_group.values())
+    assert state.transaction_partition_count == sum(len(each.partitions) for each in transactions)
+    opened = {}
+    for transaction in transactions:
+        is_ongoing = transaction.state == ONGOING
+        assert (transaction.started_ms >= 0) == is_ongoing
+        assert is_ongoing or not (transaction.partitions or transaction.offsets)
+        assert 0 <= transaction.epoch < PRODUCER_EPOCH_MAX
+        pending = [each for group in transaction.offsets.values() for each in group.values()]
+        assert transaction.offset_count == sum(len(each) for each in pending)
+        for key, first_offset in transaction.partitions.items():
+            if first_offset >= 0:
+                opened[transaction.producer_id, key] = first_offset
+    aborted = 0
+    for partition in partitions:
+        aborted += check_partition_transactions(partition, opened)
+    assert state.aborted_count == aborted
+    kept = {(each.topic_id, each.number) for each in partitions}
+    assert not [key for _, key in opened if key in kept], "open in a transaction, but not in its partition"
+
+
+def check_partition_transactions(partition: Partition, opened: dict[tuple[int, tuple[bytes, int]], int]) -> int:
+    """Takes out of `opened` what is open here; how many aborted transactions it knows."""
+    columns = partition.extents
+    rows = [row for row in range(columns.head, columns.end) if columns.segments[row] == MARKERS]
+    known = partition.transactions
+    assert 0 <= last_stable_offset(partition) <= partition.high_watermark
+    if known is None:
+        assert not rows
+        return 0
+    assert [columns.base_offsets[row] for row in rows] == list(known.marker_offsets)
+    assert all(columns.lengths[row] == 0 for row in rows)
+    assert list(known.open.values()) == sorted(set(known.open.values()))
+    for producer_id, first_offset in known.open.items():
+        assert opened.pop((producer_id, (partition.topic_id, partition.number))) == first_offset
+    for column in (known.aborted_lasts, known.aborted_stables):
+        assert list(column) == sorted(column)
+    aborted = zip(known.aborted_firsts, known.aborted_lasts, known.aborted_stables, strict=True)
+    assert all(first < last < partition.high_watermark and stable <= last + 1 for first, last, stable in aborted)
+    return len(known.aborted_lasts)
 
 
 def check_highest(columns: Extents) -> None:

@@ -12,6 +12,7 @@ from penstock.contracts.commands import (
     TakeCustody,
     Tick,
 )
+from sequencer.core.custody import secured_sequence
 from sequencer.core.limits import CUSTODY_LEASE_MS
 
 
@@ -74,6 +75,17 @@ def test_the_two_newest_snapshots_are_kept_and_what_is_noted_again_is_no_news() 
     for sequence, known in ((3, [3]), (5, [3, 5]), (5, [3, 5]), (3, [3, 5]), (8, [5, 8]), (3, [5, 8]), (6, [5, 8])):
         assert snapshot(world, "a", sequence)
         assert world.state.custody.snapshots == known
+
+
+def test_secure_is_what_both_snapshots_hold() -> None:
+    world = World()
+    take(world, "a")
+    for _ in range(10):
+        world.do(Tick(world.now_ms))
+    assert archived(world, "a", 9)
+    for sequence, secured in ((3, 0), (3, 0), (5, 3), (8, 5)):
+        assert snapshot(world, "a", sequence)
+        assert secured_sequence(world.state) == secured
 
 
 def test_the_archive_never_goes_back() -> None:

@@ -7,7 +7,7 @@ from penstock.contracts.commands import (
     ClaimJob,
     DeleteTopic,
     ForgetSegments,
-    NoteArchived,
+    NoteSnapshot,
     RaiseLevel,
     ReleaseJob,
     TakeCustody,
@@ -40,7 +40,8 @@ def world() -> World:
     world.topic("u", number=2)
     for number in (1, 1, 2):
         world.produce(batch(), number=number)
-    world.do(NoteArchived(world.now_ms, "r1", 6))
+    for sequence in (6, 7):
+        world.do(NoteSnapshot(world.now_ms, "r1", sequence))
     return world
 
 
@@ -53,7 +54,7 @@ def condemned(
     world: World, before_ms: int = EVER, before_sequence: int = EVER, limit: int = 100
 ) -> list[CondemnedSegment]:
     view = queries.condemned(world.state, CondemnedQuery(0, before_ms, before_sequence, limit))
-    assert (view.sequence, view.clock_ms, view.archived_sequence) == (world.state.sequence, world.now_ms, 6)
+    assert (view.sequence, view.clock_ms, view.secured_sequence) == (world.state.sequence, world.now_ms, 6)
     return view.segments
 
 
@@ -108,7 +109,7 @@ def test_a_look_for_condemned_segments_is_bounded(world: World, monkeypatch: pyt
 
 def known(world: World, *segment_ids: SegmentId) -> list[KnownSegment | None]:
     view = queries.known_segments(world.state, KnownSegmentsQuery(0, list(segment_ids)))
-    assert (view.sequence, view.clock_ms, view.archived_sequence) == (world.state.sequence, world.now_ms, 6)
+    assert (view.sequence, view.clock_ms, view.secured_sequence) == (world.state.sequence, world.now_ms, 6)
     assert view.failure is None
     return view.segments
 

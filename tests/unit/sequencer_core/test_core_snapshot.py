@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from core_strategies import Log, logs
+from core_transactions import TransactionWorld
 from core_walks import walk
 from core_world import START_MS, World, batch, check_invariants, topic_id
 from hypothesis import HealthCheck, given, settings
@@ -36,6 +37,7 @@ from sequencer.core import columns, dropping
 from sequencer.core.columns import column_bytes, read_column, read_columns
 from sequencer.core.limits import EXTENTS_DROPPED_PER_STEP_MAX
 from sequencer.core.machine import apply_entry
+from sequencer.core.partition_transactions import PartitionTransactions
 from sequencer.core.snapshot import decode_state, encode_state
 from sequencer.core.state import Partition, State, new_state
 
@@ -45,7 +47,7 @@ any_log = settings(
 any_walk = pytest.mark.parametrize("seed", range(30))
 WALK_ENTRIES = 300
 # Of `a_bit_of_everything`. If it changes, so has the format: give it another version (docs/format-snapshot.md).
-GOLDEN = "a88c9998ce002e4d7beab79cc6b594beff21806f365fe7aa8a9f6d611485bc86"
+GOLDEN = "b46fcf6270ed06f293bb9ab0bc9e08e2214fbb7e5bf8fab092f3baaa5d924fe0"
 
 
 @pytest.fixture
@@ -80,6 +82,8 @@ def plain(value: Any) -> Any:
             return [(walk_in(key), walk_in(each)) for key, each in value.items()]
         if isinstance(value, list | tuple) or type(value).__name__ == "deque":
             return [walk_in(each) for each in value]
+        if isinstance(value, PartitionTransactions):
+            return [walk_in(value.open), value.columns()]
         if type(value).__name__ == "Extents":
             return [column[value.head :] for column in value._columns()]
         if type(value).__name__ == "Segments":
@@ -92,12 +96,16 @@ def plain(value: Any) -> Any:
 
 
 def everything(state: State) -> Any:
-    """The state but for what differs without meaning: the order of deadlines, stale alarms, the order of counts.
+    """The state but for what differs without meaning: the order of deadlines, counts and derived tables, stale alarms.
 
     The indexes of partitions and what is found by them are good for one process; the invariants check them.
     """
     found = plain(state)
     found["deadlines"] = sorted(state.deadlines.items())
+    found["ongoing"] = sorted(state.ongoing)
+    found["transactions_by_producer"] = sorted(state.transactions_by_producer)
+    by_group = state.transactions_by_group.items()
+    found["transactions_by_group"] = sorted((group_id, *sorted(known)) for group_id, known in by_group)
     found["alarms"] = sorted({each for each in state.alarms if state.deadlines.get(each[1]) == each[0]})
     for (_, written), group in zip(found["groups"], state.groups.values(), strict=True):
         written["protocol_counts"] = sorted(group.protocol_counts.items())
@@ -195,7 +203,7 @@ def test_replicas_with_other_hash_seeds_and_other_snapshots_behind_them_have_the
 
 def a_bit_of_everything() -> State:
     """A state in which every table holds something."""
-    world = World()
+    world = TransactionWorld.below_its_level()
     world.do(RaiseLevel(world.now_ms, 1))
     world.do(TakeCustody(world.now_ms, "r1"))
     world.topic("t", 2)
@@ -220,10 +228,11 @@ def a_bit_of_everything() -> State:
     world.produce(batch(1, 70), partition=1)
     world.do(ClaimJob(world.now_ms, "j", "c1", [world.state.segments.id(row) for row in (1, 3)], 60_000))
     janitors_work(world)
+    transactions(world)
     return world.state
 
 
-def janitors_work(world: World) -> None:
+def janitors_work(world: TransactionWorld) -> None:
     """Topics on their way out, logs that begin later than their extents, free slots, and chores."""
     state = world.state
     world.do(RaiseLevel(world.now_ms, 2))
@@ -250,6 +259,26 @@ def janitors_work(world: World) -> None:
     assert state.segments._free
     assert state.segments.condemned
     assert (state.chore_leases.keys(), state.chores_ended_ms[0]) == ({1}, world.now_ms)
+
+
+def transactions(world: TransactionWorld) -> None:
+    """Open, committed and aborted ones, with markers, offsets that wait, and one whose topic can come back."""
+    world.do(RaiseLevel(world.now_ms, 3))
+    world.topic("t6", 2, number=6, **{"penstock.undelete.window.ms": "60000"})
+    world.topic("t7", 2, number=7)
+    first, second, third = (world.init(name) for name in ("first", "second", "third"))
+    for number in (6, 7):
+        for writer in (first, second):
+            world.add(writer, 0, 1, number=number)
+            world.write(writer, number=number)
+    world.end(first, committed=False)
+    world.end(second)
+    world.write(third, number=6, adds=True)
+    world.do(DeleteTopic(world.now_ms, "t6", bytes(16)))
+    world.go_on(third, world.end(third, bumps=True))
+    world.write(third, number=7, adds=True)
+    world.commit_txn_offset(third, topic="t7", group_id="later", adds=True)
+    assert list(world.state.ongoing) == ["third"]
 
 
 @pytest.mark.usefixtures("slowly")

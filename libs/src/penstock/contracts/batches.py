@@ -2,10 +2,13 @@
 
 import msgspec
 
-from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.ids import ID_BYTES, SegmentId, TopicId
 
 TRANSACTIONAL = 0x10  # the bit of `attributes` that a transactional batch carries
 NO_PRODUCER = -1
+# In the place of a segment's id: the extent is a control record of a transaction's end, which is stored nowhere.
+NO_SEGMENT_ID: SegmentId = bytes(ID_BYTES)
+MARKER_BYTES = 78  # a batch with one control record
 
 
 class BatchMeta(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -18,6 +21,7 @@ class BatchMeta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     producer_epoch: int
     base_sequence: int
     attributes: int
+    adds_partition: bool = False  # transactional: its partition needs not be added before (KIP-890)
 
 
 class BatchRun(msgspec.Struct, frozen=True, array_like=True):
@@ -40,7 +44,10 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One run of one partition in one segment, with its offsets (DESIGN section 5)."""
+    """One run of one partition in one segment, with its offsets (DESIGN section 5).
+
+    A marker has `NO_SEGMENT_ID`, no position and no bytes.
+    """
 
     base_offset: int
     last_offset: int
@@ -48,6 +55,26 @@ class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     position: int
     length: int
     max_timestamp: int
+
+
+class Marker(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the control record at `offset` says; who reads makes its batch from that (ADR 0012)."""
+
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+    timestamp: int  # the machine's clock when the transaction ended
+    first_offset: int  # of the transaction in this partition
+
+
+class AbortedTransaction(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An aborted transaction in one partition; `last_offset` is its marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
 
 
 class BatchResult(msgspec.Struct, frozen=True, array_like=True, gc=False):

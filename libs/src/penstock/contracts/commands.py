@@ -24,7 +24,15 @@ from penstock.contracts.janitor_commands import ForgetSegments as ForgetSegments
 from penstock.contracts.janitor_commands import LogsTrimmed as LogsTrimmed
 from penstock.contracts.janitor_commands import TakeChore as TakeChore
 from penstock.contracts.janitor_commands import UndeleteTopic as UndeleteTopic
+from penstock.contracts.offsets import OffsetToCommit as OffsetToCommit
 from penstock.contracts.refusals import Refusal
+from penstock.contracts.transaction_commands import AddOffsetsToTxn as AddOffsetsToTxn
+from penstock.contracts.transaction_commands import AddPartitionsToTxn as AddPartitionsToTxn
+from penstock.contracts.transaction_commands import CommitTxnOffsets as CommitTxnOffsets
+from penstock.contracts.transaction_commands import EndTxn as EndTxn
+from penstock.contracts.transaction_commands import InitTransactionalProducer as InitTransactionalProducer
+from penstock.contracts.transaction_commands import TransactionEnded as TransactionEnded
+from penstock.contracts.transaction_commands import TransactionPartition as TransactionPartition
 
 
 class Tick(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -148,16 +156,6 @@ class ExpireMember(msgspec.Struct, frozen=True, array_like=True, tag=10):
     active_sequence: int
 
 
-class OffsetToCommit(msgspec.Struct, frozen=True, array_like=True):
-    """One partition's offset to commit."""
-
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
-
-
 class CommitOffsets(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """A group's offsets; generation -1 with an empty member id is a commit from outside the group."""
 
@@ -249,6 +247,11 @@ Command = (
     | ForgetSegments
     | TakeChore
     | EndChore
+    | InitTransactionalProducer
+    | AddPartitionsToTxn
+    | AddOffsetsToTxn
+    | CommitTxnOffsets
+    | EndTxn
 )
 # What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
 HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody)
@@ -280,7 +283,7 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class ProducerAllocated(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """A fresh producer id."""
+    """A fresh producer id, or a fresh epoch of one."""
 
     producer_id: int
     producer_epoch: int
@@ -347,6 +350,7 @@ Outcome = (
     | LogsTrimmed
     | ExtentsDropped
     | ChoreTaken
+    | TransactionEnded
 )
 
 

@@ -64,7 +64,7 @@ class CondemnedView(msgspec.Struct, frozen=True, array_like=True):
 
     sequence: int
     clock_ms: int
-    archived_sequence: int  # all entries up to this one are in the archive
+    secured_sequence: int  # whatever a journal is made anew from, all entries up to this one count in it
     segments: list[CondemnedSegment]
     failure: str | None = None
 
@@ -90,7 +90,7 @@ class KnownSegmentsView(msgspec.Struct, frozen=True, array_like=True):
 
     sequence: int
     clock_ms: int
-    archived_sequence: int
+    secured_sequence: int
     segments: list[KnownSegment | None]
     failure: str | None = None
 
@@ -106,7 +106,7 @@ class UsageView(msgspec.Struct, frozen=True, array_like=True):
 
     sequence: int
     clock_ms: int
-    archived_sequence: int
+    secured_sequence: int
     segments: int  # live ones
     live_bytes: int  # of them, that extents point to
     dead_bytes: int  # the rest of them

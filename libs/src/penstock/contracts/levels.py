@@ -9,15 +9,20 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.contracts.commands import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
     AlterConfigs,
     ClaimJob,
     Command,
+    CommitTxnOffsets,
     CreateTopic,
     DeleteRecords,
     DropExtents,
     EndChore,
+    EndTxn,
     ExpireLogs,
     ForgetSegments,
+    InitTransactionalProducer,
     NoteArchived,
     NoteSnapshot,
     RaiseLevel,
@@ -48,6 +53,11 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     ForgetSegments: 2,
     TakeChore: 2,
     EndChore: 2,
+    InitTransactionalProducer: 3,
+    AddPartitionsToTxn: 3,
+    AddOffsetsToTxn: 3,
+    CommitTxnOffsets: 3,
+    EndTxn: 3,
 }
 # From this level on topics may have configurations that replicas below it refuse.
 KEY_COMPACTION_LEVEL = 1
@@ -57,6 +67,8 @@ LATE_COMMANDS_LEVEL = 1
 RISING_LEASE_LEVEL = 1
 # From this level on there is retention, deleted topics may be kept for a while, and a step drops fewer extents.
 JANITOR_LEVEL = 2
+# From this level on transactional batches belong to transactions. No cluster reaches it before gateways read them.
+TRANSACTIONS_LEVEL = 3
 
 
 def level_of(commands: Iterable[Command]) -> int:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.contracts.batches import BatchMeta, BatchResult, Extent, SegmentRef
+from penstock.contracts.batches import BatchMeta, BatchResult, Extent, Marker, SegmentRef
 from penstock.contracts.ids import TopicId
 
 
@@ -71,6 +71,7 @@ class PartitionAdvance(msgspec.Struct, frozen=True, array_like=True):
     high_watermark: int
     last_stable_offset: int
     extents: list[Extent]
+    markers: list[Marker] = []  # of the extents that are such
 
 
 class Advanced(msgspec.Struct, frozen=True, array_like=True):

@@ -6,7 +6,7 @@ also reflects all that the journal held when the question came (ADR 0009).
 
 import msgspec
 
-from penstock.contracts.batches import Extent
+from penstock.contracts.batches import AbortedTransaction, Extent, Marker
 from penstock.contracts.commands import Command, Outcome
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.refusals import Refusal
@@ -70,6 +70,11 @@ class PartitionPlan(msgspec.Struct, frozen=True, array_like=True):
     high_watermark: int
     last_stable_offset: int
     extents: list[Extent]
+    markers: list[Marker] = []  # of the extents that are such
+    aborted: list[AbortedTransaction] = []  # by their last offsets: who has records from the offset on ...
+    aborted_end_offset: int = (
+        -1
+    )  # ... and below this one, which may lie before the last extent's end; -1: there are none
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):
@@ -142,6 +147,7 @@ class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
     offset: int
     leader_epoch: int
     metadata: str
+    pending: bool = False  # an ongoing transaction may commit another one
 
 
 class GroupOffsetsView(msgspec.Struct, frozen=True, array_like=True):

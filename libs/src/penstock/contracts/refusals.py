@@ -37,3 +37,6 @@ class Refusal(enum.IntEnum):
     ALREADY_CLAIMED = 28  # a compaction job, or one of its segments, by somebody whose lease is not over
     EXTENTS_CHANGED = 29  # since a compaction job was planned
     POLICY_VIOLATION = 30  # records of a topic that is only compacted are not deleted
+    INVALID_TXN_STATE = 31  # no transaction that this could be part of, or that could end so
+    INVALID_PRODUCER_MAPPING = 32  # the transactional id is unknown, or has another producer id
+    INVALID_TRANSACTION_TIMEOUT = 33

@@ -22,6 +22,9 @@ QUERY_NAMES = (
     "usage",
     "deleted_topics",
     "cluster_configs",
+    "describe_transactions",
+    "transactions",
+    "producers",
     "journal",
 )
 

@@ -37,6 +37,9 @@ REFUSALS: dict[Refusal, ErrorCode] = {
     Refusal.EXTENTS_CHANGED: ErrorCode.UNKNOWN_SERVER_ERROR,
     Refusal.INVALID_REQUEST: ErrorCode.INVALID_REQUEST,
     Refusal.POLICY_VIOLATION: ErrorCode.POLICY_VIOLATION,
+    Refusal.INVALID_TXN_STATE: ErrorCode.INVALID_TXN_STATE,
+    Refusal.INVALID_PRODUCER_MAPPING: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    Refusal.INVALID_TRANSACTION_TIMEOUT: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     # Clients ask again, of the same gateway, which has learnt by the refusal what it did not know.
     Refusal.STALE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }

@@ -7,9 +7,10 @@ import msgspec
 
 from penstock.contracts import janitor_queries as janitors
 from penstock.contracts import queries as shapes
+from penstock.contracts import transaction_queries as transactions
 from penstock.contracts.commands import Waiting
 from penstock.contracts.refusals import Refusal
-from sequencer.core import janitor_queries, queries, retention_queries
+from sequencer.core import janitor_queries, queries, retention_queries, transaction_queries
 from sequencer.core.state import State
 
 
@@ -95,6 +96,21 @@ QUESTIONS: dict[str, Question] = {
         janitors.ClusterConfigsQuery,
         retention_queries.cluster_configs,
         lambda sequence, text: janitors.ClusterConfigsView(sequence, {}, text),
+    ),
+    "describe_transactions": Question(
+        transactions.DescribeTransactionsQuery,
+        transaction_queries.describe_transactions,
+        lambda sequence, text: transactions.DescribeTransactionsView(sequence, [], text),
+    ),
+    "transactions": Question(
+        transactions.TransactionsQuery,
+        transaction_queries.transactions,
+        lambda sequence, text: transactions.TransactionsView(sequence, [], text),
+    ),
+    "producers": Question(
+        transactions.ProducersQuery,
+        transaction_queries.producers,
+        lambda sequence, text: transactions.ProducersView(sequence, [], text),
     ),
     "journal": Question(
         janitors.JournalQuery, None, lambda sequence, text: janitors.JournalView(sequence, "", "", text)

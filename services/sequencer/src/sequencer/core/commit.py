@@ -3,9 +3,10 @@
 from array import array
 from typing import TypeVar
 
-from penstock.contracts.batches import NO_PRODUCER, BatchResult, BatchRun
+from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchResult, BatchRun
 from penstock.contracts.commands import CommitSegment, Refused, SegmentCommitted
 from penstock.contracts.ids import ID_BYTES, SegmentId, segment_born_ms
+from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.refusals import Refusal
 from sequencer.core.contents import content_entry
 from sequencer.core.limits import (
@@ -20,6 +21,7 @@ from sequencer.core.limits import (
 from sequencer.core.partitions import find_partition
 from sequencer.core.producers import accept
 from sequencer.core.state import Changes, Partition, RememberedCommit, Replacement, State
+from sequencer.core.transactional_batches import accept_transactional
 
 _NO_TIMESTAMP = -INTEGER_MAX - 1  # below every timestamp
 _UNKNOWN_TOPIC = BatchResult(Refusal.UNKNOWN_TOPIC)
@@ -75,9 +77,13 @@ def _commit_run(
     position = start = run.position
     offset = base = partition.high_watermark
     highest = _NO_TIMESTAMP
+    transactional = state.transactions_by_producer if state.level >= TRANSACTIONS_LEVEL else None
     for batch in run.batches:
         if batch.producer_id != NO_PRODUCER:
-            exception = accept(state, partition, batch, offset)
+            if transactional is not None and (batch.attributes & TRANSACTIONAL or batch.producer_id in transactional):
+                exception = accept_transactional(state, partition, batch, offset)
+            else:
+                exception = accept(state, partition, batch, offset)
             if exception is not None:
                 if offset > base:
                     _add_extent(state, partition, slot, base, offset, start, position, highest, added)

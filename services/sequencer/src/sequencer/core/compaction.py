@@ -3,6 +3,7 @@
 Each run stands for itself. It is accepted if what it was made of still lies between its two offsets, and nothing else;
 so whatever happened since the job was planned, readers see the records of that range once, in their old place or in
 the new one. All runs are held against the state before the command, and the accepted ones take effect together.
+Markers among the inputs are named as extents of NO_SEGMENT_ID, and are stored with the run from then on.
 
 A run that was cleaned (of each key only the last record is left) says something about the records before it, too: that
 no older record of one of its keys is among them. That is true only if the runs before it in its pass over the log were
@@ -29,6 +30,7 @@ from sequencer.core.limits import (
     SEGMENT_COMMIT_AGE_MAX_MS,
     SEGMENT_LEVEL_MAX,
 )
+from sequencer.core.markers import segment_id
 from sequencer.core.partitions import find_kept_partition, first_kept_offset, last_stable_offset
 from sequencer.core.state import NO_HORIZON, Changes, Partition, RememberedCommit, Replacement, State
 
@@ -150,7 +152,7 @@ def _are_inputs(state: State, job: _Job, run: ReplacedRun, partition: Partition,
     # To look each input up by its id would cost more than everything else here; the extents lead to the ids.
     found, places, slots = job.input_slots, run.inputs[::2], columns.segments[start:stop].tolist()
     for place, slot in zip(places, slots, strict=True):
-        if found[place] == _NOT_FOUND and state.segments.id(slot) == job.command.inputs[place]:
+        if found[place] == _NOT_FOUND and segment_id(state, slot) == job.command.inputs[place]:
             found[place] = slot
     return slots == [found[place] for place in places]
 
@@ -197,6 +199,8 @@ def _apply(state: State, job: _Job) -> None:
             state.extent_count += 1 - (stop - start)
             lost_bytes = segments.lose_many(extents.segments[start:stop], extents.lengths[start:stop])
             partition.size_bytes += run.length - lost_bytes
+            if partition.transactions is not None:
+                partition.transactions.forget_markers(run.base_offset, run.last_offset)
         if spans:
             extents.replace([(start, stop, _row(run, outputs[run.output])) for start, stop, run in spans])
     for slot, entries in zip(outputs, contents, strict=True):

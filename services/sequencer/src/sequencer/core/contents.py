@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from struct import Struct
 
+from sequencer.core.segments import MARKERS
 from sequencer.core.state import Partition, State
 
 _ENTRY = Struct("=Iq")
@@ -46,6 +47,8 @@ def fill_contents(state: State) -> None:
         columns, index = partition.extents, partition.index
         head = columns.head
         for slot, base_offset in zip(columns.segments[head:], columns.base_offsets[head:], strict=True):
+            if slot == MARKERS:
+                continue
             end = ends[slot]
             write(entries, end, index, base_offset)
             ends[slot] = end + size

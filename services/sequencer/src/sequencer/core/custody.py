@@ -64,6 +64,16 @@ def note_snapshot(state: State, command: NoteSnapshot, changes: Changes) -> Done
     return Done()
 
 
+def secured_sequence(state: State) -> int:
+    """All entries up to this one count in any journal that is made anew from the store; 0 if that is true of none.
+
+    Such a journal begins with the newest snapshot, or with the one before where that is damaged. How far the archive
+    goes on from there is not certain, so it does not matter here.
+    """
+    snapshots = state.custody.snapshots
+    return snapshots[0] if len(snapshots) == SNAPSHOTS_KEPT else 0
+
+
 def _renew(state: State) -> None:
     custody = state.custody
     later_ms = custody.until_ms + 1 if state.level >= RISING_LEASE_LEVEL else 0

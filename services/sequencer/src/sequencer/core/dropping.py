@@ -9,6 +9,7 @@ from penstock.contracts.commands import DropExtents, ExtentsDropped
 from penstock.contracts.janitor_commands import EXTENTS_DROPPED_PER_COMMAND_MAX
 from penstock.contracts.levels import JANITOR_LEVEL
 from sequencer.core.limits import EXTENTS_DROPPED_PER_STEP_MAX
+from sequencer.core.markers import forget_dropped
 from sequencer.core.state import Changes, Partition, State
 
 
@@ -54,6 +55,7 @@ def drop_first(state: State, partition: Partition, count: int) -> int:
     slots, lengths = partition.extents.drop_first(count)
     dropped_bytes = segments.lose_many(slots, lengths)
     partition.size_bytes -= dropped_bytes
+    forget_dropped(state, partition)
     state.extent_count -= count
     for slot in dict.fromkeys(slots):
         segments.condemn_if_dead(slot, state.clock_ms, state.sequence)
@@ -77,6 +79,9 @@ def doom(state: State, partitions: list[Partition]) -> None:
     """The partitions are deleted: all their extents go with the next steps, none is found any more."""
     for partition in partitions:
         partition.deleted = True
+        if partition.transactions is not None:
+            state.aborted_count -= len(partition.transactions.aborted_lasts)
+            partition.transactions = None
         del state.partitions_by_index[partition.index]
         if partition.extents:
             state.doomed.append(partition)

@@ -6,7 +6,7 @@ tells the newest entry that its sender had seen when the client asked (`seen_seq
 nobody who repeats it if it was late. A client that did ask just now, through a gateway that knew less, asks again.
 """
 
-from penstock.contracts.commands import CommitOffsets, OffsetToCommit, PerItem, Refused
+from penstock.contracts.commands import CommitOffsets, CommitTxnOffsets, OffsetToCommit, PerItem, Refused
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.contracts.refusals import Refusal
 from sequencer.core.deadlines import note_idle
@@ -24,7 +24,7 @@ from sequencer.core.state import COMPLETING, EMPTY, Changes, Committed, Group, S
 def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> PerItem | Refused:
     """The group's offsets in what exists; one refusal per partition that does not."""
     group = state.groups.get(command.group_id)
-    refusal = _refusal_without_group(state, command) if group is None else _refusal(group, command)
+    refusal = _refusal_without_group(state, command) if group is None else member_refusal(group, command)
     if refusal:
         return Refused(refusal)
     if group is None:
@@ -46,7 +46,8 @@ def _refusal_without_group(state: State, command: CommitOffsets) -> Refusal:
     return Refusal.OVERLOADED if len(state.groups) >= GROUPS_MAX else Refusal.NONE
 
 
-def _refusal(group: Group, command: CommitOffsets) -> Refusal:
+def member_refusal(group: Group, command: CommitOffsets | CommitTxnOffsets) -> Refusal:
+    """Why whoever this is may not commit offsets of the group now."""
     if command.generation < 0 and group.state == EMPTY:
         return Refusal.NONE
     if command.generation < 0 and not command.member_id and command.group_instance_id is None:
@@ -71,7 +72,7 @@ def _commit(state: State, group: Group, item: OffsetToCommit, seen_sequence: int
         return Refusal.STALE
     sequence = state.sequence if state.level >= LATE_COMMANDS_LEVEL else 0
     committed = Committed(item.offset, item.leader_epoch, item.metadata, sequence)
-    growth_bytes = _size_bytes(committed) - (0 if before is None else _size_bytes(before))
+    growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))
     if growth_bytes > 0 and state.group_bytes + growth_bytes > GROUP_BYTES_MAX:
         return Refusal.OVERLOADED
     state.group_bytes += growth_bytes
@@ -84,7 +85,8 @@ def _newest_known(state: State, before: Committed | None) -> int:
     return state.forgotten_sequence if before is None else before.sequence
 
 
-def _size_bytes(committed: Committed) -> int:
+def size_bytes(committed: Committed) -> int:
+    """Its part of `State.group_bytes`."""
     return OFFSET_OVERHEAD_BYTES + len(committed.metadata)
 
 
@@ -114,7 +116,7 @@ def put_back_offsets(state: State, group_id: str, topic: str, offsets: dict[int,
 
 def release_offsets(state: State, offsets: dict[int, Committed]) -> None:
     """Nobody has these offsets any more."""
-    state.group_bytes -= sum(_size_bytes(committed) for committed in offsets.values())
+    state.group_bytes -= sum(size_bytes(committed) for committed in offsets.values())
 
 
 def forget_buried_offsets(state: State, group_id: str) -> None:

@@ -22,6 +22,7 @@ from penstock.contracts.queries import (
 from penstock.contracts.refusals import Refusal
 from sequencer.core.groups import check_member, is_waiting, joined, metadata, synced
 from sequencer.core.state import DEAD, PREPARING, STABLE, Committed, Group, State
+from sequencer.core.transaction_offsets import is_pending
 
 _NOT_COMMITTED = Committed(-1, -1, "")
 
@@ -34,12 +35,18 @@ def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
         wanted = [(topic, number) for topic, partitions in known.items() for number in partitions]
     else:
         wanted = [(each.topic, number) for each in query.topics for number in each.partitions]
-    return GroupOffsetsView(state.sequence, [_committed(known, topic, number) for topic, number in wanted])
+    # Most groups have nothing to do with transactions, and need not be looked at offset by offset.
+    in_doubt = query.group_id in state.transactions_by_group
+    found = [
+        _committed(known, topic, number, in_doubt and is_pending(state, query.group_id, topic, number))
+        for topic, number in wanted
+    ]
+    return GroupOffsetsView(state.sequence, found)
 
 
-def _committed(known: dict[str, dict[int, Committed]], topic: str, number: int) -> CommittedOffset:
+def _committed(known: dict[str, dict[int, Committed]], topic: str, number: int, pending: bool) -> CommittedOffset:
     committed = known.get(topic, {}).get(number, _NOT_COMMITTED)
-    return CommittedOffset(topic, number, committed.offset, committed.leader_epoch, committed.metadata)
+    return CommittedOffset(topic, number, committed.offset, committed.leader_epoch, committed.metadata, pending)
 
 
 def groups(state: State, query: GroupsQuery) -> GroupsView:

@@ -12,6 +12,7 @@ from penstock.contracts.janitor_queries import (
     UsageQuery,
     UsageView,
 )
+from sequencer.core.custody import secured_sequence
 from sequencer.core.limits import CONDEMNED_LISTED_MAX, CONDEMNED_WALKED_MAX
 from sequencer.core.segment_queries import segment_view
 from sequencer.core.segments import NO_SLOT
@@ -34,7 +35,7 @@ def condemned(state: State, query: CondemnedQuery) -> CondemnedView:
             found.append(
                 CondemnedSegment(segment_id, table.levels[slot], table.sizes[slot], condemned_ms, condemned_sequence)
             )
-    return CondemnedView(state.sequence, state.clock_ms, state.custody.archived_sequence, found)
+    return CondemnedView(state.sequence, state.clock_ms, secured_sequence(state), found)
 
 
 def _is_claimed(state: State, segment_id: SegmentId) -> bool:
@@ -48,8 +49,8 @@ def known_segments(state: State, query: KnownSegmentsQuery) -> KnownSegmentsView
     failure = f"{count} ids are over the {KNOWN_SEGMENTS_ASKED_MAX} of one question"
     is_too_much = count > KNOWN_SEGMENTS_ASKED_MAX
     found = [] if is_too_much else [_known(state, segment_id) for segment_id in query.segment_ids]
-    archived_sequence = state.custody.archived_sequence
-    return KnownSegmentsView(state.sequence, state.clock_ms, archived_sequence, found, failure if is_too_much else None)
+    secured = secured_sequence(state)
+    return KnownSegmentsView(state.sequence, state.clock_ms, secured, found, failure if is_too_much else None)
 
 
 def _known(state: State, segment_id: SegmentId) -> KnownSegment | None:
@@ -68,7 +69,7 @@ def usage(state: State, query: UsageQuery) -> UsageView:
     return UsageView(
         state.sequence,
         state.clock_ms,
-        state.custody.archived_sequence,
+        secured_sequence(state),
         len(table) - table.condemned_count,
         table.live_bytes_total,
         live_size_bytes - table.live_bytes_total,

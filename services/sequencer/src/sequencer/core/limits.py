@@ -53,6 +53,18 @@ PRODUCERS_MAX = 1_000_000  # over all partitions, about 400 MB
 PRODUCER_IDLE_MIN_MS = 10 * MINUTE_MS  # in need, whoever is idle for longer makes room: five times delivery.timeout.ms
 PRODUCERS_SWEPT_PER_TICK = 1_000  # about 0.2 ms
 
+# Transactions
+TRANSACTIONS_MAX = 100_000  # transactional ids, about 60 MB without partitions
+TRANSACTIONAL_ID_LENGTH_MAX = 1_024  # letters; Kafka bounds it by a 16-bit length only
+TRANSACTIONAL_ID_EXPIRY_MS = 7 * 24 * HOUR_MS  # Kafka's transactional.id.expiration.ms
+TRANSACTION_TIMEOUT_MAX_MS = 15 * MINUTE_MS  # Kafka's transaction.max.timeout.ms
+PARTITIONS_PER_TRANSACTION_MAX = 10_000  # its end is one entry, about 60 ms of work
+OFFSETS_PER_TRANSACTION_MAX = 10_000  # and groups; its end is one entry, about 10 ms of work
+TRANSACTION_PARTITIONS_MAX = 1_000_000  # over all that are ongoing, about 200 MB
+TRANSACTION_PARTITIONS_ENDED_PER_TICK = 2_000  # about 10 ms; the last transaction may go beyond it
+TRANSACTIONS_FORGOTTEN_PER_TICK = 1_000  # about 0.3 ms
+ABORTED_TRANSACTIONS_MAX = 5_000_000  # that partitions know, about 160 MB; beyond it none may begin
+
 # Groups
 SESSION_TIMEOUT_MIN_MS = 6 * SECOND_MS  # Kafka's group.min.session.timeout.ms
 SESSION_TIMEOUT_MAX_MS = 30 * MINUTE_MS  # Kafka's group.max.session.timeout.ms
@@ -82,6 +94,7 @@ PLAN_EXTENTS_MAX = 2_000  # about 200 KB of answer, far more than one fetch can 
 SEGMENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 5 ms of work
 ROWS_WALKED_MAX = 20_000  # of the table of segments for one listing, about 2 ms
 CONDEMNED_ROWS_WALKED_MAX = 200_000  # with those passed over on the way, about 10 ms
+PLAN_ABORTED_MAX = 10_000  # about 300 KB of answer; more than a partition has producers, so a plan leads somewhere
 EXTENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 10 ms of work; one segment may have more
 OVERDUE_PARTITIONS_ASKED_MAX = 20_000  # for one question about retention, about 15 ms; one topic is never cut
 OVERDUE_EXTENTS_COUNTED_MAX = 20_000  # over all logs of an answer, about 10 ms

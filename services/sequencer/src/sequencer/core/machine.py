@@ -43,8 +43,11 @@ from sequencer.core import (
     queries,
     retention,
     topics,
+    transaction_commits,
+    transactions,
 )
 from sequencer.core.limits import CLOCK_MS_MAX
+from sequencer.core.markers import markers_among
 from sequencer.core.partitions import last_stable_offset
 from sequencer.core.state import Changes, Partition, State
 
@@ -86,6 +89,8 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     deletion.end_windows(state)
     dropping.drop_waiting(state)
     deletion.forget_deleted_topics(state)
+    transactions.end_overdue(state, changes)
+    transactions.forget_transactions(state)
     deadlines.forget_idle_groups(state)
     return Done()
 
@@ -120,6 +125,11 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.ExpireLogs: retention.expire_logs,
     commands.DropExtents: dropping.drop_extents,
     commands.UndeleteTopic: deletion.undelete_topic,
+    commands.InitTransactionalProducer: transactions.init_producer,
+    commands.AddPartitionsToTxn: transactions.add_partitions,
+    commands.AddOffsetsToTxn: transactions.add_offsets,
+    commands.CommitTxnOffsets: transaction_commits.commit_txn_offsets,
+    commands.EndTxn: transactions.end_transaction,
 }
 
 
@@ -139,12 +149,13 @@ def _advances(state: State, changes: Changes) -> list[PartitionAdvance]:
 
 def _advance(state: State, partition: Partition, before: int, refs: dict[int, SegmentRef]) -> PartitionAdvance:
     """What the partition gained from offset `before` on, but for what is trimmed already."""
-    first = partition.extents.find_offset(max(before, partition.log_start_offset))
+    first, end = partition.extents.find_offset(max(before, partition.log_start_offset)), partition.extents.end
     return PartitionAdvance(
         partition.topic_id,
         partition.number,
         partition.log_start_offset,
         partition.high_watermark,
         last_stable_offset(partition),
-        [queries.extent(state, partition, row, refs) for row in range(first, partition.extents.end)],
+        [queries.extent(state, partition, row, refs) for row in range(first, end)],
+        markers_among(partition, first, end),
     )

@@ -48,5 +48,9 @@ def first_kept_offset(partition: Partition) -> int:
 
 
 def last_stable_offset(partition: Partition) -> int:
-    """What comes before it is decided: without transactions, everything."""
-    return partition.high_watermark
+    """What comes before it is decided: all up to the first record of the transaction that has been open for longest."""
+    transactions = partition.transactions
+    if transactions is None or not transactions.open:
+        return partition.high_watermark
+    # DeleteRecords may have gone beyond it.
+    return max(next(iter(transactions.open.values())), partition.log_start_offset)

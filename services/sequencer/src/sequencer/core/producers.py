@@ -23,12 +23,17 @@ _RECENT_LENGTH = 3 * BATCHES_REMEMBERED
 
 def allocate_producer(state: State, command: AllocateProducer, changes: Changes) -> ProducerAllocated:
     """A producer id that was never given out before."""
+    return ProducerAllocated(new_producer_id(state), 0)
+
+
+def new_producer_id(state: State) -> int:
+    """The next producer id."""
     births = state.producer_births
     if not births or births[-1][0] + PRODUCER_BIRTHS_STEP_MS <= state.clock_ms:
         births.append((state.clock_ms, state.next_producer_id))
     producer_id = state.next_producer_id
     state.next_producer_id += 1
-    return ProducerAllocated(producer_id, 0)
+    return producer_id
 
 
 def accept(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
@@ -54,6 +59,16 @@ def accept(state: State, partition: Partition, batch: BatchMeta, offset: int) ->
         state, partition, batch.producer_id, Producer(batch.producer_epoch, last, state.clock_ms, _one(last, offset))
     )
     return None
+
+
+def find_repeated(partition: Partition, batch: BatchMeta) -> BatchResult | None:
+    """What to answer if the partition has this very batch already."""
+    producer = partition.producers.get(batch.producer_id)
+    if producer is None or producer.epoch != batch.producer_epoch:
+        return None
+    first, last = batch.base_sequence, (batch.base_sequence + batch.record_count - 1) & SEQUENCE_MAX
+    found = _repeated(partition, producer, first, last)
+    return None if found.refusal else found
 
 
 def _one(last: int, offset: int) -> "array[int]":

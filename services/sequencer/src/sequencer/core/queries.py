@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from penstock.contracts.batches import Extent, SegmentRef
+from penstock.contracts.batches import MARKER_BYTES, AbortedTransaction, Extent, SegmentRef
 from penstock.contracts.commands import AlterConfigs, CreatePartitions, CreateTopic, Outcome, Refused
 from penstock.contracts.queries import (
     EARLIEST,
@@ -35,13 +35,17 @@ from sequencer.core.group_queries import (
     watched_members,
 )
 from sequencer.core.janitor_queries import condemned, known_segments, usage
-from sequencer.core.limits import PLAN_EXTENTS_MAX
+from sequencer.core.limits import PLAN_ABORTED_MAX, PLAN_EXTENTS_MAX
+from sequencer.core.markers import MARKER_REF, is_marker, markers_among
 from sequencer.core.partitions import find_partition, last_stable_offset
 from sequencer.core.retention_queries import cluster_configs, deleted_topics, retention
 from sequencer.core.segment_queries import logs, segment_extents, segments
+from sequencer.core.segments import MARKERS
 from sequencer.core.state import Partition, State, Topic
 from sequencer.core.topics import check_create_partitions, check_create_topic
+from sequencer.core.transaction_queries import describe_transactions, producers, transactions
 
+_UNKNOWN_TIME = -1
 __all__ = [
     "QUERIES",
     "describe_groups",
@@ -87,6 +91,7 @@ def plan(state: State, query: PlanQuery) -> Plan:
     """
     plans = []
     bytes_left, extents_left = query.bytes_max, PLAN_EXTENTS_MAX
+    aborted_left = PLAN_ABORTED_MAX
     anything = False
     refs: dict[int, SegmentRef] = {}
     for wanted in query.partitions:
@@ -99,7 +104,9 @@ def plan(state: State, query: PlanQuery) -> Plan:
         anything = anything or bool(extents)
         bytes_left -= min(used, max(budget, 0))
         extents_left -= len(extents)
-        plans.append(_partition_plan(partition, wanted.offset, extents))
+        planned = _partition_plan(partition, wanted.offset, extents, aborted_left)
+        aborted_left -= len(planned.aborted)
+        plans.append(planned)
     return Plan(state.sequence, plans)
 
 
@@ -107,8 +114,10 @@ def _no_plan(wanted: PlanPartition) -> PartitionPlan:
     return PartitionPlan(wanted.topic_id, wanted.partition, Refusal.UNKNOWN_TOPIC, -1, -1, -1, [])
 
 
-def _partition_plan(partition: Partition, offset: int, extents: list[Extent]) -> PartitionPlan:
+def _partition_plan(partition: Partition, offset: int, extents: list[Extent], aborted_max: int) -> PartitionPlan:
     in_range = partition.log_start_offset <= offset <= partition.high_watermark
+    first = partition.extents.find_offset(offset) if extents else 0
+    aborted, end_offset = _aborted(partition, offset, extents, aborted_max)
     return PartitionPlan(
         partition.topic_id,
         partition.number,
@@ -117,7 +126,19 @@ def _partition_plan(partition: Partition, offset: int, extents: list[Extent]) ->
         partition.high_watermark,
         last_stable_offset(partition),
         extents,
+        markers_among(partition, first, first + len(extents)),
+        aborted,
+        end_offset,
     )
+
+
+def _aborted(
+    partition: Partition, offset: int, extents: list[Extent], count_max: int
+) -> tuple[list[AbortedTransaction], int]:
+    """Aborted transactions with records in the plan, and up to where these are all; -1 where there never was one."""
+    if partition.transactions is None or not extents:
+        return [], -1
+    return partition.transactions.aborted(offset, extents[-1].last_offset + 1, count_max)
 
 
 def _extents_from(
@@ -137,7 +158,7 @@ def _extents_from(
     columns = partition.extents
     row = columns.find_offset(offset)
     while row < columns.end and len(found) < count_max and (used < budget or (at_least_one and not found)):
-        base, last, length = columns.base_offsets[row], columns.last_offsets[row], columns.lengths[row]
+        base, last, length = columns.base_offsets[row], columns.last_offsets[row], columns.lengths[row] or MARKER_BYTES
         wanted = last - max(offset, base) + 1
         used += max(1, length * wanted // (last - base + 1))
         found.append(extent(state, partition, row, refs))
@@ -149,7 +170,7 @@ def extent(state: State, partition: Partition, row: int, refs: dict[int, Segment
     """One row of a partition's extents as other services name it; `refs` keeps what one answer names many times."""
     columns = partition.extents
     segment = columns.segments[row]
-    ref = refs.get(segment)
+    ref = MARKER_REF if segment == MARKERS else refs.get(segment)
     if ref is None:
         ref = refs[segment] = state.segments.ref(segment)
     return Extent(
@@ -158,7 +179,7 @@ def extent(state: State, partition: Partition, row: int, refs: dict[int, Segment
         ref,
         columns.positions[row],
         columns.lengths[row],
-        columns.timestamps[row],
+        _UNKNOWN_TIME if ref is MARKER_REF else columns.timestamps[row],
     )
 
 
@@ -181,7 +202,7 @@ def _offset_of(state: State, wanted: OffsetOf) -> OffsetFound:
     latest = wanted.timestamp == MAX_TIMESTAMP
     row = columns.find_latest(first) if latest else columns.find_timestamp(wanted.timestamp, first)
     start = partition.log_start_offset
-    if row == columns.end:
+    if row == columns.end or is_marker(partition, row):
         return OffsetFound(Refusal.NONE, -1, None, epoch, start)
     offset = columns.last_offsets[row] if latest else -1
     return OffsetFound(Refusal.NONE, offset, extent(state, partition, row, {}), epoch, start)
@@ -221,4 +242,7 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "retention": retention,
     "deleted_topics": deleted_topics,
     "cluster_configs": cluster_configs,
+    "describe_transactions": describe_transactions,
+    "transactions": transactions,
+    "producers": producers,
 }

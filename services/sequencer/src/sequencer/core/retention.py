@@ -2,7 +2,9 @@
 
 The rules are Kafka's, with extents in the place of its segments. The first extent goes while its newest record is
 older than `retention.ms`, or while the log without it still has `retention.bytes`; the first one that stays, stays with
-all behind it. An extent whose records have no time is as old as its segment.
+all behind it. An extent whose records have no time is as old as its segment, a marker as old as the end of its
+transaction. Nothing goes whose transaction is still open, unless a client wants it: DeleteRecords may go up to the high
+watermark, as in Kafka.
 
 What is gone cannot be had back, so two clocks have to agree that it is time: the machine's, which is as far as any
 sequencer's has ever been, and that of whoever asks.
@@ -18,7 +20,9 @@ from penstock.contracts.janitor_commands import LOGS_PER_COMMAND_MAX, TO_HIGH_WA
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import FOR_EVER, RetentionConfigs, is_deleted_with_age, retention_configs
 from sequencer.core.dropping import count_trimmed, drop_first, extents_per_command, note_trimmed
-from sequencer.core.partitions import find_partition
+from sequencer.core.markers import marker_at
+from sequencer.core.partitions import find_partition, last_stable_offset
+from sequencer.core.segments import MARKERS
 from sequencer.core.state import Changes, Partition, State
 
 
@@ -62,12 +66,13 @@ def count_expired(state: State, clock_ms: int, partition: Partition, configs: Re
     columns = partition.extents
     head = columns.head
     size_bytes = partition.size_bytes
-    for row in range(head, min(head + count_max, columns.end)):
+    stop = min(head + count_max, columns.find_offset(last_stable_offset(partition)))
+    for row in range(head, stop):
         size_bytes -= columns.lengths[row]
         is_excess = configs.retention_bytes != FOR_EVER and size_bytes >= configs.retention_bytes
         if not is_excess and overdue_ms(state, clock_ms, partition, configs, row) <= 0:
             return row - head
-    return min(count_max, len(columns))
+    return stop - head
 
 
 def overdue_ms(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, row: int) -> int:
@@ -77,7 +82,9 @@ def overdue_ms(state: State, clock_ms: int, partition: Partition, configs: Reten
     columns = partition.extents
     newest_ms = columns.timestamps[row]
     if newest_ms < 0:
-        newest_ms = segment_born_ms(state.segments.id(columns.segments[row]))
+        slot = columns.segments[row]
+        is_stored = slot != MARKERS
+        newest_ms = segment_born_ms(state.segments.id(slot)) if is_stored else marker_at(partition, row).timestamp
     return clock_ms - newest_ms - configs.retention_ms
 
 

@@ -22,7 +22,7 @@ from sequencer.core.limits import (
     SEGMENTS_LISTED_MAX,
 )
 from sequencer.core.partitions import last_stable_offset
-from sequencer.core.segments import NO_SLOT
+from sequencer.core.segments import MARKERS, NO_SLOT
 from sequencer.core.state import Partition, State
 
 _NO_ROW = -1
@@ -108,6 +108,12 @@ def logs(state: State, query: LogsQuery) -> LogsView:
     return LogsView(state.sequence, state.clock_ms, found)
 
 
+def _dirty_since_ms(partition: Partition, first: int, stop: int) -> int:
+    """The max timestamp of the first of these extents that is stored; -1 without one."""
+    columns = partition.extents
+    return next((columns.timestamps[row] for row in range(first, stop) if columns.segments[row] != MARKERS), -1)
+
+
 def _log_view(partition: Partition) -> LogView:
     columns = partition.extents
     first = columns.find_offset(partition.log_start_offset)
@@ -125,5 +131,5 @@ def _log_view(partition: Partition) -> LogView:
         partition.delete_horizon_ms,
         sum(columns.lengths[first:first_dirty]),
         sum(columns.lengths[first_dirty:first_unstable]),
-        columns.timestamps[first_dirty] if first_dirty < first_unstable else -1,
+        _dirty_since_ms(partition, first_dirty, first_unstable),
     )

@@ -11,6 +11,7 @@ from sequencer.core.columns import column_bytes, read_columns
 
 NOT_CONDEMNED = -1
 NO_SLOT = -1
+MARKERS = 2**32 - 1  # in an extent, in the place of a slot: it is a marker, and in no segment
 _FREE = -1  # as a number: the slot holds no segment
 _NO_ID = bytes(ID_BYTES)
 _COLUMNS_BEFORE_FORGETTING = 7  # that snapshots have in which no segment was ever forgotten
@@ -111,15 +112,16 @@ class Segments:
         """
         live_extents, live_bytes = self.live_extents, self.live_bytes
         for slot, length in zip(slots, lengths, strict=True):
-            live_extents[slot] -= 1
-            live_bytes[slot] -= length
+            if slot != MARKERS:
+                live_extents[slot] -= 1
+                live_bytes[slot] -= length
         lost_bytes = sum(lengths)
         self.live_bytes_total -= lost_bytes
         return lost_bytes
 
     def condemn_if_dead(self, slot: int, clock_ms: int, sequence: int) -> None:
-        """Condemn the segment, by the entry `sequence`, if no extent points to it."""
-        if self.live_extents[slot] or self.condemned_ms[slot] != NOT_CONDEMNED:
+        """Condemn the segment, by the entry `sequence`, if no extent points to it; markers are in none."""
+        if slot == MARKERS or self.live_extents[slot] or self.condemned_ms[slot] != NOT_CONDEMNED:
             return
         self.condemned_ms[slot] = clock_ms
         self.contents[slot] = b""

@@ -20,9 +20,11 @@ from sequencer.core.columns import column_bytes, read_column
 from sequencer.core.contents import fill_contents
 from sequencer.core.extents import Extents
 from sequencer.core.groups import count_protocols
+from sequencer.core.partition_transactions import PartitionTransactions
 from sequencer.core.partitions import enter_partition
 from sequencer.core.segments import Segments
 from sequencer.core.state import (
+    ONGOING,
     Buried,
     Group,
     Partition,
@@ -30,6 +32,7 @@ from sequencer.core.state import (
     RememberedCommit,
     State,
     Topic,
+    Transaction,
 )
 from sequencer.core.topics import metric_name
 
@@ -81,6 +84,7 @@ def encode_state(state: State) -> bytes:
         column_bytes(state.chores_ended_ms),
         state.chore_leases,
         state.cluster_altered_sequence,
+        [_written_transaction(each) for each in state.transactions.values()],
     )
     return _encoder.encode(written)
 
@@ -115,6 +119,7 @@ def _written(partition: Partition) -> shapes.Partition:
         for producer_id, each in partition.producers.items()
     }
     ends = (partition.log_start_offset, partition.high_watermark)
+    transactions = partition.transactions
     return shapes.Partition(
         partition.number,
         *ends,
@@ -125,6 +130,24 @@ def _written(partition: Partition) -> shapes.Partition:
         partition.delete_horizon_ms,
         partition.pass_offset,
         partition.pass_horizon_ms,
+        None if transactions is None else shapes.PartitionTransactions(transactions.open, transactions.columns()),
+    )
+
+
+def _written_transaction(transaction: Transaction) -> shapes.Transaction:
+    return shapes.Transaction(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.timeout_ms,
+        transaction.active_ms,
+        transaction.changed_sequence,
+        transaction.state,
+        transaction.started_ms,
+        transaction.previous,
+        transaction.ended,
+        [(*key, first_offset) for key, first_offset in transaction.partitions.items()],
+        transaction.offsets,
     )
 
 
@@ -208,9 +231,13 @@ def _read(written: shapes.State) -> State:
         chore_leases=written.chore_leases,
         cluster_altered_sequence=written.cluster_altered_sequence,
     )
+    for written_transaction in written.transactions:
+        _enter_transaction(state, _read_transaction(written_transaction))
     for topic in kept:
         for partition in topic.partitions:
             enter_partition(state, partition)
+            if partition.transactions is not None:
+                state.aborted_count += len(partition.transactions.aborted_lasts)
     for partition in state.trimmed:
         partition.in_trimmed = True
     fill_contents(state)
@@ -251,7 +278,41 @@ def _read_partition(topic_id: TopicId, partition: shapes.Partition, *, deleted: 
         pass_offset=partition.pass_offset,
         pass_horizon_ms=partition.pass_horizon_ms,
         size_bytes=sum(extents.lengths),
+        transactions=_read_partition_transactions(partition.transactions),
     )
+
+
+def _read_partition_transactions(written: shapes.PartitionTransactions | None) -> PartitionTransactions | None:
+    return None if written is None else PartitionTransactions.of_columns(written.open, written.columns)
+
+
+def _read_transaction(written: shapes.Transaction) -> Transaction:
+    return Transaction(
+        written.transactional_id,
+        written.producer_id,
+        written.epoch,
+        written.timeout_ms,
+        written.active_ms,
+        written.changed_sequence,
+        written.state,
+        written.started_ms,
+        written.previous,
+        written.ended,
+        {(topic_id, number): first_offset for topic_id, number, first_offset in written.partitions},
+        written.offsets,
+        sum(len(offsets) for pending in written.offsets.values() for offsets in pending.values()),
+    )
+
+
+def _enter_transaction(state: State, transaction: Transaction) -> None:
+    """In the tables by which it is found."""
+    state.transactions[transaction.transactional_id] = transaction
+    state.transactions_by_producer[transaction.producer_id] = transaction
+    if transaction.state == ONGOING:
+        state.ongoing[transaction.transactional_id] = transaction
+    state.transaction_partition_count += len(transaction.partitions)
+    for group_id in transaction.offsets:
+        state.transactions_by_group.setdefault(group_id, {})[transaction.transactional_id] = None
 
 
 def _read_commit(commit: shapes.Commit) -> RememberedCommit:

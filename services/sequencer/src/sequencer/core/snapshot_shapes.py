@@ -22,6 +22,11 @@ class Producer(msgspec.Struct, frozen=True, array_like=True):
     recent: bytes
 
 
+class PartitionTransactions(msgspec.Struct, frozen=True, array_like=True):
+    open: dict[int, int]
+    columns: list[bytes]
+
+
 class Partition(msgspec.Struct, frozen=True, array_like=True):
     number: int
     log_start_offset: int
@@ -33,6 +38,7 @@ class Partition(msgspec.Struct, frozen=True, array_like=True):
     delete_horizon_ms: int = NO_HORIZON
     pass_offset: int = 0
     pass_horizon_ms: int = NO_HORIZON
+    transactions: PartitionTransactions | None = None  # absent in version 2
 
 
 class Topic(msgspec.Struct, frozen=True, array_like=True):
@@ -83,6 +89,21 @@ class Group(msgspec.Struct, frozen=True, array_like=True):
     sync_deadline_ms: int
 
 
+class Transaction(msgspec.Struct, frozen=True, array_like=True):
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    active_ms: int
+    changed_sequence: int
+    state: str
+    started_ms: int
+    previous: tuple[int, int]
+    ended: tuple[int, int, bool] | None
+    partitions: list[tuple[TopicId, int, int]]  # topic, partition, first offset
+    offsets: dict[str, dict[TopicId, dict[int, Committed]]]
+
+
 class State(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     clock_ms: int
@@ -117,3 +138,4 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     chores_ended_ms: bytes = bytes(8 * CHORES)
     chore_leases: dict[int, Lease] = {}
     cluster_altered_sequence: int = 0
+    transactions: list[Transaction] = []

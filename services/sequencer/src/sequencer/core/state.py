@@ -25,10 +25,13 @@ Invariants, which hold before and after every entry:
 12. A buried topic is in no table of topics: nobody reads, writes or expires it, and its extents are live until its
     window is over. Compaction goes on in it.
 13. A chore is leased to one janitor at most. Chores decide about nothing but who does what.
-14. Everything counted here has a limit in `limits.py`.
+14. A partition's open transactions are those of ongoing transactions that have records in it, and their first offsets
+    ascend. A producer id belongs to one transactional id at most, and to one life of it: its epoch never goes back.
+15. A partition's markers are just its extents without a segment.
+16. Everything counted here has a limit in `limits.py`.
 
-What is derived and could be computed anew (`topics_by_id`, `alarms`, `claimed`, what segments contain, counts) lies
-beside what it derives from.
+What is derived and could be computed anew (`topics_by_id`, `alarms`, `claimed`, what segments contain, transactions by
+producer and by group, counts) lies beside what it derives from.
 """
 
 from array import array
@@ -42,6 +45,7 @@ from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.janitor_commands import CHORES
 from sequencer.core.extents import Extents
 from sequencer.core.limits import FIRST_PRODUCER_ID
+from sequencer.core.partition_transactions import PartitionTransactions
 from sequencer.core.segments import Segments
 
 NO_HORIZON = -1  # no tombstone waits to be dropped
@@ -52,6 +56,12 @@ PREPARING = "PreparingRebalance"
 COMPLETING = "CompletingRebalance"
 STABLE = "Stable"
 DEAD = "Dead"
+# Of transactions, which begin as Empty ones, too.
+ONGOING = "Ongoing"
+COMMITTED = "CompleteCommit"
+ABORTED = "CompleteAbort"
+
+PartitionKey = tuple[TopicId, int]
 
 
 class Producer(msgspec.Struct, eq=False):
@@ -81,6 +91,7 @@ class Partition(msgspec.Struct, eq=False):
     pass_horizon_ms: int = NO_HORIZON  # of the tombstones that it has met
     size_bytes: int = 0  # of all its extents
     in_trimmed: bool = False  # whether it stands in State.trimmed
+    transactions: PartitionTransactions | None = None  # from the first one on
 
 
 class Topic(msgspec.Struct, eq=False):
@@ -182,6 +193,24 @@ class Group(msgspec.Struct, eq=False):
     sync_deadline_ms: int = 0  # when members that joined and did not sync are dropped; 0: nobody is awaited
 
 
+class Transaction(msgspec.Struct, eq=False):
+    """What is known of a transactional id; partitions and offsets are those of the transaction that is ongoing."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    active_ms: int  # the machine's clock when a producer began or a transaction ended
+    changed_sequence: int  # of that entry
+    state: str = EMPTY
+    started_ms: int = -1  # the machine's clock when it began; -1 unless it is ongoing
+    previous: tuple[int, int] = (-1, -1)  # producer id and epoch, before this very producer asked for the present ones
+    ended: tuple[int, int, bool] | None = None  # how the last one was ended: producer id and epoch then, committed
+    partitions: dict[PartitionKey, int] = {}  # -> its first offset there, -1 while there is none
+    offsets: dict[str, dict[TopicId, dict[int, Committed]]] = {}  # by group; they count once it is committed
+    offset_count: int = 0
+
+
 class Custody(msgspec.Struct, eq=False):
     """Who keeps the journal's house, and how far that has come."""
 
@@ -223,13 +252,19 @@ class State(msgspec.Struct, eq=False):
     producer_count: int = 0
     producer_sweep: deque[Partition] = msgspec.field(default_factory=deque)  # partitions that know producers
     groups: dict[str, Group] = {}
-    group_bytes: int = 0  # about the size of all members and committed offsets, those of buried topics too
+    group_bytes: int = 0  # about the size of all members and offsets, those of buried topics and transactions too
     idle_groups: dict[str, int] = {}  # -> when to look whether it is still empty and without offsets
     deadlines: dict[str, int] = {}  # group id -> the earliest of its deadlines
     alarms: list[tuple[int, str]] = []  # heap over `deadlines`; entries that it no longer holds are stale
     custody: Custody = msgspec.field(default_factory=Custody)
     level: int = 0  # what all replicas understand; it never falls
     forgotten_sequence: int = 0  # of the last entry that forgot committed offsets, from LATE_COMMANDS_LEVEL on
+    transactions: dict[str, Transaction] = {}  # by transactional id, in the order of their `active_ms`
+    transactions_by_producer: dict[int, Transaction] = {}
+    transactions_by_group: dict[str, dict[str, None]] = {}  # group id -> transactional ids that have offsets for it
+    ongoing: dict[str, Transaction] = {}
+    transaction_partition_count: int = 0  # of all that are ongoing
+    aborted_count: int = 0  # aborted transactions that partitions still know
 
 
 class Changes(msgspec.Struct, eq=False):

@@ -1,0 +1,101 @@
+"""What those ask who administer transactions; `queries` says what holds for all of them."""
+
+import msgspec
+
+from penstock.contracts.ids import TopicId
+from penstock.contracts.refusals import Refusal
+
+
+class DescribeTransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Transactions by their transactional ids."""
+
+    min_sequence: int
+    transactional_ids: list[str]
+    fresh: bool = False
+
+
+class TransactionTopic(msgspec.Struct, frozen=True, array_like=True):
+    """Partitions of one topic in a transaction."""
+
+    topic: str
+    partitions: list[int]
+
+
+class TransactionView(msgspec.Struct, frozen=True, array_like=True):
+    """One of them, in Kafka's words (Empty, Ongoing, CompleteCommit, CompleteAbort); Dead where there is none."""
+
+    transactional_id: str
+    state: str
+    producer_id: int = -1
+    producer_epoch: int = -1
+    timeout_ms: int = -1
+    started_ms: int = -1  # by the machine's clock, -1 unless it is ongoing
+    topics: list[TransactionTopic] = []  # that exist, of an ongoing one
+
+
+class DescribeTransactionsView(msgspec.Struct, frozen=True, array_like=True):
+    """One view per id, in the query's order."""
+
+    sequence: int
+    transactions: list[TransactionView]
+    failure: str | None = None
+
+
+class TransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """All transactions; an empty filter lets everything pass, `duration_ms` below 0 too."""
+
+    min_sequence: int
+    states: list[str] = []
+    producer_ids: list[int] = []
+    duration_ms: int = -1  # ongoing for longer than that
+    fresh: bool = False
+
+
+class TransactionSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A transaction in a listing."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class TransactionsView(msgspec.Struct, frozen=True, array_like=True):
+    """Every transaction that was asked for."""
+
+    sequence: int
+    transactions: list[TransactionSummary]
+    failure: str | None = None
+
+
+class ProducersQuery(msgspec.Struct, frozen=True, array_like=True):
+    """What partitions know of their producers."""
+
+    min_sequence: int
+    partitions: list[tuple[TopicId, int]]
+    fresh: bool = False
+
+
+class ProducerView(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An idempotent producer as a partition knows it."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    active_ms: int  # the machine's clock at its last accepted batch
+    coordinator_epoch: int  # -1 if it is not transactional
+    first_offset: int  # of its open transaction in the partition, -1 without one
+
+
+class PartitionProducers(msgspec.Struct, frozen=True, array_like=True):
+    """The producers of one partition."""
+
+    refusal: Refusal
+    producers: list[ProducerView] = []
+
+
+class ProducersView(msgspec.Struct, frozen=True, array_like=True):
+    """One answer per partition, in the query's order."""
+
+    sequence: int
+    partitions: list[PartitionProducers]
+    failure: str | None = None

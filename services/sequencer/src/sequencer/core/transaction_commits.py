@@ -1,0 +1,45 @@
+"""CommitTxnOffsets: offsets that a group's member commits with its transaction, with Kafka's rules on who may."""
+
+from penstock.contracts.commands import CommitTxnOffsets, PerItem, Refused
+from penstock.contracts.refusals import Refusal
+from sequencer.core.group_offsets import member_refusal
+from sequencer.core.limits import GROUP_ID_LENGTH_MAX
+from sequencer.core.state import Changes, State
+from sequencer.core.transaction_offsets import add_pending
+from sequencer.core.transactions import add_group, find_transaction, is_late, stale
+
+
+def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes) -> PerItem | Refused:
+    """The offsets wait for the transaction's end; one refusal for each that cannot."""
+    transaction = find_transaction(state, command)
+    if isinstance(transaction, Refused):
+        return transaction
+    refusal = _refusal(state, command)
+    if refusal:
+        return Refused(refusal)
+    if is_late(transaction, command.seen_sequence):
+        return stale()
+    if command.group_id not in transaction.offsets:
+        if not command.adds:
+            return Refused(Refusal.INVALID_TXN_STATE, "the group was not added to the transaction")
+        objection = add_group(state, transaction, command.group_id)
+        if objection is not None:
+            return objection
+    group = state.groups.get(command.group_id)
+    member = None if group is None else group.members.get(command.member_id)
+    if member is not None:
+        member.active_sequence = state.sequence
+    return PerItem([add_pending(state, transaction, command.group_id, item) for item in command.offsets])
+
+
+def _refusal(state: State, command: CommitTxnOffsets) -> Refusal:
+    """Kafka's: who names no member may commit, since the older versions of the protocol cannot name one."""
+    if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
+        return Refusal.INVALID_GROUP
+    group = state.groups.get(command.group_id)
+    is_nobody = command.generation < 0 and not command.member_id and command.group_instance_id is None
+    if is_nobody:
+        return Refusal.NONE
+    if group is None:
+        return Refusal.ILLEGAL_GENERATION if command.generation >= 0 else Refusal.NONE
+    return member_refusal(group, command)

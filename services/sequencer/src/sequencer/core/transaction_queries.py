@@ -1,0 +1,89 @@
+"""Reads of transactions: their listing, what is in them, and the producers of partitions."""
+
+from penstock.contracts.refusals import Refusal
+from penstock.contracts.transaction_queries import (
+    DescribeTransactionsQuery,
+    DescribeTransactionsView,
+    PartitionProducers,
+    ProducersQuery,
+    ProducersView,
+    ProducerView,
+    TransactionsQuery,
+    TransactionSummary,
+    TransactionsView,
+    TransactionTopic,
+    TransactionView,
+)
+from sequencer.core.partitions import find_partition
+from sequencer.core.state import DEAD, ONGOING, Partition, State, Transaction
+
+_NONE = -1
+
+
+def describe_transactions(state: State, query: DescribeTransactionsQuery) -> DescribeTransactionsView:
+    """Each transactional id with the partitions of its ongoing transaction."""
+    return DescribeTransactionsView(state.sequence, [_view(state, each) for each in query.transactional_ids])
+
+
+def _view(state: State, transactional_id: str) -> TransactionView:
+    transaction = state.transactions.get(transactional_id)
+    if transaction is None:
+        return TransactionView(transactional_id, DEAD)
+    numbers: dict[str, list[int]] = {}
+    for topic_id, number in transaction.partitions:
+        topic = state.topics_by_id.get(topic_id)
+        if topic is not None:
+            numbers.setdefault(topic.name, []).append(number)
+    return TransactionView(
+        transactional_id,
+        transaction.state,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.timeout_ms,
+        transaction.started_ms,
+        [TransactionTopic(name, sorted(found)) for name, found in numbers.items()],
+    )
+
+
+def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
+    """Every transactional id that passes the filters."""
+    found = [
+        TransactionSummary(each.transactional_id, each.producer_id, each.state)
+        for each in state.transactions.values()
+        if _passes(state, each, query)
+    ]
+    return TransactionsView(state.sequence, found)
+
+
+def _passes(state: State, transaction: Transaction, query: TransactionsQuery) -> bool:
+    if query.states and transaction.state not in query.states:
+        return False
+    if query.producer_ids and transaction.producer_id not in query.producer_ids:
+        return False
+    if query.duration_ms < 0:
+        return True
+    return transaction.state == ONGOING and state.clock_ms - transaction.started_ms > query.duration_ms
+
+
+def producers(state: State, query: ProducersQuery) -> ProducersView:
+    """What each partition knows of its idempotent producers."""
+    found = [find_partition(state, topic_id, number) for topic_id, number in query.partitions]
+    return ProducersView(state.sequence, [_producers(state, each) for each in found])
+
+
+def _producers(state: State, partition: Partition | None) -> PartitionProducers:
+    if partition is None:
+        return PartitionProducers(Refusal.UNKNOWN_TOPIC)
+    opened = {} if partition.transactions is None else partition.transactions.open
+    views = [
+        ProducerView(
+            producer_id,
+            producer.epoch,
+            producer.last_sequence,
+            producer.active_ms,
+            state.leader_epoch if producer_id in state.transactions_by_producer else _NONE,
+            opened.get(producer_id, _NONE),
+        )
+        for producer_id, producer in partition.producers.items()
+    ]
+    return PartitionProducers(Refusal.NONE, views)
