@@ -47,6 +47,7 @@ from sequencer.garbage import stop_full_collections
 OLD, BUSY = b"o" * 16, b"b" * 16  # the topic that goes, and the one that is written all the while
 BUSY_PARTITIONS = 100
 RETENTION_MS = 60_000
+WINDOW_MS = 1_000  # of a deleted topic
 SLOWEST_MS = 100  # for a commit that waits for the command before it; the command itself is held to that
 LARGE_TOPIC = 10_000  # partitions
 EXTENTS_EACH = 100  # of its partitions
@@ -127,7 +128,7 @@ def machine() -> Iterator[Result]:
     name = "a topic of 10,000 partitions, 100 extents each,"
     yield from _results(f"{name} is deleted", _deletion_of_topic(world, window_ms=0))
     yield from _results(
-        f"{name} is deleted after its window", _deletion_of_topic(Measured(LARGE_TOPIC, EXTENTS_EACH, 1), 1_000)
+        f"{name} is deleted after its window", _deletion_of_topic(Measured(LARGE_TOPIC, EXTENTS_EACH, 1), WINDOW_MS)
     )
 
 
@@ -167,7 +168,7 @@ def _deletion_of_topic(world: Measured, window_ms: int) -> Costs:
 
 def _next_step(outcome: Outcome | None) -> Command | None:
     is_done = isinstance(outcome, ExtentsDropped) and not outcome.is_more
-    return None if is_done else DropExtents(NOW_MS)
+    return None if is_done else DropExtents(NOW_MS + WINDOW_MS)
 
 
 def _checked(world: Measured, costs: Costs) -> Costs:

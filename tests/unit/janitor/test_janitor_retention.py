@@ -195,6 +195,19 @@ async def test_deleted_topics_go_faster_than_ticks_take_them() -> None:
 
 
 @in_virtual_time
+async def test_deleted_topics_are_let_go_of_when_their_window_is_over_by_both_clocks() -> None:
+    async with world() as built:
+        built.create_topic("t", penstock_undelete_window_ms=str(HOUR_MS))
+        built.delete_topic("t")
+        built.start()
+        built.journal_ahead_ms = 24 * HOUR_MS
+        await built.go_on(HOUR_MS / 1000 - 1)
+        assert len(built.state.buried) == 1
+        await built.go_on(2 + LOOK_S)
+        assert not built.state.buried
+
+
+@in_virtual_time
 async def test_the_lag_is_how_long_ago_the_oldest_should_have_been_gone() -> None:
     async with world() as built:
         built.create_topic("t", retention_ms=str(MINUTE_MS))

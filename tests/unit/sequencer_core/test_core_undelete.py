@@ -15,16 +15,17 @@ from penstock.contracts.commands import (
     DropExtents,
     ExpireLogs,
     RaiseLevel,
+    Tick,
     TopicCreated,
     UndeleteTopic,
 )
 from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset, LogRef
-from penstock.contracts.janitor_queries import DeletedTopicsQuery, DeletedTopicView
+from penstock.contracts.janitor_queries import DeletedTopicsQuery, DeletedTopicView, UsageQuery
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries import MetadataQuery
 from penstock.contracts.refusals import Refusal
-from sequencer.core import deletion, dropping, group_offsets, queries, retention_queries, topics
+from sequencer.core import deletion, dropping, group_offsets, janitor_queries, queries, retention_queries, topics
 from sequencer.core.limits import DELETED_TOPIC_MEMORY_MS, GROUP_IDLE_MS
 from sequencer.core.segments import NOT_CONDEMNED
 from sequencer.core.snapshot import decode_state, encode_state
@@ -46,6 +47,11 @@ def delete(world: World, name: str = "t") -> Any:
 
 def undelete(world: World, name: str = "t", number: int = 0) -> Any:
     return world.do(UndeleteTopic(world.now_ms, name, topic_id(number) if number else NO_TOPIC_ID))
+
+
+def end_windows(world: World) -> Any:
+    """As a janitor does whose clock is right."""
+    return world.do(DropExtents(world.now_ms))
 
 
 def deleted(world: World) -> list[DeletedTopicView]:
@@ -78,11 +84,34 @@ def test_when_the_window_is_over_the_topic_is_gone_for_good(world: World) -> Non
     world.commit_offset()
     delete(world)
     assert world.state.segments.condemned_ms[0] == NOT_CONDEMNED
-    world.wait(WINDOW_MS)
+    world.wait(WINDOW_MS - 1)
+    end_windows(world)
+    assert len(deleted(world)) == 1
+    world.wait(1)
+    assert not end_windows(world).is_more
     assert undelete(world).refusal == Refusal.UNKNOWN_TOPIC
     assert (world.state.extent_count, world.state.partition_count, world.state.group_bytes) == (0, 0, 0)
     assert world.state.segments.condemned_ms[0] == world.now_ms
     assert world.state.partitions_by_index == {}
+
+
+def test_a_window_is_over_when_the_machines_clock_and_a_janitors_say_so(world: World) -> None:
+    """A sequencer whose clock was ahead once, or a janitor's that is, does not end it; nor does time without either."""
+    world.topic(**WINDOW)
+    delete(world)
+    world.do(Tick(world.now_ms + 8 * WINDOW_MS))
+    assert not end_windows(world).is_more
+    assert len(deleted(world)) == 1
+    assert isinstance(undelete(world), TopicCreated)
+    world.now_ms = world.state.clock_ms
+    delete(world)
+    world.wait(WINDOW_MS - 1)
+    usage = janitor_queries.usage(world.state, UsageQuery(0))
+    assert usage.next_window_ms == world.now_ms + 1
+    world.now_ms += 1
+    end_windows(world)
+    assert deleted(world) == []
+    assert janitor_queries.usage(world.state, UsageQuery(0)).next_window_ms == 2**63 - 1
 
 
 def test_a_topic_without_a_window_is_gone_at_once(world: World) -> None:
@@ -231,6 +260,7 @@ def test_what_can_come_back_counts_with_the_partitions_that_there_may_be(
     delete(world)
     assert world.topic("u", 2, 2).refusal == Refusal.INVALID_PARTITIONS
     world.wait(WINDOW_MS)
+    end_windows(world)
     assert isinstance(world.topic("u", 2, 2), TopicCreated)
 
 
@@ -247,14 +277,14 @@ def test_no_more_topics_are_kept_than_may_be(world: World, monkeypatch: pytest.M
 def test_windows_that_end_together_are_ended_a_few_topics_at_a_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "PARTITIONS_DOOMED_PER_TICK", 3)
+    monkeypatch.setattr(deletion, "PARTITIONS_DOOMED_PER_STEP", 3)
     for number in (1, 2, 3, 4):
         world.topic(f"t{number}", 2, number, **WINDOW)
         delete(world, f"t{number}")
     world.wait(WINDOW_MS)
+    assert end_windows(world).is_more
     assert world.state.partition_count == 4
-    assert undelete(world, "t4").refusal == Refusal.UNKNOWN_TOPIC
-    world.wait(1)
+    assert not end_windows(world).is_more
     assert world.state.partition_count == 0
 
 

@@ -85,13 +85,16 @@ class ExpireLogs(msgspec.Struct, frozen=True, array_like=True, tag=23):
 
 
 class DropExtents(msgspec.Struct, frozen=True, array_like=True, tag=24):
-    """A step further in dropping what lies before log starts and in deleted topics."""
+    """A step further in dropping what lies before log starts and in deleted topics.
+
+    Those whose window is over, by the machine's clock and by `now_ms`, the sender's own, cannot come back any more.
+    """
 
     now_ms: int
 
 
 class UndeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag=25):
-    """A deleted topic comes back while its window is open; without an id the one deleted last under that name."""
+    """A deleted topic comes back as long as it is kept; without an id the one deleted last under that name."""
 
     now_ms: int
     name: str

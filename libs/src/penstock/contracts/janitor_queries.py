@@ -116,6 +116,7 @@ class UsageView(msgspec.Struct, frozen=True, array_like=True):
     extents: int
     waiting_logs: int  # that have extents to be dropped
     failure: str | None = None
+    next_window_ms: int = 2**63 - 1  # when the first deleted topic that can still come back may be let go of for good
 
 
 class DeletedTopicsQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -133,7 +134,7 @@ class DeletedTopicView(msgspec.Struct, frozen=True, array_like=True):
     partitions: int
     size_bytes: int
     deleted_ms: int
-    until_ms: int  # from then on it is gone
+    until_ms: int  # from then on a janitor may let go of it for good
 
 
 class DeletedTopicsView(msgspec.Struct, frozen=True, array_like=True):

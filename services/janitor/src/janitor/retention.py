@@ -106,7 +106,8 @@ class Retention:
             before = view.logs
         usage = await self._sequencers.query("usage", UsageQuery(0), UsageView)
         self._compare_clocks(usage.clock_ms)
-        if usage.waiting_logs and not self._dry_run:
+        is_window_over = usage.next_window_ms <= min(usage.clock_ms, self._clock.now_ms())
+        if (usage.waiting_logs or is_window_over) and not self._dry_run:
             await self._take(turn)
             await self._drop(turn)
 
@@ -158,12 +159,12 @@ class Retention:
         extents = dropped_bytes = 0
         is_more = turn.is_ours
         while is_more and not self._leaving.is_set():
-            command = DropExtents(self._sequencers.seen_clock_ms)
+            command = DropExtents(self._clock.now_ms())
             (outcome,) = await self._sequencers.command([command], deadline_s=COMMAND_DEADLINE_S)
             assert isinstance(outcome, ExtentsDropped), f"a sequencer answered {outcome} to what is to be dropped"
             self._count(outcome.extents, outcome.dropped_bytes)
             extents, dropped_bytes = extents + outcome.extents, dropped_bytes + outcome.dropped_bytes
-            is_more = outcome.is_more and outcome.extents > 0
+            is_more = outcome.is_more
             await self._keep(turn)
         if extents:
             log.info("extents_dropped", extents=extents, bytes=dropped_bytes)

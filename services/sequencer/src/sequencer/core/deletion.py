@@ -2,22 +2,31 @@
 
 A topic without a window is doomed at once: nobody finds its partitions any more, and its extents go step by step. One
 with a window is buried: its name is free and nobody reads or writes it, but all that it was is kept, with the offsets
-that groups had committed in it. `undelete_topic` brings it back as it was; when the window is over it is doomed.
+that groups had committed in it. `undelete_topic` brings it back as it was. When the window is over by the machine's
+clock and a janitor's, the janitor's next step dooms it; until then it can come back.
 """
 
-from penstock.contracts.commands import DeleteTopic, Done, Refused, TopicCreated, UndeleteTopic
+from penstock.contracts.commands import (
+    DeleteTopic,
+    Done,
+    DropExtents,
+    ExtentsDropped,
+    Refused,
+    TopicCreated,
+    UndeleteTopic,
+)
 from penstock.contracts.ids import NO_TOPIC_ID, TopicId
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import undelete_window_ms
-from sequencer.core.dropping import doom, drop_waiting
+from sequencer.core.dropping import agreed_ms, doom, drop_waiting, is_waiting
 from sequencer.core.group_offsets import forget_offsets, put_back_offsets, release_offsets, take_offsets
 from sequencer.core.limits import (
     BURIED_TOPICS_MAX,
     DELETED_TOPIC_MEMORY_MS,
     DELETED_TOPICS_MAX,
     INTEGER_MAX,
-    PARTITIONS_DOOMED_PER_TICK,
+    PARTITIONS_DOOMED_PER_STEP,
 )
 from sequencer.core.producers import forget_producers
 from sequencer.core.state import Buried, Changes, State, Topic
@@ -75,12 +84,24 @@ def undelete_topic(state: State, command: UndeleteTopic, changes: Changes) -> To
     return topic_made(topic)
 
 
-def end_windows(state: State) -> None:
-    """Doom topics that cannot come back any more; bounded work for each tick."""
+def drop_extents(state: State, command: DropExtents, changes: Changes) -> ExtentsDropped:
+    """A step further: topics whose window is over are doomed, and extents that wait for it are dropped."""
+    clock_ms = agreed_ms(state, command.now_ms)
+    _end_windows(state, clock_ms)
+    extents, dropped_bytes = drop_waiting(state)
+    return ExtentsDropped(extents, dropped_bytes, is_waiting(state) or next_window_ms(state) <= clock_ms)
+
+
+def next_window_ms(state: State) -> int:
+    """When the first of the windows that are open ends; INTEGER_MAX if none is."""
+    return min((each.until_ms for each in state.buried.values()), default=INTEGER_MAX)
+
+
+def _end_windows(state: State, clock_ms: int) -> None:
     over: list[Buried] = []
     partitions = 0
     for buried in state.buried.values():
-        if buried.until_ms <= state.clock_ms and partitions < PARTITIONS_DOOMED_PER_TICK:
+        if buried.until_ms <= clock_ms and partitions < PARTITIONS_DOOMED_PER_STEP:
             over.append(buried)
             partitions += len(buried.topic.partitions)
     for buried in over:
@@ -132,10 +153,8 @@ def _doom(state: State, topic: Topic) -> None:
 
 
 def _find_buried(state: State, command: UndeleteTopic) -> Buried | None:
-    """By its id, or the one that was deleted last under the name; not one whose window is over."""
+    """By its id, or the one that was deleted last under the name."""
     if command.topic_id != NO_TOPIC_ID:
         by_id = state.buried.get(command.topic_id)
-        found = [by_id] if by_id is not None and command.name in ("", by_id.topic.name) else []
-    else:
-        found = [each for each in state.buried.values() if each.topic.name == command.name]
-    return next((each for each in reversed(found) if each.until_ms > state.clock_ms), None)
+        return by_id if by_id is not None and command.name in ("", by_id.topic.name) else None
+    return next((each for each in reversed(state.buried.values()) if each.topic.name == command.name), None)

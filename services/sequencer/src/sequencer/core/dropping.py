@@ -5,18 +5,16 @@ This is the one place where extents go without others in their stead. Each segme
 
 from collections import deque
 
-from penstock.contracts.commands import DropExtents, ExtentsDropped
 from penstock.contracts.janitor_commands import EXTENTS_DROPPED_PER_COMMAND_MAX
 from penstock.contracts.levels import JANITOR_LEVEL
 from sequencer.core.limits import EXTENTS_DROPPED_PER_STEP_MAX
 from sequencer.core.markers import forget_dropped
-from sequencer.core.state import Changes, Partition, State
+from sequencer.core.state import Partition, State
 
 
-def drop_extents(state: State, command: DropExtents, changes: Changes) -> ExtentsDropped:
-    """A step further in dropping what waits for it."""
-    extents, dropped_bytes = drop_waiting(state)
-    return ExtentsDropped(extents, dropped_bytes, is_waiting(state))
+def agreed_ms(state: State, now_ms: int) -> int:
+    """The time by which something may be let go of for good: what is past by the machine's clock and the asker's."""
+    return min(state.clock_ms, now_ms)
 
 
 def extents_per_command(state: State) -> int:

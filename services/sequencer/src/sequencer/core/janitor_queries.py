@@ -13,6 +13,7 @@ from penstock.contracts.janitor_queries import (
     UsageView,
 )
 from sequencer.core.custody import secured_sequence
+from sequencer.core.deletion import next_window_ms
 from sequencer.core.limits import CONDEMNED_LISTED_MAX, CONDEMNED_WALKED_MAX
 from sequencer.core.segment_queries import segment_view
 from sequencer.core.segments import NO_SLOT
@@ -78,4 +79,5 @@ def usage(state: State, query: UsageQuery) -> UsageView:
         table.condemned_ms[table.condemned[0]] if table.condemned else _NEVER,
         state.extent_count,
         len(state.trimmed) + len(state.doomed),
+        next_window_ms=next_window_ms(state),
     )

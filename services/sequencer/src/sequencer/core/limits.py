@@ -38,7 +38,7 @@ PARTITIONS_MAX = 200_000  # what Kafka's own controller is rated for; about 150 
 DELETED_TOPICS_MAX = 10_000  # ids that a late retry of their CreateTopic must not bring back
 DELETED_TOPIC_MEMORY_MS = HOUR_MS  # far longer than any client retries
 BURIED_TOPICS_MAX = 10_000  # deleted topics that can still come back; their partitions count as all others do
-PARTITIONS_DOOMED_PER_TICK = 10_000  # of topics whose window is over, about 10 ms; the last one may go beyond it
+PARTITIONS_DOOMED_PER_STEP = 10_000  # of topics whose window is over, about 10 ms; the last one may go beyond it
 EXTENTS_DROPPED_PER_STEP_MAX = 20_000  # about 10 ms of work; the rest of a deleted topic goes tick by tick
 
 # Idempotent producers

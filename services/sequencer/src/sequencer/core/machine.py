@@ -86,7 +86,6 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     commit.forget_commits(state)
     claims.forget_claims(state)
     producers.sweep_producers(state)
-    deletion.end_windows(state)
     dropping.drop_waiting(state)
     deletion.forget_deleted_topics(state)
     transactions.end_overdue(state, changes)
@@ -123,7 +122,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.AlterConfigs: configs.alter_configs,
     commands.DeleteRecords: retention.delete_records,
     commands.ExpireLogs: retention.expire_logs,
-    commands.DropExtents: dropping.drop_extents,
+    commands.DropExtents: deletion.drop_extents,
     commands.UndeleteTopic: deletion.undelete_topic,
     commands.InitTransactionalProducer: transactions.init_producer,
     commands.AddPartitionsToTxn: transactions.add_partitions,

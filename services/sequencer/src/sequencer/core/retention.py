@@ -19,7 +19,7 @@ from penstock.contracts.ids import TopicId, segment_born_ms
 from penstock.contracts.janitor_commands import LOGS_PER_COMMAND_MAX, TO_HIGH_WATERMARK, LogOffset, LogRef, LogTrimmed
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import FOR_EVER, RetentionConfigs, is_deleted_with_age, retention_configs
-from sequencer.core.dropping import count_trimmed, drop_first, extents_per_command, note_trimmed
+from sequencer.core.dropping import agreed_ms, count_trimmed, drop_first, extents_per_command, note_trimmed
 from sequencer.core.markers import marker_at
 from sequencer.core.partitions import find_partition, last_stable_offset
 from sequencer.core.segments import MARKERS
@@ -54,11 +54,6 @@ def delete_records(state: State, command: DeleteRecords, changes: Changes) -> Lo
 def topic_retention(state: State, topic_id: TopicId) -> RetentionConfigs:
     """How much of the topic's logs is kept."""
     return retention_configs(state.topics_by_id[topic_id].configs, state.cluster_configs)
-
-
-def agreed_ms(state: State, now_ms: int) -> int:
-    """The time by which something may be let go of for good: what is past by the machine's clock and the asker's."""
-    return min(state.clock_ms, now_ms)
 
 
 def count_expired(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:

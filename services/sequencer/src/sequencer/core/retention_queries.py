@@ -12,9 +12,9 @@ from penstock.contracts.janitor_queries import (
     RetentionView,
 )
 from penstock.contracts.topic_configs import FOR_EVER, RetentionConfigs
-from sequencer.core.dropping import count_trimmed
+from sequencer.core.dropping import agreed_ms, count_trimmed
 from sequencer.core.limits import OVERDUE_EXTENTS_COUNTED_MAX, OVERDUE_PARTITIONS_ASKED_MAX
-from sequencer.core.retention import agreed_ms, count_expired, overdue_ms, topic_retention
+from sequencer.core.retention import count_expired, overdue_ms, topic_retention
 from sequencer.core.state import Buried, Partition, State
 
 _KEEPS_ALL = RetentionConfigs(FOR_EVER, FOR_EVER)
@@ -67,8 +67,8 @@ def _overdue_log(
 
 def deleted_topics(state: State, query: DeletedTopicsQuery) -> DeletedTopicsView:
     """Topics that can still come back, those deleted first before the others."""
-    buried = [each for each in state.buried.values() if each.until_ms > state.clock_ms]
-    return DeletedTopicsView(state.sequence, state.clock_ms, [_deleted_topic(each) for each in buried])
+    topics = [_deleted_topic(each) for each in state.buried.values()]
+    return DeletedTopicsView(state.sequence, state.clock_ms, topics)
 
 
 def _deleted_topic(buried: Buried) -> DeletedTopicView:
