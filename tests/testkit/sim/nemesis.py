@@ -16,6 +16,7 @@ PAUSE_S = (0.05, 1.75)  # between the begin of one trouble and the next
 STEPS_MAX = 400  # how many callbacks from now a process may end at
 SKEW_MS_MAX = 4_000
 SKEW_FAR_MS_MAX = 600_000
+WRONG_JANITOR_SHARE = 0.3  # of them, whose clocks are wrong from the beginning
 KINDS_SHARE = 0.5  # of all kinds, in each run
 
 Trouble = Callable[[], Awaitable[None]]
@@ -96,6 +97,9 @@ class Nemesis:
             replay_s=dice.choice((0, 0.001, 0.01)),
         )
         self._set_store_faults()
+        for janitor in world.role("janitor"):
+            if dice.random() < WRONG_JANITOR_SHARE:
+                janitor.clock.skew_ms = dice.randint(-SKEW_FAR_MS_MAX, SKEW_FAR_MS_MAX)
 
     def _set_store_faults(self) -> None:
         dice = self._dice

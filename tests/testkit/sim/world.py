@@ -59,6 +59,7 @@ UPGRADE_PAUSE_S = (0.2, 4.0)  # between one replica and the next
 JANITORS_SHARE = 0.5  # of runs
 GRACES_MS = (1_500, 4_000)
 ORPHANS = 6  # left behind by others
+ALMOST_MS = 120_000  # before some of them may go
 COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
 # What is smaller than in life, so that everything there is happens in a run.
 SHARDS = 8
@@ -233,7 +234,8 @@ class World(Surroundings):
         """Objects that somebody stored and never committed, some of them long ago."""
         dice = self.stream("orphans")
         for _ in range(ORPHANS):
-            born_ms = START_MS - dice.choice((dice.randint(0, ORPHAN_AGE_MS), 2 * ORPHAN_AGE_MS))
+            age_ms = dice.choice((dice.randint(0, ORPHAN_AGE_MS), ORPHAN_AGE_MS - ALMOST_MS, 2 * ORPHAN_AGE_MS))
+            born_ms = START_MS - age_ms
             key = segment_key("", CLUSTER, dice.randint(0, 2), new_segment_id(born_ms, dice.randbytes(ENTROPY_BYTES)))
             self.store.leave(key, b"nobody's")
 
