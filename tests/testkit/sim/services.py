@@ -45,7 +45,7 @@ def makers(
     """
     snapshots = {
         "snapshot_entries": dice.choice((20, 60, 50_000)),
-        "snapshot_interval_ms": dice.choice((2_000, 5_000, 600_000)),
+        "snapshot_interval_ms": dice.choice((2_000, 5_000, 30_000)),
     }
 
     def gateway(process: Process, given: dict[str, Any]) -> App:

@@ -2,7 +2,7 @@
 
 A record may go when its topic's retention, DeleteRecords or its topic's deletion allows it at that moment of the
 machine's clock, by the times and sizes of the batches as they were produced. A janitor may delete an object when the
-journal holds it for dead since a grace, and its archive tells so, too; or when no commit could ever name it. What the
+journal holds it for dead since a grace, and two snapshots tell so, too; or when no commit could ever name it. What the
 journal forgets has to be gone from the store.
 """
 
@@ -31,6 +31,7 @@ RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
 RETENTION_MS_DEFAULT = 604_800_000  # Kafka's
 JANITOR = "janitor"
+SNAPSHOTS_THAT_TELL = 2  # either may turn out to be damaged when the journal is to be made anew
 
 
 @dataclass(frozen=True)
@@ -159,14 +160,10 @@ class Warden:
         dead_s = self._now_s() - condemned.since_s
         if dead_s < self._grace_s:
             return f"it is dead for {dead_s:.3f} s, the grace is {self._grace_s:g} s"
-        archived = max((last for _, last in self._archive()), default=0)
-        if archived < condemned.sequence:
-            return f"entry {condemned.sequence} condemned it, the archive ends with {archived}"
+        snapshots = [parse_snapshot_key(key) for key in self._store.keys(f"{self._cluster}/snapshots/")]
+        if sum(each >= condemned.sequence for each in snapshots) < SNAPSHOTS_THAT_TELL:
+            return f"entry {condemned.sequence} condemned it, the snapshots are of {snapshots}"
         return ""
-
-    def _archive(self) -> list[tuple[int, int]]:
-        """The first and last entries of all objects of the archive."""
-        return [parse_journal_archive_key(key) for key in self._store.keys(f"{self._cluster}/journal/")]
 
 
 def is_the_journals(key: str) -> bool:

@@ -61,7 +61,9 @@ def test_what_has_extents_lives() -> None:
         (msgspec.structs.replace(NOW, own_ms=0), Verdict.CONDEMNED),
     ],
 )
-def test_what_is_condemned_goes_after_the_grace_by_both_and_when_two_snapshots_tell(now: Now, expected: Verdict) -> None:
+def test_what_is_condemned_goes_after_the_grace_by_both_and_when_two_snapshots_tell(
+    now: Now, expected: Verdict
+) -> None:
     condemned = known(condemned_ms=NOW.clock_ms - RULES.grace_ms, condemned_sequence=100)
     assert verdict(condemned, now) is expected
 

@@ -97,7 +97,7 @@ async def test_a_janitor_whose_wall_clock_is_wrong_deletes_as_any_other() -> Non
 
 
 @in_virtual_time
-async def test_it_waits_until_the_archive_holds_what_condemned_it() -> None:
+async def test_it_waits_until_two_snapshots_hold_what_condemned_it() -> None:
     async with world() as built:
         built.start()
         built.takes_snapshots = False

@@ -120,7 +120,7 @@ class Explain:
         view = await self._sequencers.query("known_segments", query, KnownSegmentsView)
         (known,) = view.segments
         watched = self._checkpoints.watched_sequence(self._clock.monotonic_s())
-        now = Now(view.clock_ms, self._clock.now_ms(), view.archived_sequence, watched)
+        now = Now(view.clock_ms, self._clock.now_ms(), view.secured_sequence, watched)
         judgement = judge_segment(level, segment_id, known, now, self._rules)
         facts |= {
             "born_ms": str(segment_born_ms(segment_id)),
@@ -128,7 +128,7 @@ class Explain:
             "journal_sequence": str(view.sequence),
             "journal_clock_ms": str(now.clock_ms),
             "own_clock_ms": str(now.own_ms),
-            "archived_sequence": str(now.archived_sequence),
+            "secured_sequence": str(now.secured_sequence),
             "watched_sequence": str(now.watched_sequence),
         }
         if known is not None and known.view is not None:

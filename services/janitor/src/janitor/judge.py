@@ -5,8 +5,8 @@ A segment goes only if the journal calls it dead, and for long enough:
  - condemned: no extent points to it, and none ever will again. It stays for a grace, since readers may still know of
    it. That time is counted twice, by the journal's clock and by this janitor's own watch: the entry that condemned it
    has to be one that this janitor knew to be in the journal a grace ago. So no wall clock that is wrong, whosesoever,
-   makes it go early. And the archive has to hold that entry, so that no journal made anew from it points to what is
-   gone.
+   makes it go early. And both snapshots that a journal may be made anew from have to be of after that entry, so that
+   none that is points to what is gone.
  - orphan: no entry knows it, or only at another level, and it is so old that none ever can. The journal refuses to
    commit what is a quarter as old by its own clock, which never goes back.
 
@@ -69,7 +69,7 @@ class Now(msgspec.Struct, frozen=True):
 
     clock_ms: int  # the journal's
     own_ms: int  # this machine's
-    archived_sequence: int = NEVER  # all entries up to it are in the archive
+    secured_sequence: int = NEVER  # all entries up to it count in any journal that is made anew from the store
     watched_sequence: int = NEVER  # all entries up to it were in the journal a grace ago, by our own watch
 
 
@@ -96,9 +96,10 @@ def judge_condemned(condemned_ms: int, condemned_sequence: int, now: Now, rules:
         return Judgement(
             Verdict.WAITING, f"{condemned}; this janitor has not known that for {age(rules.grace_ms)} by its own watch"
         )
-    if condemned_sequence > now.archived_sequence:
+    if condemned_sequence > now.secured_sequence:
         return Judgement(
-            Verdict.WAITING, f"{condemned}; the archive ends before that, at entry {now.archived_sequence}"
+            Verdict.WAITING,
+            f"{condemned}; two snapshots of after that are wanted, and they end at {now.secured_sequence}",
         )
     return Judgement(Verdict.CONDEMNED, condemned)
 

@@ -97,7 +97,7 @@ class Reaper:
 
     async def _condemned(self, usage: UsageView) -> list[CondemnedSegment]:
         now = self._now(usage)
-        before_sequence = min(now.watched_sequence, now.archived_sequence)
+        before_sequence = min(now.watched_sequence, now.secured_sequence)
         before_ms = now.clock_ms - self._rules.grace_ms
         query = CondemnedQuery(0, before_ms, before_sequence, DELETE_KEYS_MAX)
         view = await self._sequencers.query("condemned", query, CondemnedView)
@@ -120,7 +120,7 @@ class Reaper:
     async def _still_condemned(self, segment_ids: Sequence[SegmentId]) -> list[Doomed]:
         query = KnownSegmentsQuery(0, list(segment_ids))
         view = await self._sequencers.query("known_segments", query, KnownSegmentsView)
-        now = Now(view.clock_ms, self._clock.now_ms(), view.archived_sequence, self._watched())
+        now = Now(view.clock_ms, self._clock.now_ms(), view.secured_sequence, self._watched())
         doomed = []
         for segment_id, known in zip(segment_ids, view.segments, strict=True):
             if known is not None and known.view is not None:
@@ -153,7 +153,7 @@ class Reaper:
         return Doomed(key, segment.size_bytes, judgement, segment.segment_id)
 
     def _now(self, usage: UsageView) -> Now:
-        return Now(usage.clock_ms, self._clock.now_ms(), usage.archived_sequence, self._watched())
+        return Now(usage.clock_ms, self._clock.now_ms(), usage.secured_sequence, self._watched())
 
     def _watched(self) -> int:
         return self._checkpoints.watched_sequence(self._clock.monotonic_s())
