@@ -31,9 +31,7 @@ up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1
 
 # The environment with Spark last: who wants to can make it beside, as .ci/run does.
 test: env  ## run every test
-	@$(MAKE) --no-print-directory test-simulation
-	@$(MAKE) --no-print-directory test-services
-	@$(MAKE) --no-print-directory test-spark
+	@MAKE="$(MAKE)" tests/testkit/test-all
 
 # Nothing in it waits for anything, so a test that hangs is one that works; beside others it may work for long.
 test-simulation: env  ## run the simulations
