@@ -7,10 +7,12 @@ import sys
 import pytest
 
 from tests.simulation.broken import BROKEN
+from tests.simulation.broken_janitors import BROKEN_JANITORS
 from tests.testkit.sim.run import run_seed
 
 SEEDS_MAX = 200  # within so many every broken service must be caught
 SEED = 7
+ALL_BROKEN = BROKEN | BROKEN_JANITORS
 
 pytestmark = pytest.mark.simulation
 
@@ -35,10 +37,10 @@ def test_the_same_seed_is_the_same_run_in_another_process_with_another_hash_seed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", ALL_BROKEN)
 def test_a_broken_service_is_caught(name: str) -> None:
     for seed in range(SEEDS_MAX):
-        with BROKEN[name]():
+        with ALL_BROKEN[name]():
             outcome = run_seed(seed)
         if outcome.failures:
             print(f"seed {seed}: {outcome.failures[0]}")

@@ -1,0 +1,102 @@
+"""Janitors, and a machine that lets go of records, broken in the ways that would be worst; each must be caught."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from janitor.checkpoints import Checkpoints
+from janitor.deletion import Deleted, Deletion, Doomed
+from janitor.judge import Now, Rules
+from janitor.reaper import Reaper
+from penstock.contracts.topic_configs import RetentionConfigs
+from sequencer.core import retention
+from sequencer.core.state import Partition, State
+
+Break = Callable[[], AbstractContextManager[Any]]
+
+ALWAYS = 2**62  # as a sequence: behind all that there are
+
+
+@contextmanager
+def _all(*patches: AbstractContextManager[Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        yield
+
+
+def delete_without_a_grace() -> AbstractContextManager[Any]:
+    """A janitor deletes what is condemned at once, whoever may still read it."""
+    return _all(
+        mock.patch("janitor.service.Rules", lambda _, orphan_age_ms: Rules(0, orphan_age_ms)),
+        mock.patch("janitor.service.Checkpoints", lambda _: Checkpoints(0)),
+    )
+
+
+def count_the_grace_by_its_own_clock() -> AbstractContextManager[Any]:
+    """A janitor counts the grace by its own wall clock, and by nothing else."""
+
+    def believe_own(_clock_ms: int, own_ms: int, secured_sequence: int, _watched_sequence: int) -> Now:
+        return Now(own_ms, own_ms, secured_sequence, ALWAYS)
+
+    return mock.patch("janitor.reaper.Now", believe_own)
+
+
+def age_orphans_by_its_own_clock() -> AbstractContextManager[Any]:
+    """A janitor counts the age of what nobody knows by its own wall clock only."""
+    return mock.patch("janitor.judge._age_ms", lambda begun_ms, now: now.own_ms - begun_ms)
+
+
+def sweep_what_is_young() -> AbstractContextManager[Any]:
+    """A janitor takes everything for an orphan that is not committed yet."""
+    return mock.patch("janitor.service.Rules", lambda grace_ms, _: Rules(grace_ms, -ALWAYS))
+
+
+def forget_before_deletion() -> AbstractContextManager[Any]:
+    """A janitor has the journal forget segments whose objects it deletes only then."""
+    delete, end = Deletion.delete, Reaper._end
+
+    async def delete_later(self: Deletion, doomed: Sequence[Doomed]) -> Deleted:
+        if all(each.segment_id for each in doomed):
+            return Deleted(list(doomed))
+        return await delete(self, doomed)
+
+    async def end_then_delete(self: Reaper, job_id: str, deleted: Deleted) -> None:
+        await end(self, job_id, deleted)
+        await delete(self._deletion, deleted.gone)
+
+    return _all(mock.patch.object(Deletion, "delete", delete_later), mock.patch.object(Reaper, "_end", end_then_delete))
+
+
+def delete_before_snapshots_know() -> AbstractContextManager[Any]:
+    """A janitor deletes what a journal made anew from the store would still point to."""
+
+    def believe_secured(clock_ms: int, own_ms: int, _secured_sequence: int, watched_sequence: int) -> Now:
+        return Now(clock_ms, own_ms, ALWAYS, watched_sequence)
+
+    return mock.patch("janitor.reaper.Now", believe_secured)
+
+
+def expire_one_more() -> AbstractContextManager[Any]:
+    """The machine lets one extent go that retention keeps."""
+    count_expired = retention.count_expired
+
+    def count_one_more(state: State, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
+        return min(count_expired(state, partition, configs, count_max) + 1, count_max, len(partition.extents))
+
+    return mock.patch("sequencer.core.retention.count_expired", count_one_more)
+
+
+BROKEN_JANITORS: dict[str, Break] = {
+    each.__name__: each
+    for each in (
+        delete_without_a_grace,
+        count_the_grace_by_its_own_clock,
+        age_orphans_by_its_own_clock,
+        sweep_what_is_young,
+        forget_before_deletion,
+        delete_before_snapshots_know,
+        expire_one_more,
+    )
+}
