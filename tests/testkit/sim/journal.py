@@ -55,7 +55,7 @@ class SimJournalStore(MemoryJournalStore):
         self.wire = wire
         self.faults = JournalFaults()
         self.observers: list[Observer] = []
-        self.readers: dict[SimJournal, None] = {}
+        self.readers: dict[Consumer, None] = {}
         self.is_full = False  # no room for another entry at its servers
         self._ids_by_time: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
@@ -94,8 +94,6 @@ class SimJournal(MemoryJournal):
         self._stream = store
         self._name = name or f"handle-{id(self)}"
         self._reach = reach or Reach()
-        self._news: asyncio.Future[None] | None = None  # what the tail waits for
-        self._told = 0  # the last sequence that was pushed to us
 
     async def describe(self) -> JournalInfo:
         await self._round_trip()
@@ -174,45 +172,55 @@ class SimJournal(MemoryJournal):
 
     async def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
         expected = after + 1
-        self._stream.readers[self] = None
+        consumer = Consumer(self._stream, self._name, self._reach)
+        self._stream.readers[consumer] = None
         try:
             while True:
                 try:
                     await self._round_trip()
-                    self._told = self._look().last_sequence
+                    consumer.told = self._look().last_sequence
                     generation = self._reach.generation()
                     while generation == self._reach.generation():
-                        group = [entry for entry in self._take(expected) if entry.sequence <= self._told]
+                        group = [entry for entry in self._take(expected) if entry.sequence <= consumer.told]
                         if group:
                             group = group[:REPLAY_ENTRIES_MAX]
                             expected = group[-1].sequence + 1
                             yield group
-                            if expected <= self._told and self._stream.faults.replay_s:
+                            if expected <= consumer.told and self._stream.faults.replay_s:
                                 await asyncio.sleep(len(group) * self._stream.faults.replay_s)
-                        elif not await self._is_news():
+                        elif not await consumer.is_news():
                             break
                 except Unavailable:
                     await asyncio.sleep(RETRY_S)
         finally:
-            self._stream.readers.pop(self, None)
+            self._stream.readers.pop(consumer, None)
+
+
+class Consumer:
+    """What the stream's servers push news to, for one tail; a process may have several."""
+
+    def __init__(self, stream: SimJournalStore, name: str, reach: Reach) -> None:
+        self.told = 0  # the last sequence that was pushed
+        self._stream = stream
+        self._lane = ("push", name)
+        self._reach = reach
+        self._news: asyncio.Future[None] | None = None  # what the tail waits for
 
     def tell(self) -> None:
-        """The stream's servers have something new for our consumer."""
+        """There is something new."""
         stream = self._stream
         late_s = 0.0
         if stream.happens(stream.faults.stuck_tail_share):
             late_s = stream.wire.stream.uniform(0, stream.faults.stuck_tail_s_max)
-        stream.wire.carry(
-            ("push", self._name), self._hear, self._reach.generation(), stream.last_sequence, late_s=late_s
-        )
+        stream.wire.carry(self._lane, self._hear, self._reach.generation(), stream.last_sequence, late_s=late_s)
 
     def _hear(self, generation: int, last_sequence: int) -> None:
         if generation == self._reach.generation() and self._reach.is_whole():
-            self._told = max(self._told, last_sequence)
+            self.told = max(self.told, last_sequence)
             if self._news is not None and not self._news.done():
                 self._news.set_result(None)
 
-    async def _is_news(self) -> bool:
+    async def is_news(self) -> bool:
         """Whether something was pushed; else it is time to look whether the consumer still lives."""
         self._news = asyncio.get_running_loop().create_future()
         try:
