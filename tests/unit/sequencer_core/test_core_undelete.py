@@ -1,5 +1,7 @@
 """A deleted topic comes back as it was while its window is open, and is gone for good from then on."""
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,8 +29,10 @@ from penstock.contracts.queries import MetadataQuery
 from penstock.contracts.refusals import Refusal
 from sequencer.core import deletion, dropping, group_offsets, janitor_queries, queries, retention_queries, topics
 from sequencer.core.limits import DELETED_TOPIC_MEMORY_MS, GROUP_IDLE_MS
+from sequencer.core.machine import apply_entry
 from sequencer.core.segments import NOT_CONDEMNED
 from sequencer.core.snapshot import decode_state, encode_state
+from sequencer.core.state import Partition
 
 WINDOW_MS = 1_000
 WINDOW = {"penstock.undelete.window.ms": str(WINDOW_MS)}
@@ -286,6 +290,38 @@ def test_windows_that_end_together_are_ended_a_few_topics_at_a_time(
     assert world.state.partition_count == 4
     assert not end_windows(world).is_more
     assert world.state.partition_count == 0
+
+
+def test_however_much_is_being_trimmed_each_topic_goes_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watched(deque[Partition]):
+        looks = 0
+
+        def __iter__(self) -> Iterator[Partition]:
+            for each in super().__iter__():
+                self.looks += 1
+                yield each
+
+    monkeypatch.setattr(dropping, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+    for number in range(1, 5):
+        world.topic(f"t{number}", 1, number, **WINDOW)
+        for _ in range(2):
+            world.produce(batch(10, 100), number=number)
+    world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(number), 0, 15) for number in range(1, 5)]))
+    for number in range(1, 5):
+        delete(world, f"t{number}")
+    trimmed = world.state.trimmed = Watched(world.state.trimmed)
+    assert len(trimmed) == 3
+    world.now_ms += WINDOW_MS
+    apply_entry(world.state, world.state.sequence + 1, [[DropExtents(world.now_ms)]])
+    assert (world.state.partition_count, trimmed.looks) == (0, 0)
+    restored = decode_state(encode_state(world.state))
+    steps = 0
+    while world.do(DropExtents(world.now_ms)).is_more:
+        apply_entry(restored, restored.sequence + 1, [[DropExtents(world.now_ms)]])
+        assert encode_state(restored) == encode_state(world.state)
+        steps += 1
+        assert steps < 20
+    assert (world.state.extent_count, len(world.state.trimmed), len(world.state.doomed)) == (0, 0, 0)
 
 
 def test_the_longest_window_ends_within_what_a_number_holds(world: World) -> None:

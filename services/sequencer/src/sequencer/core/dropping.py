@@ -3,8 +3,6 @@
 This is the one place where extents go without others in their stead. Each segment that loses its last one is condemned.
 """
 
-from collections import deque
-
 from penstock.contracts.janitor_commands import EXTENTS_DROPPED_PER_COMMAND_MAX
 from penstock.contracts.levels import JANITOR_LEVEL
 from sequencer.core.limits import EXTENTS_DROPPED_PER_STEP_MAX
@@ -74,7 +72,10 @@ def note_trimmed(state: State, partition: Partition) -> None:
 
 
 def doom(state: State, partitions: list[Partition]) -> None:
-    """The partitions are deleted: all their extents go with the next steps, none is found any more."""
+    """The partitions are deleted: all their extents go with the next steps, none is found any more.
+
+    Those that were being trimmed stay in `trimmed`: to look for them there would cost as much as all that waits.
+    """
     for partition in partitions:
         partition.deleted = True
         if partition.transactions is not None:
@@ -83,10 +84,6 @@ def doom(state: State, partitions: list[Partition]) -> None:
         del state.partitions_by_index[partition.index]
         if partition.extents:
             state.doomed.append(partition)
-    if any(partition.in_trimmed for partition in partitions):
-        state.trimmed = deque(each for each in state.trimmed if not each.deleted)
-        for partition in partitions:
-            partition.in_trimmed = False
     state.partition_count -= len(partitions)
 
 

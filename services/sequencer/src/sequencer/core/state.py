@@ -234,7 +234,9 @@ class State(msgspec.Struct, eq=False):
     deleted_topics: dict[TopicId, int] = {}  # -> when the id may be forgotten
     doomed: deque[Partition] = msgspec.field(default_factory=deque)  # of deleted topics, extents still to be dropped
     buried: dict[TopicId, Buried] = {}  # in the order in which they were deleted
-    trimmed: deque[Partition] = msgspec.field(default_factory=deque)  # with extents to be dropped before the log start
+    trimmed: deque[Partition] = msgspec.field(
+        default_factory=deque
+    )  # with extents before the log start, or doomed since
     cluster_configs: dict[str, str] = {}  # defaults for all topics, those that were set
     cluster_altered_sequence: int = 0  # of the entry that set them last
     chores_ended_ms: "array[int]" = msgspec.field(default_factory=lambda: array("q", bytes(8 * CHORES)))
