@@ -1,10 +1,14 @@
 """Extents in columns behave as a plain list of rows would, whatever is appended, dropped and replaced."""
 
+from array import array
 from itertools import accumulate
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sequencer.core import extents
 from sequencer.core.extents import Extents
 
 Row = tuple[int, int, int, int, int, int]
@@ -46,22 +50,22 @@ class Model:
             self.rows[first:end] = [row]
 
     def check(self) -> None:
-        extents = self.extents
-        columns = extents._columns()
-        found = list(zip(*(column[extents.head :] for column in columns), strict=True))
+        columns = self.extents
+        arrays = columns._columns()
+        found = list(zip(*(column[columns.head :] for column in arrays), strict=True))
         assert [row[:6] for row in found] == self.rows
-        assert len(extents) == len(self.rows)
+        assert len(columns) == len(self.rows)
         self.check_offsets()
         self.check_times([row[6] for row in found])
 
     def check_offsets(self) -> None:
-        extents = self.extents
+        columns = self.extents
         for offset in range(self.rows[0][0] if self.rows else 0, self.next_offset + 1):
             expected = next((place for place, row in enumerate(self.rows) if row[1] >= offset), len(self.rows))
-            assert extents.find_offset(offset) - extents.head == expected
+            assert columns.find_offset(offset) - columns.head == expected
 
     def check_times(self, highest: list[int]) -> None:
-        extents = self.extents
+        columns = self.extents
         stamps = [row[5] for row in self.rows]
         assert all(bound >= exact for bound, exact in zip(highest, accumulate(stamps, max), strict=True))
         assert all(
@@ -71,9 +75,9 @@ class Model:
             later = stamps[first:]
             for timestamp in range(-1, 12):
                 expected = next((place for place, each in enumerate(later) if each >= timestamp), len(later))
-                assert extents.find_timestamp(timestamp, extents.head + first) - extents.head == first + expected
+                assert columns.find_timestamp(timestamp, columns.head + first) - columns.head == first + expected
             latest = later.index(max(later)) if later else 0
-            assert extents.find_latest(extents.head + first) - extents.head == first + latest
+            assert columns.find_latest(columns.head + first) - columns.head == first + latest
 
 
 timestamps = st.integers(0, 3)  # few, so that a highest one often goes
@@ -86,12 +90,39 @@ replaced = st.tuples(
 )
 
 
-@given(st.lists(st.one_of(appended, appended, appended, dropped, replaced), max_size=40))
-def test_rows_are_found_as_in_a_plain_list(steps: list[tuple[object, ...]]) -> None:
+@given(
+    st.lists(st.one_of(appended, appended, appended, dropped, replaced), max_size=40), st.sampled_from([1, 2, 3, 1_024])
+)
+def test_rows_are_found_as_in_a_plain_list(steps: list[tuple[object, ...]], block_rows: int) -> None:
     model = Model()
-    for function, *arguments in steps:
-        function(model, *arguments)  # type: ignore[operator]
-        model.check()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extents, "_BLOCK_ROWS", block_rows)
+        for function, *arguments in steps:
+            function(model, *arguments)  # type: ignore[operator]
+            model.check()
+
+
+def test_a_search_by_time_is_no_walk_once_a_record_from_the_far_future_was_dropped() -> None:
+    class Watched(array):  # type: ignore[type-arg]
+        looks = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            self.looks += 1
+            return super().__getitem__(place)
+
+    rows, blocks = 30_000, 30
+    columns = Extents()
+    columns.append(0, 0, 7, 0, 100, 9_999_999)
+    for number in range(1, rows):
+        columns.append(number, number, 7, 0, 100, number)
+    columns.drop_first(1)
+    watched = columns.timestamps = Watched("q", columns.timestamps)
+    assert columns.find_timestamp(rows - 5) == rows - 5
+    assert columns.find_latest() == rows - 1
+    assert columns.find_timestamp(rows + 5) == rows
+    assert watched.looks < 3 * (2 * 1_024 + blocks) + 100
+    columns.drop_first(rows // 2)
+    assert columns.find_timestamp(rows - 5) == columns.end - 5
 
 
 @given(st.lists(st.one_of(appended, appended, dropped, replaced), max_size=40))

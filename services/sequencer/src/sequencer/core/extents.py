@@ -7,6 +7,8 @@ from itertools import pairwise
 
 from sequencer.core.columns import column_bytes, read_columns
 
+_BLOCK_ROWS = 1_024  # of a million rows there are as many blocks, about 0.1 ms to look through
+_NEVER = -(2**63)
 _DROPPED_MIN = 64  # below this many dropped rows, copying the columns costs more than it frees
 
 
@@ -15,10 +17,22 @@ class Extents:
 
     Rows before `head` are dropped; they are cut off when they are more than half, so dropping costs O(1) amortised.
     `_highest` is the running maximum of the timestamps. After a drop it may be too high, never too low, so it bounds
-    a search by time from below.
+    a search by time from below. Where it is too high, as it is for long once a record from far in the future was
+    dropped, `_maxima` leads on: of each full block of rows the newest timestamp. They are made when somebody searches,
+    and are no part of the state.
     """
 
-    __slots__ = ("_highest", "base_offsets", "head", "last_offsets", "lengths", "positions", "segments", "timestamps")
+    __slots__ = (
+        "_highest",
+        "_maxima",
+        "base_offsets",
+        "head",
+        "last_offsets",
+        "lengths",
+        "positions",
+        "segments",
+        "timestamps",
+    )
 
     def __init__(self) -> None:
         self.head = 0
@@ -29,6 +43,7 @@ class Extents:
         self.lengths = array("I")
         self.timestamps = array("q")
         self._highest = array("q")
+        self._maxima: list[int] = []
 
     def __len__(self) -> int:
         return len(self.last_offsets) - self.head
@@ -57,10 +72,12 @@ class Extents:
 
     def find_timestamp(self, timestamp: int, first: int = 0) -> int:
         """The number of the first row from `first` on whose max timestamp is `timestamp` or later; `end` without."""
-        timestamps = self.timestamps
+        timestamps, end = self.timestamps, self.end
         row = bisect_left(self._highest, timestamp, max(first, self.head))
-        while row < len(timestamps) and timestamps[row] < timestamp:
+        while row < end and timestamps[row] < timestamp:
             row += 1
+            if row % _BLOCK_ROWS == 0:
+                row = self._skip_blocks(row, timestamp)
         return row
 
     def find_latest(self, first: int = 0) -> int:
@@ -71,7 +88,7 @@ class Extents:
         row = self.find_timestamp(self._highest[-1], first)
         if row < self.end:
             return row
-        return self.find_timestamp(max(self.timestamps[first:]), first)
+        return self.find_timestamp(self._newest(first), first)
 
     def drop_first(self, count: int) -> "tuple[array[int], array[int]]":
         """Drop the first `count` rows; their segments' indexes and their lengths."""
@@ -88,6 +105,7 @@ class Extents:
         The spans are in order, none touches another; each column is moved once, however many there are.
         """
         first, stop = spans[0][0], spans[-1][1]
+        del self._maxima[first // _BLOCK_ROWS :]
         highest = self._highest
         for column, values in zip(self._columns(), zip(*(values for _, _, values in spans), strict=True), strict=False):
             for (start, _, _), value in zip(spans, values, strict=True):
@@ -139,7 +157,29 @@ class Extents:
             self._highest,
         )
 
+    def _skip_blocks(self, row: int, timestamp: int) -> int:
+        """The first row of a block, from that of `row` on, that has the time or a later one or is not full."""
+        maxima = self._block_maxima()
+        block = row // _BLOCK_ROWS
+        while block < len(maxima) and maxima[block] < timestamp:
+            block += 1
+        return block * _BLOCK_ROWS
+
+    def _newest(self, first: int) -> int:
+        """The highest timestamp from a row on."""
+        timestamps, maxima = self.timestamps, self._block_maxima()
+        block = -(-first // _BLOCK_ROWS)
+        last = max(first, len(maxima) * _BLOCK_ROWS)
+        return max(*timestamps[first : block * _BLOCK_ROWS], *maxima[block:], *timestamps[last:], _NEVER)
+
+    def _block_maxima(self) -> list[int]:
+        maxima, timestamps = self._maxima, self.timestamps
+        for start in range(len(maxima) * _BLOCK_ROWS, len(timestamps) - _BLOCK_ROWS + 1, _BLOCK_ROWS):
+            maxima.append(max(timestamps[start : start + _BLOCK_ROWS]))
+        return maxima
+
     def _cut(self) -> None:
+        self._maxima.clear()
         for column in self._columns():
             del column[: self.head]
         self.head = 0
