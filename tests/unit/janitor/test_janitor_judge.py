@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from janitor.checkpoints import CHECKPOINTS_MAX, Checkpoints
-from janitor.identity import Identity
+from janitor.identity import REBUILT_SEQUENCE_MIN, Identity, rebuilt_ms
 from janitor.judge import (
     NEVER,
     ORPHAN_AGE_MIN_MS,
+    REBUILT_REST_MS,
     SEGMENT_COMMIT_AGE_MAX_MS,
     Now,
     Rules,
@@ -19,12 +20,15 @@ from janitor.judge import (
     judge_unfinished,
     may_be_orphan,
 )
+from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import SegmentId, new_segment_id
 from penstock.contracts.janitor_queries import KnownSegment
 from penstock.contracts.queries import SegmentView
 from sequencer.core import limits
+from sequencer.rebuild import new_journal
 
 BORN_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
 SEGMENT: SegmentId = new_segment_id(BORN_MS, bytes(10))
 RULES = Rules(grace_ms=600_000)
 OLD_MS = BORN_MS + ORPHAN_AGE_MIN_MS
@@ -83,6 +87,33 @@ def test_what_nobody_knows_goes_when_it_is_old_by_both_clocks(clock_ms: int, own
     assert verdict(None, now) is expected
     assert verdict(known(), now, level=1) is expected, "the journal knows it at another level"
     assert may_be_orphan(SEGMENT, now, RULES) == (expected is Verdict.ORPHAN)
+
+
+@pytest.mark.parametrize(
+    ("rebuilt_ms", "own_late_ms", "expected"),
+    [
+        (NEVER, 0, Verdict.ORPHAN),
+        (OLD_MS, 0, Verdict.SPARED),
+        (OLD_MS - REBUILT_REST_MS + 1, 0, Verdict.SPARED),
+        (OLD_MS - REBUILT_REST_MS, 0, Verdict.ORPHAN),
+        (OLD_MS - REBUILT_REST_MS, 1, Verdict.SPARED),
+    ],
+)
+def test_for_a_day_after_a_rebuild_nothing_goes_as_an_orphan(
+    rebuilt_ms: int, own_late_ms: int, expected: Verdict
+) -> None:
+    born_before = new_segment_id(BORN_MS - HOUR_MS, bytes(10))
+    now = Now(OLD_MS, OLD_MS - own_late_ms, rebuilt_ms=rebuilt_ms)
+    assert judge_segment(0, born_before, None, now, RULES).verdict is expected
+
+
+def test_a_journal_that_begins_far_behind_another_was_rebuilt() -> None:
+    assert REBUILT_SEQUENCE_MIN == new_journal.SEQUENCES_SKIPPED
+    made = Identity("penstock-journal-test", "2023-11-14T22:13:20.123456789Z")
+    assert rebuilt_ms(made, REBUILT_SEQUENCE_MIN - 1) == NEVER
+    assert rebuilt_ms(made, REBUILT_SEQUENCE_MIN) == 1_700_000_000_123
+    with pytest.raises(Corrupt, match="nobody knows when the journal s was made"):
+        rebuilt_ms(Identity("s", "yesterday"), REBUILT_SEQUENCE_MIN)
 
 
 def test_what_was_forgotten_a_moment_ago_stays_a_little() -> None:

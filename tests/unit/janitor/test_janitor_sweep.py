@@ -1,9 +1,11 @@
 """Orphans, unfinished uploads and keys that nobody knows: what a sweep deletes, and what it leaves."""
 
+from datetime import UTC, datetime
+
 import pytest
 from structlog.testing import capture_logs
 
-from janitor.identity import Identity, marker_key
+from janitor.identity import REBUILT_SEQUENCE_MIN, Identity, marker_key
 from janitor.judge import ORPHAN_AGE_MIN_MS
 from penstock.contracts.commands import TakeChore
 from penstock.contracts.janitor_commands import SHARD_CHORES
@@ -69,6 +71,21 @@ async def test_a_shard_with_many_objects_is_looked_through_page_by_page(monkeypa
         assert not left.intersection(orphans)
         assert left >= set(live)
         assert running.fate.calls["delete"] == 3
+
+
+@in_virtual_time
+async def test_what_a_journal_that_was_just_rebuilt_does_not_know_stays_for_a_day() -> None:
+    async with world() as built:
+        made = datetime.fromtimestamp(START_MS / 1000, UTC).isoformat()
+        built.identity = Identity(built.identity.stream, made)
+        await built.write_marker(built.identity)
+        built.state.sequence = REBUILT_SEQUENCE_MIN
+        built.start(sweep_interval_ms=HOUR_MS)
+        key = await orphan(built)
+        await built.go_on(DAY_S - 1)
+        assert key in await built.store.keys()
+        await built.go_on(2 * HOUR_MS / 1000)
+        assert key not in await built.store.keys()
 
 
 @pytest.mark.parametrize("ahead_ms", [-7 * HOUR_MS, 7 * HOUR_MS])

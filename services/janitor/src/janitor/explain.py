@@ -6,7 +6,7 @@ import structlog
 
 from janitor.checkpoints import Checkpoints
 from janitor.house import is_known_key
-from janitor.identity import Guard
+from janitor.identity import Guard, rebuilt_ms
 from janitor.judge import Judgement, Now, Rules, Verdict, age, judge_segment
 from penstock.contracts import codec, subjects
 from penstock.contracts.errors import Invalid, PenstockError
@@ -120,7 +120,8 @@ class Explain:
         view = await self._sequencers.query("known_segments", query, KnownSegmentsView)
         (known,) = view.segments
         watched = self._checkpoints.watched_sequence(self._clock.monotonic_s())
-        now = Now(view.clock_ms, self._clock.now_ms(), view.secured_sequence, watched)
+        rebuilt = rebuilt_ms(await self._guard.check(), view.sequence)
+        now = Now(view.clock_ms, self._clock.now_ms(), view.secured_sequence, watched, rebuilt)
         judgement = judge_segment(level, segment_id, known, now, self._rules)
         facts |= {
             "born_ms": str(segment_born_ms(segment_id)),

@@ -4,8 +4,11 @@ A janitor that was given another bucket, or another prefix in it, would take eve
 done before the two have been seen to agree, and nothing is deleted unless they agree once more.
 """
 
+from datetime import UTC, datetime
+
 import msgspec
 
+from janitor.judge import NEVER
 from penstock.contracts.errors import Conflict, Corrupt
 from penstock.contracts.ids import check_token
 from penstock.contracts.janitor_queries import JournalQuery, JournalView
@@ -13,6 +16,8 @@ from penstock.objectstore import NotFound, ObjectStore
 from penstock.runtime.sequencer_client import SequencerClient
 
 MARKER = "journal-identity"
+# A journal that a rebuild has made begins beyond it. Any other one comes there after weeks, at the earliest.
+REBUILT_SEQUENCE_MIN = 1_000_000_000
 
 
 class WrongStore(Conflict):
@@ -24,6 +29,17 @@ class Identity(msgspec.Struct, frozen=True):
 
     stream: str
     created: str
+
+
+def rebuilt_ms(journal: Identity, sequence: int) -> int:
+    """When a journal that has reached `sequence` was made anew from the store; `NEVER` if it was not."""
+    if sequence < REBUILT_SEQUENCE_MIN:
+        return NEVER
+    try:
+        made = datetime.fromisoformat(journal.created)
+    except ValueError as error:
+        raise Corrupt(f"nobody knows when the journal {journal.stream} was made: {error}") from error
+    return int((made if made.tzinfo else made.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def marker_key(cluster: str) -> str:

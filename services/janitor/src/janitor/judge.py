@@ -8,7 +8,8 @@ A segment goes only if the journal calls it dead, and for long enough:
    makes it go early. And both snapshots that a journal may be made anew from have to be of after that entry, so that
    none that is points to what is gone.
  - orphan: no entry knows it, or only at another level, and it is so old that none ever can. The journal refuses to
-   commit what is a quarter as old by its own clock, which never goes back.
+   commit what is a quarter as old by its own clock, which never goes back. A journal that was made anew from the store
+   may not know what it should: for a day after that somebody may look at what the rebuild has reported.
 
 Everything else stays: the journal's own objects are its sequencers' to delete, and what we do not understand is not
 ours.
@@ -24,7 +25,8 @@ from penstock.contracts.janitor_queries import KnownSegment
 MINUTE_MS = 60_000
 SEGMENT_COMMIT_AGE_MAX_MS = 15 * MINUTE_MS  # as in the state machine, which commits nothing older
 ORPHAN_AGE_MIN_MS = 4 * SEGMENT_COMMIT_AGE_MAX_MS
-NEVER = -1  # as a sequence: before all that may go
+REBUILT_REST_MS = 24 * 60 * MINUTE_MS  # no orphan goes that is from before a rebuild which is not so long ago
+NEVER = -1  # as a sequence or a time: before all that may go
 
 
 class Verdict(enum.StrEnum):
@@ -35,6 +37,7 @@ class Verdict(enum.StrEnum):
     CONDEMNED = "condemned"
     YOUNG = "young"  # nobody knows it yet
     REMEMBERED = "remembered"  # forgotten, but its commit would still be answered
+    SPARED = "spared"  # a journal that was just made anew does not know it
     ORPHAN = "orphan"
     UNFINISHED = "unfinished"  # an upload that nobody will complete
     KEPT = "kept"  # the journal's own
@@ -71,6 +74,7 @@ class Now(msgspec.Struct, frozen=True):
     own_ms: int  # this machine's
     secured_sequence: int = NEVER  # all entries up to it count in any journal that is made anew from the store
     watched_sequence: int = NEVER  # all entries up to it were in the journal a grace ago, by our own watch
+    rebuilt_ms: int = NEVER  # when the journal was made anew from the store
 
 
 def judge_segment(level: int, segment_id: SegmentId, known: KnownSegment | None, now: Now, rules: Rules) -> Judgement:
@@ -111,6 +115,9 @@ def judge_unknown(segment_id: SegmentId, what: str, now: Now, rules: Rules) -> J
         return Judgement(
             Verdict.YOUNG, f"{what}, and it is {age(age_ms)} old: until {age(rules.orphan_age_ms)} it stays"
         )
+    if now.rebuilt_ms != NEVER and _age_ms(now.rebuilt_ms, now) < REBUILT_REST_MS:
+        since = f"the journal was made anew {age(_age_ms(now.rebuilt_ms, now))} ago"
+        return Judgement(Verdict.SPARED, f"{what}; {since}: until {age(REBUILT_REST_MS)} nothing goes as an orphan")
     return Judgement(Verdict.ORPHAN, f"{what}, and it is {age(age_ms)} old: too old ever to be committed")
 
 

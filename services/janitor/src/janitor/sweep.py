@@ -16,7 +16,7 @@ import structlog
 
 from janitor.chores import Chores, Kind, Taken, give_up
 from janitor.deletion import Deletion, Doomed
-from janitor.identity import Guard
+from janitor.identity import Guard, rebuilt_ms
 from janitor.judge import Now, Rules, judge_segment, may_be_orphan
 from janitor.metrics import JanitorMetrics
 from penstock.contracts.errors import Invalid, PenstockError
@@ -137,7 +137,8 @@ class Sweep:
         asked, left = suspects[:DELETE_KEYS_MAX], suspects[DELETE_KEYS_MAX:]
         query = KnownSegmentsQuery(0, [suspect.segment_id for suspect in asked], fresh=True)
         view = await self._sequencers.query("known_segments", query, KnownSegmentsView)
-        now = Now(view.clock_ms, self._clock.now_ms())
+        journal = await self._guard.check()  # afterwards: so it is no older than the one that has answered
+        now = Now(view.clock_ms, self._clock.now_ms(), rebuilt_ms=rebuilt_ms(journal, view.sequence))
         doomed = []
         for suspect, known in zip(asked, view.segments, strict=True):
             judgement = judge_segment(suspect.level, suspect.segment_id, known, now, self._rules)
