@@ -1,0 +1,81 @@
+"""A loop's pace: its own while all goes well, ever slower while it does not, and its own again."""
+
+import asyncio
+import itertools
+
+from prometheus_client import CollectorRegistry
+
+from janitor.metrics import JanitorMetrics
+from janitor.pace import FIRST_PAUSE_S, PAUSE_MAX_S, Around, Loop
+from penstock.contracts.errors import Corrupt, Unavailable
+from tests.testkit.virtual_time import in_virtual_time
+from tests.unit.janitor.janitor_world import SeededEntropy
+
+
+class Steps:
+    """Rounds of which some fail."""
+
+    def __init__(self, *failures: Exception | None) -> None:
+        self.times_s: list[float] = []
+        self.told: list[tuple[str, str]] = []
+        self.leaving = asyncio.Event()
+        self.registry = CollectorRegistry()
+        self._failures = iter(failures)
+        around = Around(self.leaving, SeededEntropy(), JanitorMetrics(self.registry), self._tell)
+        self.loop = Loop("loop", self._step, around)
+
+    async def _step(self) -> float:
+        self.times_s.append(asyncio.get_running_loop().time())
+        try:
+            failure = next(self._failures)
+        except StopIteration:
+            self.leaving.set()
+            return 0
+        if failure is not None:
+            raise failure
+        return 7.0
+
+    def _tell(self, name: str, reason: str) -> None:
+        self.told.append((name, reason))
+
+    @property
+    def pauses_s(self) -> list[float]:
+        return [later - sooner for sooner, later in itertools.pairwise(self.times_s)]
+
+
+@in_virtual_time
+async def test_while_all_goes_well_a_round_says_when_the_next_is() -> None:
+    steps = Steps(None, None, None)
+    await steps.loop.run()
+    assert steps.pauses_s == [7.0, 7.0, 7.0]
+    assert set(steps.told) == {("loop", "")}
+
+
+@in_virtual_time
+async def test_after_failures_the_pauses_grow_up_to_a_minute() -> None:
+    steps = Steps(*[Unavailable("503 SlowDown")] * 12)
+    await steps.loop.run()
+    expected_s = FIRST_PAUSE_S
+    for pause_s in steps.pauses_s:
+        assert expected_s / 2 <= pause_s <= expected_s
+        expected_s = min(2 * expected_s, PAUSE_MAX_S)
+    assert expected_s == PAUSE_MAX_S
+    assert steps.told[-2:] == [("loop", "503 SlowDown"), ("loop", "")]
+    assert steps.registry.get_sample_value("penstock_janitor_failures_total", {"loop": "loop"}) == 12
+
+
+@in_virtual_time
+async def test_a_round_that_goes_well_makes_an_end_of_it() -> None:
+    steps = Steps(*[Corrupt("damaged")] * 5, None, Unavailable("again"))
+    await steps.loop.run()
+    assert steps.pauses_s[-1] <= FIRST_PAUSE_S
+
+
+@in_virtual_time
+async def test_who_leaves_waits_for_no_pause() -> None:
+    steps = Steps(None, None)
+    running = asyncio.create_task(steps.loop.run())
+    await asyncio.sleep(1)
+    steps.leaving.set()
+    await running
+    assert asyncio.get_running_loop().time() == 1
