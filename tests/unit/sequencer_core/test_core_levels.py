@@ -3,9 +3,20 @@
 from typing import get_args
 
 import pytest
-from core_world import World
+from core_world import World, batch, topic_id
 
-from penstock.contracts.commands import Command, CreateTopic, Done, NoteArchived, RaiseLevel, TakeCustody, Tick
+from penstock.contracts.commands import (
+    AlterConfigs,
+    Command,
+    CreateTopic,
+    Done,
+    ExpireLogs,
+    NoteArchived,
+    RaiseLevel,
+    TakeCustody,
+    Tick,
+)
+from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogRef
 from penstock.contracts.levels import (
     COMMAND_LEVELS,
     JANITOR_LEVEL,
@@ -47,6 +58,29 @@ def test_the_level_rises_and_never_falls() -> None:
 def test_a_command_that_0_1_0_did_not_know_has_a_level() -> None:
     assert {each.__name__ for each in get_args(Command) if each not in COMMAND_LEVELS} == WITHOUT_LEVEL
     assert {1, NEWEST_LEVEL} <= {*COMMAND_LEVELS.values()} <= {*range(1, TRANSACTIONS_LEVEL + 1)}
+
+
+def test_a_cluster_that_kept_its_records_for_ever_goes_on_doing_so_until_it_is_told_otherwise() -> None:
+    week_ms = 7 * 24 * 3_600_000
+    world = World()
+    world.topic()
+    world.produce(batch())
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    assert world.state.cluster_configs == {"log.retention.ms": "-1"}
+    world.wait(week_ms + 1)
+    expiry = ExpireLogs(world.now_ms, [LogRef(topic_id(1), 0)])
+    assert world.do(expiry).logs[0].extents == 0
+    back = ConfigChange("log.retention.ms", ConfigOperation.DELETE)
+    assert world.do(AlterConfigs(world.now_ms, "", [back], seen_sequence=1)).refusal == Refusal.STALE
+    assert world.do(AlterConfigs(world.now_ms, "", [back], seen_sequence=world.state.sequence)) == Done()
+    assert world.do(expiry).logs[0].extents == 1
+
+
+def test_a_new_cluster_keeps_its_records_as_kafka_does_though_topics_were_quicker_than_its_level() -> None:
+    world = World()
+    world.topic()
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    assert world.state.cluster_configs == {}
 
 
 def test_several_commands_need_the_level_of_the_newest() -> None:

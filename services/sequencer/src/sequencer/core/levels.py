@@ -3,6 +3,7 @@
 from penstock.contracts.commands import Done, RaiseLevel, Refused
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.refusals import Refusal
+from penstock.contracts.topic_configs import CLUSTER_NAMES, FOR_EVER, RETENTION_MS
 from sequencer.core.state import Changes, State
 
 
@@ -12,5 +13,13 @@ def raise_level(state: State, command: RaiseLevel, changes: Changes) -> Done | R
         return Refused(Refusal.INVALID_REQUEST, f"level {state.level} is reached already")
     if state.level < JANITOR_LEVEL <= command.level:
         state.segments.begin_queue(state.sequence)
+        _keep_for_ever(state)
     state.level = command.level
     return Done()
+
+
+def _keep_for_ever(state: State) -> None:
+    """Before there was retention all records were, so who has some keeps them until they are told otherwise."""
+    if state.extent_count:
+        state.cluster_configs = {CLUSTER_NAMES[RETENTION_MS]: str(FOR_EVER), **state.cluster_configs}
+        state.cluster_altered_sequence = state.sequence
