@@ -31,7 +31,7 @@ from penstock.contracts.queries import (
     SegmentExtentsQuery,
 )
 from penstock.contracts.refusals import Refusal
-from sequencer.core import commit, compaction, queries
+from sequencer.core import commit, compaction, dropping, queries
 from sequencer.core.limits import (
     EXTENTS_DROPPED_PER_STEP_MAX,
     OUTPUTS_MAX,
@@ -418,6 +418,20 @@ def test_a_pass_of_key_compaction_begins_at_the_logs_start(world: World) -> None
     assert cleaned(world, (1, 3)) == [CHANGED]
     assert cleaned(world, (0, 2)) == [NONE]
     assert progress(world) == (20, -1)
+
+
+def test_what_lies_before_the_logs_start_is_not_merged_into_what_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    monkeypatch.setattr(dropping, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+    with_deleted, without = world.job((1, 0, 1, 4)), world.job((1, 0, 2, 4))
+    world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 25)]))
+    assert world.extents()[0] == (10, 19, 0), "it waits to be dropped"
+    assert said(world, with_deleted) == [CHANGED]
+    assert said(world, without) == [NONE]
+    world.wait(1)
+    assert world.extents() == [(20, 39, 1), (40, 49, 0)]
 
 
 def test_a_pass_begins_with_the_extent_that_holds_the_logs_start(world: World) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from penstock.contracts.commands import OutputSegment, PerItem, Refused, ReplacedRun, ReplaceExtents
 from penstock.contracts.ids import TopicId, segment_born_ms
+from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.refusals import Refusal
 from sequencer.core.commit import check_segment, is_full
 from sequencer.core.contents import content_entry
@@ -119,6 +120,8 @@ def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Refu
     stop = start + len(run.inputs) // 2
     if not _are_inputs(state, job, run, partition, start, stop) or _is_news(changes, run):
         return Refusal.EXTENTS_CHANGED
+    if state.level >= JANITOR_LEVEL and start < partition.extents.find_offset(partition.log_start_offset):
+        return Refusal.EXTENTS_CHANGED  # what is to be dropped would live on in the extent that holds the log's start
     spans = job.spans.setdefault(partition.index, [])
     if _touches(spans, start, stop) or (run.cleaned and not _continues(job, partition, run)):
         return Refusal.EXTENTS_CHANGED
