@@ -8,10 +8,11 @@ import pytest
 from janitor.identity import Identity, marker_key
 from janitor.judge import ORPHAN_AGE_MIN_MS
 from penstock.contracts import codec, subjects
+from penstock.contracts.commands import ClaimJob, ReleaseJob
 from penstock.contracts.errors import Undelivered
 from penstock.contracts.messages import ExplainReply, ExplainRequest
 from tests.testkit.virtual_time import in_virtual_time
-from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, World, world
+from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, MINUTE_MS, World, world
 
 
 async def ask(built: World, key: str) -> ExplainReply:
@@ -52,6 +53,24 @@ async def test_a_condemned_segment_says_what_it_waits_for_and_then_that_it_goes(
         reply = await ask(built, key)
         assert reply.verdict == "condemned"
         assert int(reply.facts["condemned_sequence"]) > 0
+
+
+@in_virtual_time
+async def test_a_condemned_segment_that_somebody_has_claimed_waits() -> None:
+    async with world() as built:
+        built.create_topic("t")
+        key = await built.flush("t")
+        built.delete_topic("t")
+        await started(built)
+        await built.go_on(GRACE_S + 10)
+        (segment_id,) = (built.state.segments.id(slot) for slot in built.state.segments.by_number)
+        built.apply(ClaimJob(0, "merge", "compactor-1", [segment_id], MINUTE_MS))
+        reply = await ask(built, key)
+        assert (reply.verdict, reply.facts["claimed"]) == ("waiting", "yes")
+        assert "a compactor, or a janitor that deletes it, has claimed it" in reply.reason
+        built.apply(ReleaseJob(0, "merge", "compactor-1"))
+        reply = await ask(built, key)
+        assert (reply.verdict, reply.facts["claimed"]) == ("condemned", "no")
 
 
 @in_virtual_time

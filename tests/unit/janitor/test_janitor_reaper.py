@@ -2,6 +2,8 @@
 
 import itertools
 
+from structlog.testing import capture_logs
+
 from janitor.identity import Identity
 from tests.testkit.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, World, world
@@ -118,6 +120,18 @@ async def test_many_go_a_thousand_at_a_time() -> None:
         assert not set(keys) & set(await built.store.keys())
         assert sorted(built.store.deleted) == sorted(keys)
         assert len(built.store.delete_times_s) == 3
+
+
+@in_virtual_time
+async def test_a_dry_run_tells_of_all_that_would_go_a_thousand_at_a_time() -> None:
+    async with world() as built:
+        built.start(dry_run=True)
+        keys = await condemn(built, 2_300)
+        with capture_logs() as logs:
+            await built.go_on(GRACE_S + 3 * SLACK_S)
+        told = [line["key"] for line in logs if line["event"] == "object_would_go"]
+        assert sorted(told) == sorted(keys)
+        assert built.store.deleted == []
 
 
 @in_virtual_time

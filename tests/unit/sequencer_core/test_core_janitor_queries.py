@@ -107,6 +107,21 @@ def test_a_look_for_condemned_segments_is_bounded(world: World, monkeypatch: pyt
     assert condemned_ids(world) == [second]
 
 
+def test_condemned_segments_are_told_page_by_page(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = ids(world)
+    for name in ("t", "u"):
+        world.do(DeleteTopic(world.now_ms, name, bytes(16)))
+    for walked_max, limit in ((1, 100), (2, 1), (100, 2)):
+        monkeypatch.setattr(janitor_queries, "CONDEMNED_WALKED_MAX", walked_max)
+        told, place = [], 0
+        while place >= 0:
+            view = queries.condemned(world.state, CondemnedQuery(0, EVER, EVER, limit, first_place=place))
+            told += [each.segment_id for each in view.segments]
+            place = view.next_place
+        assert told == expected
+    assert queries.condemned(world.state, CondemnedQuery(0, -1, EVER, 1)).next_place == -1, "the rest is too young"
+
+
 def known(world: World, *segment_ids: SegmentId) -> list[KnownSegment | None]:
     view = queries.known_segments(world.state, KnownSegmentsQuery(0, list(segment_ids)))
     assert (view.sequence, view.clock_ms, view.secured_sequence) == (world.state.sequence, world.now_ms, 6)

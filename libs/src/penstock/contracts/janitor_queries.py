@@ -47,6 +47,7 @@ class CondemnedQuery(msgspec.Struct, frozen=True, array_like=True):
     before_sequence: int
     limit: int
     fresh: bool = False
+    first_place: int = 0  # in the queue of those that are condemned; places move up when others are forgotten
 
 
 class CondemnedSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -67,6 +68,7 @@ class CondemnedView(msgspec.Struct, frozen=True, array_like=True):
     secured_sequence: int  # whatever a journal is made anew from, all entries up to this one count in it
     segments: list[CondemnedSegment]
     failure: str | None = None
+    next_place: int = -1  # where to go on; -1: there are no more
 
 
 class KnownSegmentsQuery(msgspec.Struct, frozen=True, array_like=True):

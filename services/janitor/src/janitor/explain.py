@@ -21,6 +21,7 @@ from penstock.runtime.sequencer_client import SequencerClient
 from penstock.segment.keys import parse_segment_key
 
 QUESTIONS_MAX = 16  # at once; people ask them
+CLAIMED = "a compactor, or a janitor that deletes it, has claimed it, and until that is over others pass it over"
 
 log = structlog.get_logger()
 
@@ -123,6 +124,9 @@ class Explain:
         rebuilt = rebuilt_ms(await self._guard.check(), view.sequence)
         now = Now(view.clock_ms, self._clock.now_ms(), view.secured_sequence, watched, rebuilt)
         judgement = judge_segment(level, segment_id, known, now, self._rules)
+        is_claimed = known is not None and known.view is not None and known.view.claimed
+        if is_claimed and judgement.verdict is Verdict.CONDEMNED:
+            judgement = Judgement(Verdict.WAITING, f"{judgement.reason}; {CLAIMED}")
         facts |= {
             "born_ms": str(segment_born_ms(segment_id)),
             "age": age(now.clock_ms - segment_born_ms(segment_id)),
@@ -137,6 +141,7 @@ class Explain:
                 "level": str(known.view.level),
                 "live_extents": str(known.view.live_extents),
                 "live_bytes": str(known.view.live_bytes),
+                "claimed": "yes" if is_claimed else "no",
             }
             if known.view.condemned_ms >= 0:
                 facts |= {

@@ -76,6 +76,7 @@ class Reaper:
         self._metrics = metrics
         self._interval_s = interval_s
         self._lease_ms = lease_ms
+        self._place = 0  # of a dry run, in which the first ones stay the first
 
     async def step(self) -> float:
         """Delete one batch, if there is one; the seconds until the next look."""
@@ -90,7 +91,7 @@ class Reaper:
             return 0  # it was made anew this very moment: begin again, and count the grace anew
         if self._deletion.dry_run:
             await self._deletion.delete([self._doomed(each, self._now(usage)) for each in segments])
-            return self._interval_s
+            return self._interval_s  # also if there are more: nobody needs to hear of them any faster
         if not await self._reap([segment.segment_id for segment in segments]):
             return OUTRUN_PAUSE_S
         return 0 if len(segments) == DELETE_KEYS_MAX else self._interval_s
@@ -99,8 +100,10 @@ class Reaper:
         now = self._now(usage)
         before_sequence = min(now.watched_sequence, now.secured_sequence)
         before_ms = now.clock_ms - self._rules.grace_ms
-        query = CondemnedQuery(0, before_ms, before_sequence, DELETE_KEYS_MAX)
+        query = CondemnedQuery(0, before_ms, before_sequence, DELETE_KEYS_MAX, first_place=self._place)
         view = await self._sequencers.query("condemned", query, CondemnedView)
+        if self._deletion.dry_run:
+            self._place = max(view.next_place, 0)
         return view.segments
 
     async def _reap(self, segment_ids: Sequence[SegmentId]) -> bool:

@@ -27,16 +27,24 @@ def condemned(state: State, query: CondemnedQuery) -> CondemnedView:
     table = state.segments
     limit = min(max(query.limit, 1), CONDEMNED_LISTED_MAX)
     found: list[CondemnedSegment] = []
-    for slot in table.condemned[:CONDEMNED_WALKED_MAX]:
+    first = max(query.first_place, 0)
+    walked = table.condemned[first : first + CONDEMNED_WALKED_MAX]
+    next_place = first + len(walked) if first + len(walked) < len(table.condemned) else _NEVER
+    for place, slot in enumerate(walked, first):
         condemned_ms, condemned_sequence = table.condemned_ms[slot], table.condemned_sequences[slot]
-        if len(found) >= limit or condemned_ms > query.before_ms or condemned_sequence > query.before_sequence:
+        if condemned_ms > query.before_ms or condemned_sequence > query.before_sequence:
+            next_place = _NEVER
+            break
+        if len(found) >= limit:
+            next_place = place
             break
         segment_id = table.id(slot)
         if not _is_claimed(state, segment_id):
             found.append(
                 CondemnedSegment(segment_id, table.levels[slot], table.sizes[slot], condemned_ms, condemned_sequence)
             )
-    return CondemnedView(state.sequence, state.clock_ms, secured_sequence(state), found)
+    secured = secured_sequence(state)
+    return CondemnedView(state.sequence, state.clock_ms, secured, found, next_place=next_place)
 
 
 def _is_claimed(state: State, segment_id: SegmentId) -> bool:
