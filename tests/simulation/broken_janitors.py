@@ -15,7 +15,7 @@ from sequencer.core.state import Partition, State
 
 Break = Callable[[], AbstractContextManager[Any]]
 
-ALWAYS = 2**62  # as a sequence: behind all that there are
+ALWAYS = 2**62  # as a sequence or an age: beyond all that there are
 
 
 @contextmanager
@@ -78,6 +78,11 @@ def delete_before_snapshots_know() -> AbstractContextManager[Any]:
     return mock.patch("janitor.reaper.Now", believe_secured)
 
 
+def commit_what_is_old() -> AbstractContextManager[Any]:
+    """The machine takes the commit of a flusher that stood still for so long that its segment is swept."""
+    return mock.patch("sequencer.core.commit.SEGMENT_COMMIT_AGE_MAX_MS", ALWAYS)
+
+
 def expire_one_more() -> AbstractContextManager[Any]:
     """The machine lets one extent go that retention keeps."""
     count_expired = retention.count_expired
@@ -97,6 +102,7 @@ BROKEN_JANITORS: dict[str, Break] = {
         sweep_what_is_young,
         forget_before_deletion,
         delete_before_snapshots_know,
+        commit_what_is_old,
         expire_one_more,
     )
 }
