@@ -4,9 +4,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from janitor import retention
-from penstock.contracts.commands import DropExtents, ExpireLogs, TakeChore
+from penstock.contracts.commands import DropExtents, ExpireLogs, TakeChore, Tick
 from tests.testkit.virtual_time import in_virtual_time
-from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, World, world
+from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, Fate, World, world
 
 LOOK_S = 30.0
 
@@ -131,7 +131,7 @@ async def test_many_extents_go_two_thousand_at_a_time() -> None:
 
 @in_virtual_time
 async def test_topics_beyond_one_question_are_asked_for_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "TOPICS_PER_QUERY", 3)
+    monkeypatch.setattr("sequencer.core.retention_queries.OVERDUE_TOPICS_ASKED_MAX", 3)
     async with world() as built:
         topic_ids = [built.create_topic(f"t{number}", retention_ms="1000") for number in range(8)]
         for number in range(8):
@@ -162,6 +162,27 @@ def test_logs_beyond_one_answer_are_told_by_the_next(monkeypatch: pytest.MonkeyP
             starts = [_log_start(built, large, partition) for partition in range(5)] + [_log_start(built, small)]
             assert starts == [0 if dry_run else 1] * 6
             assert bool(told) == dry_run
+
+    run()
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_where_nothing_goes_a_look_ends_though_commits_go_on(monkeypatch: pytest.MonkeyPatch, dry_run: bool) -> None:
+    """Another janitor has the chore, or nothing is to be done; each answer differs from the one before."""
+    monkeypatch.setattr("sequencer.core.retention_queries.LOGS_PER_COMMAND_MAX", 2)
+
+    @in_virtual_time
+    async def run() -> None:
+        async with world() as built:
+            built.create_topic("large", partitions=5, retention_ms="1000")
+            for partition in range(5):
+                await built.flush("large", partition=partition)
+            await built.go_on(3)
+            built.apply(TakeChore(0, "another", retention.KIND.first, retention.KIND.stop, 0, 600_000))
+            monkeypatch.setattr(built, "tick", lambda: built._apply([Tick(built.state.clock_ms + 7)]))
+            running = built.start(ahead_ms=HOUR_MS, fate=Fate("retention", 50), dry_run=dry_run)
+            await built.go_on(LOOK_S - 5)
+            assert running.fate.calls["retention"] == 2
 
     run()
 

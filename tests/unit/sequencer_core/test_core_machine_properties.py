@@ -207,7 +207,7 @@ wanted_queries = st.one_of(
     st.builds(janitors.CondemnedQuery, st.just(0), ANY_INTEGER, ANY_INTEGER, wild(SMALL)),
     st.builds(janitors.KnownSegmentsQuery, st.just(0), st.lists(SEGMENT_IDS | st.binary(max_size=17), max_size=4)),
     st.builds(janitors.UsageQuery, st.just(0)),
-    st.builds(janitors.RetentionQuery, st.just(0), ANY_INTEGER, st.lists(TOPIC_IDS, max_size=3)),
+    st.builds(janitors.RetentionQuery, st.just(0), ANY_INTEGER, ANY_INTEGER),
     st.builds(janitors.DeletedTopicsQuery, st.just(0)),
     st.builds(janitors.ClusterConfigsQuery, st.just(0)),
 )

@@ -141,10 +141,7 @@ class Pair:
             assert dropped or not is_more
         assert self.world.partition().log_start_offset == self.log.start
         assert [(first, last) for first, last, _ in self.world.extents()] == self.log.bounds()
-        assert (
-            retention_queries.retention(self.world.state, RetentionQuery(0, self.world.now_ms, [topic_id(1)])).logs
-            == []
-        )
+        assert retention_queries.retention(self.world.state, RetentionQuery(0, self.world.now_ms)).logs == []
 
     def drop(self) -> None:
         """What was deleted goes by itself, in the end all of it."""

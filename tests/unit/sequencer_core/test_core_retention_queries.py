@@ -19,9 +19,8 @@ def world() -> World:
     return world
 
 
-def retention(world: World, *numbers: int) -> RetentionView:
-    wanted = [topic_id(number) for number in numbers]
-    return retention_queries.retention(world.state, RetentionQuery(0, world.now_ms, wanted))
+def retention(world: World, first_topic: int = 0) -> RetentionView:
+    return retention_queries.retention(world.state, RetentionQuery(0, world.now_ms, first_topic))
 
 
 def test_logs_with_something_to_do_are_told_with_what_and_since_when(world: World) -> None:
@@ -31,22 +30,22 @@ def test_logs_with_something_to_do_are_told_with_what_and_since_when(world: Worl
     for number, partition in ((1, 1), (1, 1), (2, 0), (2, 0), (3, 0)):
         world.produce(batch(10, 100), number=number, partition=partition)
     world.wait(HOUR_MS + 7)
-    view = retention(world, 3, 2, 9, 1)
-    assert view.logs == [OverdueLog(topic_id(2), 0, 1, 100, 0), OverdueLog(topic_id(1), 1, 2, 200, 7)]
+    view = retention(world)
+    assert view.logs == [OverdueLog(topic_id(1), 1, 2, 200, 7), OverdueLog(topic_id(2), 0, 1, 100, 0)]
     assert (view.clock_ms, view.next_topic) == (world.now_ms, -1)
     world.do(ExpireLogs(world.now_ms, [LogRef(each.topic_id, each.partition) for each in view.logs]))
-    assert retention(world, 3, 2, 9, 1).logs == []
+    assert retention(world).logs == []
 
 
 def test_overdue_is_what_is_so_by_the_askers_clock_and_the_machines(world: World) -> None:
     world.topic(**{"retention.ms": str(HOUR_MS)})
     world.produce(batch())
     world.now_ms += HOUR_MS + 7
-    assert retention(world, 1).logs == []
+    assert retention(world).logs == []
     world.do(Tick(world.now_ms + HOUR_MS))
-    assert retention(world, 1).logs == [OverdueLog(topic_id(1), 0, 1, 100, 7)]
+    assert retention(world).logs == [OverdueLog(topic_id(1), 0, 1, 100, 7)]
     world.now_ms -= 7
-    assert retention(world, 1).logs == []
+    assert retention(world).logs == []
 
 
 def test_a_log_that_is_being_trimmed_is_told_of_when_that_is_done(
@@ -57,9 +56,9 @@ def test_a_log_that_is_being_trimmed_is_told_of_when_that_is_done(
     for _ in range(4):
         world.produce(batch(10, 100))
     world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 20)]))
-    assert retention(world, 1).logs == []
+    assert retention(world).logs == []
     world.wait(1)
-    assert [each.extents for each in retention(world, 1).logs] == [1]
+    assert [each.extents for each in retention(world).logs] == [1]
 
 
 def test_an_answer_names_no_more_logs_than_a_command_and_says_where_to_go_on(
@@ -70,11 +69,11 @@ def test_an_answer_names_no_more_logs_than_a_command_and_says_where_to_go_on(
         world.topic(f"t{number}", 2, number, **{"retention.bytes": "0"})
         world.produce(batch(), number=number)
         world.produce(batch(), number=number, partition=1)
-    view = retention(world, 1, 2)
+    view = retention(world)
     assert ([each.topic_id for each in view.logs], view.next_topic) == ([topic_id(1)] * 2, 1)
     world.produce(batch(), number=1)
     monkeypatch.setattr(retention_queries, "LOGS_PER_COMMAND_MAX", 1)
-    view = retention(world, 1, 2)
+    view = retention(world)
     assert ([each.partition for each in view.logs], view.next_topic) == ([0], 0)
 
 
@@ -84,11 +83,17 @@ def test_no_more_partitions_are_looked_at_than_an_answer_may_take(
     monkeypatch.setattr(retention_queries, "OVERDUE_PARTITIONS_ASKED_MAX", 3)
     for number in (1, 2, 3):
         world.topic(f"t{number}", 2, number)
-    asked = [1, 2, 3]
-    for expected in (1, 1, -1):
-        view = retention(world, *asked)
-        assert view.next_topic == expected
-        asked = asked[view.next_topic :]
+    assert [retention(world, first).next_topic for first in (0, 1, 2, 3, 2**63 - 1, -5)] == [1, 2, -1, -1, -1, 1]
+
+
+def test_no_more_topics_are_looked_at_than_an_answer_may_take(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that keep everything count, too."""
+    monkeypatch.setattr(retention_queries, "OVERDUE_TOPICS_ASKED_MAX", 2)
+    for number in (1, 2, 3, 4):
+        world.topic(f"t{number}", 1, number, **{"retention.ms": "-1", "retention.bytes": "-1" if number < 4 else "0"})
+    world.produce(batch(), number=4)
+    assert [retention(world, first).next_topic for first in (0, 1, 2, 3)] == [2, 3, -1, -1]
+    assert [each.topic_id for each in retention(world, 2).logs] == [topic_id(4)]
 
 
 def test_extents_are_counted_up_to_a_limit_but_every_log_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +101,7 @@ def test_extents_are_counted_up_to_a_limit_but_every_log_is_told(world: World, m
     world.topic(partitions=2, **{"retention.bytes": "0"})
     for partition in (0, 0, 0, 1, 1):
         world.produce(batch(10, 100), partition=partition)
-    assert [each.extents for each in retention(world, 1).logs] == [2, 1]
+    assert [each.extents for each in retention(world).logs] == [2, 1]
 
 
 def test_the_clusters_defaults_are_told_as_they_were_set(world: World) -> None:

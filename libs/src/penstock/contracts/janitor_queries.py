@@ -9,11 +9,11 @@ KNOWN_SEGMENTS_ASKED_MAX = 2_000  # of one question: about 20 ms, and twice what
 
 
 class RetentionQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Which logs of these topics hold what is too old, by the asker's clock and the machine's, or too much."""
+    """Which logs hold what is too old, by the asker's clock and the machine's, or too much."""
 
     min_sequence: int
     now_ms: int
-    topic_ids: list[TopicId]
+    first_topic: int = 0  # where to begin among all topics, in the order in which the state has them
 
 
 class OverdueLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -27,13 +27,17 @@ class OverdueLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RetentionView(msgspec.Struct, frozen=True, array_like=True):
-    """The logs where there is something to do, in the query's order; never more than one command may name."""
+    """The logs where there is something to do, topic by topic; never more than one command may name.
+
+    Once these are done, go on at `next_topic`. If topics are deleted meanwhile others are passed over, till the next
+    time that somebody asks from the beginning.
+    """
 
     sequence: int
     clock_ms: int
     logs: list[OverdueLog]
     failure: str | None = None
-    next_topic: int = -1  # of the query's topics, where to go on once these logs are done; -1: all were looked at
+    next_topic: int = -1  # -1: all were looked at
 
 
 class CondemnedQuery(msgspec.Struct, frozen=True, array_like=True):

@@ -4,7 +4,7 @@ The state machine judges by the topics' configurations and by two clocks that ha
 here it is only asked what there is to do, and told to do it, in bounded steps. A clock of the journal that is far ahead
 of ours is told of: until ours says so, too, what is too old by it stays. What a death between two steps leaves:
 
-1. `metadata` and `retention`: nothing was begun.
+1. `usage` and `retention`: nothing was begun.
 2. TakeChore: a lease, which keeps other janitors from it as long as it lasts.
 3. ExpireLogs and DropExtents: each is done wholly or not at all, and the rest is found by the next look.
 4. EndChore: all is done.
@@ -24,11 +24,9 @@ from penstock.contracts.commands import DropExtents, ExpireLogs, ExtentsDropped,
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.janitor_commands import RETENTION_CHORE, LogRef
 from penstock.contracts.janitor_queries import OverdueLog, RetentionQuery, RetentionView, UsageQuery, UsageView
-from penstock.contracts.queries import MetadataQuery, MetadataView
 from penstock.runtime.clock import Clock
 from penstock.runtime.sequencer_client import SequencerClient
 
-TOPICS_PER_QUERY = 10_000  # a quarter of a megabyte; how far it looks at once, the state machine decides
 CLOCK_AHEAD_MAX_MS = 600_000  # beyond it a clock is wrong, the journal's or ours
 KIND = Kind(RETENTION_CHORE, RETENTION_CHORE + 1, 0)  # whoever finds something to do does it
 
@@ -80,6 +78,7 @@ class Retention:
         await self._guard.journal()
         turn = _Turn()
         try:
+            await self._let_go(turn)
             await self._look(turn)
         except PenstockError:
             if turn.taken is not None:
@@ -91,25 +90,25 @@ class Retention:
             await self._chores.end(turn.taken, done=True)
         return self._interval_s
 
-    async def _look(self, turn: "_Turn") -> None:
-        """All logs, as many at once as one answer tells of; an answer goes on where the one before ended."""
-        metadata = await self._sequencers.query("metadata", MetadataQuery(0, None), MetadataView)
-        topic_ids = [topic.topic_id for topic in metadata.topics]
-        before: list[OverdueLog] = []
-        while topic_ids and not self._leaving.is_set():
-            query = RetentionQuery(0, self._clock.now_ms(), topic_ids[:TOPICS_PER_QUERY])
-            view = await self._sequencers.query("retention", query, RetentionView)
-            await self._deal_with(view.logs, turn)
-            next_topic = view.next_topic if view.next_topic >= 0 else TOPICS_PER_QUERY
-            # Where nothing is done about them, a topic with more of them than an answer tells of would never end.
-            topic_ids = topic_ids[max(next_topic, 1) if view.logs == before else next_topic :]
-            before = view.logs
+    async def _let_go(self, turn: "_Turn") -> None:
+        """What waits to be dropped, and deleted topics whose window is over."""
         usage = await self._sequencers.query("usage", UsageQuery(0), UsageView)
         self._compare_clocks(usage.clock_ms)
         is_window_over = usage.next_window_ms <= min(usage.clock_ms, self._clock.now_ms())
         if (usage.waiting_logs or is_window_over) and not self._dry_run:
             await self._take(turn)
             await self._drop(turn)
+
+    async def _look(self, turn: "_Turn") -> None:
+        """All logs, as many at once as one answer tells of; an answer goes on where the one before ended."""
+        topic = 0
+        while topic >= 0 and not self._leaving.is_set():
+            query = RetentionQuery(0, self._clock.now_ms(), topic)
+            view = await self._sequencers.query("retention", query, RetentionView)
+            has_gone = await self._deal_with(view.logs, turn)
+            # Where nothing goes, a topic with more logs than an answer tells of would be told of for ever.
+            is_stuck = view.next_topic == topic and not has_gone
+            topic = topic + 1 if is_stuck else view.next_topic
 
     def _compare_clocks(self, journal_ms: int) -> None:
         """A sequencer whose clock was ahead once leaves the journal's there for ever."""
@@ -122,23 +121,24 @@ class Retention:
         reason = f"the journal's clock is {age(ahead_ms)} ahead of this janitor's: what is too old by it alone stays"
         self._tell("clock", reason if is_ahead else "")
 
-    async def _deal_with(self, overdue: Sequence[OverdueLog], turn: "_Turn") -> None:
+    async def _deal_with(self, overdue: Sequence[OverdueLog], turn: "_Turn") -> bool:
+        """Whether something went."""
         if not overdue:
-            return
+            return False
         turn.lag_ms = max(turn.lag_ms, *(each.overdue_ms for each in overdue))
         turn.overdue_bytes += sum(each.overdue_bytes for each in overdue)
         if self._dry_run:
             _tell_of(overdue)
-            return
+            return False
         await self._take(turn)
-        await self._expire(turn, [LogRef(each.topic_id, each.partition) for each in overdue])
+        return await self._expire(turn, [LogRef(each.topic_id, each.partition) for each in overdue])
 
     async def _take(self, turn: "_Turn") -> None:
         """The chore is ours, unless another janitor has it: then that one does what there is to do."""
         if turn.taken is None:
             turn.taken = await self._chores.take(KIND)
 
-    async def _expire(self, turn: "_Turn", logs: list[LogRef]) -> None:
+    async def _expire(self, turn: "_Turn", logs: list[LogRef]) -> bool:
         extents = dropped_bytes = 0
         is_more = turn.is_ours
         while is_more and not self._leaving.is_set():
@@ -153,6 +153,7 @@ class Retention:
             await self._keep(turn)
         if extents:
             log.info("records_expired", logs=len(logs), extents=extents, bytes=dropped_bytes)
+        return extents > 0
 
     async def _drop(self, turn: "_Turn") -> None:
         """What lies before log starts and in deleted topics: every Tick drops some of it, this is for large amounts."""

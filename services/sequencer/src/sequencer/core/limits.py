@@ -96,6 +96,7 @@ ROWS_WALKED_MAX = 20_000  # of the table of segments for one listing, about 2 ms
 CONDEMNED_ROWS_WALKED_MAX = 200_000  # with those passed over on the way, about 10 ms
 PLAN_ABORTED_MAX = 10_000  # about 300 KB of answer; more than a partition has producers, so a plan leads somewhere
 EXTENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 10 ms of work; one segment may have more
+OVERDUE_TOPICS_ASKED_MAX = 10_000  # for one question about retention, about 15 ms, however few partitions they have
 OVERDUE_PARTITIONS_ASKED_MAX = 20_000  # for one question about retention, about 15 ms; one topic is never cut
 OVERDUE_EXTENTS_COUNTED_MAX = 20_000  # over all logs of an answer, about 10 ms
 CONDEMNED_LISTED_MAX = 5_000  # about 200 KB of answer, and 5 ms of work

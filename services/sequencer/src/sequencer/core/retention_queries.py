@@ -1,5 +1,7 @@
 """What janitors and those who administer topics ask: what is to go, what can still come back, what the defaults are."""
 
+from itertools import islice
+
 from penstock.contracts.janitor_commands import LOGS_PER_COMMAND_MAX
 from penstock.contracts.janitor_queries import (
     ClusterConfigsQuery,
@@ -13,7 +15,7 @@ from penstock.contracts.janitor_queries import (
 )
 from penstock.contracts.topic_configs import FOR_EVER, RetentionConfigs
 from sequencer.core.dropping import agreed_ms, count_trimmed
-from sequencer.core.limits import OVERDUE_EXTENTS_COUNTED_MAX, OVERDUE_PARTITIONS_ASKED_MAX
+from sequencer.core.limits import OVERDUE_EXTENTS_COUNTED_MAX, OVERDUE_PARTITIONS_ASKED_MAX, OVERDUE_TOPICS_ASKED_MAX
 from sequencer.core.retention import count_expired, overdue_ms, topic_retention
 from sequencer.core.state import Buried, Partition, State
 
@@ -26,10 +28,11 @@ def retention(state: State, query: RetentionQuery) -> RetentionView:
     found: list[OverdueLog] = []
     clock_ms = agreed_ms(state, query.now_ms)
     asked = counted = 0
-    for place, topic_id in enumerate(query.topic_ids):
-        topic = state.topics_by_id.get(topic_id)
-        configs = _KEEPS_ALL if topic is None else topic_retention(state, topic_id)
-        if topic is None or configs == _KEEPS_ALL:
+    first = min(max(query.first_topic, 0), len(state.topics_by_id))
+    stop = first + OVERDUE_TOPICS_ASKED_MAX
+    for place, topic in enumerate(islice(state.topics_by_id.values(), first, stop), first):
+        configs = topic_retention(state, topic.topic_id)
+        if configs == _KEEPS_ALL:
             continue
         if asked and asked + len(topic.partitions) > OVERDUE_PARTITIONS_ASKED_MAX:
             return RetentionView(state.sequence, state.clock_ms, found, next_topic=place)
@@ -42,7 +45,8 @@ def retention(state: State, query: RetentionQuery) -> RetentionView:
             if count:
                 counted += count
                 found.append(_overdue_log(state, clock_ms, partition, configs, count))
-    return RetentionView(state.sequence, state.clock_ms, found, next_topic=_ALL_TOPICS)
+    next_topic = stop if stop < len(state.topics_by_id) else _ALL_TOPICS
+    return RetentionView(state.sequence, state.clock_ms, found, next_topic=next_topic)
 
 
 def _count_overdue(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
