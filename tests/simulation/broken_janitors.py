@@ -87,8 +87,11 @@ def expire_one_more() -> AbstractContextManager[Any]:
     """The machine lets one extent go that retention keeps."""
     count_expired = retention.count_expired
 
-    def count_one_more(state: State, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
-        return min(count_expired(state, partition, configs, count_max) + 1, count_max, len(partition.extents))
+    def count_one_more(
+        state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count_max: int
+    ) -> int:
+        expired = count_expired(state, clock_ms, partition, configs, count_max)
+        return min(expired + 1, count_max, len(partition.extents))
 
     return mock.patch("sequencer.core.retention.count_expired", count_one_more)
 
