@@ -5,14 +5,17 @@ from collections.abc import Callable
 from core_world import START_MS, topic_id
 from hypothesis import strategies as st
 
-from penstock.contracts.batches import BatchMeta, BatchRun
+from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, BatchRun
 from penstock.contracts.commands import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
     AllocateProducer,
     AlterConfigs,
     ClaimJob,
     Command,
     CommitOffsets,
     CommitSegment,
+    CommitTxnOffsets,
     CreatePartitions,
     CreateTopic,
     DeleteGroup,
@@ -20,10 +23,12 @@ from penstock.contracts.commands import (
     DeleteTopic,
     DropExtents,
     EndChore,
+    EndTxn,
     ExpireLogs,
     ExpireMember,
     ForgetSegments,
     GroupProtocol,
+    InitTransactionalProducer,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
@@ -41,6 +46,7 @@ from penstock.contracts.commands import (
     TakeChore,
     TakeCustody,
     Tick,
+    TransactionPartition,
     UndeleteTopic,
 )
 from penstock.contracts.ids import new_segment_id
@@ -166,6 +172,50 @@ def groups(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Com
     ]
 
 
+def transaction_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    ids = st.sampled_from(["a", "a", "a", "b", "", "x" * 2_000])
+    producers, epochs = number(st.sampled_from([-1, 4, 4, 4, 5])), number(st.sampled_from([-1, 0, 0, 0, 1, 2]))
+    who = (number(NOW_MS), ids, producers, epochs)
+    partitions = st.lists(st.builds(TransactionPartition, TOPIC_IDS, number(st.integers(0, 2))), max_size=3)
+    items = st.lists(st.builds(OffsetToCommit, NAMES, number(SMALL), ANY_INTEGER, ANY_INTEGER, st.just("")), max_size=2)
+    members = (GROUPS, number(GENERATIONS), MEMBERS, INSTANCES, items)
+    timeouts = number(st.sampled_from([1_000, 60_000]))
+    written = st.builds(
+        BatchMeta,
+        number(st.integers(1, 50)),
+        number(st.integers(1, 2)),
+        number(st.integers(-1, 100)),
+        number(st.sampled_from([4, 4, 5])),
+        number(st.sampled_from([0, 0, 0, 1])),
+        number(st.integers(0, 2)),
+        st.sampled_from([TRANSACTIONAL, TRANSACTIONAL, 0]),
+        st.booleans(),
+    )
+    runs = st.builds(BatchRun, TOPIC_IDS, number(st.integers(0, 1)), st.just(0), st.lists(written, max_size=3))
+    writing = st.builds(
+        CommitSegment,
+        number(NOW_MS),
+        SEGMENT_IDS,
+        st.just(2_000),
+        st.just("f1"),
+        st.just("z1"),
+        st.lists(runs, min_size=1, max_size=2),
+    )
+    return st.one_of(
+        st.builds(RaiseLevel, number(NOW_MS), st.just(3)),
+        st.builds(InitTransactionalProducer, number(NOW_MS), ids, timeouts, seen_sequence=number(SEEN)),
+        st.builds(InitTransactionalProducer, number(NOW_MS), ids, timeouts, producers, epochs, number(SEEN)),
+        st.builds(AddPartitionsToTxn, *who, partitions, number(SEEN)),
+        st.builds(AddOffsetsToTxn, *who, GROUPS, number(SEEN)),
+        st.builds(CommitTxnOffsets, *who, *members, st.booleans(), number(SEEN)),
+        st.builds(EndTxn, *who, st.booleans(), st.booleans(), number(SEEN)),
+        st.builds(EndTxn, *who, st.booleans(), st.booleans()),
+        writing,
+        writing,
+        st.builds(Tick, number(NOW_MS)),
+    )
+
+
 def data_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
     ticks = st.builds(Tick, number(NOW_MS))
     return st.one_of(ticks, segments(number), segments(number), segments(number), *topics(number))
@@ -265,6 +315,7 @@ KINDS = (
     custody_commands,
     janitor_commands,
     retention_commands,
+    transaction_commands,
 )
 commands: st.SearchStrategy[Command] = st.one_of(*[kind(number) for number in (usual, wild) for kind in KINDS])
 

@@ -5,14 +5,17 @@ from random import Random
 from core_strategies import Log
 from core_world import START_MS, topic_id
 
-from penstock.contracts.batches import MARKER_BYTES, BatchMeta, BatchRun
+from penstock.contracts.batches import MARKER_BYTES, TRANSACTIONAL, BatchMeta, BatchRun
 from penstock.contracts.commands import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
     AllocateProducer,
     AlterConfigs,
     ClaimJob,
     Command,
     CommitOffsets,
     CommitSegment,
+    CommitTxnOffsets,
     CreatePartitions,
     CreateTopic,
     DeleteGroup,
@@ -20,10 +23,12 @@ from penstock.contracts.commands import (
     DeleteTopic,
     DropExtents,
     EndChore,
+    EndTxn,
     ExpireLogs,
     ExpireMember,
     ForgetSegments,
     GroupProtocol,
+    InitTransactionalProducer,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
@@ -40,6 +45,7 @@ from penstock.contracts.commands import (
     TakeChore,
     TakeCustody,
     Tick,
+    TransactionPartition,
     UndeleteTopic,
 )
 from penstock.contracts.ids import new_segment_id
@@ -51,6 +57,7 @@ from sequencer.core.state import State, new_state
 MEMBERS = ["m1", "m2", "m3", "m4"]
 INSTANCES = ["i", "j"]
 STEPS_MS = [0, 0, 1, 10, 100, 600, 6_000]
+Who = tuple[int, str, int, int]  # time, transactional id, producer id, epoch
 LEAPS_MS = [20 * 60_000, 25 * 3_600_000]
 
 
@@ -128,12 +135,13 @@ class Walker:
             self.job: 24,
             self.job_again: 20,
             self.claim: 6,
-            self.raise_level: 2,
+            self.raise_level: 3 if self.state.level < 3 else 1,
             self.forget: 8,
             self.alter_configs: 4,
             self.trim: 8,
             self.undelete_topic: 20 if self.state.buried else 1,
             self.chore: 6,
+            self.transact: 60,
         }
         (make,) = random.choices(list(weights), list(weights.values()))
         return make()
@@ -283,7 +291,7 @@ class Walker:
         return self.random.choice([-1, max(self.state.sequence - self.random.randint(0, 60), 0)])
 
     def raise_level(self) -> Command:
-        return RaiseLevel(self.now_ms, self.random.randint(0, 2))
+        return RaiseLevel(self.now_ms, self.random.randint(0, 3))
 
     def forget(self) -> Command:
         """Mostly condemned segments; a few that live, that nobody knows, or that are named twice."""
@@ -333,6 +341,49 @@ class Walker:
         return TakeChore(
             self.now_ms, holder, first, first + random.randint(1, 4), *periods, random.choice([-1, number])
         )
+
+    def transact(self) -> Command:
+        """One of two transactional producers goes on, or does what it may not."""
+        random = self.random
+        name = random.choice(["a", "b"])
+        known = self.state.transactions.get(name)
+        if known is None or random.random() < 0.05:
+            return InitTransactionalProducer(self.now_ms, name, 60_000)
+        if random.random() < 0.03:
+            return InitTransactionalProducer(self.now_ms, name, 60_000, known.producer_id, known.epoch)
+        who = (self.now_ms, name, known.producer_id, known.epoch - (random.random() < 0.03))
+        seen = random.choice([-1, -1, self.state.sequence, max(self.state.sequence - 9, 0)])
+        make = random.choice([self.write_some] * 6 + [self.end, self.end, self.add_some, self.commit_txn_offsets])
+        return make(who, seen)
+
+    def end(self, who: Who, seen: int) -> Command:
+        return EndTxn(*who, self.random.random() < 0.6, self.random.random() < 0.5, seen)
+
+    def add_some(self, who: Who, seen: int) -> Command:
+        if self.random.random() < 0.3:
+            return AddOffsetsToTxn(*who, "g", seen)
+        logs = [each for topic in self.state.topics.values() for each in topic.partitions]
+        chosen = self.random.sample(logs, min(len(logs), 2))
+        return AddPartitionsToTxn(*who, [TransactionPartition(each.topic_id, each.number) for each in chosen], seen)
+
+    def write_some(self, who: Who, seen: int) -> Command:
+        """A batch of a transaction between two of others."""
+        random = self.random
+        topic = self.state.topics.get(self.some_topic())
+        identifier = topic_id(1) if topic is None else topic.topic_id
+        known = topic.partitions[0].producers.get(who[2]) if topic else None
+        sequence = known.last_sequence + 1 if known is not None and known.epoch == who[3] else 0
+        batch = BatchMeta(random.randint(1, 50), 1, 50, *who[2:], sequence, TRANSACTIONAL, random.random() < 0.7)
+        plain = BatchMeta(7, 1, 60, -1, -1, -1, 0)
+        batches = [plain, batch, plain]
+        segment_id = new_segment_id(self.now_ms, random.randbytes(10))
+        runs = [BatchRun(identifier, 0, 0, batches)]
+        self.segments.append(CommitSegment(self.now_ms, segment_id, batch.length + 14, "f1", "a", runs))
+        return self.segments[-1]
+
+    def commit_txn_offsets(self, who: Who, seen: int) -> Command:
+        item = OffsetToCommit(self.some_topic(), self.random.randint(0, 2), self.random.randint(0, 99), 1, "")
+        return CommitTxnOffsets(*who, "g", -1, "", None, [item], self.random.random() < 0.7, seen)
 
     def custody(self) -> Command:
         author, sequence = self.random.choice(["r1", "r2"]), self.state.sequence - self.random.randint(0, 20)

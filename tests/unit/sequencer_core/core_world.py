@@ -423,16 +423,18 @@ def check_partition_transactions(partition: Partition, opened: dict[tuple[int, t
     if known is None:
         assert not rows
         return 0
-    assert [columns.base_offsets[row] for row in rows] == list(known.marker_offsets)
+    offsets = [columns.base_offsets[row] for row in rows]
+    assert [known.marker(each).offset for each in offsets] == offsets
+    assert known.marker_count == len(offsets)
     assert all(columns.lengths[row] == 0 for row in rows)
     assert list(known.open.values()) == sorted(set(known.open.values()))
     for producer_id, first_offset in known.open.items():
         assert opened.pop((producer_id, (partition.topic_id, partition.number))) == first_offset
-    for column in (known.aborted_lasts, known.aborted_stables):
-        assert list(column) == sorted(column)
-    aborted = zip(known.aborted_firsts, known.aborted_lasts, known.aborted_stables, strict=True)
+    firsts, lasts, stables = (list(known._aborted[place::4]) for place in (1, 2, 3))
+    assert (lasts, stables) == (sorted(lasts), sorted(stables))
+    aborted = zip(firsts, lasts, stables, strict=True)
     assert all(first < last < partition.high_watermark and stable <= last + 1 for first, last, stable in aborted)
-    return len(known.aborted_lasts)
+    return known.aborted_count
 
 
 def check_highest(columns: Extents) -> None:

@@ -32,6 +32,7 @@ from hypothesis import strategies as st
 
 from penstock.contracts import janitor_queries as janitors
 from penstock.contracts import queries as contracts
+from penstock.contracts import transaction_queries as told
 from penstock.contracts.commands import Command, CommandReply, CreateTopic, PerItem, Refused, SegmentCommitted, Tick
 from penstock.contracts.messages import Advanced
 from penstock.contracts.refusals import Refusal
@@ -132,6 +133,19 @@ def test_walks_compact_what_they_write() -> None:
     assert live > 10
 
 
+def test_walks_commit_and_abort_transactions() -> None:
+    """Or they would say little about these, their markers and what becomes of them."""
+    seen: Counter[str] = Counter()
+    for seed in range(15):
+        state = new_state()
+        for sequence, entry in enumerate(walk(seed, WALK_ENTRIES), 1):
+            _, effects = apply_entry(state, sequence, entry)
+            seen.update(str(marker.committed) for each in effects.partitions for marker in each.markers)
+            seen["undecided"] += sum(each.last_stable_offset < each.high_watermark for each in effects.partitions)
+            seen["offsets"] += any(each.offset_count for each in state.ongoing.values())
+    assert min(seen[each] for each in ("True", "False", "undecided", "offsets")) > 10
+
+
 def test_walks_let_go_of_what_they_wrote() -> None:
     """Or they would say little about retention, about what can come back, and about forgetting."""
     seen: Counter[str] = Counter()
@@ -140,8 +154,8 @@ def test_walks_let_go_of_what_they_wrote() -> None:
         for sequence, entry in enumerate(walk(seed, WALK_ENTRIES), 1):
             outcomes, effects = apply_entry(state, sequence, entry)
             answered = zip(entry, outcomes, strict=True)
-            pairs = [pair for commands, told in answered for pair in zip(commands, told, strict=True)]
-            seen.update(type(command).__name__ for command, told in pairs if not isinstance(told, Refused))
+            pairs = [pair for commands, said in answered for pair in zip(commands, said, strict=True)]
+            seen.update(type(command).__name__ for command, said in pairs if not isinstance(said, Refused))
             seen["trimmed"] += sum(not each.extents for each in effects.partitions)
             seen["buried"] += bool(state.buried)
         seen["forgotten"] += state.segments.next_number - len(state.segments)
@@ -210,6 +224,9 @@ wanted_queries = st.one_of(
     st.builds(janitors.RetentionQuery, st.just(0), ANY_INTEGER, ANY_INTEGER),
     st.builds(janitors.DeletedTopicsQuery, st.just(0)),
     st.builds(janitors.ClusterConfigsQuery, st.just(0)),
+    st.builds(told.DescribeTransactionsQuery, st.just(0), st.lists(st.sampled_from(["a", "b", ""]))),
+    st.builds(told.TransactionsQuery, st.just(0), st.just([]), st.lists(wild(SMALL), max_size=2), wild(SMALL)),
+    st.builds(told.ProducersQuery, st.just(0), st.lists(st.tuples(TOPIC_IDS, wild(SMALL)), max_size=3)),
 )
 FUNCTIONS = {
     contracts.MetadataQuery: queries.metadata,
@@ -230,6 +247,9 @@ FUNCTIONS = {
     janitors.RetentionQuery: queries.retention,
     janitors.DeletedTopicsQuery: queries.deleted_topics,
     janitors.ClusterConfigsQuery: queries.cluster_configs,
+    told.DescribeTransactionsQuery: queries.describe_transactions,
+    told.TransactionsQuery: queries.transactions,
+    told.ProducersQuery: queries.producers,
 }
 
 

@@ -79,7 +79,7 @@ def doom(state: State, partitions: list[Partition]) -> None:
     for partition in partitions:
         partition.deleted = True
         if partition.transactions is not None:
-            state.aborted_count -= len(partition.transactions.aborted_lasts)
+            state.aborted_count -= partition.transactions.aborted_count
             partition.transactions = None
         del state.partitions_by_index[partition.index]
         if partition.extents:

@@ -1,11 +1,16 @@
-"""What one partition knows of transactions: which are open, their markers, and which were aborted; in columns."""
+"""What one partition knows of transactions: which are open, their markers, and which were aborted."""
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from penstock.contracts.batches import AbortedTransaction, Marker
-from sequencer.core.columns import column_bytes, read_columns
+from sequencer.core.columns import column_bytes, read_column
+
+# Rows of numbers lie one after the other, for most partitions have few of them and there are many partitions.
+_MARKER_NUMBERS = 5  # offset, producer id, (coordinator epoch, epoch, committed), clock, first offset
+_ABORTED_NUMBERS = 4  # producer id, first offset, last offset, stable offset
+_EPOCH_BITS = 16
 
 
 class PartitionTransactions:
@@ -13,127 +18,96 @@ class PartitionTransactions:
 
     `open` is each open transaction's first offset in the partition by its producer id, in the order of these offsets,
     since who writes later begins later; so the first of them is the last stable offset. Markers are kept while their
-    extents are (39 bytes each), in the order of their offsets. Aborted transactions are kept while records of them may
-    be there (32 bytes each), in the order of their last offsets, which are their markers'. `aborted_stables` is where
-    the records were decided up to when each was aborted: who is aborted after it began there or later.
+    extents are (40 bytes each), in the order of their offsets. Aborted transactions are kept while records of them may
+    be there (32 bytes each), in the order of their last offsets, which are their markers'. A stable offset is where the
+    records were decided up to when the transaction was aborted: who is aborted after it began there or later.
     """
 
-    __slots__ = (
-        "aborted_firsts",
-        "aborted_lasts",
-        "aborted_producers",
-        "aborted_stables",
-        "coordinator_epochs",
-        "marker_clocks_ms",
-        "marker_commits",
-        "marker_epochs",
-        "marker_firsts",
-        "marker_offsets",
-        "marker_producers",
-        "open",
-    )
+    __slots__ = ("_aborted", "_markers", "open")
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
-        self.marker_offsets = array("q")
-        self.marker_producers = array("q")
-        self.marker_epochs = array("h")
-        self.marker_commits = array("B")
-        self.coordinator_epochs = array("i")
-        self.marker_clocks_ms = array("q")
-        self.marker_firsts = array("q")
-        self.aborted_producers = array("q")
-        self.aborted_firsts = array("q")
-        self.aborted_lasts = array("q")
-        self.aborted_stables = array("q")
+        self._markers = array("q")
+        self._aborted = array("q")
+
+    @property
+    def marker_count(self) -> int:
+        """How many markers there are."""
+        return len(self._markers) // _MARKER_NUMBERS
+
+    @property
+    def aborted_count(self) -> int:
+        """How many aborted transactions are known."""
+        return len(self._aborted) // _ABORTED_NUMBERS
 
     def end(self, marker: Marker) -> None:
         """The producer's transaction is over with this marker, whose offset lies above all others."""
-        self.marker_offsets.append(marker.offset)
-        self.marker_producers.append(marker.producer_id)
-        self.marker_epochs.append(marker.producer_epoch)
-        self.marker_commits.append(marker.committed)
-        self.coordinator_epochs.append(marker.coordinator_epoch)
-        self.marker_clocks_ms.append(marker.timestamp)
-        self.marker_firsts.append(marker.first_offset)
+        said = (marker.coordinator_epoch << _EPOCH_BITS | marker.producer_epoch) << 1 | marker.committed
+        self._markers.extend((marker.offset, marker.producer_id, said, marker.timestamp, marker.first_offset))
         del self.open[marker.producer_id]
         if not marker.committed:
-            self.aborted_producers.append(marker.producer_id)
-            self.aborted_firsts.append(marker.first_offset)
-            self.aborted_lasts.append(marker.offset)
-            self.aborted_stables.append(next(iter(self.open.values()), marker.offset + 1))
+            stable = next(iter(self.open.values()), marker.offset + 1)
+            self._aborted.extend((marker.producer_id, marker.first_offset, marker.offset, stable))
 
     def marker(self, offset: int) -> Marker:
         """The marker at this offset; there must be one."""
-        place = bisect_left(self.marker_offsets, offset)
-        assert self.marker_offsets[place] == offset, f"no marker at {offset}"
-        return Marker(
-            offset,
-            self.marker_producers[place],
-            self.marker_epochs[place],
-            bool(self.marker_commits[place]),
-            self.coordinator_epochs[place],
-            self.marker_clocks_ms[place],
-            self.marker_firsts[place],
-        )
+        place = self._find_marker(offset) * _MARKER_NUMBERS
+        found, producer_id, said, clock_ms, first_offset = self._markers[place : place + _MARKER_NUMBERS]
+        assert found == offset, f"no marker at {offset}"
+        epochs, committed = said >> 1, bool(said & 1)
+        epoch = epochs & ((1 << _EPOCH_BITS) - 1)
+        return Marker(offset, producer_id, epoch, committed, epochs >> _EPOCH_BITS, clock_ms, first_offset)
 
     def aborted(self, offset: int, end_offset: int, count_max: int) -> tuple[list[AbortedTransaction], int]:
         """Aborted transactions with records from `offset` to before `end_offset`, by their last offsets.
 
         They are all that there are below the offset that comes with them: an earlier end, where they are too many.
         """
-        first = bisect_left(self.aborted_lasts, offset)
-        stop = min(bisect_left(self.aborted_stables, end_offset, first) + 1, len(self.aborted_lasts))
-        places = [place for place in range(first, stop) if self.aborted_firsts[place] < end_offset]
-        if len(places) > count_max:
-            end_offset = sorted(self.aborted_firsts[place] for place in places)[count_max]
-            places = [place for place in places if self.aborted_firsts[place] < end_offset]
-        found = [
-            AbortedTransaction(self.aborted_producers[place], self.aborted_firsts[place], self.aborted_lasts[place])
-            for place in places
-        ]
+        rows, numbers = range(self.aborted_count), self._aborted
+        first = self._find_aborted(offset)
+        stop = bisect_left(rows, end_offset, first, key=lambda row: numbers[row * _ABORTED_NUMBERS + 3]) + 1
+        start, end = first * _ABORTED_NUMBERS, stop * _ABORTED_NUMBERS
+        columns = [numbers[start + place : end : _ABORTED_NUMBERS] for place in range(3)]
+        found = [AbortedTransaction(*row) for row in zip(*columns, strict=True) if row[1] < end_offset]
+        if len(found) > count_max:
+            end_offset = sorted(each.first_offset for each in found)[count_max]
+            found = [each for each in found if each.first_offset < end_offset]
         return found, end_offset
 
     def forget_markers(self, first_offset: int, last_offset: int) -> None:
         """What markers in this range say is stored somewhere now, or their extents are dropped."""
-        start = bisect_left(self.marker_offsets, first_offset)
-        stop = bisect_right(self.marker_offsets, last_offset)
-        if start < stop:
-            for column in self._marker_columns():
-                del column[start:stop]
+        start, stop = self._find_marker(first_offset), self._find_marker(last_offset + 1)
+        del self._markers[start * _MARKER_NUMBERS : stop * _MARKER_NUMBERS]
 
     def forget_before(self, offset: int) -> int:
         """The log has nothing before `offset` any more; how many aborted transactions are forgotten."""
         self.forget_markers(0, offset - 1)
-        count = bisect_left(self.aborted_lasts, offset)
-        for column in self._aborted_columns():
-            del column[:count]
+        count = self._find_aborted(offset)
+        del self._aborted[: count * _ABORTED_NUMBERS]
         return count
 
     def columns(self) -> list[bytes]:
-        """The columns as bytes: those of markers, then those of aborted transactions."""
-        return [column_bytes(column) for column in (*self._marker_columns(), *self._aborted_columns())]
+        """The numbers of all markers, and those of all aborted transactions."""
+        return [column_bytes(self._markers), column_bytes(self._aborted)]
 
     @classmethod
     def of_columns(cls, opened: dict[int, int], data: Sequence[bytes]) -> "PartitionTransactions":
-        """What `open` and `columns` gave; `ValueError` if these are no columns."""
+        """What `open` and `columns` gave; `ValueError` if it did not."""
         transactions = cls()
         transactions.open = opened
-        markers, aborted = transactions._marker_columns(), transactions._aborted_columns()
-        read_columns(markers, data[: len(markers)])
-        read_columns(aborted, data[len(markers) :])
+        markers, aborted = data
+        read_column(transactions._markers, markers)
+        read_column(transactions._aborted, aborted)
+        if len(transactions._markers) % _MARKER_NUMBERS or len(transactions._aborted) % _ABORTED_NUMBERS:
+            raise ValueError(f"{len(markers)} bytes of markers and {len(aborted)} of aborted transactions")
         return transactions
 
-    def _marker_columns(self) -> "tuple[array[int], ...]":
-        return (
-            self.marker_offsets,
-            self.marker_producers,
-            self.marker_epochs,
-            self.marker_commits,
-            self.coordinator_epochs,
-            self.marker_clocks_ms,
-            self.marker_firsts,
-        )
+    def _find_marker(self, offset: int) -> int:
+        """The row of the first marker at this offset or above."""
+        numbers = self._markers
+        return bisect_left(range(self.marker_count), offset, key=lambda row: numbers[row * _MARKER_NUMBERS])
 
-    def _aborted_columns(self) -> "tuple[array[int], ...]":
-        return self.aborted_producers, self.aborted_firsts, self.aborted_lasts, self.aborted_stables
+    def _find_aborted(self, offset: int) -> int:
+        """The row of the first aborted transaction whose last offset is this one or above."""
+        numbers = self._aborted
+        return bisect_left(range(self.aborted_count), offset, key=lambda row: numbers[row * _ABORTED_NUMBERS + 2])

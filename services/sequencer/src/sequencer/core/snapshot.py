@@ -237,7 +237,7 @@ def _read(written: shapes.State) -> State:
         for partition in topic.partitions:
             enter_partition(state, partition)
             if partition.transactions is not None:
-                state.aborted_count += len(partition.transactions.aborted_lasts)
+                state.aborted_count += partition.transactions.aborted_count
     for partition in state.trimmed:
         partition.in_trimmed = True
     fill_contents(state)

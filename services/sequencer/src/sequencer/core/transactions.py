@@ -177,9 +177,14 @@ def add_group(state: State, transaction: Transaction, group_id: str) -> Refused 
 
 def end_overdue(state: State, changes: Changes) -> None:
     """Abort transactions that have taken too long, and fence their producers; bounded work for each tick."""
-    due = [(each.started_ms + each.timeout_ms, transactional_id) for transactional_id, each in state.ongoing.items()]
+    clock_ms = state.clock_ms
+    due = [
+        (transaction.started_ms + transaction.timeout_ms, transactional_id)
+        for transactional_id, transaction in state.ongoing.items()
+        if transaction.started_ms + transaction.timeout_ms <= clock_ms
+    ]
     partitions = 0
-    for _, transactional_id in sorted(each for each in due if each[0] <= state.clock_ms):
+    for _, transactional_id in sorted(due):
         if partitions >= TRANSACTION_PARTITIONS_ENDED_PER_TICK:
             return
         transaction = state.ongoing[transactional_id]
