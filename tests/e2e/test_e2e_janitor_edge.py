@@ -64,10 +64,7 @@ class Written:
 
 
 class Reader:
-    """A thread that goes to the beginning, or to where the beginning was a while ago, again and again.
-
-    `reads` has all that came, in order: when it was asked for or had come before, and the record.
-    """
+    """A thread that goes to the beginning, or to where the beginning was a while ago, again and again."""
 
     def __init__(self, bootstrap: str, partition: int, reset: str) -> None:
         self.partition = partition
@@ -75,18 +72,16 @@ class Reader:
         self.failures: list[str] = []
         self.read: dict[int, bytes] = {}
         self.skipped: list[tuple[int, int, int]] = []  # from, to before, and by when they had to be too old
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "edge",
-                "enable.auto.commit": False,
-                "auto.offset.reset": reset,
-                "check.crcs": True,
-                "max.partition.fetch.bytes": FETCHED_BYTES,
-                "queued.min.messages": 1,
-                **QUIET,
-            }
-        )
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "edge",
+            "enable.auto.commit": False,
+            "auto.offset.reset": reset,
+            "check.crcs": True,
+            "max.partition.fetch.bytes": FETCHED_BYTES,
+            "queued.min.messages": 1,
+            **QUIET,
+        }
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -97,21 +92,25 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self._consumer.close()
 
     def _run(self) -> None:
         first = 0  # an offset that was the beginning once, long ago as soon as it matters
         while not self._stop.is_set():
             start = OFFSET_BEGINNING if self.looks % 2 else first
-            self._consumer.assign([TopicPartition(TOPIC, self.partition, start)])
-            first = self._look(start) or first
+            # A consumer of its own for each look, so that nothing of the look before can come in it.
+            consumer = Consumer(self._settings)
+            try:
+                consumer.assign([TopicPartition(TOPIC, self.partition, start)])
+                first = self._look(consumer, start) or first
+            finally:
+                consumer.close()
             self.looks += 1
 
-    def _look(self, start: int) -> int:
+    def _look(self, consumer: Consumer, start: int) -> int:
         """Read on from there; the first offset that came."""
         expected, first = max(start, 0), 0
         for _ in range(RECORDS_PER_LOOK):
-            message = self._consumer.poll(1.0)
+            message = consumer.poll(1.0)
             if message is None or self._stop.is_set():
                 break
             error = message.error()
@@ -123,7 +122,7 @@ class Reader:
             if offset > expected:
                 self.skipped.append((expected, offset, int(time.time() * 1000)))
             elif offset < expected:
-                self.failures.append(f"offset {offset} after {expected - 1}")
+                self.failures.append(f"offset {offset} in the place of {expected}, begun at {start}, first {first}")
             self.read[offset] = message.value()
             expected = offset + 1
         return first
