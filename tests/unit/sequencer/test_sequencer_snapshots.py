@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from penstock.contracts.commands import Tick
+from penstock.contracts.commands import DeleteTopic, Tick
 from penstock.contracts.entries import Entry, encode_entry
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
 from penstock.objectstore import AlreadyExists, Throttled
@@ -104,6 +104,23 @@ async def test_without_many_entries_a_snapshot_comes_after_the_interval_if_anyth
         await one.work(1)
         await asyncio.sleep(5)
         assert len(one.custody.snapshots) == 2
+
+
+@in_virtual_time
+async def test_where_segments_died_snapshots_come_until_both_tell_of_it() -> None:
+    async with estate() as one:
+        one.house.snapshots = SnapshotSettings(entries=1_000_000, interval_ms=60_000)
+        await one.house.start("a")
+        await one.work(1)
+        await asyncio.sleep(70)
+        (first,) = one.custody.snapshots
+        await one.house.client.command([DeleteTopic(0, "t", bytes(16))], deadline_s=5)
+        died = one.house.client.seen_sequence
+        await asyncio.sleep(3_600)
+        older, newer = one.custody.snapshots
+        assert first < died <= older
+        await asyncio.sleep(3_600)
+        assert one.custody.snapshots == [older, newer]
 
 
 @in_virtual_time

@@ -21,6 +21,7 @@ from penstock.runtime.journal import Journal
 from penstock.segment.keys import journal_archive_key, snapshot_key
 from sequencer.archiving import list_archive
 from sequencer.capture import Capture, capture_inline
+from sequencer.core.custody import waits_for_snapshots
 from sequencer.core.limits import SNAPSHOTS_KEPT
 from sequencer.core.snapshot import encode_state
 from sequencer.custody import Custody
@@ -58,7 +59,7 @@ class SnapshotSettings(msgspec.Struct, frozen=True):
     """When a snapshot is due."""
 
     entries: int = 50_000  # after the newest one
-    interval_ms: int = 600_000  # since the newest one, if the journal holds anything but housekeeping after it
+    interval_ms: int = 600_000  # since the newest one, if anything but housekeeping came after it, or janitors wait
 
 
 class Snapshots:
@@ -108,7 +109,7 @@ class Snapshots:
         newest = snapshots[-1] if snapshots else 0
         if state.sequence - newest >= settings.entries or (snapshots and snapshots[0] == self._bad):
             return True
-        is_worth_it = self._replica.worked_sequence > newest
+        is_worth_it = self._replica.worked_sequence > newest or waits_for_snapshots(state)
         return is_worth_it and state.clock_ms - state.custody.snapshot_ms >= settings.interval_ms
 
     async def _take(self) -> None:

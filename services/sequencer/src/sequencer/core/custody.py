@@ -74,6 +74,12 @@ def secured_sequence(state: State) -> int:
     return snapshots[0] if len(snapshots) == SNAPSHOTS_KEPT else 0
 
 
+def waits_for_snapshots(state: State) -> bool:
+    """Whether a segment is dead and not both snapshots tell so: until they do its object has to stay."""
+    table = state.segments
+    return bool(table.condemned) and table.condemned_sequences[table.condemned[-1]] > secured_sequence(state)
+
+
 def _renew(state: State) -> None:
     custody = state.custody
     later_ms = custody.until_ms + 1 if state.level >= RISING_LEASE_LEVEL else 0
