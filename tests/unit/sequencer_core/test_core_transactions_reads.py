@@ -137,6 +137,14 @@ def test_no_search_by_time_ends_at_a_marker(world: TransactionWorld) -> None:
     assert offset_of(world, START_MS + 10_000).extent is None
 
 
+def test_whoever_asks_for_offsets_is_told_what_is_decided(world: TransactionWorld) -> None:
+    transact(world, committed=True)
+    world.write(world.init("open"), adds=True)
+    for timestamp in (EARLIEST, LATEST, MAX_TIMESTAMP, START_MS, START_MS + 1):
+        assert offset_of(world, timestamp).last_stable_offset == 2
+    assert offset_of(world, LATEST).offset == 3
+
+
 def test_a_log_of_nothing_but_markers_has_no_latest_time(world: TransactionWorld) -> None:
     transact(world, committed=True)
     world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 1)]))

@@ -113,6 +113,7 @@ class OffsetFound(msgspec.Struct, frozen=True, array_like=True):
     extent: Extent | None
     leader_epoch: int
     log_start_offset: int = 0
+    last_stable_offset: int = -1  # what is decided lies below it; -1: not told
 
 
 class OffsetsView(msgspec.Struct, frozen=True, array_like=True):

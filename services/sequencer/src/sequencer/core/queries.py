@@ -192,20 +192,19 @@ def _offset_of(state: State, wanted: OffsetOf) -> OffsetFound:
     partition = find_partition(state, wanted.topic_id, wanted.partition)
     if partition is None:
         return OffsetFound(Refusal.UNKNOWN_TOPIC, -1, None, -1)
-    epoch = state.leader_epoch
+    epoch, start, stable = state.leader_epoch, partition.log_start_offset, last_stable_offset(partition)
     if wanted.timestamp == EARLIEST:
-        return OffsetFound(Refusal.NONE, partition.log_start_offset, None, epoch, partition.log_start_offset)
+        return OffsetFound(Refusal.NONE, start, None, epoch, start, stable)
     if wanted.timestamp == LATEST:
-        return OffsetFound(Refusal.NONE, partition.high_watermark, None, epoch, partition.log_start_offset)
+        return OffsetFound(Refusal.NONE, partition.high_watermark, None, epoch, start, stable)
     columns = partition.extents
-    first = columns.find_offset(max(wanted.from_offset, partition.log_start_offset))
+    first = columns.find_offset(max(wanted.from_offset, start))
     latest = wanted.timestamp == MAX_TIMESTAMP
     row = columns.find_latest(first) if latest else columns.find_timestamp(wanted.timestamp, first)
-    start = partition.log_start_offset
     if row == columns.end or is_marker(partition, row):
-        return OffsetFound(Refusal.NONE, -1, None, epoch, start)
+        return OffsetFound(Refusal.NONE, -1, None, epoch, start, stable)
     offset = columns.last_offsets[row] if latest else -1
-    return OffsetFound(Refusal.NONE, offset, extent(state, partition, row, {}), epoch, start)
+    return OffsetFound(Refusal.NONE, offset, extent(state, partition, row, {}), epoch, start, stable)
 
 
 def validate(state: State, query: ValidateQuery) -> ValidateView:
