@@ -21,6 +21,7 @@ NIGHT_S = 4_500.0  # an orphan is an hour old, by a clock that may be ten minute
 STALL_S = 0.6  # before it: what is uploaded meanwhile is not committed
 STILL_AFTER_S = 5.0  # by then whoever was about to start is there, to stand still as well
 SWEEP_TIMEOUT_S = 90.0
+LOOK_S = 0.1  # between two looks at the bucket
 
 
 def oversleep(world: World) -> bool:
@@ -34,7 +35,7 @@ def oversleep(world: World) -> bool:
     uncommitted = _uncommitted(world, START_MS + int(world.now_s * 1000))
     world.note(f"nobody has committed {uncommitted}")
     went_well = world.until(
-        "the morning's sweep", lambda: not any(map(world.store.size_of, uncommitted)), SWEEP_TIMEOUT_S
+        "the morning's sweep", lambda: not any(map(world.store.size_of, uncommitted)), SWEEP_TIMEOUT_S, LOOK_S
     )
     for process in flushers:
         process.resume()
@@ -54,7 +55,7 @@ def empty(world: World) -> bool:
     _pass_night(world)
     for process in world.processes:
         process.resume()
-    went_well = world.until("an empty bucket", lambda: not _leftovers(world), SWEEP_TIMEOUT_S)
+    went_well = world.until("an empty bucket", lambda: not _leftovers(world), SWEEP_TIMEOUT_S, LOOK_S)
     if not went_well:
         world.fail(f"left over: {_leftovers(world)}")
     return went_well

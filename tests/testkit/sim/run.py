@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from penstock.contracts.levels import NEWEST_LEVEL
 from tests.testkit.sim.judge import are_replicas_level, is_group_done, judge_group, judge_records, judge_replicas
 from tests.testkit.sim.nemesis import Nemesis
-from tests.testkit.sim.night import empty, old_orphans, oversleep
+from tests.testkit.sim.night import LOOK_S, empty, old_orphans, oversleep
 from tests.testkit.sim.world import World
 
 START_TIMEOUT_S = 30.0
@@ -121,7 +121,7 @@ def _settle(world: World) -> bool:
     judge_replicas(world)
     if not world.janitors or world.failures:
         return not world.failures
-    if not world.until("orphans to go", lambda: not old_orphans(world), SETTLE_TIMEOUT_S):
+    if not world.until("orphans to go", lambda: not old_orphans(world), SETTLE_TIMEOUT_S, LOOK_S):
         return False
     return world.dice.random() >= EMPTY_SHARE or empty(world)
 

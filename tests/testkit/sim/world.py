@@ -264,9 +264,11 @@ class World(Surroundings):
             process.kill()
         self.infrastructure.kill()
 
-    def until(self, what: str, condition: Callable[[], object], timeout_s: float) -> bool:
+    def until(
+        self, what: str, condition: Callable[[], object], timeout_s: float, look_interval_s: float = LOOK_INTERVAL_S
+    ) -> bool:
         """Let things happen until the condition holds; a failure if it never does, or if a promise is broken."""
-        self.timeline.run(lambda: condition() or self.failures, self.now_s + timeout_s, LOOK_INTERVAL_S)
+        self.timeline.run(lambda: condition() or self.failures, self.now_s + timeout_s, look_interval_s)
         if not self.failures and not condition():
             self.fail(f"waits for ever: {what}, at {self.now_s:.1f} s")
         return not self.failures
