@@ -3,6 +3,7 @@
 from penstock.contracts.batches import NO_PRODUCER
 from penstock.contracts.commands import (
     AlterConfigs,
+    ClaimJob,
     Command,
     DeleteRecords,
     DeleteTopic,
@@ -16,11 +17,13 @@ from penstock.contracts.ids import SegmentId
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.refusals import Refusal
-from penstock.segment.keys import segments_prefix
+from penstock.segment.keys import segment_key, segments_prefix
+from sequencer.core.custody import secured_sequence
 from sequencer.core.state import State
 from sequencer.rebuild.past import read_past
 from sequencer.rebuild.rebuild import Rebuild
 from sequencer.rebuild.report import Report
+from sequencer.snapshots import SnapshotSettings
 from tests.testkit.virtual_time import VirtualClock, in_virtual_time
 from tests.unit.sequencer.sequencer_house import CLUSTER, House, house
 from tests.unit.sequencer_rebuild.rebuild_segments import batch
@@ -104,3 +107,47 @@ async def test_what_came_for_a_topic_that_can_come_back_makes_no_topic_beside_it
     past = await read_past(store, CLUSTER, Report(cluster=CLUSTER))
     assert not past.state.topics
     assert list(past.state.buried) == [topic_id]
+
+
+def deletable(state: State) -> list[SegmentId]:
+    """What janitors may delete by now, but for the grace."""
+    table = state.segments
+    secured = secured_sequence(state)
+    return [table.id(slot) for slot in table.condemned if table.condemned_sequences[slot] <= secured]
+
+
+async def check_nothing_is_missing(store: SteppedStore, gone: list[SegmentId]) -> None:
+    """As much is lost as can be borne: the journal, all of its archive, and the newest of two snapshots."""
+    left = store.copy()
+    await left.delete([segment_key("", CLUSTER, 0, segment_id) for segment_id in gone])
+    await left.delete(left.archived())
+    left.damage(left.snapshots()[-1])
+    await name_old_journal(left)
+    await rebuilt(left)
+    table = (await read_past(left, CLUSTER, Report(cluster=CLUSTER))).state.segments
+    needed = [table.id(slot) for slot in table.by_number if table.live_extents[slot]]
+    assert needed
+    for segment_id in needed:
+        assert left.keys(segment_key("", CLUSTER, 0, segment_id))
+
+
+@in_virtual_time
+async def test_no_journal_made_without_the_archive_needs_what_janitors_may_have_deleted() -> None:
+    store = SteppedStore()
+    async with house(objects=store) as built:
+        built.snapshots = SnapshotSettings(entries=1_000_000, interval_ms=60_000)
+        await built.start("a")
+        await a_cluster_with_three_segments(built, store)
+        state = built.running["a"].sequencer.replica.state
+        await until(lambda: len(state.custody.snapshots) == 1, 90)
+        await command(built, ClaimJob(built.clock.now_ms(), "some news", "compactor-1", known(state)[:1], 60_000))
+        await until(lambda: len(state.custody.snapshots) == 2, 90)
+        log = LogOffset(built.topic_id(TOPIC), 0, 2)
+        assert isinstance(await command(built, DeleteRecords(built.clock.now_ms(), [log])), LogsTrimmed)
+        may_go = []
+        for _ in range(3):
+            may_go.append(deletable(state))
+            await check_nothing_is_missing(store, may_go[-1])
+            before = state.custody.snapshots
+            await until(lambda before=before: state.custody.snapshots != before or may_go[-1], 90)
+        assert may_go == [[], [], known(state)[:2]]
