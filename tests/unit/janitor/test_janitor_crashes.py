@@ -14,7 +14,6 @@ from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, Fate, Wo
 CRASH_POINTS = (
     "journal",
     "usage",
-    "metadata",
     "retention",
     "condemned",
     "known_segments",
