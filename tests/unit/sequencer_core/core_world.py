@@ -391,6 +391,9 @@ def check_transactions(state: State, partitions: list[Partition]) -> None:
     assert {each.producer_id: each for each in transactions} == state.transactions_by_producer
     assert len(state.transactions_by_producer) == len(transactions)
     assert {each.transactional_id for each in transactions if each.state == ONGOING} == state.ongoing.keys()
+    deadlines = {(each.started_ms + each.timeout_ms, each.transactional_id) for each in state.ongoing.values()}
+    assert deadlines <= set(state.transaction_alarms)
+    assert len(state.transaction_alarms) <= 2 * len(transactions) + 65
     groups = {(group, each.transactional_id) for each in transactions for group in each.offsets}
     assert groups == {(group, each) for group, found in state.transactions_by_group.items() for each in found}
     assert all(state.transactions_by_group.values())

@@ -102,7 +102,7 @@ def everything(state: State) -> Any:
     """
     found = plain(state)
     found["deadlines"] = sorted(state.deadlines.items())
-    found["ongoing"] = sorted(state.ongoing)
+    found["ongoing"] = found["transaction_alarms"] = sorted(state.ongoing)
     found["transactions_by_producer"] = sorted(state.transactions_by_producer)
     by_group = state.transactions_by_group.items()
     found["transactions_by_group"] = sorted((group_id, *sorted(known)) for group_id, known in by_group)

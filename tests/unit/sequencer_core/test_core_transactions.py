@@ -319,6 +319,17 @@ def test_what_takes_too_long_is_aborted_and_its_producer_fenced(world: Transacti
     assert world.init().epoch == 2
 
 
+def test_many_short_transactions_leave_few_alarms(world: TransactionWorld) -> None:
+    writer = world.init()
+    for _ in range(200):
+        world.add(writer)
+        world.end(writer)
+    assert len(world.state.transaction_alarms) < 100
+    world.add(writer)
+    world.wait(TIMEOUT_MS)
+    assert world.state.transactions["tx"].state == ABORTED
+
+
 def test_a_tick_ends_so_many_partitions_and_at_least_one_transaction(
     world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

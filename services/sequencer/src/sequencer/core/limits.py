@@ -54,14 +54,14 @@ PRODUCER_IDLE_MIN_MS = 10 * MINUTE_MS  # in need, whoever is idle for longer mak
 PRODUCERS_SWEPT_PER_TICK = 1_000  # about 0.2 ms
 
 # Transactions
-TRANSACTIONS_MAX = 100_000  # transactional ids, about 60 MB without partitions
+TRANSACTIONS_MAX = 100_000  # transactional ids, about 70 MB with a partition each
 TRANSACTIONAL_ID_LENGTH_MAX = 1_024  # letters; Kafka bounds it by a 16-bit length only
 TRANSACTIONAL_ID_EXPIRY_MS = 7 * 24 * HOUR_MS  # Kafka's transactional.id.expiration.ms
 TRANSACTION_TIMEOUT_MAX_MS = 15 * MINUTE_MS  # Kafka's transaction.max.timeout.ms
 PARTITIONS_PER_TRANSACTION_MAX = 10_000  # its end is one entry, about 80 ms of work with its announcement
 OFFSETS_PER_TRANSACTION_MAX = 10_000  # and groups; its end is one entry, about 10 ms of work
 TRANSACTION_PARTITIONS_MAX = 1_000_000  # over all that are ongoing, about 200 MB
-TRANSACTION_PARTITIONS_ENDED_PER_TICK = 2_000  # about 10 ms; the last transaction may go beyond it
+TRANSACTION_PARTITIONS_ENDED_PER_TICK = 2_000  # about 15 ms; the last transaction may go beyond it
 TRANSACTIONS_FORGOTTEN_PER_TICK = 1_000  # about 0.3 ms
 ABORTED_TRANSACTIONS_MAX = 5_000_000  # that partitions know, about 160 MB; beyond it none may begin
 

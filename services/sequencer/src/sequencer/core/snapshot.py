@@ -35,6 +35,7 @@ from sequencer.core.state import (
     Transaction,
 )
 from sequencer.core.topics import metric_name
+from sequencer.core.transaction_deadlines import enter_deadlines
 
 _STRAY = -1  # in the place of a topic: the partition is one of a deleted topic
 
@@ -233,6 +234,7 @@ def _read(written: shapes.State) -> State:
     )
     for written_transaction in written.transactions:
         _enter_transaction(state, _read_transaction(written_transaction))
+    enter_deadlines(state)
     for topic in kept:
         for partition in topic.partitions:
             enter_partition(state, partition)

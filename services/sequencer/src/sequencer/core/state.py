@@ -265,6 +265,7 @@ class State(msgspec.Struct, eq=False):
     transactions_by_producer: dict[int, Transaction] = {}
     transactions_by_group: dict[str, dict[str, None]] = {}  # group id -> transactional ids that have offsets for it
     ongoing: dict[str, Transaction] = {}
+    transaction_alarms: list[tuple[int, str]] = []  # heap over the deadlines of `ongoing`; others in it are stale
     transaction_partition_count: int = 0  # of all that are ongoing
     aborted_count: int = 0  # aborted transactions that partitions still know
 

@@ -43,6 +43,7 @@ from sequencer.core.markers import write_marker
 from sequencer.core.partitions import find_kept_partition, find_partition
 from sequencer.core.producers import new_producer_id
 from sequencer.core.state import ABORTED, COMMITTED, ONGOING, Changes, PartitionKey, State, Transaction
+from sequencer.core.transaction_deadlines import note_deadline, overdue
 from sequencer.core.transaction_offsets import commit_pending, release_pending
 
 _NOBODY = (NO_PRODUCER, NO_EPOCH)
@@ -177,19 +178,12 @@ def add_group(state: State, transaction: Transaction, group_id: str) -> Refused 
 
 def end_overdue(state: State, changes: Changes) -> None:
     """Abort transactions that have taken too long, and fence their producers; bounded work for each tick."""
-    clock_ms = state.clock_ms
-    due = [
-        (transaction.started_ms + transaction.timeout_ms, transactional_id)
-        for transactional_id, transaction in state.ongoing.items()
-        if transaction.started_ms + transaction.timeout_ms <= clock_ms
-    ]
     partitions = 0
-    for _, transactional_id in sorted(due):
-        if partitions >= TRANSACTION_PARTITIONS_ENDED_PER_TICK:
-            return
-        transaction = state.ongoing[transactional_id]
+    for transaction in overdue(state):
         partitions += 1 + len(transaction.partitions)
         _fence(state, transaction, changes)
+        if partitions >= TRANSACTION_PARTITIONS_ENDED_PER_TICK:
+            return
 
 
 def forget_transactions(state: State) -> None:
@@ -233,6 +227,7 @@ def _begin(state: State, transaction: Transaction) -> None:
         transaction.state = ONGOING
         transaction.started_ms = state.clock_ms
         state.ongoing[transaction.transactional_id] = transaction
+        note_deadline(state, transaction)
 
 
 def _fence(state: State, transaction: Transaction, changes: Changes) -> None:
