@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from penstock.contracts.batches import Extent
-from penstock.contracts.commands import PerItem
+from penstock.contracts.commands import PerItem, ReplaceExtents
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, new_segment_id
 from penstock.contracts.levels import COMMAND_LEVELS
@@ -58,7 +58,7 @@ class Compactor:
         while True:
             await asyncio.sleep(self._stream.uniform(0, PAUSE_S_MAX))
             found = self._state().topics.get(self._stream.choice(self._topics))
-            if found is None or self._state().level < max(COMMAND_LEVELS.values()):
+            if found is None or self._state().level < COMMAND_LEVELS[ReplaceExtents]:
                 continue
             try:
                 await self._work(found)
