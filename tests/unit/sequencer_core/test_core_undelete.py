@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from core_world import World, batch, topic_id
 
@@ -181,6 +182,20 @@ def test_sent_again_the_commands_say_what_they_said(world: World) -> None:
     assert world.do(by_id) == world.do(by_id) == Done()
     assert len(deleted(world)) == 1
     assert undelete(world, number=1) == undelete(world, number=1) == TopicCreated(topic_id(1), 1, WINDOW)
+
+
+def test_a_command_that_comes_after_the_topic_was_deleted_anew_does_not_bring_it_back(world: World) -> None:
+    world.topic(**WINDOW)
+    delete(world)
+    command = UndeleteTopic(world.now_ms, "t", topic_id(1), world.state.sequence)
+    assert isinstance(world.do(command), TopicCreated)
+    delete(world)
+    restored = World()
+    restored.state, restored.now_ms = decode_state(encode_state(world.state)), world.now_ms
+    for each in (world, restored):
+        assert each.do(command).refusal == Refusal.STALE
+        assert len(deleted(each)) == 1
+        assert isinstance(each.do(msgspec.structs.replace(command, seen_sequence=each.state.sequence)), TopicCreated)
 
 
 def test_the_id_of_a_topic_stays_out_of_use_while_it_can_come_back(world: World) -> None:

@@ -90,7 +90,7 @@ async def undelete(cluster: ClusterAddress, name: str, topic_id: TopicId | None)
         client = SequencerClient(bus, cluster.cluster, clock)
         # By its id, so that the command, sent again, brings no other one back.
         topic = choose((await deleted_topics(client)).topics, name, topic_id)
-        command = UndeleteTopic(clock.now_ms(), name, topic.topic_id)
+        command = UndeleteTopic(clock.now_ms(), name, topic.topic_id, client.seen_sequence)
         (outcome,) = await client.command([command], deadline_s=DEADLINE_S)
     if isinstance(outcome, Refused):
         raise Invalid(f"topic {name!r} cannot come back: {outcome.message or outcome.refusal.name}")

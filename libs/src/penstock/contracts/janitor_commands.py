@@ -99,6 +99,7 @@ class UndeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag=25):
     now_ms: int
     name: str
     topic_id: TopicId
+    seen_sequence: int = -1  # the newest entry that its sender knew of when it was asked; -1: not told
 
 
 class ForgetSegments(msgspec.Struct, frozen=True, array_like=True, tag=26):

@@ -61,7 +61,10 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
 
 
 def undelete_topic(state: State, command: UndeleteTopic, changes: Changes) -> TopicCreated | Refused:
-    """The topic is as it was, also to its groups; by an id that exists it is done already."""
+    """The topic is as it was, also to its groups; by an id that exists it is done already.
+
+    A command that comes late, after it was sent again and the topic then deleted anew, does not bring it back.
+    """
     existing = state.topics_by_id.get(command.topic_id)
     if existing is not None and command.name in ("", existing.name):
         return topic_made(existing)
@@ -70,6 +73,8 @@ def undelete_topic(state: State, command: UndeleteTopic, changes: Changes) -> To
         what = f"'{command.name[:256]}'" if command.name else command.topic_id.hex()
         return Refused(Refusal.UNKNOWN_TOPIC, f"No deleted topic {what} can come back.")
     topic = buried.topic
+    if 0 <= command.seen_sequence < buried.deleted_sequence:
+        return Refused(Refusal.STALE, f"Topic '{topic.name}' has been deleted since.")
     if topic.name in state.topics:
         return Refused(Refusal.TOPIC_EXISTS, f"Topic '{topic.name}' already exists.")
     objection = name_objection(state, topic.name)
@@ -143,7 +148,7 @@ def _bury(state: State, topic: Topic, window_ms: int) -> None:
         if topic.name in group.offsets
     }
     until_ms = min(state.clock_ms + window_ms, INTEGER_MAX)
-    state.buried[topic.topic_id] = Buried(topic, state.clock_ms, until_ms, offsets)
+    state.buried[topic.topic_id] = Buried(topic, state.clock_ms, until_ms, offsets, state.sequence)
 
 
 def _doom(state: State, topic: Topic) -> None:

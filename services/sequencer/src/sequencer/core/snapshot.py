@@ -77,7 +77,9 @@ def encode_state(state: State) -> bytes:
         state.claims,
         segments.next_number,
         [
-            shapes.Buried(_written_topic(each.topic), each.deleted_ms, each.until_ms, each.offsets)
+            shapes.Buried(
+                _written_topic(each.topic), each.deleted_ms, each.until_ms, each.offsets, each.deleted_sequence
+            )
             for each in state.buried.values()
         ],
         [_place(partition, places, strays) for partition in state.trimmed],
@@ -252,7 +254,8 @@ def _read_segments(written: shapes.State) -> Segments:
 
 
 def _read_buried(buried: shapes.Buried) -> Buried:
-    return Buried(_read_topic(buried.topic), buried.deleted_ms, buried.until_ms, buried.offsets)
+    topic = _read_topic(buried.topic)
+    return Buried(topic, buried.deleted_ms, buried.until_ms, buried.offsets, buried.deleted_sequence)
 
 
 def _read_topic(topic: shapes.Topic) -> Topic:

@@ -54,6 +54,7 @@ class Buried(msgspec.Struct, frozen=True, array_like=True):
     deleted_ms: int
     until_ms: int
     offsets: dict[str, dict[int, Committed]]
+    deleted_sequence: int = 0
 
 
 class Stray(msgspec.Struct, frozen=True, array_like=True):

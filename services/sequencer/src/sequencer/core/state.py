@@ -152,6 +152,7 @@ class Buried(msgspec.Struct, eq=False):
     deleted_ms: int
     until_ms: int  # by the machine's clock
     offsets: dict[str, dict[int, Committed]] = {}  # group id -> partition
+    deleted_sequence: int = 0  # of the entry that deleted it
 
 
 class Member(msgspec.Struct, eq=False):
