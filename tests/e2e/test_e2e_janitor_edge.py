@@ -72,16 +72,18 @@ class Reader:
         self.failures: list[str] = []
         self.read: dict[int, bytes] = {}
         self.skipped: list[tuple[int, int, int]] = []  # from, to before, and by when they had to be too old
-        self._settings = {
-            "bootstrap.servers": bootstrap,
-            "group.id": "edge",
-            "enable.auto.commit": False,
-            "auto.offset.reset": reset,
-            "check.crcs": True,
-            "max.partition.fetch.bytes": FETCHED_BYTES,
-            "queued.min.messages": 1,
-            **QUIET,
-        }
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "edge",
+                "enable.auto.commit": False,
+                "auto.offset.reset": reset,
+                "check.crcs": True,
+                "max.partition.fetch.bytes": FETCHED_BYTES,
+                "queued.min.messages": 1,
+                **QUIET,
+            }
+        )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -92,30 +94,26 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+        self._consumer.close()
 
     def _run(self) -> None:
         first = 0  # an offset that was the beginning once, long ago as soon as it matters
         while not self._stop.is_set():
             start = OFFSET_BEGINNING if self.looks % 2 else first
-            # A consumer of its own for each look, so that nothing of the look before can come in it.
-            consumer = Consumer(self._settings)
-            try:
-                consumer.assign([TopicPartition(TOPIC, self.partition, start)])
-                first = self._look(consumer, start) or first
-            finally:
-                consumer.close()
+            self._consumer.assign([TopicPartition(TOPIC, self.partition, start)])
+            first = self._look(start) or first
             self.looks += 1
 
-    def _look(self, consumer: Consumer, start: int) -> int:
+    def _look(self, start: int) -> int:
         """Read on from there; the first offset that came."""
         expected, first = max(start, 0), 0
         for _ in range(RECORDS_PER_LOOK):
-            message = consumer.poll(1.0)
+            message = self._consumer.poll(1.0)
             if message is None or self._stop.is_set():
                 break
             error = message.error()
             if error is not None:
-                self._take(error)
+                self._take(error, expected)
                 break
             offset = message.offset()
             first = first or offset
@@ -127,9 +125,10 @@ class Reader:
             expected = offset + 1
         return first
 
-    def _take(self, error: KafkaError) -> None:
+    def _take(self, error: KafkaError, expected: int) -> None:
         if error.code() == KafkaError._AUTO_OFFSET_RESET and "out of range" in error.str().lower():
             self.overtaken += 1
+            self.skipped.append((expected, expected + 1, int(time.time() * 1000)))
         else:
             self.failures.append(f"{error.name()} {error.str()}")
 
@@ -140,7 +139,7 @@ def check(written: Written, reader: Reader) -> None:
     for offset, value in reader.read.items():
         assert written.records[reader.partition, offset][0] == value, f"offset {offset} is not what was written"
     for begin, end, by_ms in reader.skipped:
-        young = [
+        young = [  # a place that was out of range is one that is skipped
             offset
             for offset in range(begin, end)
             if written.records[reader.partition, offset][1] + RETENTION_MS > by_ms
