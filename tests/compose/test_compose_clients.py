@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
 
 MIB = 1024 * 1024
 IMAGE_BYTES_MAX = 250 * MIB
-SERVICES = ("gateway", "flusher", "sequencer", "cacher")
+SERVICES = ("gateway", "flusher", "sequencer", "cacher", "janitor")
 
 
 def brokers(bootstrap: str, client_id: str = "") -> set[str]:

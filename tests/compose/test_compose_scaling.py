@@ -14,7 +14,7 @@ from tests.testkit.steady_load import steady_account
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(600)]
 
 DRAIN_DEADLINE_MS = 10_000  # the default of `drain_deadline_ms`
-SERVICES = ("gateway", "flusher", "sequencer", "cacher")
+SERVICES = ("gateway", "flusher", "sequencer", "cacher", "janitor")
 MANY = 3
 MORE_RECORDS = 1000
 
