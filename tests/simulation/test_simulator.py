@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.testkit.sim.run import run_seed
 
 SEEDS_MAX = 200  # within so many every broken service must be caught
 SEED = 7
+SEEDS_LOOKED_AT = 30
 ALL_BROKEN = BROKEN | BROKEN_JANITORS
 
 pytestmark = pytest.mark.simulation
@@ -34,6 +36,16 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 def test_the_same_seed_is_the_same_run_in_another_process_with_another_hash_seed() -> None:
     assert digest_elsewhere("1") == digest_elsewhere("2") == run_seed(SEED).digest
+
+
+@pytest.mark.slow
+def test_all_that_is_to_be_simulated_happens() -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(SEEDS_LOOKED_AT):
+        outcome = run_seed(seed)
+        assert not outcome.failures, outcome.report()
+        happened.update(outcome.happened)
+    assert all(happened.values()), happened
 
 
 @pytest.mark.slow

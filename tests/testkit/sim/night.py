@@ -80,6 +80,7 @@ def _uncommitted(world: World, clock_ms: int) -> list[str]:
 
 def _pass_night(world: World) -> None:
     world.note("night")
+    world.nights += 1
     world.journal.set_available(False)
     world.run_for(STALL_S)
     for _ in range(2):

@@ -35,6 +35,7 @@ class Outcome:
     callbacks: int
     acknowledged: int
     entries: int
+    happened: dict[str, int]  # how often what not every run has
 
     def report(self) -> str:
         """One line for people, and how to see more if it failed."""
@@ -64,7 +65,20 @@ def run_seed(seed: int, *, keep_trace: bool = False, faults: bool = True) -> Out
         world.timeline.callbacks,
         sum(producer.acknowledged for producer in world.producers),
         world.journal.last_sequence,
+        _happened(world),
     )
+
+
+def _happened(world: World) -> dict[str, int]:
+    return {
+        "runs compacted": sum(compactor.replaced for compactor in world.compactors),
+        "log starts moved": world.warden.trimmed,
+        "objects deleted": world.warden.deleted,
+        "segments forgotten": world.warden.forgotten,
+        "nights": world.nights,
+        "topics come and gone": world.passing.lives,
+        "topics faded": world.fading.lives,
+    }
 
 
 def _run(world: World, faults: bool) -> None:

@@ -64,6 +64,11 @@ class Warden:
         oracle.on_applied = self._applied
         store.on_delete = self._check_deletion
 
+    @property
+    def forgotten(self) -> int:
+        """How many segments the journal forgot."""
+        return len(self._forgotten)
+
     def _applied(self, commands: list[Command], outcomes: list[Outcome]) -> None:
         for partition in self._oracle.state.partitions_by_index.values():
             log = self._oracle.logs.get((partition.topic_id, partition.number))

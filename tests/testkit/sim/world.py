@@ -131,6 +131,7 @@ class World(Surroundings):
         self.fading = Fading(self.client("fading"), self.oracle, FADING_TOPIC, START_MS, sequencer)
         self.group = GroupLedger(GROUP, self.oracle)
         self.topic_exists = False
+        self.nights = 0
 
     def role(self, role: str) -> list[Process]:
         """The processes of a role."""
