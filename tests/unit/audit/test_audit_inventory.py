@@ -5,11 +5,22 @@ import pytest
 
 from penstock.audit.inventory import Inventory, take_inventory
 from penstock.audit.judge import judge
-from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchRun
-from penstock.contracts.commands import Command, CommitSegment, CreateTopic, DeleteRecords, DeleteTopic, RaiseLevel
+from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta, BatchRun
+from penstock.contracts.commands import (
+    AddPartitionsToTxn,
+    Command,
+    CommitSegment,
+    CreateTopic,
+    DeleteRecords,
+    DeleteTopic,
+    EndTxn,
+    InitTransactionalProducer,
+    RaiseLevel,
+    TransactionPartition,
+)
 from penstock.contracts.ids import new_segment_id, new_topic_id
 from penstock.contracts.janitor_commands import EXTENTS_DROPPED_PER_COMMAND_MAX, LogOffset
-from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.levels import JANITOR_LEVEL, TRANSACTIONS_LEVEL
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import segment_key
 from sequencer.core import queries
@@ -121,3 +132,24 @@ async def test_an_object_that_only_a_topic_needs_that_may_come_back_is_missed() 
     sequencer.do(DeleteTopic(NOW_MS, "t", b""))
     findings, _ = judge(await take_inventory(sequencer, MemoryStore(), "c"), "c", NOW_MS)  # type: ignore[arg-type]
     assert [(each.kind, each.subject) for each in findings] == [("object-missing", segment_key("", "c", 0, segment_id))]
+
+
+async def test_the_end_of_a_transaction_is_in_no_object_and_leaves_no_hole() -> None:
+    sequencer = Sequencer()
+    sequencer.do(RaiseLevel(NOW_MS, TRANSACTIONS_LEVEL))
+    sequencer.do(CreateTopic(NOW_MS, "t", TOPIC, 1, {}))
+    sequencer.do(InitTransactionalProducer(NOW_MS, "tx", 60_000))
+    producer = (sequencer.state.transactions["tx"].producer_id, sequencer.state.transactions["tx"].epoch)
+    store = MemoryStore()
+    for number in range(2):
+        sequencer.do(AddPartitionsToTxn(NOW_MS, "tx", *producer, [TransactionPartition(TOPIC, 0)]))
+        batch = BatchMeta(BATCH_BYTES, 1, NOW_MS, *producer, number, TRANSACTIONAL)
+        segment_id = new_segment_id(NOW_MS, number.to_bytes(10, "big"))
+        run = BatchRun(TOPIC, 0, BATCH_BYTES, [batch])
+        sequencer.do(CommitSegment(NOW_MS, segment_id, BATCH_BYTES * 2, "f", "z", [run]))
+        await store.put(segment_key("", "c", 0, segment_id), [bytes(BATCH_BYTES * 2)])
+        sequencer.do(EndTxn(NOW_MS, "tx", *producer, committed=not number))
+    assert sequencer.state.topics["t"].partitions[0].high_watermark == 4
+    inventory = await take_inventory(sequencer, store, "c")  # type: ignore[arg-type]
+    assert judge(inventory, "c", NOW_MS)[0] == []
+    assert (inventory.extents, inventory.live_bytes) == (2, 2 * BATCH_BYTES)

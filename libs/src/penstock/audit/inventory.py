@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 import msgspec
 
 from penstock.audit.findings import Finding
-from penstock.contracts.batches import Extent
+from penstock.contracts.batches import NO_SEGMENT_ID, Extent
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.janitor_queries import UsageQuery, UsageView
 from penstock.contracts.queries import (
@@ -111,7 +111,8 @@ def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPl
             continue
         if extent.base_offset > offset:
             inventory.findings.append(_hole(inventory, number, found.partition, offset, extent.base_offset))
-        _note(inventory, number, found.partition, extent)
+        if extent.segment.segment_id != NO_SEGMENT_ID:  # a transaction's end is in the journal only
+            _note(inventory, number, found.partition, extent)
         offset = extent.last_offset + 1
     if offset < found.high_watermark and (found.extents or not had_room):
         return offset
