@@ -73,13 +73,14 @@ class Oracle:
         entry = decode_entry(data)
         requests = entry.requests
         self._note(f"journal {sequence} {entry.entry_id}: {_summary(requests)}")
+        level_before = self.state.level
         outcomes, _ = machine.apply_entry(self.state, sequence, requests)
         for request, answers in zip(requests, outcomes, strict=True):
             for command, outcome in zip(request, answers, strict=True):
                 if isinstance(command, CommitSegment) and isinstance(outcome, SegmentCommitted):
                     self._take(command, outcome)
                 elif isinstance(command, CommitOffsets) and isinstance(outcome, PerItem):
-                    self._note_offsets(command, outcome)
+                    self._note_offsets(command, outcome, level_before)
         self.on_applied(
             [command for request in requests for command in request],
             [outcome for answers in outcomes for outcome in answers],
@@ -171,7 +172,8 @@ class Oracle:
         """All batches of a partition as they were produced, in order."""
         return [batch.data for batch in self.log(topic, partition).batches]
 
-    def _note_offsets(self, command: CommitOffsets, outcome: PerItem) -> None:
+    def _note_offsets(self, command: CommitOffsets, outcome: PerItem, level_before: int) -> None:
+        """`level_before` is that before the entry, which may itself raise the level behind these offsets."""
         for offset, refusal in zip(command.offsets, outcome.refusals, strict=True):
             key = (command.group_id, offset.partition)
             if refusal:
@@ -181,7 +183,7 @@ class Oracle:
                 self._lowered[key] = None
             elif offset.offset < before:
                 self._fail(f"the offset of {key[0]}-{key[1]} went back from {before} to {offset.offset} in the journal")
-            self._offsets[key] = (offset.offset, self.state.level)
+            self._offsets[key] = (offset.offset, level_before)
 
     def _stored(self, command: CommitSegment) -> bytes:
         data = self._store.read(segment_key("", self._cluster, 0, command.segment_id)) or b""
