@@ -250,12 +250,24 @@ def test_an_end_that_comes_late_does_not_end_the_next_transaction(world: Transac
     world.add(writer)
     seen = world.state.sequence
     world.end(writer, seen=seen)
+    world.add(writer, seen=world.state.sequence)
     known = world.state.sequence
-    world.add(writer, seen=known)
     world.write(writer)
     assert refusal_of(world.end(writer, seen=seen)) == Refusal.STALE
     assert world.state.transactions["tx"].state == ONGOING
     assert world.end(writer, seen=known) == TransactionEnded(writer.producer_id, 0)
+
+
+def test_whoever_ends_a_transaction_has_to_know_of_it(world: TransactionWorld) -> None:
+    """An end that was asked for twice, after it was done, may still come late."""
+    writer = world.init()
+    world.add(writer)
+    world.end(writer)
+    known = world.state.sequence
+    world.end(writer, seen=known)
+    world.add(writer, seen=known)
+    assert refusal_of(world.end(writer, seen=known)) == Refusal.STALE
+    assert world.end(writer, seen=world.state.sequence) == TransactionEnded(writer.producer_id, 0)
 
 
 def test_partitions_groups_and_producers_that_come_late_begin_nothing(world: TransactionWorld) -> None:

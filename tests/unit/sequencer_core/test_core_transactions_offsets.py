@@ -65,6 +65,17 @@ def test_the_last_offset_of_a_transaction_counts(world: TransactionWorld) -> Non
     assert told(world) == (8, False)
 
 
+def test_an_offset_that_comes_late_takes_no_later_ones_place(world: TransactionWorld) -> None:
+    writer = world.init()
+    seen = world.state.sequence
+    world.commit_txn_offset(writer, 7, adds=True, seen=seen)
+    world.commit_txn_offset(writer, 9, seen=world.state.sequence)
+    assert world.commit_txn_offset(writer, 7, seen=seen) == PerItem([Refusal.STALE])
+    assert world.commit_txn_offset(writer, 9, seen=seen) == PerItem([Refusal.NONE])
+    world.end(writer)
+    assert told(world) == (9, False)
+
+
 def test_an_offset_that_was_committed_later_than_a_waiting_one_stays(world: TransactionWorld) -> None:
     writer = world.init()
     world.commit_txn_offset(writer, 7, adds=True)

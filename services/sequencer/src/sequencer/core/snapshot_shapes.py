@@ -99,6 +99,7 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
     changed_sequence: int
     state: str
     started_ms: int
+    started_sequence: int
     previous: tuple[int, int]
     ended: tuple[int, int, bool] | None
     partitions: list[tuple[TopicId, int, int]]  # topic, partition, first offset

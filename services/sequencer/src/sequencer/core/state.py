@@ -205,6 +205,7 @@ class Transaction(msgspec.Struct, eq=False):
     changed_sequence: int  # of that entry
     state: str = EMPTY
     started_ms: int = -1  # the machine's clock when it began; -1 unless it is ongoing
+    started_sequence: int = 0  # of the entry with which the last one began
     previous: tuple[int, int] = (-1, -1)  # producer id and epoch, before this very producer asked for the present ones
     ended: tuple[int, int, bool] | None = None  # how the last one was ended: producer id and epoch then, committed
     partitions: dict[PartitionKey, int] = {}  # -> its first offset there, -1 while there is none

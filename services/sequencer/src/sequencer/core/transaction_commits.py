@@ -29,7 +29,8 @@ def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes
     member = None if group is None else group.members.get(command.member_id)
     if member is not None:
         member.active_sequence = state.sequence
-    return PerItem([add_pending(state, transaction, command.group_id, item) for item in command.offsets])
+    group_id, seen = command.group_id, command.seen_sequence
+    return PerItem([add_pending(state, transaction, group_id, item, seen) for item in command.offsets])
 
 
 def _refusal(state: State, command: CommitTxnOffsets) -> Refusal:

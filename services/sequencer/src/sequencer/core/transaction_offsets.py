@@ -11,8 +11,10 @@ from sequencer.core.limits import GROUP_BYTES_MAX, OFFSET_METADATA_BYTES_MAX, OF
 from sequencer.core.state import Committed, State, Transaction
 
 
-def add_pending(state: State, transaction: Transaction, group_id: str, item: OffsetToCommit) -> Refusal:
-    """The offset waits with the others of its group, which is in the transaction."""
+def add_pending(
+    state: State, transaction: Transaction, group_id: str, item: OffsetToCommit, seen_sequence: int
+) -> Refusal:
+    """The offset waits with the others of its group, which is in the transaction; not if a later one does already."""
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
         return Refusal.UNKNOWN_TOPIC
@@ -21,6 +23,8 @@ def add_pending(state: State, transaction: Transaction, group_id: str, item: Off
     committed = Committed(item.offset, item.leader_epoch, item.metadata, state.sequence)
     pending = transaction.offsets[group_id]
     before = pending.get(topic.topic_id, {}).get(item.partition)
+    if before is not None and 0 <= seen_sequence < before.sequence and before.offset != item.offset:
+        return Refusal.STALE
     if before is None and transaction.offset_count >= OFFSETS_PER_TRANSACTION_MAX:
         return Refusal.OVERLOADED
     growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))

@@ -120,7 +120,8 @@ def end_transaction(state: State, command: EndTxn, changes: Changes) -> Transact
     found = find_transaction(state, command)
     if isinstance(found, Refused):
         return found
-    if is_late(transaction, command.seen_sequence):
+    # Nobody means to end what he does not know of: it may be a second copy, answered already.
+    if is_late(transaction, command.seen_sequence) or 0 <= command.seen_sequence < transaction.started_sequence:
         return stale()
     if not is_ongoing and (command.committed or not command.bumps):
         return Refused(Refusal.INVALID_TXN_STATE)
@@ -226,6 +227,7 @@ def _begin(state: State, transaction: Transaction) -> None:
     if transaction.state != ONGOING:
         transaction.state = ONGOING
         transaction.started_ms = state.clock_ms
+        transaction.started_sequence = state.sequence
         state.ongoing[transaction.transactional_id] = transaction
         note_deadline(state, transaction)
 
