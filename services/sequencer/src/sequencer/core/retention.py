@@ -61,7 +61,9 @@ def count_expired(state: State, clock_ms: int, partition: Partition, configs: Re
     columns = partition.extents
     head = columns.head
     size_bytes = partition.size_bytes
-    stop = min(head + count_max, columns.find_offset(last_stable_offset(partition)))
+    has_transactions = partition.transactions is not None  # mostly not, and every partition comes by here
+    end = columns.find_offset(last_stable_offset(partition)) if has_transactions else columns.end
+    stop = min(head + count_max, end)
     for row in range(head, stop):
         size_bytes -= columns.lengths[row]
         is_excess = configs.retention_bytes != FOR_EVER and size_bytes >= configs.retention_bytes
