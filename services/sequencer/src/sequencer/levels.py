@@ -67,10 +67,9 @@ class Levels:
                 await self._raise()
 
     def attainable(self) -> int:
-        """The level that all replicas know which gave a sign of life lately; 0 until we have listened for long enough, or
-        have no need to.
+        """The level that all replicas know which gave a sign of life lately.
 
-        Forgets who gave none.
+        0 until we have listened for long enough, or have no need to. Forgets who gave none.
         """
         since_s = self._clock.monotonic_s() - LISTEN_S
         authors = self._replica.authors
