@@ -1,10 +1,12 @@
 """Fixtures that any test may ask for."""
 
+import logging
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.testkit import engine
 from tests.testkit.nats import NatsServer, running_nats_server
@@ -32,6 +34,18 @@ def pytest_sessionfinish() -> None:
     """Leave no container behind, whatever the tests did."""
     if engine.choice().containers:
         engine.remove_leftovers(own=True)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """What a test configures, by running a command as a process would, ends with it."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    if structlog.is_configured():
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -41,16 +41,6 @@ def files_no_longer_than(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
-
-
 def test_away_from_a_terminal_a_line_is_json_with_the_service_and_the_facts() -> None:
     stream = io.StringIO()
     configure_logs("gateway", "gateway-1", "info", "auto", stream)
