@@ -76,7 +76,15 @@ def test_a_cluster_that_kept_its_records_for_ever_goes_on_doing_so_until_it_is_t
     assert world.do(expiry).logs[0].extents == 1
 
 
-def test_a_new_cluster_keeps_its_records_as_kafka_does_though_topics_were_quicker_than_its_level() -> None:
+def test_a_new_cluster_keeps_its_records_as_kafka_does_though_some_were_quicker_than_its_level() -> None:
+    world = World()
+    world.topic()
+    world.produce(batch())
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL, is_new=True))
+    assert world.state.cluster_configs == {}
+
+
+def test_a_cluster_without_records_has_none_to_keep() -> None:
     world = World()
     world.topic()
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))

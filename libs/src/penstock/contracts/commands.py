@@ -209,6 +209,7 @@ class RaiseLevel(msgspec.Struct, frozen=True, array_like=True, tag=16):
 
     now_ms: int
     level: int
+    is_new: bool = False  # the cluster: its journal had no entries when the author came
 
 
 class ReleaseCustody(msgspec.Struct, frozen=True, array_like=True, tag=17):

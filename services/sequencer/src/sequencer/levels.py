@@ -88,7 +88,7 @@ class Levels:
         if level <= self._replica.state.level:
             return
         try:
-            await self._proposals.propose([RaiseLevel(self._clock.now_ms(), level)])
+            await self._proposals.propose([RaiseLevel(self._clock.now_ms(), level, self._is_new)])
         except Unavailable as error:
             log.warning("level_not_journaled", wanted=level, error=str(error))
         else:

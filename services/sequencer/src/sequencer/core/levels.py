@@ -13,7 +13,8 @@ def raise_level(state: State, command: RaiseLevel, changes: Changes) -> Done | R
         return Refused(Refusal.INVALID_REQUEST, f"level {state.level} is reached already")
     if state.level < JANITOR_LEVEL <= command.level:
         state.segments.begin_queue(state.sequence)
-        _keep_for_ever(state)
+        if not command.is_new:
+            _keep_for_ever(state)
     state.level = command.level
     return Done()
 
