@@ -114,6 +114,8 @@ class NatsWorld:
         assert not error or verb == "STREAM.CREATE", answer
 
     async def close(self) -> None:
+        if isinstance(self._server, NatsCluster):
+            await self.recovery()  # other tests use it after one that failed during an outage
         for connection in self._connections:
             await connection.close()
 

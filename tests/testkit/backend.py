@@ -71,11 +71,7 @@ class Process:
 
     def pause(self) -> None:
         """SIGSTOP."""
-        os.kill(self._process.pid, signal.SIGSTOP)
-        deadline_s = time.monotonic() + STOP_TIMEOUT_S
-        while not _is_stopped(self._process.pid):
-            assert time.monotonic() < deadline_s, "the server does not stop"
-            time.sleep(POLL_S)
+        pause_process(self._process.pid)
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -161,6 +157,15 @@ def free_ports(count: int) -> list[int]:
         for probe in probes:
             probe.bind((LOOPBACK, 0))
         return [probe.getsockname()[1] for probe in probes]
+
+
+def pause_process(pid: int) -> None:
+    """SIGSTOP, and return when no thread of it runs: until then it may still answer."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline_s = time.monotonic() + STOP_TIMEOUT_S
+    while not _is_stopped(pid):
+        assert time.monotonic() < deadline_s, f"process {pid} does not stop"
+        time.sleep(POLL_S)
 
 
 def _is_stopped(pid: int) -> bool:

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.runtime.nats_server import cluster_config, find_nats_server, server_config
+from tests.testkit.backend import pause_process
 
 NODES = 3
 START_TIMEOUT_S = 30.0
@@ -84,12 +84,12 @@ class NatsNode:
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers."""
-        self._signal(signal.SIGSTOP)
+        pause_process(self._running().pid)
         self.is_paused = True
 
     def resume(self) -> None:
         """SIGCONT after `pause`."""
-        self._signal(signal.SIGCONT)
+        self._running().send_signal(signal.SIGCONT)
         self.is_paused = False
 
     def monitored(self, path: str) -> dict[str, Any]:
@@ -99,9 +99,9 @@ class NatsNode:
             told: dict[str, Any] = json.load(answer)
         return told
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, f"{self.name} does not run"
-        os.kill(self._process.pid, number)
+        return self._process
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
