@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
-from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.runtime.process import App
 from sequencer.replica import LeftBehind
 from sequencer.snapshot_file import UnknownVersion
 from tests.testkit.sim.host import BusReach, SimClock, SimConnection, SimHost, store_opener
 from tests.testkit.sim.loop import NO_STEPS, SimLoop
+from tests.testkit.sim.newest import SIMULATED_LEVEL
 from tests.testkit.sim.surroundings import Surroundings
 
 RESTART_S = (0.2, 2.0)  # how long a supervisor takes
@@ -33,7 +33,7 @@ class Process:
         self.is_paused = False
         self.born_at_sequence = 0  # the journal's last when this life began
         self.is_wanted = False  # the supervisor starts it again
-        self.known_level = NEWEST_LEVEL  # of this life's release
+        self.known_level = SIMULATED_LEVEL  # of this life's release
         self.app: App | None = None
         self.clock = SimClock(around.timeline)
         self._around = around
@@ -178,7 +178,7 @@ class Process:
 
     def _is_outdated(self, cause: BaseException) -> bool:
         """Whether a replica of an earlier release was unseen when the level was raised, and so has to be replaced."""
-        return isinstance(cause.__cause__, UnknownVersion) and self.known_level < NEWEST_LEVEL
+        return isinstance(cause.__cause__, UnknownVersion) and self.known_level < SIMULATED_LEVEL
 
     def _given(self) -> dict[str, Any]:
         """What every app takes from outside."""

@@ -3,9 +3,9 @@
 import gc
 from dataclasses import dataclass
 
-from penstock.contracts.levels import NEWEST_LEVEL
 from tests.testkit.sim.judge import are_replicas_level, is_group_done, judge_group, judge_records, judge_replicas
 from tests.testkit.sim.nemesis import Nemesis
+from tests.testkit.sim.newest import SIMULATED_LEVEL
 from tests.testkit.sim.night import LOOK_S, empty, old_orphans, oversleep
 from tests.testkit.sim.world import World
 
@@ -128,7 +128,7 @@ def _settle(world: World) -> bool:
     if not world.until("the group", lambda: is_group_done(world), SETTLE_TIMEOUT_S):
         return False
     judge_group(world)
-    if not world.until("the level", lambda: world.oracle.state.level == NEWEST_LEVEL, SETTLE_TIMEOUT_S):
+    if not world.until("the level", lambda: world.oracle.state.level == SIMULATED_LEVEL, SETTLE_TIMEOUT_S):
         return False
     if not world.until("replicas", lambda: are_replicas_level(world), SETTLE_TIMEOUT_S):
         return False

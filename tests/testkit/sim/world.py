@@ -16,7 +16,6 @@ from prometheus_client.metrics import MetricWrapperBase
 from penstock.contracts.commands import RaiseLevel
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
-from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.objectstore.retrying import RetryingStore
@@ -34,6 +33,7 @@ from tests.testkit.sim.host import SimClock
 from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
 from tests.testkit.sim.loop import SimLoop
 from tests.testkit.sim.member import GroupLedger, Member
+from tests.testkit.sim.newest import PATCHED_LEVELS, SIMULATED_LEVEL
 from tests.testkit.sim.oracle import Oracle
 from tests.testkit.sim.passing import Passing
 from tests.testkit.sim.process import Process
@@ -144,12 +144,12 @@ class World(Surroundings):
 
     def raise_level(self) -> None:
         """Be at the newest level from now on, as most clusters are, rather than some seconds later."""
-        raised = Entry("operator", "operator", 0, GENESIS_HASH, [[RaiseLevel(START_MS, NEWEST_LEVEL)]])
+        raised = Entry("operator", "operator", 0, GENESIS_HASH, [[RaiseLevel(START_MS, SIMULATED_LEVEL)]])
         self.journal.inject(encode_entry(raised))
 
     def _known_level(self, process: Process) -> int:
         """What a sequencer's release knows that starts now; an old one is not started again once it cannot follow."""
-        return 0 if process.name in self.old_replicas and not self.oracle.state.level else NEWEST_LEVEL
+        return 0 if process.name in self.old_replicas and not self.oracle.state.level else SIMULATED_LEVEL
 
     async def upgrade(self) -> None:
         """Replace sequencers of the earlier release one by one."""
@@ -325,7 +325,7 @@ class World(Surroundings):
         }
         try:
             with ExitStack() as patches:
-                for name, value in (SCALED | others).items():
+                for name, value in (SCALED | PATCHED_LEVELS | others).items():
                     patches.enter_context(mock.patch(name, value))
                 for metric, verb in (
                     (Counter, "inc"),

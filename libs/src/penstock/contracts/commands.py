@@ -95,7 +95,7 @@ class JoinGroup(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """A member (re)joins a classic group.
 
     With `member_id` empty the member gets `new_member_id`, which the gateway made: so a command sent again makes no
-    second member.
+    second member. With an instance id it takes the place of who has that, if its sender had seen that one come.
     """
 
     now_ms: int
@@ -110,6 +110,7 @@ class JoinGroup(msgspec.Struct, frozen=True, array_like=True, tag=7):
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: list[GroupProtocol]
+    seen_sequence: int = -1  # as in `CommitOffsets`
 
 
 class MemberAssignment(msgspec.Struct, frozen=True, array_like=True):
@@ -145,6 +146,7 @@ class LeaveGroup(msgspec.Struct, frozen=True, array_like=True, tag=9):
     now_ms: int
     group_id: str
     members: list[LeavingMember]
+    seen_sequence: int = -1  # as in `CommitOffsets`
 
 
 class ExpireMember(msgspec.Struct, frozen=True, array_like=True, tag=10):

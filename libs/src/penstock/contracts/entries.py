@@ -46,11 +46,13 @@ def encode_entry(entry: Entry) -> bytes:
     return _HEAD.pack(ENTRY_VERSION, crc32c.crc32c(packed)) + packed
 
 
-def decode_entry(data: bytes, known_level: int = NEWEST_LEVEL) -> Entry:
+def decode_entry(data: bytes, known_level: int | None = None) -> Entry:
     """The entry in `data`; `Corrupt` for a damaged one or a version this code does not know.
 
-    `UnknownLevel` if it raises the cluster above `known_level`.
+    `UnknownLevel` if it raises the cluster above `known_level`, by default the newest one.
     """
+    if known_level is None:
+        known_level = NEWEST_LEVEL
     if len(data) < _HEAD.size:
         raise Corrupt(f"journal entry of {len(data)} bytes is shorter than its head")
     version, crc = _HEAD.unpack_from(data)

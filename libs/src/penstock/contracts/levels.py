@@ -69,6 +69,8 @@ RISING_LEASE_LEVEL = 1
 JANITOR_LEVEL = 2
 # From this level on transactional batches belong to transactions. No cluster reaches it before gateways read them.
 TRANSACTIONS_LEVEL = 3
+# From this level on it is known since when static members have their places, and who came before takes none.
+LATE_JOINS_LEVEL = 3
 
 
 def level_of(commands: Iterable[Command]) -> int:
