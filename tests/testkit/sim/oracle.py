@@ -6,7 +6,6 @@ offsets are dense, no sequence number is accepted twice or out of turn, and what
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult
 from penstock.contracts.commands import Command, CommitOffsets, CommitSegment, Outcome, PerItem, SegmentCommitted
@@ -17,8 +16,11 @@ from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import batches
 from penstock.segment.keys import segment_key
 from sequencer.core import machine
+from sequencer.core.segments import MARKERS
 from sequencer.core.state import State, new_state
+from tests.testkit.sim.partition_log import LogBatch, PartitionLog
 from tests.testkit.sim.store import StoreServer
+from tests.testkit.sim.transaction_book import LogKey, TransactionBook
 
 SEQUENCE_MASK = 2**31 - 1
 PLACED_BYTES = 16  # base offset, length and leader epoch: all that a reader's copy of a batch may differ in
@@ -27,37 +29,12 @@ Fail = Callable[[str], None]
 Applied = Callable[[list[Command], list[Outcome]], None]  # an entry's commands and what came of them
 
 
-@dataclass(slots=True)
-class LogBatch:
-    """One committed batch."""
-
-    base_offset: int
-    meta: BatchMeta
-    data: bytes  # of the batch, as it was produced
-
-
-@dataclass
-class PartitionLog:
-    """What a partition really holds."""
-
-    batches: list[LogBatch] = field(default_factory=list)
-    bases: list[int] = field(default_factory=list)
-    start: int = 0
-    end: int = 0
-    next_sequences: dict[int, tuple[int, int]] = field(default_factory=dict)  # producer -> epoch, sequence
-
-    def at(self, offset: int) -> LogBatch | None:
-        """The batch that holds an offset."""
-        if not 0 <= offset < self.end:
-            return None
-        return self.batches[bisect_right(self.bases, offset) - 1]
-
-
 class Oracle:
     """The truth, and the judge."""
 
     def __init__(self, cluster: str, store: StoreServer, fail: Fail, note: Fail) -> None:
         self.state: State = new_state()
+        self.book = TransactionBook(self.state, fail)
         self.logs: dict[tuple[TopicId, int], PartitionLog] = {}
         self._cluster = cluster
         self._store = store
@@ -81,6 +58,9 @@ class Oracle:
                     self._take(command, outcome)
                 elif isinstance(command, CommitOffsets) and isinstance(outcome, PerItem):
                     self._note_offsets(command, outcome, level_before)
+                else:
+                    self.book.applied(command, outcome)
+        self.book.settle()
         self.on_applied(
             [command for request in requests for command in request],
             [outcome for answers in outcomes for outcome in answers],
@@ -152,6 +132,8 @@ class Oracle:
             for row in range(extents.head, extents.end):
                 log = self.logs.setdefault((partition.topic_id, partition.number), PartitionLog())
                 where = f"{partition.topic_id.hex()}-{partition.number} at {extents.base_offsets[row]}"
+                if extents.segments[row] == MARKERS:
+                    continue
                 ref = self.state.segments.ref(extents.segments[row])
                 data = self._store.read(segment_key("", self._cluster, ref.level, ref.segment_id))
                 if data is None:
@@ -200,15 +182,17 @@ class Oracle:
             return
         data = self._stored(command)
         for run, results in zip(command.runs, outcome.runs, strict=True):
-            log = self.logs.setdefault((run.topic_id, run.partition), PartitionLog())
+            key = (run.topic_id, run.partition)
+            log = self.logs.setdefault(key, PartitionLog())
             position = run.position
             for meta, result in zip(run.batches, results, strict=True):
                 if not result.refusal:
-                    self._accept(log, LogBatch(result.base_offset, meta, data[position : position + meta.length]))
+                    self._accept(key, log, LogBatch(result.base_offset, meta, data[position : position + meta.length]))
                 position += meta.length
 
-    def _accept(self, log: PartitionLog, batch: LogBatch) -> None:
+    def _accept(self, key: LogKey, log: PartitionLog, batch: LogBatch) -> None:
         meta = batch.meta
+        self.book.take_markers(key, log, batch.base_offset)
         if batch.base_offset < log.end:
             first = log.at(batch.base_offset)
             if first is None or _sequence_of(first.meta) != _sequence_of(meta) or meta.producer_id == NO_PRODUCER:
@@ -225,9 +209,8 @@ class Oracle:
                 self._fail(f"producer {meta.producer_id}'s sequence {meta.base_sequence} was accepted {what}")
             following = (meta.base_sequence + meta.record_count) & SEQUENCE_MASK
             log.next_sequences[meta.producer_id] = (meta.producer_epoch, following)
-        log.bases.append(batch.base_offset)
-        log.batches.append(batch)
-        log.end = batch.base_offset + meta.record_count
+        self.book.accepted(key, log, batch)
+        log.append(batch)
 
 
 def _summary(requests: list[list[Command]]) -> str:

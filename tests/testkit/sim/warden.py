@@ -23,7 +23,8 @@ from penstock.segment.keys import (
 )
 from sequencer.core.segments import NO_SLOT
 from sequencer.core.state import Partition
-from tests.testkit.sim.oracle import Fail, Oracle, PartitionLog
+from tests.testkit.sim.oracle import Fail, Oracle
+from tests.testkit.sim.partition_log import PartitionLog
 from tests.testkit.sim.store import StoreServer
 
 ORPHAN_AGE_MS = 3_600_000

@@ -1,0 +1,52 @@
+"""What a partition really holds, batch by batch, as the oracle has seen it committed."""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from penstock.contracts.batches import BatchMeta
+from penstock.kafkawire.records import CONTROL
+
+
+@dataclass(slots=True)
+class LogBatch:
+    """One committed batch, or the marker of a transaction's end."""
+
+    base_offset: int
+    meta: BatchMeta
+    data: bytes  # of the batch, as it was produced; of a marker as it is to be read
+    is_open: bool = False  # its transaction has not ended
+    is_aborted: bool = False
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether it ends a transaction."""
+        return self.meta.attributes & CONTROL != 0
+
+
+@dataclass
+class PartitionLog:
+    """What a partition really holds."""
+
+    batches: list[LogBatch] = field(default_factory=list)
+    bases: list[int] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    next_sequences: dict[int, tuple[int, int]] = field(default_factory=dict)  # producer -> epoch, sequence
+    open: dict[int, list[LogBatch]] = field(default_factory=dict)  # of open transactions, by producer id
+
+    @property
+    def stable(self) -> int:
+        """What is decided lies below."""
+        return min((batches[0].base_offset for batches in self.open.values()), default=self.end)
+
+    def at(self, offset: int) -> LogBatch | None:
+        """The batch that holds an offset."""
+        if not 0 <= offset < self.end:
+            return None
+        return self.batches[bisect_right(self.bases, offset) - 1]
+
+    def append(self, batch: LogBatch) -> None:
+        """The log goes on with this."""
+        self.bases.append(batch.base_offset)
+        self.batches.append(batch)
+        self.end = batch.base_offset + batch.meta.record_count
