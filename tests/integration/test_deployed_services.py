@@ -21,9 +21,10 @@ from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.env_file import read_env_file, with_store_keys
 from penstock.segment.keys import segment_key
-from tests.testkit.backend import LOOPBACK, free_ports
+from tests.testkit.backend import LOOPBACK
 from tests.testkit.cluster import wait_until
 from tests.testkit.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
+from tests.testkit.ports import free_ports
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,9 @@ from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.find_coordinator import FindCoordinatorRequest
 from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.runtime.own_address import own_address
-from tests.testkit.cluster import free_port, wait_until
+from tests.testkit.cluster import wait_until
 from tests.testkit.nats import NatsServer
+from tests.testkit.ports import free_port
 
 STOP_TIMEOUT_S = 20.0
 

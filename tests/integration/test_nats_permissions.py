@@ -13,7 +13,8 @@ from penstock.contracts.errors import Invalid, Unavailable
 from penstock.runtime.bus import Inbound
 from penstock.runtime.nats_client import NatsConnection, connect_nats
 from penstock.runtime.nats_server import server_config
-from tests.testkit.nats_cluster import NatsNode, free_ports
+from tests.testkit.nats_cluster import NatsNode
+from tests.testkit.ports import free_ports
 from tests.testkit.waiting import until
 
 USERS = """

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from penstock.runtime.nats_client import connect_nats
-from tests.testkit.backend import LOOPBACK, free_ports
+from tests.testkit.backend import LOOPBACK
 from tests.testkit.cluster import wait_until
 from tests.testkit.nats import NatsServer
 from tests.testkit.nats_cluster import NatsCluster, running_nats_cluster
+from tests.testkit.ports import free_ports
 
 END_TIMEOUT_S = 40.0
 READY_TIMEOUT_S = 30.0

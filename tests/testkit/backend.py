@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -148,15 +147,6 @@ class Container:
 def image_for(service: str) -> str | None:
     """The image to start a service of compose.yaml from, or None where tests take it from its wheel."""
     return engine.image_of(service) if engine.choice().containers else None
-
-
-def free_ports(count: int) -> list[int]:
-    """TCP ports that nobody listens on at this moment."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((LOOPBACK, 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def pause_process(pid: int) -> None:

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,17 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.testkit.metrics import samples, total
+from tests.testkit.ports import free_port
 
 READY_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.02
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float, what: str, poll_s: float = POLL_S) -> Any:

@@ -8,8 +8,9 @@ import urllib.request
 from pathlib import Path
 
 from tests.testkit import java_classes
-from tests.testkit.cluster import Cluster, free_port, wait_until
+from tests.testkit.cluster import Cluster, wait_until
 from tests.testkit.metrics import samples, total
+from tests.testkit.ports import free_port
 
 EAGER = {
     "merge-flushed-count": "4",

@@ -14,8 +14,9 @@ from typing import Any
 from docker import APIClient
 from docker.errors import NotFound
 
-from tests.testkit.cluster import free_port, wait_until
+from tests.testkit.cluster import wait_until
 from tests.testkit.metrics import samples, total
+from tests.testkit.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_S = 300.0

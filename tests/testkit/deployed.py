@@ -16,8 +16,9 @@ from penstock.runtime.clock import SystemEntropy
 from penstock.runtime.env_file import parse_env
 from penstock.runtime.nats_server import find_nats_server
 from tests.testkit import seaweed
-from tests.testkit.backend import LOOPBACK, Process, free_ports
+from tests.testkit.backend import LOOPBACK, Process
 from tests.testkit.cluster import wait_until
+from tests.testkit.ports import free_ports
 
 SETTINGS = Path(__file__).parents[2] / "deploy" / "nats"
 START_TIMEOUT_S = 30.0

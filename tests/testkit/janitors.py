@@ -14,7 +14,8 @@ import pytest
 from penstock.contracts.errors import Invalid
 from penstock.objectstore import ObjectInfo, ObjectStore, Unfinished, open_store
 from penstock.segment.keys import parse_journal_archive_key, parse_segment_key, parse_snapshot_key
-from tests.testkit.cluster import Cluster, free_port, wait_until
+from tests.testkit.cluster import Cluster, wait_until
+from tests.testkit.ports import free_port
 
 CLUSTER = "default"
 MARKER = f"{CLUSTER}/journal-identity"

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.testkit.backend import LOOPBACK, Process, free_ports
+from tests.testkit.backend import LOOPBACK, Process
+from tests.testkit.ports import free_ports
 from tests.testkit.s3_server import S3Server, running
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.runtime.nats_server import cluster_config, find_nats_server, server_config
 from tests.testkit.backend import pause_process
+from tests.testkit.ports import free_ports
 
 NODES = 3
 START_TIMEOUT_S = 30.0
@@ -234,12 +235,3 @@ def _detail(told: dict[str, Any], stream: str) -> dict[str, Any]:
             if detail["name"] == stream:
                 return dict(detail)
     return {}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are all different, because all are held until the last one is found."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.testkit.backend import LOOPBACK, Backend, Container, Process, free_ports, image_for
+from tests.testkit.backend import LOOPBACK, Backend, Container, Process, image_for
+from tests.testkit.ports import free_ports
 from tests.testkit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, running
 
 PROGRAM = "weed"

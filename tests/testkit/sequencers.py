@@ -9,8 +9,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.testkit.cluster import free_port
 from tests.testkit.nats import NatsServer
+from tests.testkit.ports import free_port
 from tests.testkit.waiting import until
 
 CLUSTER = "test"

@@ -6,8 +6,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.testkit.cluster import free_port, wait_until
+from tests.testkit.cluster import wait_until
 from tests.testkit.compactors import JAVA_OPTIONS, POLL_S, START_S
+from tests.testkit.ports import free_port
 
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"

@@ -12,7 +12,8 @@ from penstock.cli.options import Address
 from penstock.contracts.messages import Presence
 from penstock.runtime.health import Health, HttpServer, new_registry
 from penstock.runtime.presence import Directory
-from tests.testkit.backend import LOOPBACK, free_ports
+from tests.testkit.backend import LOOPBACK
+from tests.testkit.ports import free_ports
 
 REASON = "its <server> acknowledges too soon"
 
