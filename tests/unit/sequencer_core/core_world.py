@@ -156,6 +156,7 @@ class World:
         rebalance_ms: int = 60_000,
         kind: str = "consumer",
         protocols: dict[str, bytes] | None = None,
+        seen: int = -1,
     ) -> Any:
         offered = {"range": b"meta"} if protocols is None else protocols
         return self.do(
@@ -172,6 +173,7 @@ class World:
                 rebalance_ms,
                 kind,
                 [GroupProtocol(name, said) for name, said in offered.items()],
+                seen,
             )
         )
 
@@ -189,10 +191,12 @@ class World:
         return self.do(SyncGroup(self.now_ms, "g", generation, member_id, instance, kind, protocol, shares))
 
     def leave(self, *members: tuple[str, str | None]) -> list[Refusal]:
-        refusals: list[Refusal] = self.do(
-            LeaveGroup(self.now_ms, "g", [LeavingMember(*each) for each in members])
-        ).refusals
+        refusals: list[Refusal] = self.leave_seen(*members, seen=-1).refusals
         return refusals
+
+    def leave_seen(self, *members: tuple[str, str | None], seen: int) -> Any:
+        """The outcome for whoever had seen that entry."""
+        return self.do(LeaveGroup(self.now_ms, "g", [LeavingMember(*each) for each in members], seen))
 
     def commit_offset(
         self,
@@ -466,6 +470,7 @@ def check_group(group: Group) -> None:
     assert not group.pending.keys() & group.members.keys()
     for instance, member_id in group.static_members.items():
         assert group.members[member_id].group_instance_id == instance
+    assert group.static_since.keys() <= group.static_members.keys()
     counts: dict[str, int] = {}
     for member in group.members.values():
         for name in {protocol.name for protocol in member.protocols}:

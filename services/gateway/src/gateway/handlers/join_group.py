@@ -42,6 +42,7 @@ def _command(gateway: Gateway, client: Client, version: int, request: JoinGroupR
         rebalance_timeout_ms=_rebalance_timeout_ms(request),
         protocol_type=request.protocol_type,
         protocols=[GroupProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
+        seen_sequence=gateway.sequencer.seen_sequence,
     )
 
 

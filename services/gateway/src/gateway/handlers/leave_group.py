@@ -15,7 +15,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: LeaveG
     is_batched = version >= FIRST_VERSION_BATCHED
     members = request.members if is_batched else [MemberIdentity(request.member_id)]
     leaving = [LeavingMember(member.member_id, member.group_instance_id) for member in members]
-    command = commands.LeaveGroup(gateway.clock.now_ms(), request.group_id, leaving)
+    seen_sequence = gateway.sequencer.seen_sequence
+    command = commands.LeaveGroup(gateway.clock.now_ms(), request.group_id, leaving, seen_sequence)
     try:
         outcome = await group_command(gateway, command)
     except Unavailable:

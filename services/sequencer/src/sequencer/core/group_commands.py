@@ -29,6 +29,7 @@ from sequencer.core.groups import (
     is_waiting,
     joined,
     new_group,
+    place_static,
     prepare_rebalance,
     remove_member,
     select_protocol,
@@ -191,7 +192,9 @@ def _join_static(state: State, group: Group, command: JoinGroup, instance_id: st
     if command.new_member_id in group.fenced and state.level >= LATE_COMMANDS_LEVEL:
         # A member id is made for one request, so this is that request, come late: its client has joined again since.
         return Refused(Refusal.FENCED_INSTANCE)
-    member = _replace(group, old_member_id, command.new_member_id)
+    if command.new_member_id != old_member_id and _has_come_since(group, instance_id, command.seen_sequence):
+        return Refused(Refusal.STALE, "another member has come with the instance id since")
+    member = _replace(state, group, old_member_id, command.new_member_id)
     _update(state, group, member, command)
     if group.state == STABLE and select_protocol(group) == group.protocol:
         # KIP-814: a leader that came back is told who is there, but has nothing to assign
@@ -201,7 +204,12 @@ def _join_static(state: State, group: Group, command: JoinGroup, instance_id: st
     return _answer(group, member)
 
 
-def _replace(group: Group, old_member_id: str, new_member_id: str) -> Member:
+def _has_come_since(group: Group, instance_id: str, seen_sequence: int) -> bool:
+    """Whether who has the place came by an entry that somebody did not know of who had seen this one; never if -1."""
+    return 0 <= seen_sequence < group.static_since.get(instance_id, 0)
+
+
+def _replace(state: State, group: Group, old_member_id: str, new_member_id: str) -> Member:
     """The static member goes on under another member id; whoever has the old one is fenced."""
     member = group.members[old_member_id]
     if new_member_id == old_member_id:
@@ -211,7 +219,7 @@ def _replace(group: Group, old_member_id: str, new_member_id: str) -> Member:
     member.member_id = new_member_id
     member.joining = False
     if member.group_instance_id is not None:
-        group.static_members[member.group_instance_id] = new_member_id
+        place_static(state, group, member.group_instance_id, new_member_id)
     if group.leader == old_member_id:
         group.leader = new_member_id
     group.fenced.pop(new_member_id, None)
@@ -274,9 +282,17 @@ def leave_group(state: State, command: LeaveGroup, changes: Changes) -> PerItem 
     group = state.groups.get(command.group_id)
     if group is None:
         return PerItem([Refusal.UNKNOWN_MEMBER] * len(command.members))
+    if any(_names_another(group, leaving, command.seen_sequence) for leaving in command.members):
+        return Refused(Refusal.STALE, "another member has come with the instance id since")
     refusals = [_leave(state, group, leaving) for leaving in command.members]
     settle(state, group, changes)
     return PerItem(refusals)
+
+
+def _names_another(group: Group, leaving: LeavingMember, seen_sequence: int) -> bool:
+    """Whether an instance id alone names a member that came after whoever sent it had looked."""
+    instance_id = leaving.group_instance_id
+    return not leaving.member_id and instance_id is not None and _has_come_since(group, instance_id, seen_sequence)
 
 
 def _leave(state: State, group: Group, leaving: LeavingMember) -> Refusal:

@@ -13,6 +13,7 @@ functions here leave the group's deadline to `settle`, which every command that 
 """
 
 from penstock.contracts.commands import GroupProtocol, Joined, JoinedMember, Synced
+from penstock.contracts.levels import LATE_JOINS_LEVEL
 from penstock.contracts.refusals import Refusal
 from sequencer.core.deadlines import next_deadline_ms, note_idle, set_deadline
 from sequencer.core.limits import GROUP_INITIAL_REBALANCE_DELAY_MS, MEMBER_OVERHEAD_BYTES
@@ -72,11 +73,18 @@ def add_member(state: State, group: Group, member: Member, protocol_type: str) -
         group.leader = member.member_id
     group.members[member.member_id] = member
     if member.group_instance_id is not None:
-        group.static_members[member.group_instance_id] = member.member_id
+        place_static(state, group, member.group_instance_id, member.member_id)
     count_protocols(group, member, 1)
     weigh(state, member)
     member.joining = True
     prepare_rebalance(state, group)
+
+
+def place_static(state: State, group: Group, instance_id: str, member_id: str) -> None:
+    """The member has the place of its instance id from now on."""
+    group.static_members[instance_id] = member_id
+    if state.level >= LATE_JOINS_LEVEL:
+        group.static_since[instance_id] = state.sequence
 
 
 def weigh(state: State, member: Member) -> None:
@@ -111,6 +119,7 @@ def _drop_member(state: State, group: Group, member_id: str) -> None:
     state.group_bytes -= member.size_bytes
     if member.group_instance_id is not None:
         del group.static_members[member.group_instance_id]
+        group.static_since.pop(member.group_instance_id, None)
     if group.leader == member_id:
         group.leader = next(iter(group.members), "")
 

@@ -23,6 +23,7 @@ from sequencer.core.groups import count_protocols
 from sequencer.core.partition_transactions import PartitionTransactions
 from sequencer.core.partitions import enter_partition
 from sequencer.core.segments import Segments
+from sequencer.core.snapshot_later import NOTHING, read_later, written_later
 from sequencer.core.state import (
     ONGOING,
     Buried,
@@ -40,7 +41,7 @@ from sequencer.core.transaction_deadlines import enter_deadlines
 _STRAY = -1  # in the place of a topic: the partition is one of a deleted topic
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(shapes.State)
+_decoder = msgspec.msgpack.Decoder(shapes.WholeState)
 
 
 def encode_state(state: State) -> bytes:
@@ -89,7 +90,11 @@ def encode_state(state: State) -> bytes:
         state.cluster_altered_sequence,
         [_written_transaction(each) for each in state.transactions.values()],
     )
-    return _encoder.encode(written)
+    later = written_later(state)
+    if later == NOTHING:
+        return _encoder.encode(written)
+    fields = {name: getattr(written, name) for name in shapes.State.__struct_fields__}
+    return _encoder.encode(shapes.WholeState(**fields, later=later))
 
 
 def _strays(state: State) -> dict[int, tuple[Partition, int]]:
@@ -188,7 +193,7 @@ def decode_state(data: bytes | memoryview) -> State:
         raise Corrupt(f"a state that cannot be read: {error}") from error
 
 
-def _read(written: shapes.State) -> State:
+def _read(written: shapes.WholeState) -> State:
     topics = [_read_topic(each) for each in written.topics]
     buried = [_read_buried(each) for each in written.buried]
     kept = [*topics, *(each.topic for each in buried)]
@@ -246,6 +251,7 @@ def _read(written: shapes.State) -> State:
     for partition in state.trimmed:
         partition.in_trimmed = True
     fill_contents(state)
+    read_later(state, written.later)
     return state
 
 

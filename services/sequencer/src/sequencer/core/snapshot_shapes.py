@@ -9,6 +9,7 @@ import msgspec
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.janitor_commands import CHORES
+from sequencer.core.snapshot_later import NOTHING, Later
 from sequencer.core.state import NO_HORIZON, Claim, Committed, Custody, Lease, Member, Replacement
 
 # (place of the topic among topics and after them buried ones, partition), or (_STRAY, number of the stray)
@@ -141,3 +142,9 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     chore_leases: dict[int, Lease] = {}
     cluster_altered_sequence: int = 0
     transactions: list[Transaction] = []
+
+
+class WholeState(State, frozen=True, array_like=True):
+    """Written only if there is something in its last field."""
+
+    later: Later = NOTHING

@@ -192,6 +192,7 @@ class Group(msgspec.Struct, eq=False):
     initial_remaining_ms: int = 0  # how much longer that may be extended
     newcomer: bool = False  # somebody new came during that delay
     sync_deadline_ms: int = 0  # when members that joined and did not sync are dropped; 0: nobody is awaited
+    static_since: dict[str, int] = {}  # group instance id -> the entry by which its member came, from LATE_JOINS_LEVEL
 
 
 class Transaction(msgspec.Struct, eq=False):

@@ -1,0 +1,42 @@
+"""What of the state came to the snapshot's format after all else, by name: whoever has none of it writes nothing.
+
+So states of clusters that are below the level of these parts keep their bytes. Each part is a field of `Later`, with
+what there is before it as its default.
+"""
+
+import msgspec
+
+from sequencer.core.state import Group, State
+
+
+class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of one group."""
+
+    static_since: dict[str, int] = {}
+
+
+class Later(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of the state."""
+
+    groups: dict[str, GroupLater] = {}
+
+
+NOTHING = Later()
+_NOTHING_OF_GROUP = GroupLater()
+
+
+def written_later(state: State) -> Later:
+    """The parts that there are."""
+    groups = {group.group_id: _written_group(group) for group in state.groups.values()}
+    return Later(groups={group_id: each for group_id, each in groups.items() if each != _NOTHING_OF_GROUP})
+
+
+def _written_group(group: Group) -> GroupLater:
+    return GroupLater(group.static_since)
+
+
+def read_later(state: State, later: Later) -> None:
+    """Add the parts to the state that has all else."""
+    for group_id, written in later.groups.items():
+        group = state.groups[group_id]
+        group.static_since = written.static_since
