@@ -12,6 +12,8 @@ from penstock.contracts.compaction_commands import OutputSegment as OutputSegmen
 from penstock.contracts.compaction_commands import ReleaseJob as ReleaseJob
 from penstock.contracts.compaction_commands import ReplacedRun as ReplacedRun
 from penstock.contracts.compaction_commands import ReplaceExtents as ReplaceExtents
+from penstock.contracts.consumer_group_commands import ConsumerHeartbeat as ConsumerHeartbeat
+from penstock.contracts.consumer_group_commands import ConsumerMembership as ConsumerMembership
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.janitor_commands import AlterConfigs as AlterConfigs
 from penstock.contracts.janitor_commands import ChoreTaken as ChoreTaken
@@ -255,6 +257,7 @@ Command = (
     | AddOffsetsToTxn
     | CommitTxnOffsets
     | EndTxn
+    | ConsumerHeartbeat
 )
 # What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
 HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody)
@@ -354,6 +357,7 @@ Outcome = (
     | ExtentsDropped
     | ChoreTaken
     | TransactionEnded
+    | ConsumerMembership
 )
 
 

@@ -15,6 +15,7 @@ from penstock.contracts.commands import (
     ClaimJob,
     Command,
     CommitTxnOffsets,
+    ConsumerHeartbeat,
     CreateTopic,
     DeleteRecords,
     DropExtents,
@@ -58,6 +59,7 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     AddOffsetsToTxn: 3,
     CommitTxnOffsets: 3,
     EndTxn: 3,
+    ConsumerHeartbeat: 3,
 }
 # From this level on topics may have configurations that replicas below it refuse.
 KEY_COMPACTION_LEVEL = 1
@@ -67,6 +69,8 @@ LATE_COMMANDS_LEVEL = 1
 RISING_LEASE_LEVEL = 1
 # From this level on there is retention, deleted topics may be kept for a while, and a step drops fewer extents.
 JANITOR_LEVEL = 2
+# From this level on there are groups of the consumer protocol (KIP-848).
+CONSUMER_GROUPS_LEVEL = 3
 # From this level on transactional batches belong to transactions. No cluster reaches it before gateways read them.
 TRANSACTIONS_LEVEL = 3
 # From this level on it is known since when static members have their places, and who came before takes none.

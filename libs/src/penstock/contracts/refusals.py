@@ -40,3 +40,9 @@ class Refusal(enum.IntEnum):
     INVALID_TXN_STATE = 31  # no transaction that this could be part of, or that could end so
     INVALID_PRODUCER_MAPPING = 32  # the transactional id is unknown, or has another producer id
     INVALID_TRANSACTION_TIMEOUT = 33
+    FENCED_MEMBER_EPOCH = 60  # the member was taken for gone, or is elsewhere than it believes: it joins again
+    STALE_MEMBER_EPOCH = 61  # the member's epoch has changed: it asks again with the one that it learns
+    UNRELEASED_INSTANCE = 62  # another member has the instance id, and did not leave
+    UNSUPPORTED_ASSIGNOR = 63
+    INVALID_PATTERN = 64
+    UNSUPPORTED_YET = 65  # not all replicas know what is asked for

@@ -40,6 +40,12 @@ REFUSALS: dict[Refusal, ErrorCode] = {
     Refusal.INVALID_TXN_STATE: ErrorCode.INVALID_TXN_STATE,
     Refusal.INVALID_PRODUCER_MAPPING: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     Refusal.INVALID_TRANSACTION_TIMEOUT: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    Refusal.FENCED_MEMBER_EPOCH: ErrorCode.FENCED_MEMBER_EPOCH,
+    Refusal.STALE_MEMBER_EPOCH: ErrorCode.STALE_MEMBER_EPOCH,
+    Refusal.UNRELEASED_INSTANCE: ErrorCode.UNRELEASED_INSTANCE_ID,
+    Refusal.UNSUPPORTED_ASSIGNOR: ErrorCode.UNSUPPORTED_ASSIGNOR,
+    Refusal.INVALID_PATTERN: ErrorCode.INVALID_REGULAR_EXPRESSION,
+    Refusal.UNSUPPORTED_YET: ErrorCode.UNSUPPORTED_VERSION,
     # Clients ask again, of the same gateway, which has learnt by the refusal what it did not know.
     Refusal.STALE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }

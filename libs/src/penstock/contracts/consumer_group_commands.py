@@ -1,0 +1,51 @@
+"""The command of consumer groups' members, and its outcome (KIP-848, ADR 0013); `commands` offers both.
+
+A heartbeat is journaled only if it changes something: gateways ask with `ConsumerHeartbeatQuery` first.
+"""
+
+import msgspec
+
+from penstock.contracts.ids import TopicId
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+LEAVE_FOR_A_WHILE_EPOCH = -2  # of a static member
+
+
+class TopicPartitions(msgspec.Struct, frozen=True, array_like=True):
+    """Partitions of one topic, ascending."""
+
+    topic_id: TopicId
+    partitions: list[int]
+
+
+class ConsumerHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=60):
+    """A member joins, stays, says what it owns now, or leaves; None, and -1 as a time-out, is "as before".
+
+    A member sends one at a time. So one whose sender had not seen the entry of the member's last change
+    (`seen_sequence`, -1: not told) comes late: if it would change something it is refused as STALE.
+    """
+
+    now_ms: int
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    client_id: str
+    client_host: str
+    topics: list[str] | None
+    pattern: str | None  # a regular expression in RE2's syntax over topic names; "" for none
+    assignor: str | None
+    owned: list[TopicPartitions] | None
+    seen_sequence: int = -1
+
+
+class ConsumerMembership(msgspec.Struct, frozen=True, array_like=True, tag=60):
+    """The member as it is now; `assignment` None where it knows that already."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: list[TopicPartitions] | None

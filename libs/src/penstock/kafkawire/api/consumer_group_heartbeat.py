@@ -1,0 +1,43 @@
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, stays, reports what it owns, or leaves (KIP-848)."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import NO_UUID, Int16, Int32, String, Uuid, since
+
+
+class TopicPartitions(msgspec.Struct, frozen=True, gc=False):
+    topic_id: Uuid = NO_UUID
+    partitions: list[Int32] = []
+
+
+class ConsumerGroupHeartbeatRequest(msgspec.Struct, frozen=True, gc=False):
+    group_id: String = ""
+    # Made by the member itself from version 1 on (KIP-1082).
+    member_id: String = ""
+    # 0 joins, -1 leaves, -2 leaves for a while as a static member.
+    member_epoch: Int32 = 0
+    # Null, and -1 as a time-out, mean "as I said before" in all of these.
+    instance_id: String | None = None
+    rack_id: String | None = None
+    rebalance_timeout_ms: Int32 = -1
+    subscribed_topic_names: list[String] | None = None
+    subscribed_topic_regex: Annotated[String | None, since(1)] = None
+    server_assignor: String | None = None
+    topic_partitions: list[TopicPartitions] | None = None
+
+
+class Assignment(msgspec.Struct, frozen=True, gc=False):
+    topic_partitions: list[TopicPartitions] = []
+
+
+class ConsumerGroupHeartbeatResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    member_id: String | None = None
+    member_epoch: Int32 = 0
+    heartbeat_interval_ms: Int32 = 0
+    # Null where nothing has changed since the member was told.
+    assignment: Assignment | None = None

@@ -1,0 +1,65 @@
+"""Consumer groups of the new protocol (KIP-848), as plain structures; `state.Group` has one beside its offsets.
+
+Invariants, which hold before and after every entry:
+
+ 1. A partition that a member has, or is to give back, is no other member's: `owners` names it, and nobody else.
+ 2. `previous_epoch` <= `epoch` <= the group's assignment epoch <= the group's epoch, but for members that are away for a
+    while (AWAY), and none of these ever goes back.
+ 3. What is in `target` at the assignment epoch is assigned to one member at most, and is of a topic that it subscribes.
+ 4. A member that is RECONCILED has just its target.
+"""
+
+import msgspec
+
+from penstock.contracts.commands import GroupProtocol
+from penstock.contracts.ids import TopicId
+
+RECONCILED = 0  # has its target
+REVOKING = 1  # is to give partitions back before it goes on
+AWAITING = 2  # partitions of its target are still other members'
+
+AWAY = -2  # the epoch of a static member that left for a while
+
+ASSIGNING = "Assigning"
+RECONCILING = "Reconciling"
+
+Partitions = dict[TopicId, list[int]]  # ascending
+
+
+class ConsumerMember(msgspec.Struct, eq=False):
+    """A member of a consumer group; with `protocols` one that still speaks the classic protocol."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topics: list[str]
+    pattern: str  # "" for none
+    assignor: str  # that it asks for, "" for none
+    active_sequence: int  # of the last journal entry that proves it was alive
+    changed_sequence: int = 0  # of the last entry that changed anything in this member
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: int = RECONCILED
+    assigned: Partitions = {}
+    revoking: Partitions = {}
+    target: Partitions = {}
+    due_ms: int = 0  # when it is out unless it has done what is awaited of it; 0 if nothing is
+    session_timeout_ms: int = 0  # its own, of the classic protocol
+    protocols: list[GroupProtocol] = []
+    synced: bool = True  # of the classic protocol: has asked for its assignment
+    size_bytes: int = 0  # its part of State.group_bytes
+
+
+class ConsumerGroup(msgspec.Struct, eq=False):
+    """What a group is beside its offsets, while its members have their assignments from the machine."""
+
+    epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: dict[str, ConsumerMember] = {}  # in the order in which they came
+    static_members: dict[str, str] = {}  # instance id -> member id
+    departed: dict[str, int] = {}  # ids of members that went -> the entry by which, the latest last
+    owners: dict[TopicId, dict[int, str]] = {}  # partition -> member id; derived
