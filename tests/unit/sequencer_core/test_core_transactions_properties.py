@@ -62,6 +62,7 @@ class Entry(msgspec.Struct, eq=False):
     producer: int  # -1: not transactional
     transaction: Transaction | None  # None: of nobody's transaction
     is_marker: bool = False
+    is_gone: bool = False  # a compaction has left it out
 
 
 class Client(msgspec.Struct, eq=False):
@@ -89,6 +90,7 @@ class Play:
         self.group_offset = -1
         self.is_buried = False
         self.done: list[Any] = []
+        self.left_out = 0
         self.world.do = self.do  # type: ignore[method-assign]
 
     def do(self, command: Any) -> Any:
@@ -250,8 +252,35 @@ class Play:
             return
         rows = len(self.world.partition(topic, partition).extents)
         first, end = sorted(self.random.randint(0, rows) for _ in range(2))
-        if first < end:
-            assert not any(self.world.do(self.world.job((topic, partition, first, end))).refusals)
+        if first == end:
+            return
+        job = self.world.job((topic, partition, first, end))
+        (run,) = job.runs
+        decided = run.last_offset < self.world.stable(partition, topic)
+        run = msgspec.structs.replace(run, without_aborted=self.random.random() < 0.7)
+        (refusal,) = self.world.do(msgspec.structs.replace(job, runs=[run])).refusals
+        assert bool(refusal) == (run.without_aborted and not decided)
+        if run.without_aborted and decided:
+            self.leave_out(self.logs[topic, partition], run.base_offset, run.last_offset)
+
+    def leave_out(self, log: list[Entry], first: int, last: int) -> None:
+        """What a compaction left out: the records that were aborted."""
+        for entry in log[first : last + 1]:
+            if entry.transaction is not None and entry.transaction.fate == ABORTED and not entry.is_marker:
+                entry.is_gone = True
+                self.left_out += 1
+
+    def check_aborted(self) -> None:
+        """What is known of aborted transactions is counted, and each ends with a marker that says so."""
+        count = 0
+        for (topic, partition), log in self.logs.items():
+            known = self.world.partition(topic, partition).transactions if not (topic == 2 and self.is_buried) else None
+            for each in known.aborted(0, len(log), 10**6)[0] if known is not None else []:
+                count += 1
+                end = log[each.last_offset]
+                assert end.is_marker and end.transaction is not None and end.transaction.fate == ABORTED
+                assert each.first_offset <= each.last_offset
+        assert self.is_buried or count == self.world.state.aborted_count
 
     def restart(self) -> None:
         self.world.state = decode_state(encode_state(self.world.state))
@@ -280,6 +309,7 @@ class Play:
             if not (topic == 2 and self.is_buried):
                 start = self.starts.get((topic, partition), 0)
                 assert self.read(topic, partition, start) == self.expected(log, start)
+        self.check_aborted()
         query = GroupOffsetsQuery(0, "g", [GroupTopicPartitions("t", [0])])
         assert queries.group_offsets(self.world.state, query).offsets[0].offset == self.group_offset
 
@@ -322,7 +352,7 @@ class Play:
                     each.producer_id == entry.producer and each.first_offset <= at <= each.last_offset
                     for each in plan.aborted
                 )
-                if not (hidden or entry.is_marker):
+                if not (hidden or entry.is_marker or entry.is_gone):
                     seen.append(at)
             offset = end
 
@@ -370,7 +400,7 @@ def test_the_same_commands_give_the_same_bytes_whatever_snapshots_lie_between(se
 def test_plays_commit_abort_fence_and_trim() -> None:
     """Or they would prove little."""
     fates = {COMMITTED: 0, ABORTED: 0}
-    fenced = trimmed = merged = 0
+    fenced = trimmed = merged = left_out = 0
     for seed in range(10):
         play = Play(seed)
         for _ in range(STEPS):
@@ -381,6 +411,7 @@ def test_plays_commit_abort_fence_and_trim() -> None:
                     fates[entry.transaction.fate] += 1
         fenced += len(play.fenced)
         trimmed += len(play.starts)
+        left_out += play.left_out
         merged += sum(level > 0 for level in play.world.state.segments.levels)
-    assert min(*fates.values(), fenced, merged) > 50
+    assert min(*fates.values(), fenced, merged, left_out) > 50
     assert trimmed > 10

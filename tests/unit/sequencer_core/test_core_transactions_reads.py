@@ -16,6 +16,7 @@ from penstock.contracts.queries import (
     LATEST,
     MAX_TIMESTAMP,
     LogsQuery,
+    LogTransactions,
     OffsetOf,
     OffsetsQuery,
     SegmentExtentsQuery,
@@ -30,7 +31,7 @@ from penstock.contracts.transaction_queries import (
     TransactionTopic,
     TransactionView,
 )
-from sequencer.core import queries, transactions
+from sequencer.core import queries, segment_queries, transactions
 
 
 @pytest.fixture
@@ -244,6 +245,99 @@ def test_a_compaction_that_leaves_a_marker_out_is_refused(world: TransactionWorl
     inputs = [number for pair in pairs if pair[0] != marker for number in pair]
     outcome = world.do(msgspec.structs.replace(job, runs=[msgspec.structs.replace(run, inputs=inputs)]))
     assert outcome == PerItem([Refusal.EXTENTS_CHANGED])
+
+
+def aborted(world: TransactionWorld) -> list[tuple[int, int]]:
+    assert world.partition().transactions is not None
+    assert world.partition().transactions.aborted_count == world.state.aborted_count  # type: ignore[union-attr]
+    return [(each.first_offset, each.last_offset) for each in world.plan().aborted]
+
+
+def test_what_a_compaction_leaves_out_of_aborted_transactions_is_forgotten(world: TransactionWorld) -> None:
+    for name in ("one", "two", "three"):
+        transact(world, name, committed=False)
+    assert aborted(world) == [(0, 1), (2, 3), (4, 5)]
+    assert merged(world, 2, 4)[1] == PerItem([Refusal.NONE])
+    assert aborted(world) == [(0, 1), (2, 3), (4, 5)], "a merge that says nothing has left nothing out"
+    assert merged(world, 2, 3, without_aborted=True)[1] == PerItem([Refusal.NONE])
+    assert aborted(world) == [(0, 1), (4, 5)]
+    assert world.plan(offset=2, bytes_max=1).aborted_end_offset == 4, "a reader is still told that this is all"
+
+
+def test_an_aborted_transaction_that_was_left_out_in_part_is_known_by_the_rest(world: TransactionWorld) -> None:
+    long, other = world.init("long"), world.init("other")
+    for _ in range(3):
+        world.write(long, adds=True)
+    world.write(other, adds=True)
+    world.end(other, committed=False)
+    world.end(long, committed=False)
+    assert aborted(world) == [(3, 4), (0, 5)]
+    merged(world, 1, 2, without_aborted=True)
+    assert aborted(world) == [(3, 4), (0, 5)], "what is between its ends changes nothing"
+    merged(world, 2, 6, without_aborted=True)
+    assert aborted(world) == [(0, 5)], "its first record is there, and so its marker must be"
+    merged(world, 0, 1, without_aborted=True)
+    assert aborted(world) == [(1, 5)]
+    assert [each.first_offset for each in world.plan(offset=3).aborted] == [1]
+
+
+def test_nothing_is_left_out_of_what_is_not_decided(world: TransactionWorld) -> None:
+    transact(world, "one", committed=False)
+    writer = world.init("open")
+    world.write(writer, adds=True)
+    assert merged(world, 0, 3, without_aborted=True)[1] == PerItem([Refusal.EXTENTS_CHANGED])
+    assert aborted(world) == [(0, 1)]
+    assert merged(world, 0, 2, without_aborted=True)[1] == PerItem([Refusal.NONE])
+    assert aborted(world) == []
+
+
+def told(world: TransactionWorld, *rows: int) -> list[LogTransactions]:
+    view = queries.segment_extents(world.state, SegmentExtentsQuery(0, list(rows)))
+    assert len(view.transactions) == len(view.extents) == len(rows)
+    return [each for of_segment in view.transactions for each in of_segment]
+
+
+def test_who_compacts_is_told_of_markers_behind_the_extents_and_of_what_was_aborted(world: TransactionWorld) -> None:
+    world.produce(batch())
+    assert told(world, 0) == [], "it has never had a transaction"
+    one, two = world.init("one"), world.init("two")
+    world.write(one, adds=True)
+    world.write(two, adds=True)
+    world.end(one, committed=False)
+    world.end(two)
+    world.write(two, adds=True)
+    (plain,) = told(world, 0)
+    assert (plain.topic_id, plain.partition, plain.decided_offset) == (topic_id(1), 0, 5)
+    assert (plain.markers, plain.aborted) == ([], [])
+    (of_one,) = told(world, 1)
+    assert (of_one.markers, of_one.aborted) == ([], [AbortedTransaction(one.producer_id, 1, 3)])
+    (of_two,) = told(world, 2)
+    assert [(each.offset, each.committed) for each in of_two.markers] == [(3, False), (4, True)]
+    # The extent lies between the first record of one and its marker.
+    assert of_two.aborted == [AbortedTransaction(one.producer_id, 1, 3)]
+    assert told(world, 3)[0].decided_offset == 5
+    merged(world, 1, 4)
+    (after,) = told(world, 4)
+    assert [each.offset for each in after.markers] == [4], "the other one is stored"
+
+
+def test_who_compacts_is_told_of_so_many_transactions_and_how_far_these_are_all(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_queries, "PLAN_ABORTED_MAX", 2)
+    monkeypatch.setattr(segment_queries, "EXTENTS_LISTED_MAX", 3)
+    for number in range(4):
+        transact(world, f"tx-{number}", committed=False)
+    writers = [world.init(f"open-{number}") for number in range(5)]
+    for each in writers:
+        world.write(each, adds=True)
+    for each in writers:
+        world.end(each)
+    merged(world, 0, 13)
+    (told_of,) = told(world, len(world.state.segments.by_number) - 1)
+    assert [each.first_offset for each in told_of.aborted] == [0, 2]
+    assert told_of.decided_offset == 4
+    assert [each.offset for each in told_of.markers] == [13, 14, 15]
 
 
 def test_key_compaction_stops_at_an_open_transaction_and_merging_does_not(world: TransactionWorld) -> None:

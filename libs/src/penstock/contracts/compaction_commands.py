@@ -43,6 +43,9 @@ class ReplacedRun(msgspec.Struct, frozen=True, array_like=True):
 
     Cleaned runs of a partition make a pass over its log: the first begins at the log's start, each next one where the
     one before ended. After one that is refused the pass is over.
+
+    A run `without_aborted` lies before the last stable offset, and has no record of an aborted transaction. Of one all
+    of whose records lay in it the marker is not in it either, and the transaction is forgotten.
     """
 
     topic_id: TopicId
@@ -56,6 +59,7 @@ class ReplacedRun(msgspec.Struct, frozen=True, array_like=True):
     max_timestamp: int
     cleaned: bool = False  # of each key only the last record of the pass is left
     delete_horizon_ms: int = -1  # cleaned only: when the first tombstone in it may go, -1 without one
+    without_aborted: bool = False  # what was aborted is left out; of meaning from TRANSACTIONS_LEVEL on
 
 
 class ReplaceExtents(msgspec.Struct, frozen=True, array_like=True, tag=20):

@@ -325,12 +325,26 @@ class PlacedExtent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     max_timestamp: int
 
 
+class LogTransactions(msgspec.Struct, frozen=True, array_like=True):
+    """What of a log's transactions matters to who rewrites a segment's extents of it."""
+
+    topic_id: TopicId
+    partition: int
+    decided_offset: int  # below it nothing is undecided, and `aborted` has all that there are; it may be told too low
+    markers: list[Marker]  # right behind the extents
+    aborted: list[AbortedTransaction]  # with records in the extents
+
+
 class SegmentExtentsView(msgspec.Struct, frozen=True, array_like=True):
-    """One list per segment, by position, for the first of the rows that were asked for: at least one, maybe not all."""
+    """One list per segment, by position, for the first of the rows that were asked for: at least one, maybe not all.
+
+    `transactions` has as many lists, of the segment's partitions that have ever had one; none where nobody knows them.
+    """
 
     sequence: int
     extents: list[list[PlacedExtent]]
     failure: str | None = None
+    transactions: list[list[LogTransactions]] = []
 
 
 class LogsQuery(msgspec.Struct, frozen=True, array_like=True):

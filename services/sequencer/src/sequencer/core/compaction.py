@@ -3,7 +3,8 @@
 Each run stands for itself. It is accepted if what it was made of still lies between its two offsets, and nothing else;
 so whatever happened since the job was planned, readers see the records of that range once, in their old place or in
 the new one. All runs are held against the state before the command, and the accepted ones take effect together.
-Markers among the inputs are named as extents of NO_SEGMENT_ID, and are stored with the run from then on.
+Markers among the inputs are named as extents of NO_SEGMENT_ID, and are stored with the run from then on. What was
+aborted may have been left out of a run that lies before the last stable offset (ADR 0012).
 
 A run that was cleaned (of each key only the last record is left) says something about the records before it, too: that
 no older record of one of its keys is among them. That is true only if the runs before it in its pass over the log were
@@ -122,6 +123,8 @@ def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Refu
         return Refusal.EXTENTS_CHANGED
     if state.level >= JANITOR_LEVEL and start < partition.extents.find_offset(partition.log_start_offset):
         return Refusal.EXTENTS_CHANGED  # what is to be dropped would live on in the extent that holds the log's start
+    if run.without_aborted and run.last_offset >= last_stable_offset(partition):
+        return Refusal.EXTENTS_CHANGED  # nobody can have known what will be aborted there
     spans = job.spans.setdefault(partition.index, [])
     if _touches(spans, start, stop) or (run.cleaned and not _continues(job, partition, run)):
         return Refusal.EXTENTS_CHANGED
@@ -204,6 +207,9 @@ def _apply(state: State, job: _Job) -> None:
             partition.size_bytes += run.length - lost_bytes
             if partition.transactions is not None:
                 partition.transactions.forget_markers(run.base_offset, run.last_offset)
+                if run.without_aborted:
+                    forgotten = partition.transactions.forget_aborted(run.base_offset, run.last_offset)
+                    state.aborted_count -= forgotten
         if spans:
             extents.replace([(start, stop, _row(run, outputs[run.output])) for start, stop, run in spans])
     for slot, entries in zip(outputs, contents, strict=True):

@@ -63,11 +63,9 @@ class PartitionTransactions:
 
         They are all that there are below the offset that comes with them: an earlier end, where they are too many.
         """
-        rows, numbers = range(self.aborted_count), self._aborted
         first = self._find_aborted(offset)
-        stop = bisect_left(rows, end_offset, first, key=lambda row: numbers[row * _ABORTED_NUMBERS + 3]) + 1
-        start, end = first * _ABORTED_NUMBERS, stop * _ABORTED_NUMBERS
-        columns = [numbers[start + place : end : _ABORTED_NUMBERS] for place in range(3)]
+        start, end = first * _ABORTED_NUMBERS, self._after_aborted(first, end_offset) * _ABORTED_NUMBERS
+        columns = [self._aborted[start + place : end : _ABORTED_NUMBERS] for place in range(3)]
         found = [AbortedTransaction(*row) for row in zip(*columns, strict=True) if row[1] < end_offset]
         if len(found) > count_max:
             end_offset = sorted(each.first_offset for each in found)[count_max]
@@ -78,6 +76,26 @@ class PartitionTransactions:
         """What markers in this range say is stored somewhere now, or their extents are dropped."""
         start, stop = self._find_marker(first_offset), self._find_marker(last_offset + 1)
         del self._markers[start * _MARKER_NUMBERS : stop * _MARKER_NUMBERS]
+
+    def forget_aborted(self, first_offset: int, last_offset: int) -> int:
+        """No record of an aborted transaction is left in this range: how many of them are forgotten.
+
+        Those go that lay in it as a whole. One that goes on behind it begins there now; one that began before it stays,
+        for its marker does, and means those before.
+        """
+        start = self._find_aborted(first_offset)
+        kept = array("q")
+        stop = self._after_aborted(start, last_offset + 1)
+        for row in range(start, stop):
+            numbers = self._aborted[row * _ABORTED_NUMBERS : (row + 1) * _ABORTED_NUMBERS]
+            begins_inside = first_offset <= numbers[1] <= last_offset
+            if begins_inside and numbers[2] <= last_offset:
+                continue
+            if begins_inside:
+                numbers[1] = last_offset + 1
+            kept.extend(numbers)
+        self._aborted[start * _ABORTED_NUMBERS : stop * _ABORTED_NUMBERS] = kept
+        return stop - start - len(kept) // _ABORTED_NUMBERS
 
     def forget_before(self, offset: int) -> int:
         """The log has nothing before `offset` any more; how many aborted transactions are forgotten."""
@@ -111,3 +129,9 @@ class PartitionTransactions:
         """The row of the first aborted transaction whose last offset is this one or above."""
         numbers = self._aborted
         return bisect_left(range(self.aborted_count), offset, key=lambda row: numbers[row * _ABORTED_NUMBERS + 2])
+
+    def _after_aborted(self, first_row: int, end_offset: int) -> int:
+        """Behind the last row, from this one on, whose transaction may have begun before the offset."""
+        rows, numbers = range(self.aborted_count), self._aborted
+        found = bisect_left(rows, end_offset, first_row, key=lambda row: numbers[row * _ABORTED_NUMBERS + 3])
+        return min(found + 1, self.aborted_count)

@@ -1,10 +1,13 @@
 """What those ask who compact or audit: segments, the extents in them, and how far key compaction of a log has come."""
 
+from collections.abc import Sequence
 from operator import attrgetter
 
+from penstock.contracts.batches import Marker
 from penstock.contracts.queries import (
     LogsQuery,
     LogsView,
+    LogTransactions,
     LogView,
     PlacedExtent,
     SegmentExtentsQuery,
@@ -17,10 +20,12 @@ from sequencer.core.contents import count_contents, live_extents
 from sequencer.core.limits import (
     CONDEMNED_ROWS_WALKED_MAX,
     EXTENTS_LISTED_MAX,
+    PLAN_ABORTED_MAX,
     ROWS_WALKED_MAX,
     SEGMENTS_ASKED_MAX,
     SEGMENTS_LISTED_MAX,
 )
+from sequencer.core.markers import is_marker, markers_among
 from sequencer.core.partitions import last_stable_offset
 from sequencer.core.segments import MARKERS, NO_SLOT
 from sequencer.core.state import Partition, State
@@ -72,33 +77,66 @@ def segment_extents(state: State, query: SegmentExtentsQuery) -> SegmentExtentsV
     """The live extents of the first of the segments, as many as fit an answer; none of what is no live segment."""
     table = state.segments
     found: list[list[PlacedExtent]] = []
+    transactions: list[list[LogTransactions]] = []
     listed = 0
     for number in query.rows[:SEGMENTS_ASKED_MAX]:
         slot = table.find_number(number)
         listed += count_contents(table.contents[slot]) if slot != NO_SLOT else 0
         if found and listed > EXTENTS_LISTED_MAX:
             break
-        found.append(_placed_extents(state, slot) if slot != NO_SLOT else [])
-    return SegmentExtentsView(state.sequence, found)
+        rows = list(live_extents(state, slot)) if slot != NO_SLOT else []
+        found.append(sorted((_placed_extent(*row) for row in rows), key=attrgetter("position")))
+        of_segment = _transactions_among(rows)
+        listed += sum(len(each.markers) + len(each.aborted) for each in of_segment)
+        transactions.append(of_segment)
+    return SegmentExtentsView(state.sequence, found, transactions=transactions)
 
 
-def _placed_extents(state: State, slot: int) -> list[PlacedExtent]:
-    placed: list[PlacedExtent] = []
-    for partition, place in live_extents(state, slot):
-        columns = partition.extents
-        placed.append(
-            PlacedExtent(
-                partition.topic_id,
-                partition.number,
-                columns.base_offsets[place],
-                columns.last_offsets[place],
-                columns.positions[place],
-                columns.lengths[place],
-                columns.timestamps[place],
-            )
-        )
-    placed.sort(key=attrgetter("position"))
-    return placed
+def _placed_extent(partition: Partition, row: int) -> PlacedExtent:
+    columns = partition.extents
+    return PlacedExtent(
+        partition.topic_id,
+        partition.number,
+        columns.base_offsets[row],
+        columns.last_offsets[row],
+        columns.positions[row],
+        columns.lengths[row],
+        columns.timestamps[row],
+    )
+
+
+def _transactions_among(extents: Sequence[tuple[Partition, int]]) -> list[LogTransactions]:
+    """What is told of the transactions of those partitions, of whose extents these are rows, that have had any."""
+    rows: dict[int, list[int]] = {}
+    partitions: dict[int, Partition] = {}
+    for partition, row in extents:
+        if partition.transactions is not None:
+            partitions[partition.index] = partition
+            rows.setdefault(partition.index, []).append(row)
+    told: list[LogTransactions] = []
+    aborted_left, markers_left = PLAN_ABORTED_MAX, EXTENTS_LISTED_MAX
+    for index, partition in partitions.items():
+        each = _log_transactions(partition, sorted(rows[index]), aborted_left, markers_left)
+        aborted_left -= len(each.aborted)
+        markers_left -= len(each.markers)
+        told.append(each)
+    return told
+
+
+def _log_transactions(partition: Partition, rows: list[int], aborted_max: int, markers_max: int) -> LogTransactions:
+    columns, transactions = partition.extents, partition.transactions
+    assert transactions is not None, "it has had one"
+    markers: list[Marker] = []
+    for row in rows:
+        stop = row + 1
+        while stop < columns.end and is_marker(partition, stop) and len(markers) + stop - row <= markers_max:
+            stop += 1
+        markers += markers_among(partition, row + 1, stop)
+    first_offset, end_offset = columns.base_offsets[rows[0]], columns.last_offsets[rows[-1]] + 1
+    aborted, known_offset = transactions.aborted(first_offset, end_offset, aborted_max)
+    stable_offset = last_stable_offset(partition)
+    decided_offset = stable_offset if known_offset == end_offset else min(known_offset, stable_offset)
+    return LogTransactions(partition.topic_id, partition.number, decided_offset, markers, aborted)
 
 
 def logs(state: State, query: LogsQuery) -> LogsView:
