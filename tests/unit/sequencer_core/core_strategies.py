@@ -6,10 +6,12 @@ from core_world import START_MS, topic_id
 from hypothesis import strategies as st
 
 from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, BatchRun
+from penstock.contracts.client_quotas import QUOTAS
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
     AllocateProducer,
+    AlterClientQuotas,
     AlterConfigs,
     ClaimJob,
     Command,
@@ -51,6 +53,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.ids import new_segment_id
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset, LogRef
+from penstock.contracts.quota_commands import QuotaChange, QuotaPart
 from sequencer.core.limits import CUSTODY_LEASE_MS
 
 Integers = st.SearchStrategy[int]
@@ -306,6 +309,15 @@ def retention_commands(number: Callable[[Integers], Integers]) -> st.SearchStrat
         segments(number),
         segments(number),
     )
+
+
+def quota_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    kinds = st.sampled_from(["user", "user", "client-id", "client-id", "ip", "group"])
+    parts = st.lists(st.builds(QuotaPart, kinds, st.sampled_from([None, "", "a", "10.0.0.1"])), max_size=2)
+    keys = st.sampled_from([*QUOTAS, "bad_rate"])
+    values = st.sampled_from([None, "1", "1000", "12.5", "0", "-1", "x", "9" * 30])
+    changes = st.lists(st.builds(QuotaChange, keys, values), max_size=2)
+    return st.builds(AlterClientQuotas, number(NOW_MS), parts, changes, number(SEEN))
 
 
 KINDS = (

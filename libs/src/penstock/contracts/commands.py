@@ -27,6 +27,7 @@ from penstock.contracts.janitor_commands import LogsTrimmed as LogsTrimmed
 from penstock.contracts.janitor_commands import TakeChore as TakeChore
 from penstock.contracts.janitor_commands import UndeleteTopic as UndeleteTopic
 from penstock.contracts.offsets import OffsetToCommit as OffsetToCommit
+from penstock.contracts.quota_commands import AlterClientQuotas as AlterClientQuotas
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.transaction_commands import AddOffsetsToTxn as AddOffsetsToTxn
 from penstock.contracts.transaction_commands import AddPartitionsToTxn as AddPartitionsToTxn
@@ -258,6 +259,7 @@ Command = (
     | CommitTxnOffsets
     | EndTxn
     | ConsumerHeartbeat
+    | AlterClientQuotas
 )
 # What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
 HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody)

@@ -11,6 +11,7 @@ import msgspec
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
+    AlterClientQuotas,
     AlterConfigs,
     ClaimJob,
     Command,
@@ -37,6 +38,8 @@ from penstock.contracts.commands import (
 from penstock.contracts.topic_configs import need_key_compaction, need_retention
 
 NEWEST_LEVEL = 2  # that this code knows; 0 is what release 0.1.0 knew
+# From this level on there are client quotas.
+QUOTAS_LEVEL = 3
 # Commands that are not here need level 0. `RaiseLevel` leads to a level, and so comes before it.
 COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     TakeCustody: 1,
@@ -60,6 +63,7 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     CommitTxnOffsets: 3,
     EndTxn: 3,
     ConsumerHeartbeat: 3,
+    AlterClientQuotas: QUOTAS_LEVEL,
 }
 # From this level on topics may have configurations that replicas below it refuse.
 KEY_COMPACTION_LEVEL = 1

@@ -80,6 +80,8 @@ class Advanced(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     partitions: list[PartitionAdvance]
     topics: list[str]  # names of topics made, changed or deleted
+    level: int = 0  # that the cluster has reached
+    quotas_sequence: int = 0  # the entry that changed client quotas last, 0 before there is one
 
 
 class ListenerAddress(msgspec.Struct, frozen=True, array_like=True):

@@ -25,6 +25,8 @@ QUERY_NAMES = (
     "describe_transactions",
     "transactions",
     "producers",
+    "client_quotas",
+    "log_sizes",
     "journal",
 )
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import msgspec
 
+from penstock.contracts import administration_queries as administration
 from penstock.contracts import janitor_queries as janitors
 from penstock.contracts import queries as shapes
 from penstock.contracts import transaction_queries as transactions
 from penstock.contracts.commands import Waiting
 from penstock.contracts.refusals import Refusal
-from sequencer.core import janitor_queries, queries, retention_queries, transaction_queries
+from sequencer.core import client_quotas, janitor_queries, queries, retention_queries, transaction_queries
 from sequencer.core.state import State
 
 
@@ -111,6 +112,16 @@ QUESTIONS: dict[str, Question] = {
         transactions.ProducersQuery,
         transaction_queries.producers,
         lambda sequence, text: transactions.ProducersView(sequence, [], text),
+    ),
+    "client_quotas": Question(
+        administration.ClientQuotasQuery,
+        client_quotas.client_quotas,
+        lambda sequence, text: administration.ClientQuotasView(sequence, 0, [], text),
+    ),
+    "log_sizes": Question(
+        administration.LogSizesQuery,
+        client_quotas.log_sizes,
+        lambda sequence, text: administration.LogSizesView(sequence, [], text),
     ),
     "journal": Question(
         janitors.JournalQuery, None, lambda sequence, text: janitors.JournalView(sequence, "", "", text)

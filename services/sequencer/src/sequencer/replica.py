@@ -201,7 +201,12 @@ class Replica:
         self._chain.advance(item.data)
         if entry.author == self._proposals.author:
             self._proposals.settle(entry.entry_id, item.sequence, outcomes)
-            self._announcements.append(Advanced(item.sequence, effects.partitions, effects.topics))
+            state = self.state
+            self._announcements.append(
+                Advanced(
+                    item.sequence, effects.partitions, effects.topics, state.level, state.quotas_altered_sequence
+                )
+            )
         self._note(entry, effects)
         self.authors[entry.author] = started_s
         self._metrics.apply_seconds.observe(self._clock.monotonic_s() - started_s)

@@ -41,6 +41,9 @@ BURIED_TOPICS_MAX = 10_000  # deleted topics that can still come back; their par
 PARTITIONS_DOOMED_PER_STEP = 10_000  # of topics whose window is over, about 10 ms; the last one may go beyond it
 EXTENTS_DROPPED_PER_STEP_MAX = 20_000  # about 10 ms of work; the rest of a deleted topic goes tick by tick
 
+# Administration
+QUOTA_ENTITIES_MAX = 5_000  # users, client ids and addresses with client quotas; all of them fit into one answer
+
 # Idempotent producers
 FIRST_PRODUCER_ID = 1
 SEQUENCE_MAX = 2**31 - 1  # the sequence after this one is 0

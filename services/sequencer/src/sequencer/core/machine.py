@@ -27,6 +27,7 @@ from penstock.contracts.messages import PartitionAdvance
 from sequencer.core import (
     chores,
     claims,
+    client_quotas,
     commit,
     compaction,
     configs,
@@ -129,6 +130,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.AddOffsetsToTxn: transactions.add_offsets,
     commands.CommitTxnOffsets: transaction_commits.commit_txn_offsets,
     commands.EndTxn: transactions.end_transaction,
+    commands.AlterClientQuotas: client_quotas.alter_client_quotas,
 }
 
 

@@ -4,7 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.contracts.batches import MARKER_BYTES, AbortedTransaction, Extent, SegmentRef
-from penstock.contracts.commands import AlterConfigs, CreatePartitions, CreateTopic, Outcome, Refused
+from penstock.contracts.commands import (
+    AlterClientQuotas,
+    AlterConfigs,
+    CreatePartitions,
+    CreateTopic,
+    Outcome,
+    Refused,
+)
 from penstock.contracts.queries import (
     EARLIEST,
     LATEST,
@@ -24,6 +31,7 @@ from penstock.contracts.queries import (
     ValidateView,
 )
 from penstock.contracts.refusals import Refusal
+from sequencer.core.client_quotas import check_alter_client_quotas, client_quotas, log_sizes
 from sequencer.core.configs import check_alter_configs
 from sequencer.core.deadlines import next_deadline_ms
 from sequencer.core.group_queries import (
@@ -217,6 +225,8 @@ def _validated(state: State, command: object) -> Outcome:
         return check_create_topic(state, command)
     if isinstance(command, CreatePartitions):
         return check_create_partitions(state, command)
+    if isinstance(command, AlterClientQuotas):
+        return check_alter_client_quotas(state, command)
     if isinstance(command, AlterConfigs):
         return check_alter_configs(state, command)
     return Refused(Refusal.INVALID_REQUEST, f"{type(command).__name__} cannot be validated")
@@ -244,4 +254,6 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "describe_transactions": describe_transactions,
     "transactions": transactions,
     "producers": producers,
+    "client_quotas": client_quotas,
+    "log_sizes": log_sizes,
 }

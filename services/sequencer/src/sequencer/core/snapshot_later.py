@@ -6,6 +6,7 @@ what there is before it as its default.
 
 import msgspec
 
+from penstock.contracts.client_quotas import Entity
 from sequencer.core.state import Group, State
 
 
@@ -19,6 +20,8 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the state."""
 
     groups: dict[str, GroupLater] = {}
+    client_quotas: list[tuple[Entity, dict[str, str]]] = []
+    quotas_altered_sequence: int = 0
 
 
 NOTHING = Later()
@@ -28,7 +31,11 @@ _NOTHING_OF_GROUP = GroupLater()
 def written_later(state: State) -> Later:
     """The parts that there are."""
     groups = {group.group_id: _written_group(group) for group in state.groups.values()}
-    return Later(groups={group_id: each for group_id, each in groups.items() if each != _NOTHING_OF_GROUP})
+    return Later(
+        groups={group_id: each for group_id, each in groups.items() if each != _NOTHING_OF_GROUP},
+        client_quotas=list(state.client_quotas.items()),
+        quotas_altered_sequence=state.quotas_altered_sequence,
+    )
 
 
 def _written_group(group: Group) -> GroupLater:
@@ -40,3 +47,5 @@ def read_later(state: State, later: Later) -> None:
     for group_id, written in later.groups.items():
         group = state.groups[group_id]
         group.static_since = written.static_since
+    state.client_quotas = dict(later.client_quotas)
+    state.quotas_altered_sequence = later.quotas_altered_sequence

@@ -40,6 +40,7 @@ from collections import deque
 import msgspec
 
 from penstock.contracts.batches import BatchResult
+from penstock.contracts.client_quotas import Entity
 from penstock.contracts.commands import GroupProtocol
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.janitor_commands import CHORES
@@ -242,6 +243,8 @@ class State(msgspec.Struct, eq=False):
     )  # with extents before the log start, or doomed since
     cluster_configs: dict[str, str] = {}  # defaults for all topics, those that were set
     cluster_altered_sequence: int = 0  # of the entry that set them last
+    client_quotas: dict[Entity, dict[str, str]] = {}  # in the order in which entities got their first ones
+    quotas_altered_sequence: int = 0  # of the entry that changed one last
     chores_ended_ms: "array[int]" = msgspec.field(default_factory=lambda: array("q", bytes(8 * CHORES)))
     chore_leases: dict[int, Lease] = {}
     partitions_by_index: dict[int, Partition] = {}  # also of buried topics; indexes are short names in this process

@@ -1,0 +1,136 @@
+"""Client quotas: whom they can be for, which there are, what values they take, and which of them is in force; pure.
+
+A quota is for an entity: a user, a client id, a user with a client id, or an address. A name that is None stands for
+everybody who has no quota of his own. Every other combination, and every other quota, is refused by name.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+ENTITY_TYPES = (USER, CLIENT_ID, IP)
+PRODUCE_RATE = "producer_byte_rate"
+FETCH_RATE = "consumer_byte_rate"
+REQUEST_TIME = "request_percentage"
+CONNECTION_RATE = "connection_creation_rate"
+NAME_LENGTH_MAX = 255  # letters; nobody's name is longer, and all quotas together fit into one message
+VALUE_MAX = 2**53 - 1  # up to here a float holds every whole number, and clients send floats
+
+_WHOLE = re.compile(r"[1-9][0-9]{0,15}|0", re.ASCII)
+_DECIMAL = re.compile(r"[0-9]{1,10}(\.[0-9]{1,20})?", re.ASCII)
+_ADDRESS = re.compile(r"[0-9a-fA-F:.]{2,45}", re.ASCII)
+
+Part = tuple[str, str | None]  # an entity's type, and a name or None
+Entity = tuple[Part, ...]  # in the order of types
+Quotas = Mapping[Entity, Mapping[str, str]]
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """One kind of quota: whom it can be for, and what Kafka calls it."""
+
+    key: str
+    types: tuple[str, ...]
+    is_whole: bool
+    documentation: str
+
+
+QUOTAS: dict[str, Quota] = {
+    quota.key: quota
+    for quota in (
+        Quota(PRODUCE_RATE, (USER, CLIENT_ID), True, "Bytes of Produce requests per second, over all gateways."),
+        Quota(FETCH_RATE, (USER, CLIENT_ID), True, "Bytes of answers to Fetch per second, over all gateways."),
+        Quota(REQUEST_TIME, (USER, CLIENT_ID), False, "Per cent of the time of each gateway's one thread."),
+        Quota(CONNECTION_RATE, (IP,), True, "New connections per second from an address, over all gateways."),
+    )
+}
+
+
+class InForce(msgspec.Struct, frozen=True):
+    """A quota that a client is held to, and with whom it shares it: everybody with the same `who`."""
+
+    who: Entity
+    value: float
+
+
+def entity_of(parts: Sequence[Part]) -> Entity:
+    """The entity with these parts, in whatever order they came."""
+    return tuple(sorted(parts, key=lambda part: part[0]))
+
+
+def entity_objection(entity: Entity) -> str:
+    """Why there is no such entity; "" if there is."""
+    types = [kind for kind, _ in entity]
+    if not entity:
+        return "an entity needs at least one part"
+    unknown = [kind for kind in types if kind not in ENTITY_TYPES]
+    if unknown:
+        return f"Unhandled client quota entity type: {unknown[0][:NAME_LENGTH_MAX]}"
+    if len(set(types)) < len(types):
+        return "an entity has each type once at most"
+    if IP in types and len(types) > 1:
+        return "an address has quotas by itself only, not with a user or a client id"
+    for kind, name in entity:
+        if name is not None and not 0 < len(name) <= NAME_LENGTH_MAX:
+            return f"the name of a {kind} has 1 to {NAME_LENGTH_MAX} letters"
+        if kind == IP and name is not None and not _ADDRESS.fullmatch(name):
+            return f"{name} is not an address"
+    return ""
+
+
+def value_objection(entity: Entity, key: str, value: str) -> str:
+    """Why the entity cannot have this quota; "" if it can."""
+    quota = QUOTAS.get(key)
+    if quota is None:
+        return f"{key[:NAME_LENGTH_MAX]} is not a supported quota"
+    if any(kind not in quota.types for kind, _ in entity):
+        return f"{key} is not a quota of this kind of entity"
+    if quota.is_whole:
+        is_good = _WHOLE.fullmatch(value) is not None and int(value) <= VALUE_MAX
+    else:
+        is_good = _DECIMAL.fullmatch(value) is not None
+    if not is_good or (float(value) == 0 and key != CONNECTION_RATE):
+        kind = "a whole number" if quota.is_whole else "a number"
+        return f"{key} must be {kind} larger than 0, and is {value[:NAME_LENGTH_MAX]}"
+    return ""
+
+
+def value_text(value: float) -> str:
+    """How a value that came as a float is kept; what has no good form is refused by it."""
+    if not math.isfinite(value):
+        return str(value)
+    return str(int(value)) if value == int(value) else format(value, ".10f").rstrip("0")
+
+
+def connection_quota(quotas: Quotas, address: str) -> InForce | None:
+    """How many connections an address may open per second; none is no limit. One of its own goes before the default."""
+    who = ((IP, address),)
+    for entity in (who, ((IP, None),)):
+        value = quotas.get(entity, {}).get(CONNECTION_RATE)
+        if value is not None:
+            return InForce(who, float(value))
+    return None
+
+
+def client_quota(quotas: Quotas, key: str, user: str, client_id: str) -> InForce | None:
+    """The quota that the client is held to; none is no limit.
+
+    Kafka's order: what is said of the user goes before what is said of the client id alone, a name before everybody.
+    Clients share it who have in common what the entity says: the user, the client id, or both.
+    """
+    for user_name in (user, None):
+        for client_name in (client_id, None):
+            entity: Entity = ((CLIENT_ID, client_name), (USER, user_name))
+            value = quotas.get(entity, {}).get(key)
+            if value is not None:
+                return InForce(((CLIENT_ID, client_id), (USER, user)), float(value))
+        value = quotas.get(((USER, user_name),), {}).get(key)
+        if value is not None:
+            return InForce(((USER, user),), float(value))
+    for client_name in (client_id, None):
+        value = quotas.get(((CLIENT_ID, client_name),), {}).get(key)
+        if value is not None:
+            return InForce(((CLIENT_ID, client_id),), float(value))
+    return None
