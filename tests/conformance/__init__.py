@@ -1,0 +1,1 @@
+"""Stock clients against Penstock: what each of them can do with it, `make conformance`."""

@@ -1,0 +1,116 @@
+"""`python -m tests.conformance`: show what stock clients can do with Penstock.
+
+Ends with 1 if a client failed, or if one could not be had and that was not allowed.
+"""
+
+import argparse
+import sys
+import tempfile
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+
+from tests.conformance import results as shown
+from tests.conformance.catalogue import CLIENTS, SCENARIOS, Client, scenarios_of
+from tests.conformance.driver import NotOffered
+from tests.conformance.provision import Missing
+from tests.conformance.results import About, Result
+from tests.conformance.scenario import Scenario, Stage
+from tests.testkit.cluster import running
+
+SIDE_BY_SIDE = 4  # scenarios mostly wait: for sessions to end, and for Javas to start
+
+
+def options() -> argparse.Namespace:
+    """What is asked for."""
+    parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
+    names = [client.name for client in CLIENTS]
+    parser.add_argument("--client", action="append", choices=names, help="only this client; may be given again")
+    parser.add_argument("--scenario", action="append", metavar="PREFIX", help="only scenarios whose names begin so")
+    parser.add_argument("--results", type=Path, help="write what was shown into this file")
+    parser.add_argument("--allow-missing", action="store_true", help="a client that cannot be had is no failure")
+    parser.add_argument("--bootstrap", help="against the cluster at HOST:PORT, in place of a new Penstock")
+    parser.add_argument("--up", action="append", default=[], metavar="ARGUMENT", help="goes to `penstock up`")
+    return parser.parse_args()
+
+
+def chosen(client: Client, prefixes: list[str] | None) -> list[Scenario]:
+    """The client's scenarios that were asked for."""
+    return [each for each in scenarios_of(client) if each.name.startswith(tuple(prefixes or [""]))]
+
+
+def perform(client: Client, scenario: Scenario, bootstrap: str, folder: Path) -> Result:
+    """One scenario with one client."""
+    name = f"{client.name.replace(' ', '-').lower()}.{scenario.name}".replace("'", "")
+    began = monotonic()
+
+    def result(outcome: str, detail: str = "") -> Result:
+        return Result(client.name, scenario.name, outcome, detail, monotonic() - began)
+
+    try:
+        scenario.run(Stage(bootstrap, name, client.command(), dict(client.environment()), folder))
+    except NotOffered as error:
+        return result(shown.NOT_OFFERED, str(error))
+    except Exception as error:  # whatever a scenario meets is its result, with the place where it met it
+        traceback.print_exc()
+        return result(shown.FAILED, f"{type(error).__name__}: {error}")
+    return result(shown.PASSED)
+
+
+def identify(client: Client, bootstrap: str, folder: Path) -> About:
+    """Which client it is, from itself; `Missing` if it cannot be had."""
+    return client.about(
+        Stage(bootstrap, f"about-{len(client.name)}", client.command(), dict(client.environment()), folder)
+    )
+
+
+def perform_all(arguments: argparse.Namespace, bootstrap: str, folder: Path) -> tuple[list[Result], list[About]]:
+    """Every scenario asked for with every client asked for, several at a time."""
+    jobs: list[tuple[Client, Scenario]] = []
+    results: list[Result] = []
+    about: list[About] = []
+    for client in CLIENTS:
+        if arguments.client and client.name not in arguments.client:
+            continue
+        scenarios = chosen(client, arguments.scenario)
+        try:
+            about.append(identify(client, bootstrap, folder))
+            jobs += [(client, scenario) for scenario in scenarios]
+        except Missing as error:
+            about.append(About(client.name))
+            print(f"NOT RUN: {client.name}: {error}", file=sys.stderr, flush=True)
+            results += [Result(client.name, each.name, shown.NOT_RUN, str(error), 0) for each in scenarios]
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for result in pool.map(lambda job: perform(*job, bootstrap, folder), jobs):
+            results.append(result)
+            print(f"{result.client:28} {result.scenario:32} {result.outcome:12} {result.took_s:5.1f} s  {result.detail}"[:600],
+                  flush=True)  # fmt: skip
+    return results, about
+
+
+def main() -> int:
+    """Run, show, save; 1 if something that was promised was not shown."""
+    arguments = options()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-conformance-")))
+        bootstrap = arguments.bootstrap
+        if bootstrap is None:
+            bootstrap = stack.enter_context(running(folder / "data", *arguments.up)).kafka
+        results, about = perform_all(arguments, bootstrap, folder)
+    print(f"\n{shown.table(results, SCENARIOS)}\n")
+    if arguments.results:
+        shown.save(arguments.results, results, about, SCENARIOS)
+    for result in results:
+        if result.outcome == shown.FAILED:
+            print(f"FAILED: {result.client}: {result.scenario}: {shown.short(result.detail)}", file=sys.stderr)
+    missing = [result for result in results if result.outcome == shown.NOT_RUN]
+    failed = [result for result in results if result.outcome == shown.FAILED]
+    if missing:
+        print(f"NOT RUN: {', '.join(dict.fromkeys(result.client for result in missing))}", file=sys.stderr)
+    return int(bool(failed) or (bool(missing) and not arguments.allow_missing) or not results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

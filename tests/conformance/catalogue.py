@@ -1,0 +1,53 @@
+"""Every client and every scenario there is."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from tests.conformance import provision
+from tests.conformance.results import About
+from tests.conformance.scenario import Scenario, Stage
+from tests.conformance.scenarios import administration, groups, producing, tools, transactions
+
+
+def from_its_hello(stage: Stage) -> About:
+    """What a driver says of itself."""
+    with stage.driver() as driver:
+        return About(driver.hello["client"], driver.hello["version"], driver.hello["library"])
+
+
+def as_pinned(stage: Stage) -> About:
+    """Kafka's tools are as old as their jar."""
+    return About(TOOLS, provision.pinned_version("kafka-tools"))
+
+
+class Client(NamedTuple):
+    """A client, and how its process is started; both functions may raise `Missing`."""
+
+    name: str
+    command: Callable[[], list[str]]
+    environment: Callable[[], Mapping[str, str]] = dict
+    about: Callable[[Stage], About] = from_its_hello
+
+
+TOOLS = "Kafka's command-line tools"
+CLIENTS = [
+    Client("confluent-kafka", lambda: provision.python_driver("confluent")),
+    Client("aiokafka", lambda: provision.python_driver("aio")),
+    Client("kafka-python", lambda: provision.python_driver("kafka_python")),
+    Client("KafkaJS", provision.node_driver, lambda: {"NODE_PATH": str(provision.node_modules())}),
+    Client("kcat", lambda: provision.python_driver("kcat")),
+    Client("Java client", lambda: [*provision.java_command(), "JavaClient"]),
+    Client(TOOLS, provision.java_command, about=as_pinned),
+]
+FOR_LIBRARIES = [
+    *producing.all_scenarios(),
+    *groups.all_scenarios(),
+    *transactions.all_scenarios(),
+    *administration.all_scenarios(),
+]
+SCENARIOS = [*FOR_LIBRARIES, *tools.all_scenarios()]
+
+
+def scenarios_of(client: Client) -> list[Scenario]:
+    """What a client is asked to show."""
+    return tools.all_scenarios() if client.name == TOOLS else FOR_LIBRARIES

@@ -1,0 +1,1 @@
+"""One driver for each client."""

@@ -1,0 +1,114 @@
+"""kcat, as somebody types it."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from tests.conformance.clients.protocol import CONSUME_TIMEOUT_S, SESSION_TIMEOUT_MS, serve
+from tests.testkit import debian
+
+KEY_DELIMITER = ":"
+
+
+class Kcat:
+    def __init__(self, bootstrap: str) -> None:
+        program, self._environment = debian.kcat()
+        self._command = [program, "-b", bootstrap]
+        self._member: subprocess.Popen[str] | None = None
+        self._lines: list[list[Any]] = []
+        self._assignment: list[list[Any]] = []
+
+    def _run(self, *arguments: str, given: str = "") -> str:
+        done = subprocess.run(
+            [*self._command, *arguments],
+            input=given,
+            env=self._environment,
+            timeout=CONSUME_TIMEOUT_S,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        return done.stdout
+
+    def version(self) -> tuple[str, str]:
+        """Of kcat, and of librdkafka in it."""
+        text = self._run("-V")
+        found = re.search(r"Version (\S+) .*librdkafka (\S+)", text)
+        assert found, text
+        return found[1], f"librdkafka {found[2]}"
+
+    def produce(self, topic: str, codec: str, values: list[str], keys: list[str] | None = None) -> None:
+        """It tells of no offsets."""
+        lines = [keys[number] + KEY_DELIMITER + value if keys else value for number, value in enumerate(values)]
+        key_settings = ["-K", KEY_DELIMITER] if keys else []
+        self._run(
+            "-P", "-t", topic, "-p", "0", "-z", codec, *key_settings, given="".join(f"{each}\n" for each in lines)
+        )
+
+    def consume(self, topic: str, count: int, committed: bool = False) -> list[Any]:
+        isolation = "read_committed" if committed else "read_uncommitted"
+        output = self._run("-C", "-t", topic, "-o", "beginning", "-e", "-q", "-J", "-X", f"isolation.level={isolation}")
+        read = [json.loads(line) for line in output.splitlines()]
+        return [[each["partition"], each["offset"], each["key"], each["payload"]] for each in read]
+
+    def join(self, group: str, topics: list[str], protocol: str = "classic") -> None:
+        if protocol != "classic":
+            raise NotImplementedError(protocol)
+        settings = ["-X", "auto.offset.reset=earliest", "-X", f"session.timeout.ms={SESSION_TIMEOUT_MS}"]
+        self._member = subprocess.Popen(
+            [*self._command, *settings, "-u", "-J", "-G", group, *topics],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        threading.Thread(target=self._read_records, daemon=True).start()
+        threading.Thread(target=self._read_rebalances, daemon=True).start()
+
+    def _read_records(self) -> None:
+        assert self._member is not None
+        assert self._member.stdout is not None
+        for line in self._member.stdout:
+            each = json.loads(line)
+            self._lines.append([each["partition"], each["offset"], each["payload"]])
+
+    def _read_rebalances(self) -> None:
+        assert self._member is not None
+        assert self._member.stderr is not None
+        for line in self._member.stderr:
+            sys.stderr.write(line)
+            if "assigned:" in line:
+                self._assignment = [[name, int(number)] for name, number in re.findall(r"(\S+) \[(\d+)\]", line)]
+            elif "revoked:" in line:
+                self._assignment = []
+
+    def poll(self, for_ms: int) -> dict[str, Any]:
+        time.sleep(for_ms / 1000)  # it polls by itself
+        records, self._lines = self._lines, []
+        return {"records": records, "assignment": self._assignment}
+
+    def leave(self) -> None:
+        assert self._member is not None
+        self._member.terminate()
+        self._member.wait(CONSUME_TIMEOUT_S)
+
+    def list_topics(self) -> list[str]:
+        return sorted(each["topic"] for each in json.loads(self._run("-L", "-J"))["topics"])
+
+    def describe_topic(self, topic: str) -> dict[str, int]:
+        (described,) = json.loads(self._run("-L", "-J", "-t", topic))["topics"]
+        if "error" in described:
+            raise RuntimeError(described["error"])
+        return {"partitions": len(described["partitions"])}
+
+
+if __name__ == "__main__":
+    kcat = Kcat(sys.argv[1])
+    version, library = kcat.version()
+    codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
+    serve(kcat, {"client": "kcat", "version": version, "library": library, "codecs": codecs})

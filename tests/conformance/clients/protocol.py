@@ -1,0 +1,102 @@
+"""What a client's driver is asked, and the loop that answers; the drivers in other languages do the same.
+
+| request | arguments | answer |
+|---|---|---|
+| produce | topic, codec, values (text), keys? | offsets in order of the values; all to partition 0, idempotent where that is the default |
+| consume | topic, count, committed? | [partition, offset, key, value] of `count` records from the beginning, without a group where there is a way |
+| join | group, topics, protocol? ("classic", "consumer") | null; the process is a member from now on, auto-commit as by default, from the earliest |
+| poll | for_ms | {"records": [[partition, offset, value]], "assignment": [[topic, partition]]} |
+| leave | | null; the member has committed what it was given, and left |
+| transform_start | source, target, group, transactional_id | null; initialises transactions and subscribes |
+| transform_once | batch_max, hold?, abort? | number of records in the transaction, 0 when there were none for a second |
+| create_topic | topic, partitions, configs | null |
+| list_topics | | names |
+| describe_topic | topic | {"partitions": N} |
+| add_partitions | topic, total | null |
+| delete_topic | topic | null |
+| describe_configs | topic | {name: value} |
+| alter_config | topic, name, value (null: back to the default) | null |
+| list_offsets | topic | {partition as text: [earliest, latest]} |
+| delete_records | topic, partition, before | null |
+| list_groups | | names |
+| describe_group | group | {"state": as in Kafka, in capitals, without separators, "members": N} |
+| group_offsets | group, topic, partitions | {partition as text: offset}, without those that have none |
+| set_group_offset | group, topic, partition, offset | null |
+| delete_group_offset | group, topic, partition | null |
+| delete_group | group | null |
+
+The steps of `transform_once`: begun, sent, offsets, committing, committed. It holds at the one it is told, by saying so and
+waiting for a line; at "committing" it says so and commits without waiting. With `abort` it aborts in place of
+committing, and stands before the same records again.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tests.conformance.driver import MARK
+
+SESSION_TIMEOUT_MS = 6_000  # the shortest that Kafka allows; else a killed member is missed only after 45 s
+IDLE_S = 1.0
+CONSUME_TIMEOUT_S = 60.0
+
+
+def say(message: dict[str, Any]) -> None:
+    """One line of the protocol."""
+    sys.stdout.write(MARK + json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def heard() -> dict[str, Any] | None:
+    """The next request; None at the end of input."""
+    line = sys.stdin.readline()
+    return json.loads(line) if line else None
+
+
+def pausing(hold: str | None) -> Callable[[str], None]:
+    """A function to call at each step, which stops at the one that is `hold`."""
+
+    def at(step: str) -> None:
+        if step == hold:
+            say({"at": step})
+            if step != "committing":
+                heard()
+
+    return at
+
+
+def serve(client: Any, hello: dict[str, Any]) -> None:
+    """Answer requests with the methods of `client` until input ends."""
+    say({"hello": hello})
+    while (request := heard()) is not None:
+        name = request.pop("do")
+        method = getattr(client, name, None)
+        if method is None:
+            say({"not_offered": name})
+            continue
+        try:
+            say({"ok": method(**request)})
+        except NotImplementedError as error:
+            say({"not_offered": f"{name} {error}".strip()})
+        except Exception as error:  # whatever a client raises is its answer
+            say({"error": f"{type(error).__name__}: {error}"})
+
+
+async def serve_asynchronously(client: Any, hello: dict[str, Any]) -> None:
+    """The same for a client whose methods are coroutines, and whose tasks go on between requests."""
+    loop = asyncio.get_running_loop()
+    say({"hello": hello})
+    while (request := await loop.run_in_executor(None, heard)) is not None:
+        name = request.pop("do")
+        method = getattr(client, name, None)
+        if method is None:
+            say({"not_offered": name})
+            continue
+        try:
+            say({"ok": await method(**request)})
+        except NotImplementedError as error:
+            say({"not_offered": f"{name} {error}".strip()})
+        except Exception as error:  # whatever a client raises is its answer
+            say({"error": f"{type(error).__name__}: {error}"})

@@ -1,0 +1,162 @@
+"""Gets the clients that are not in the environment, pinned in pins.toml, into a folder of the user's caches."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PINS = Path(__file__).parent / "pins.toml"
+JAVA_SOURCE = Path(__file__).parent / "clients" / "JavaClient.java"
+KAFKAJS_DRIVER = Path(__file__).parent / "clients" / "kafkajs.js"
+FETCH_TIMEOUT_S = 600
+# A JVM that lives for seconds: no time for a second compiler, and little memory, for several run at once.
+JAVA_OPTIONS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
+MAVEN_PROJECT = "org.penstock:conformance:1"
+
+
+class Missing(Exception):
+    """A client cannot be had on this machine; the text says why."""
+
+
+def pins() -> dict[str, Any]:
+    """What pins.toml says."""
+    return tomllib.loads(PINS.read_text())
+
+
+def cache_folder() -> Path:
+    """Where what was fetched stays, outside of the repository (XDG)."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches) / "penstock" / "conformance"
+
+
+def run(command: list[str], folder: Path) -> None:
+    """Run one command that fetches or makes something; `Missing` with its last words if it fails."""
+    try:
+        done = subprocess.run(
+            command, cwd=folder, timeout=FETCH_TIMEOUT_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    except subprocess.TimeoutExpired:
+        raise Missing(f"{command[0]} took longer than {FETCH_TIMEOUT_S} s") from None
+    if done.returncode:
+        last_words = " | ".join(done.stdout.strip().splitlines()[-3:])
+        raise Missing(f"{command[0]} failed: {last_words}")
+
+
+def program(name: str) -> str:
+    """Where a program of the machine is."""
+    found = shutil.which(name)
+    if found is None:
+        raise Missing(f"there is no {name} on this machine")
+    return found
+
+
+def made(name: str, key: str, make: Callable[[Path], None]) -> Path:
+    """The folder `name` for what `key` describes: the one from before, or a new one that appears only when it is whole."""
+    folder = cache_folder() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+    if not folder.exists():
+        unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        try:
+            make(unfinished)
+            unfinished.rename(folder)
+        except OSError:
+            if not folder.exists():  # somebody else was faster
+                raise
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def node_modules() -> Path:
+    """The folder with KafkaJS; npm itself checks its hash."""
+    program("node")
+    pin = pins()["npm"]["kafkajs"]
+
+    def make(folder: Path) -> None:
+        root = {"name": "conformance", "version": "1.0.0", "dependencies": {"kafkajs": pin["version"]}}
+        lock = {**root, "lockfileVersion": 3, "packages": {"": root, "node_modules/kafkajs": pin}}
+        (folder / "package.json").write_text(json.dumps(root))
+        (folder / "package-lock.json").write_text(json.dumps(lock))
+        run([program("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+
+    return made("npm", json.dumps(pin), make) / "node_modules"
+
+
+def project(coordinates: list[str]) -> str:
+    """A Maven project that needs just these artifacts, and nothing that they need."""
+    group, artifact, version = MAVEN_PROJECT.split(":")
+    dependencies = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><exclusions><exclusion>"
+        "<groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>".format(*each.split(":"))
+        for each in coordinates
+    )
+    return (
+        f"<project><modelVersion>4.0.0</modelVersion><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version><packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def check_hashes(folder: Path, expected: dict[str, str]) -> None:
+    """`Missing` if a jar is not there, or is not the one that was pinned."""
+    for coordinate, pinned in expected.items():
+        _, artifact, version = coordinate.split(":")
+        jar = folder / f"{artifact}-{version}.jar"
+        if not jar.exists():
+            raise Missing(f"Maven brought no {coordinate}")
+        if hashlib.sha256(jar.read_bytes()).hexdigest() != pinned:
+            raise Missing(f"{coordinate} is not what was pinned")
+
+
+def jars() -> Path:
+    """The folder with the jars, each with the hash that it must have."""
+    program("java")
+    pinned = pins()["maven"]
+
+    def make(folder: Path) -> None:
+        (folder / "pom.xml").write_text(project(list(pinned)))
+        run([program("mvn"), "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=."], folder)
+        check_hashes(folder, pinned)
+
+    return made("jars", json.dumps(pinned), make)
+
+
+def java_command() -> list[str]:
+    """`java` with every jar at hand; a main class and its arguments follow."""
+    return [program("java"), *JAVA_OPTIONS, "-cp", f"{java_client()}:{jars()}/*"]
+
+
+def java_client() -> Path:
+    """The folder with our program around the Java client, compiled."""
+    source = JAVA_SOURCE.read_text()
+    libraries = jars()
+
+    def make(folder: Path) -> None:
+        class_path = ":".join(str(jar) for jar in sorted(libraries.glob("*.jar")))
+        (compiler,) = libraries.glob("ecj-*.jar")
+        options = ["-17", "-nowarn", "-cp", class_path, "-d", str(folder)]
+        run([program("java"), "-jar", str(compiler), *options, str(JAVA_SOURCE)], folder)
+
+    return made("java-client", source + str(libraries), make)
+
+
+def python_driver(module: str) -> list[str]:
+    """The command of a driver that is Python."""
+    return [sys.executable, "-m", f"tests.conformance.clients.{module}"]
+
+
+def node_driver() -> list[str]:
+    """The command of the driver that is JavaScript."""
+    return [program("node"), str(KAFKAJS_DRIVER)]
+
+
+def pinned_version(artifact: str) -> str:
+    """Which version of a jar was pinned."""
+    (version,) = [version for _, name, version in (each.split(":") for each in pins()["maven"]) if name == artifact]
+    return str(version)

@@ -1,0 +1,64 @@
+"""What clients have shown: on the screen, and in the file from which docs/kafka-compatibility.md is made."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.conformance.scenario import Scenario
+
+PASSED, FAILED, NOT_OFFERED, NOT_RUN = "passed", "failed", "not offered", "not run"
+DETAIL_CHARACTERS_MAX = 300
+COLUMN = 13
+
+
+class Result(NamedTuple):
+    """What became of one scenario with one client."""
+
+    client: str
+    scenario: str
+    outcome: str
+    detail: str
+    took_s: float
+
+
+class About(NamedTuple):
+    """Which client it was."""
+
+    client: str
+    version: str = ""
+    library: str = ""
+
+
+def table(results: list[Result], scenarios: list[Scenario]) -> str:
+    """A row for each scenario, a column for each client."""
+    clients = list(dict.fromkeys(each.client for each in results))
+    found = {(each.client, each.scenario): each.outcome for each in results}
+    width = max(len(each.name) for each in scenarios)
+    lines = ["  ".join([" " * width, *(f"{client[:COLUMN]:{COLUMN}}" for client in clients)])]
+    for scenario in scenarios:
+        cells = [f"{found.get((client, scenario.name), ''):{COLUMN}}" for client in clients]
+        if any(cell.strip() for cell in cells):
+            lines.append("  ".join([f"{scenario.name:{width}}", *cells]))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def save(path: Path, results: list[Result], about: list[About], scenarios: list[Scenario]) -> None:
+    """Put the results into the file; what it says of clients and scenarios that were not run now stays."""
+    known = {each["client"]: each for each in json.loads(path.read_text())["clients"]} if path.exists() else {}
+    names = [scenario.name for scenario in scenarios]
+    for client in about:
+        shown = {each.scenario: each for each in results if each.client == client.client}
+        before: dict[str, Any] = known.get(client.client, {}).get("results", {})
+        now = {name: {"outcome": each.outcome, "detail": short(each.detail)} for name, each in shown.items()}
+        both = {**before, **now}
+        known[client.client] = {**client._asdict(), "results": {name: both[name] for name in names if name in both}}
+    content = {
+        "scenarios": [{"name": each.name, "area": each.area, "promise": each.promise} for each in scenarios],
+        "clients": list(known.values()),
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def short(detail: str) -> str:
+    """The beginning of the first line: what a table has room for, and nothing of the machine."""
+    return (detail.splitlines() or [""])[0][:DETAIL_CHARACTERS_MAX]

@@ -1,0 +1,82 @@
+"""What a scenario is, and what it has at hand."""
+
+import contextlib
+import itertools
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.driver import ClientError, Driver
+
+POLL_S = 0.1
+TIMEOUT_S = 90.0
+
+
+class Stage:
+    """One scenario with one client: a cluster, drivers, and names that no other scenario uses."""
+
+    def __init__(
+        self, bootstrap: str, name: str, command: list[str], environment: dict[str, str], folder: Path
+    ) -> None:
+        self.bootstrap = bootstrap
+        self._name = name
+        self._command = command
+        self._environment = environment
+        self._folder = folder
+        self._count = itertools.count()
+
+    def name(self, what: str) -> str:
+        """A name for a topic, group or transactional id, of this scenario's own."""
+        return f"{self._name}.{what}"
+
+    @contextlib.contextmanager
+    def driver(self) -> Iterator[Driver]:
+        """A client's process of its own, gone at the end."""
+        log = self._folder / f"{self._name}.{next(self._count)}.log"
+        driver = Driver(self._command, self.bootstrap, log, self._environment)
+        try:
+            yield driver
+        finally:
+            driver.close()
+
+    def tool(self, *command: str, given: str = "") -> str:
+        """Run a command of the client to its end and return what it said; only for clients that are commands."""
+        return run_tool([*self._command, *command], given, self._folder)
+
+
+def run_tool(command: list[str], given: str, folder: Path) -> str:
+    """The standard output of a command that must succeed."""
+    done = subprocess.run(command, input=given, cwd=folder, timeout=TIMEOUT_S, capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(f"exit code {done.returncode}: {done.stdout[-1000:]} {done.stderr[-1000:]}")
+    return done.stdout
+
+
+class Scenario:
+    """A promise that a client can be shown to hold."""
+
+    def __init__(self, name: str, area: str, promise: str, run: Callable[[Stage], None]) -> None:
+        self.name = name
+        self.area = area
+        self.promise = promise
+        self.run = run
+
+
+def until(condition: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S) -> Any:
+    """Ask until the answer is true, and return it; an `AssertionError` says what was waited for."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
+        time.sleep(POLL_S)
+    return value
+
+
+def refusal(client: Driver, name: str, /, **arguments: Any) -> str:
+    """Ask for what must be refused, and return what the client says of it."""
+    try:
+        answer = client.ask(name, **arguments)
+    except ClientError as error:
+        return str(error)
+    raise AssertionError(f"{name} was not refused: {answer}")

@@ -1,0 +1,1 @@
+"""What every client is asked to show, the same for all of them."""

@@ -1,0 +1,125 @@
+"""Topics, configurations, records and groups, made, described, altered and deleted."""
+
+from tests.conformance.scenario import Scenario, Stage, refusal, until
+from tests.conformance.scenarios.producing import create_topic, fill
+
+COUNT = 30
+
+
+def topics(stage: Stage) -> None:
+    """Create, describe, list, create again, delete."""
+    topic = stage.name("made")
+    with stage.driver() as client:
+        client.ask("create_topic", topic=topic, partitions=3, configs={"retention.ms": "86400000"})
+        assert client.ask("describe_topic", topic=topic) == {"partitions": 3}
+        assert topic in client.ask("list_topics")
+        assert "exist" in refusal(client, "create_topic", topic=topic, partitions=1, configs={}).lower()
+        client.ask("delete_topic", topic=topic)
+        until(lambda: topic not in client.ask("list_topics"), "the topic to be gone")
+        assert refusal(client, "delete_topic", topic=topic)
+        client.ask("create_topic", topic=topic, partitions=1, configs={})
+        assert client.ask("describe_topic", topic=topic) == {"partitions": 1}
+
+
+def listing(stage: Stage) -> None:
+    """A topic that somebody else made is listed and described."""
+    topic = stage.name("listed")
+    create_topic(stage.bootstrap, topic, 4)
+    with stage.driver() as client:
+        assert topic in client.ask("list_topics")
+        assert client.ask("describe_topic", topic=topic) == {"partitions": 4}
+
+
+def partitions(stage: Stage) -> None:
+    """More partitions, never fewer."""
+    topic = stage.name("grown")
+    with stage.driver() as client:
+        client.ask("create_topic", topic=topic, partitions=1, configs={})
+        client.ask("add_partitions", topic=topic, total=4)
+        until(lambda: client.ask("describe_topic", topic=topic) == {"partitions": 4}, "four partitions")
+        assert refusal(client, "add_partitions", topic=topic, total=2)
+
+
+def configs(stage: Stage) -> None:
+    """Describe, alter, go back to the default, and be refused what is no configuration."""
+    topic = stage.name("configured")
+    with stage.driver() as client:
+        client.ask("create_topic", topic=topic, partitions=1, configs={"max.message.bytes": "2000"})
+        described = client.ask("describe_configs", topic=topic)
+        assert (described["max.message.bytes"], described["cleanup.policy"]) == ("2000", "delete")
+        client.ask("alter_config", topic=topic, name="max.message.bytes", value="3000")
+        assert client.ask("describe_configs", topic=topic)["max.message.bytes"] == "3000"
+        client.ask("alter_config", topic=topic, name="max.message.bytes", value=None)
+        assert client.ask("describe_configs", topic=topic)["max.message.bytes"] == "1048588"
+        assert refusal(client, "alter_config", topic=topic, name="max.message.bytes", value="many")
+        assert refusal(client, "create_topic", topic=stage.name("odd"), partitions=1, configs={"no.such": "1"})
+
+
+def records(stage: Stage) -> None:
+    """List offsets, delete records, and find the log to start where it must."""
+    topic = stage.name("records")
+    create_topic(stage.bootstrap, topic, 2)
+    fill(stage.bootstrap, topic, 2, COUNT)
+    with stage.driver() as client:
+        assert client.ask("list_offsets", topic=topic) == {"0": [0, COUNT], "1": [0, COUNT]}
+        client.ask("delete_records", topic=topic, partition=0, before=10)
+        moved = {"0": [10, COUNT], "1": [0, COUNT]}
+        until(lambda: client.ask("list_offsets", topic=topic) == moved, "the log's start to move")
+        assert client.ask("consume", topic=topic, count=2 * COUNT - 10)
+        assert refusal(client, "delete_records", topic=topic, partition=0, before=COUNT + 1)
+
+
+def groups(stage: Stage) -> None:
+    """List and describe a group with and without members, read and set its offsets, delete it."""
+    topic, group = stage.name("read"), stage.name("group")
+    create_topic(stage.bootstrap, topic, 2)
+    fill(stage.bootstrap, topic, 2, COUNT)
+    with stage.driver() as client, stage.driver() as member:
+        member.ask("join", group=group, topics=[topic])
+        read: list[object] = []
+        until(lambda: read.extend(member.ask("poll", for_ms=200)["records"]) or len(read) >= 2 * COUNT, "the records")
+        assert group in client.ask("list_groups")
+        assert client.ask("describe_group", group=group) == {"state": "STABLE", "members": 1}
+        member.ask("leave")
+        assert client.ask("describe_group", group=group) == {"state": "EMPTY", "members": 0}
+        everything = {"0": COUNT, "1": COUNT}
+        assert client.ask("group_offsets", group=group, topic=topic, partitions=2) == everything
+
+
+def offsets(stage: Stage) -> None:
+    """Set a group's offset, and find it set."""
+    topic, group = stage.name("read"), stage.name("group")
+    create_topic(stage.bootstrap, topic, 2)
+    fill(stage.bootstrap, topic, 2, COUNT)
+    with stage.driver() as client:
+        client.ask("set_group_offset", group=group, topic=topic, partition=0, offset=7)
+        client.ask("set_group_offset", group=group, topic=topic, partition=1, offset=9)
+        assert client.ask("group_offsets", group=group, topic=topic, partitions=2) == {"0": 7, "1": 9}
+        client.ask("delete_group", group=group)
+        assert group not in client.ask("list_groups")
+
+
+def offset_deletion(stage: Stage) -> None:
+    """Delete one of a group's offsets."""
+    topic, group = stage.name("read"), stage.name("group")
+    create_topic(stage.bootstrap, topic, 2)
+    with stage.driver() as client:
+        for partition in (0, 1):
+            client.ask("set_group_offset", group=group, topic=topic, partition=partition, offset=0)
+        client.ask("delete_group_offset", group=group, topic=topic, partition=1)
+        assert client.ask("group_offsets", group=group, topic=topic, partitions=2) == {"0": 0}
+
+
+def all_scenarios() -> list[Scenario]:
+    """In the order of the table."""
+    rows = [
+        ("admin-listing", "Topics are listed and described.", listing),
+        ("admin-topics", "Topics are made, described, listed, deleted and made again.", topics),
+        ("admin-partitions", "Topics get more partitions.", partitions),
+        ("admin-configs", "Topics' configurations are described, altered and set back.", configs),
+        ("admin-records", "Offsets are listed, and records deleted.", records),
+        ("admin-groups", "Groups and their offsets are listed and described.", groups),
+        ("admin-group-offsets", "A group's offsets are set, and groups deleted.", offsets),
+        ("admin-offset-deletion", "One of a group's offsets is deleted.", offset_deletion),
+    ]
+    return [Scenario(name, "administration", promise, run) for name, promise, run in rows]

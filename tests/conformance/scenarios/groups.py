@@ -1,0 +1,102 @@
+"""Groups whose members come, go, and are killed."""
+
+import functools
+from contextlib import ExitStack
+from typing import Any
+
+from tests.conformance.driver import Driver
+from tests.conformance.scenario import Scenario, Stage, until
+from tests.conformance.scenarios.producing import create_topic, fill
+
+PARTITIONS = 6
+RECORDS_EACH = 50
+POLL_MS = 200
+
+
+class Members:
+    """The members of one group, and what each of them was given."""
+
+    def __init__(self, group: str, topic: str, protocol: str) -> None:
+        self._join = {"group": group, "topics": [topic], "protocol": protocol}
+        self.drivers: list[Driver] = []
+        self.read: list[tuple[int, str]] = []
+
+    def add(self, driver: Driver) -> None:
+        driver.ask("join", **self._join)
+        self.drivers.append(driver)
+
+    def shares(self) -> list[int] | None:
+        """How many partitions each has, smallest first; None while they do not have each partition once."""
+        held: list[tuple[str, int]] = []
+        counts = []
+        for driver in self.drivers:
+            answer: dict[str, Any] = driver.ask("poll", for_ms=POLL_MS)
+            self.read += [(partition, value) for partition, _, value in answer["records"]]
+            held += [(topic, partition) for topic, partition in answer["assignment"]]
+            counts.append(len(answer["assignment"]))
+        return sorted(counts) if sorted(held) == sorted(set(held)) and len(held) == PARTITIONS else None
+
+    def settle(self) -> None:
+        """Wait until each partition has one reader and each member about as many as the others."""
+        fair = [PARTITIONS // len(self.drivers)] * len(self.drivers)
+        until(lambda: self.shares() == fair, f"{fair} partitions for each")
+
+    def read_all(self, written: dict[int, list[str]]) -> None:
+        """Wait until they have been given every record at least once."""
+        everything = {(partition, value) for partition, values in written.items() for value in values}
+        until(lambda: self.shares() and everything <= set(self.read), "every record")
+
+
+def come_and_go(protocol: str, stage: Stage) -> None:
+    """Partitions move to members that join, away from those that leave or are killed; all records are read."""
+    topic = stage.name("shared")
+    create_topic(stage.bootstrap, topic, PARTITIONS)
+    written = fill(stage.bootstrap, topic, PARTITIONS, RECORDS_EACH)
+    members = Members(stage.name("group"), topic, protocol)
+    with ExitStack() as stack:
+        for _ in range(3):
+            members.add(stack.enter_context(stage.driver()))
+            members.settle()
+        members.drivers.pop(0).ask("leave")
+        members.settle()
+        members.drivers.pop(0).kill()
+        members.settle()
+        members.read_all(written)
+
+
+def hand_over(stage: Stage) -> None:
+    """What a member that left had been given is not given to the next one."""
+    topic, group = stage.name("handed"), stage.name("group")
+    create_topic(stage.bootstrap, topic, PARTITIONS)
+    with stage.driver() as first:
+        members = Members(group, topic, "classic")
+        before = fill(stage.bootstrap, topic, PARTITIONS, RECORDS_EACH)
+        members.add(first)
+        members.read_all(before)
+        first.ask("leave")
+    again = fill(stage.bootstrap, topic, PARTITIONS, RECORDS_EACH)
+    with stage.driver() as second:
+        members = Members(group, topic, "classic")
+        members.add(second)
+        members.read_all(again)
+        second.ask("leave")
+    assert len(members.read) == PARTITIONS * RECORDS_EACH, f"it was given {len(members.read)} records"
+
+
+def all_scenarios() -> list[Scenario]:
+    """In the order of the table."""
+    return [
+        Scenario("group-hand-over", "groups", "A group goes on where its last member left off.", hand_over),
+        Scenario(
+            "group-classic",
+            "groups",
+            "Members of a classic group come, leave and are killed; each partition has one reader and every record is read.",
+            functools.partial(come_and_go, "classic"),
+        ),
+        Scenario(
+            "group-consumer",
+            "groups",
+            "The same with the group protocol of KIP-848.",
+            functools.partial(come_and_go, "consumer"),
+        ),
+    ]

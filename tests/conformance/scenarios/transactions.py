@@ -1,0 +1,193 @@
+"""Consume, transform, produce: exactly once, with the client killed at every step."""
+
+import functools
+from collections import Counter
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from tests.conformance.driver import ClientError, Driver
+from tests.conformance.scenario import TIMEOUT_S, Scenario, Stage, until
+from tests.conformance.scenarios.producing import create_topic, fill
+
+STEPS = {
+    "begun": "after it began a transaction",
+    "sent": "after it sent a transaction's records",
+    "offsets": "after it added offsets to a transaction",
+    "committing": "while it commits a transaction",
+    "committed": "after it committed a transaction",
+}
+PARTITIONS = 2
+RECORDS_EACH = 20
+BATCH_MAX = 10
+
+
+def read_committed(bootstrap: str, topic: str) -> dict[int, list[str]]:
+    """Values by partition, up to the ends that readers of committed records are told."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader-of-committed",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    read: dict[int, list[str]] = {each: [] for each in range(PARTITIONS)}
+    ended: set[int] = set()
+    try:
+        reader.assign([TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
+        while len(ended) < PARTITIONS:
+            message = reader.poll(TIMEOUT_S)
+            assert message is not None, f"no end of partitions {set(read) - ended}"
+            error = message.error()
+            if error is None:
+                read[message.partition()].append(message.value().decode())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+            else:
+                raise AssertionError(str(error))
+    finally:
+        reader.close()
+    return read
+
+
+class Pipeline:
+    """A topic made from another, by clients with one transactional id, one after the other."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._bootstrap = stage.bootstrap
+        self.group = stage.name("group")
+        self.topics = {"source": stage.name("source"), "target": stage.name("target")}
+        for topic in self.topics.values():
+            create_topic(stage.bootstrap, topic, PARTITIONS)
+        written = fill(stage.bootstrap, self.topics["source"], PARTITIONS, RECORDS_EACH)
+        self._expected = {partition: [f"{value}'" for value in values] for partition, values in written.items()}
+        self._id = stage.name("id")
+
+    def start(self, client: Driver) -> None:
+        client.ask("transform_start", **self.topics, group=self.group, transactional_id=self._id)
+
+    def until_records(self, client: Driver, **how: object) -> None:
+        """Transactions until there was one with records; a member may wait for its partitions first."""
+        until(lambda: client.ask("transform_once", batch_max=BATCH_MAX, **how), "a transaction with records")
+
+    def until_step(self, client: Driver, step: str) -> None:
+        """Return when the client stands at `step` of a transaction."""
+
+        def holds() -> bool:
+            try:
+                client.ask_until(step, "transform_once", batch_max=BATCH_MAX)
+            except ClientError as error:
+                if "{'ok': 0}" in str(error):  # there were no records yet
+                    return False
+                raise
+            return True
+
+        until(holds, f"the client to stand at {step!r}")
+
+    def committed(self) -> dict[int, int]:
+        """The group's offsets, of committed transactions only."""
+        reader = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self.group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+            }
+        )
+        try:
+            asked = [TopicPartition(self.topics["source"], each) for each in range(PARTITIONS)]
+            return {each.partition: max(each.offset, 0) for each in reader.committed(asked, timeout=60)}
+        finally:
+            reader.close()
+
+    def finish(self, client: Driver) -> None:
+        """Transform what is left, and check that every record came out once, in order, and no other."""
+        ends = dict.fromkeys(range(PARTITIONS), RECORDS_EACH)
+
+        def at_the_end() -> bool:
+            client.ask("transform_once", batch_max=BATCH_MAX)
+            return self.committed() == ends
+
+        until(at_the_end, "all of the source to be transformed")
+        self.check()
+
+    def check(self) -> None:
+        """What readers of committed records see."""
+        read = read_committed(self._bootstrap, self.topics["target"])
+        for partition, expected in self._expected.items():
+            values = read[partition]
+            twice = {value: count for value, count in Counter(values).items() if count > 1}
+            assert not twice, f"partition {partition} has records twice: {twice}"
+            assert not set(expected) - set(values), f"partition {partition} lacks {set(expected) - set(values)}"
+            assert values == expected, f"partition {partition} has {values}"
+
+    def check_by(self, client: Driver) -> None:
+        """The client itself sees the same, as a reader of committed records."""
+        count = PARTITIONS * RECORDS_EACH
+        read = client.ask("consume", topic=self.topics["target"], count=count, committed=True)
+        for partition, expected in self._expected.items():
+            assert [each[3] for each in read if each[0] == partition] == expected
+
+
+def crash(step: str, stage: Stage) -> None:
+    """Killed in the second of several transactions; its successor goes on."""
+    pipeline = Pipeline(stage)
+    with stage.driver() as client:
+        pipeline.start(client)
+        pipeline.until_records(client)
+        pipeline.until_step(client, step)
+        client.kill()
+    with stage.driver() as successor:
+        pipeline.start(successor)
+        pipeline.finish(successor)
+        pipeline.check_by(successor)
+
+
+def abort(stage: Stage) -> None:
+    """Records and offsets of a transaction that was aborted are as if they had never been."""
+    pipeline = Pipeline(stage)
+    with stage.driver() as client:
+        pipeline.start(client)
+        pipeline.until_records(client, abort=True)
+        assert set(pipeline.committed().values()) == {0}
+        pipeline.until_records(client)
+        pipeline.until_records(client, abort=True)
+        pipeline.finish(client)
+        pipeline.check_by(client)
+
+
+def fencing(stage: Stage) -> None:
+    """A client whose transactional id another one took can commit nothing any more."""
+    pipeline = Pipeline(stage)
+    with stage.driver() as first, stage.driver() as second:
+        pipeline.start(first)
+        pipeline.until_step(first, "offsets")
+        pipeline.start(second)
+        first.go_on()
+        try:
+            answer = first.answer()
+        except ClientError as error:
+            assert any(word in str(error).upper() for word in ("FENCED", "EPOCH")), error
+        else:
+            raise AssertionError(f"the fenced client committed {answer} records")
+        first.kill()
+        pipeline.finish(second)
+
+
+def all_scenarios() -> list[Scenario]:
+    """In the order of the table."""
+    crashes = [
+        Scenario(
+            f"transaction-crash-{step}",
+            "transactions",
+            f"Consume-transform-produce is exactly once where the client is killed {when}, and another one goes on.",
+            functools.partial(crash, step),
+        )
+        for step, when in STEPS.items()
+    ]
+    return [
+        *crashes,
+        Scenario("transaction-abort", "transactions", "Nothing of an aborted transaction is ever read.", abort),
+        Scenario("transaction-fencing", "transactions", "A client whose id was taken can commit nothing.", fencing),
+    ]
