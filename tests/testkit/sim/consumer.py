@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.testkit.sim.kafka import FETCH, LIST_OFFSETS, REQUEST_TIMEOUT_S, Disconnected, KafkaClient
@@ -12,6 +12,7 @@ from tests.testkit.sim.oracle import Oracle
 WAIT_MS = 500
 ASK_END_SHARE = 0.1  # of fetches before which a reader asks for the partitions' ends; always where it has just come
 LATEST = -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 MOVE_SHARE = 0.05  # of fetches after which a reader goes to another gateway
 RETRIABLE = frozenset(
     (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -20,6 +21,8 @@ RETRIABLE = frozenset(
 
 class Reading:
     """Positions in some partitions, and fetching from there."""
+
+    isolation_level = READ_UNCOMMITTED
 
     def __init__(self, client: KafkaClient, oracle: Oracle, topic: str) -> None:
         self.positions: dict[int, int] = {}
@@ -41,10 +44,14 @@ class Reading:
             max_wait_ms=wait_ms,
             min_bytes=stream.choice((1, 1, 1, 500)),
             max_bytes=stream.choice((1, 5_000, 10_000_000)),
+            isolation_level=self.isolation_level,
             topics=[FetchTopic(self._topic, partitions=asked)],
         )
         timeout_s = REQUEST_TIMEOUT_S + wait_ms / 1000
         return self._take(await connection.ask(FETCH, self._version, request, timeout_s))
+
+    def taken(self, partition: PartitionData, offset: int) -> None:
+        """A partition's records came, that were asked for from an offset on."""
 
     def _take(self, response: FetchResponse) -> bool:
         found = False
@@ -70,6 +77,7 @@ class Reading:
                     self._client.name, self._topic, each.partition_index, offset, records, each.high_watermark
                 )
                 found = found or bool(records)
+                self.taken(each, offset)
         if retry:
             raise Disconnected(f"to be asked again: {retry.name}")
         return found
@@ -78,9 +86,11 @@ class Reading:
 class Reader:
     """Reads all partitions of a topic, for ever."""
 
-    def __init__(self, client: KafkaClient, oracle: Oracle, topic: str, partitions: int) -> None:
+    def __init__(
+        self, client: KafkaClient, oracle: Oracle, topic: str, partitions: int, reading: Reading | None = None
+    ) -> None:
         self.name = client.name
-        self.reading = Reading(client, oracle, topic)
+        self.reading = reading or Reading(client, oracle, topic)
         self.reading.positions = dict.fromkeys(range(partitions), 0)
         self._client = client
         self._oracle = oracle
@@ -114,13 +124,19 @@ class Reader:
         """Where the partitions end must never be before what was read, nor behind what is committed."""
         floors = dict(self.reading.positions)
         asked = [ListOffsetsPartition(partition_index=partition, timestamp=LATEST) for partition in floors]
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(self._topic, asked)])
+        isolation_level = self.reading.isolation_level
+        topics = [ListOffsetsTopic(self._topic, asked)]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics)
         answer = await connection.ask(LIST_OFFSETS, 5, request)
         for topic in answer.topics:
             for each in topic.partitions:
                 if each.error_code in RETRIABLE:
                     raise Disconnected("to be asked again")
-                floor, end = floors[each.partition_index], self._oracle.log(self._topic, each.partition_index).end
+                log = self._oracle.log(self._topic, each.partition_index)
+                floor, end = (
+                    floors[each.partition_index],
+                    log.end if isolation_level == READ_UNCOMMITTED else log.stable,
+                )
                 if each.error_code or not floor <= each.offset <= end:
                     what = f"the end of {self._topic}-{each.partition_index}"
                     why = f"{ErrorCode(each.error_code).name}: {each.offset}, read {floor}, committed {end}"
