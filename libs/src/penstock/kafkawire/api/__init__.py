@@ -4,6 +4,8 @@ import functools
 
 import msgspec
 
+from penstock.kafkawire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from penstock.kafkawire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from penstock.kafkawire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from penstock.kafkawire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -18,11 +20,14 @@ from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest, DeleteTopi
 from penstock.kafkawire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from penstock.kafkawire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from penstock.kafkawire.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from penstock.kafkawire.api.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from penstock.kafkawire.api.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from penstock.kafkawire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from penstock.kafkawire.api.end_txn import EndTxnRequest, EndTxnResponse
 from penstock.kafkawire.api.fetch import FetchRequest, FetchResponse
 from penstock.kafkawire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from penstock.kafkawire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -39,12 +44,14 @@ from penstock.kafkawire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from penstock.kafkawire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from penstock.kafkawire.api.metadata import MetadataRequest, MetadataResponse
 from penstock.kafkawire.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from penstock.kafkawire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from penstock.kafkawire.api.produce import ProduceRequest, ProduceResponse
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from penstock.kafkawire.api.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from penstock.kafkawire.decoder import Decode, make_decoder
 from penstock.kafkawire.encoder import Encode, make_encoder
 from penstock.kafkawire.errors import UnsupportedVersion
@@ -80,7 +87,7 @@ API_TABLE: dict[int, Api] = {
         Api(3, "Metadata", 0, 13, 9, MetadataRequest, MetadataResponse),
         Api(8, "OffsetCommit", 2, 9, 8, OffsetCommitRequest, OffsetCommitResponse),
         Api(9, "OffsetFetch", 1, 9, 6, OffsetFetchRequest, OffsetFetchResponse),
-        Api(10, "FindCoordinator", 0, 4, 3, FindCoordinatorRequest, FindCoordinatorResponse),
+        Api(10, "FindCoordinator", 0, 5, 3, FindCoordinatorRequest, FindCoordinatorResponse),
         Api(11, "JoinGroup", 0, 9, 6, JoinGroupRequest, JoinGroupResponse),
         Api(12, "Heartbeat", 0, 4, 4, HeartbeatRequest, HeartbeatResponse),
         Api(13, "LeaveGroup", 0, 5, 4, LeaveGroupRequest, LeaveGroupResponse),
@@ -91,8 +98,12 @@ API_TABLE: dict[int, Api] = {
         Api(19, "CreateTopics", 2, 7, 5, CreateTopicsRequest, CreateTopicsResponse),
         Api(20, "DeleteTopics", 1, 6, 4, DeleteTopicsRequest, DeleteTopicsResponse),
         Api(21, "DeleteRecords", 0, 2, 2, DeleteRecordsRequest, DeleteRecordsResponse),
-        Api(22, "InitProducerId", 0, 4, 2, InitProducerIdRequest, InitProducerIdResponse),
+        Api(22, "InitProducerId", 0, 5, 2, InitProducerIdRequest, InitProducerIdResponse),
         Api(23, "OffsetForLeaderEpoch", 2, 4, 4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+        Api(24, "AddPartitionsToTxn", 0, 5, 3, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
+        Api(25, "AddOffsetsToTxn", 0, 4, 3, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+        Api(26, "EndTxn", 0, 5, 3, EndTxnRequest, EndTxnResponse),
+        Api(28, "TxnOffsetCommit", 0, 5, 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse),
         Api(32, "DescribeConfigs", 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse),
         Api(33, "AlterConfigs", 0, 2, 2, AlterConfigsRequest, AlterConfigsResponse),
         Api(37, "CreatePartitions", 0, 3, 2, CreatePartitionsRequest, CreatePartitionsResponse),
@@ -118,6 +129,9 @@ API_TABLE: dict[int, Api] = {
             ListPartitionReassignmentsResponse,
         ),
         Api(60, "DescribeCluster", 0, 2, 0, DescribeClusterRequest, DescribeClusterResponse),
+        Api(61, "DescribeProducers", 0, 0, 0, DescribeProducersRequest, DescribeProducersResponse),
+        Api(65, "DescribeTransactions", 0, 0, 0, DescribeTransactionsRequest, DescribeTransactionsResponse),
+        Api(66, "ListTransactions", 0, 1, 0, ListTransactionsRequest, ListTransactionsResponse),
         Api(75, "DescribeTopicPartitions", 0, 0, 0, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
     )
 }

@@ -1,0 +1,17 @@
+"""AddOffsetsToTxn: the group whose offsets a transaction is going to commit (KIP-98)."""
+
+import msgspec
+
+from penstock.kafkawire.schema import Int16, Int32, Int64, String
+
+
+class AddOffsetsToTxnRequest(msgspec.Struct, frozen=True, gc=False):
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    group_id: String = ""
+
+
+class AddOffsetsToTxnResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0

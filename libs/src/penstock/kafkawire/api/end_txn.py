@@ -1,0 +1,22 @@
+"""EndTxn: a transaction is committed or aborted (KIP-98)."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import Bool, Int16, Int32, Int64, String, since
+
+
+class EndTxnRequest(msgspec.Struct, frozen=True, gc=False):
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    committed: Bool = False
+
+
+class EndTxnResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    # What the producer goes on with: every transaction has an epoch of its own (KIP-890).
+    producer_id: Annotated[Int64, since(5)] = -1
+    producer_epoch: Annotated[Int16, since(5)] = -1

@@ -1,0 +1,27 @@
+"""ListTransactions: the transactional ids there are (KIP-664)."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import Int16, Int32, Int64, String, since
+
+
+class ListTransactionsRequest(msgspec.Struct, frozen=True, gc=False):
+    state_filters: list[String] = []
+    producer_id_filters: list[Int64] = []
+    # Ongoing for longer than so many ms; -1 for all (KIP-994).
+    duration_filter: Annotated[Int64, since(1)] = -1
+
+
+class TransactionState(msgspec.Struct, frozen=True, gc=False):
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    transaction_state: String = ""
+
+
+class ListTransactionsResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    unknown_state_filters: list[String] = []
+    transaction_states: list[TransactionState] = []
