@@ -34,7 +34,7 @@ class TransactionView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DescribeTransactionsView(msgspec.Struct, frozen=True, array_like=True):
-    """One view per id, in the query's order."""
+    """One view per id, in the query's order, for the first of them: at least one, maybe not all."""
 
     sequence: int
     transactions: list[TransactionView]
@@ -42,13 +42,14 @@ class DescribeTransactionsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """All transactions; an empty filter lets everything pass, `duration_ms` below 0 too."""
+    """All transactions, by their ids behind `after`; an empty filter lets everything pass, `duration_ms` below 0 too."""
 
     min_sequence: int
     states: list[str] = []
     producer_ids: list[int] = []
     duration_ms: int = -1  # ongoing for longer than that
     fresh: bool = False
+    after: str = ""
 
 
 class TransactionSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -60,11 +61,12 @@ class TransactionSummary(msgspec.Struct, frozen=True, array_like=True, gc=False)
 
 
 class TransactionsView(msgspec.Struct, frozen=True, array_like=True):
-    """Every transaction that was asked for."""
+    """The first of the transactions that were asked for, in the order of their ids."""
 
     sequence: int
     transactions: list[TransactionSummary]
     failure: str | None = None
+    is_more: bool = False  # behind the last of these
 
 
 class ProducersQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -94,7 +96,7 @@ class PartitionProducers(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProducersView(msgspec.Struct, frozen=True, array_like=True):
-    """One answer per partition, in the query's order."""
+    """One answer per partition, in the query's order, for the first of them: at least one, maybe not all."""
 
     sequence: int
     partitions: list[PartitionProducers]

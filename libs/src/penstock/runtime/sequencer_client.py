@@ -35,12 +35,13 @@ class SequencerClient:
     """Whichever sequencers there are, as one.
 
     `seen_sequence` is the highest journal sequence in any answer, `seen_clock_ms` the latest time of the state machine
-    in any answer to commands.
+    in any answer to commands, `seen_level` the level that the cluster has reached, None until that was announced.
     """
 
     def __init__(self, bus: Bus, cluster: str, clock: Clock) -> None:
         self.seen_sequence = 0
         self.seen_clock_ms = 0
+        self.seen_level: int | None = None
         self._bus = bus
         self._cluster = cluster
         self._clock = clock
@@ -48,6 +49,10 @@ class SequencerClient:
     def note_sequence(self, sequence: int) -> None:
         """Later queries reflect at least this journal sequence."""
         self.seen_sequence = max(self.seen_sequence, sequence)
+
+    def note_level(self, level: int) -> None:
+        """The cluster has reached this level, which never falls."""
+        self.seen_level = max(self.seen_level or 0, level)
 
     async def command(
         self, commands: list[Command], *, deadline_s: float, attempt_s: float = ATTEMPT_S

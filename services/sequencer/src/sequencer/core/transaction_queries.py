@@ -1,5 +1,7 @@
 """Reads of transactions: their listing, what is in them, and the producers of partitions."""
 
+from heapq import nsmallest
+
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.transaction_queries import (
     DescribeTransactionsQuery,
@@ -14,6 +16,7 @@ from penstock.contracts.transaction_queries import (
     TransactionTopic,
     TransactionView,
 )
+from sequencer.core.limits import PRODUCERS_LISTED_MAX, TRANSACTION_PARTITIONS_LISTED_MAX, TRANSACTIONS_LISTED_MAX
 from sequencer.core.partitions import find_partition
 from sequencer.core.state import DEAD, ONGOING, Partition, State, Transaction
 
@@ -21,8 +24,15 @@ _NONE = -1
 
 
 def describe_transactions(state: State, query: DescribeTransactionsQuery) -> DescribeTransactionsView:
-    """Each transactional id with the partitions of its ongoing transaction."""
-    return DescribeTransactionsView(state.sequence, [_view(state, each) for each in query.transactional_ids])
+    """Each transactional id with the partitions of its ongoing transaction, as many as an answer holds."""
+    found: list[TransactionView] = []
+    listed = 0
+    for transactional_id in query.transactional_ids:
+        if listed >= TRANSACTION_PARTITIONS_LISTED_MAX:
+            break
+        found.append(_view(state, transactional_id))
+        listed += 1 + sum(len(topic.partitions) for topic in found[-1].topics)
+    return DescribeTransactionsView(state.sequence, found)
 
 
 def _view(state: State, transactional_id: str) -> TransactionView:
@@ -46,16 +56,19 @@ def _view(state: State, transactional_id: str) -> TransactionView:
 
 
 def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
-    """Every transactional id that passes the filters."""
-    found = [
+    """Transactional ids that pass the filters, in their order behind the one that the query names."""
+    passing = (each for each in state.transactions.values() if _passes(state, each, query))
+    found = nsmallest(TRANSACTIONS_LISTED_MAX + 1, passing, key=lambda each: each.transactional_id)
+    listed = [
         TransactionSummary(each.transactional_id, each.producer_id, each.state)
-        for each in state.transactions.values()
-        if _passes(state, each, query)
+        for each in found[:TRANSACTIONS_LISTED_MAX]
     ]
-    return TransactionsView(state.sequence, found)
+    return TransactionsView(state.sequence, listed, is_more=len(found) > len(listed))
 
 
 def _passes(state: State, transaction: Transaction, query: TransactionsQuery) -> bool:
+    if transaction.transactional_id <= query.after:
+        return False
     if query.states and transaction.state not in query.states:
         return False
     if query.producer_ids and transaction.producer_id not in query.producer_ids:
@@ -66,9 +79,15 @@ def _passes(state: State, transaction: Transaction, query: TransactionsQuery) ->
 
 
 def producers(state: State, query: ProducersQuery) -> ProducersView:
-    """What each partition knows of its idempotent producers."""
-    found = [find_partition(state, topic_id, number) for topic_id, number in query.partitions]
-    return ProducersView(state.sequence, [_producers(state, each) for each in found])
+    """What each partition knows of its idempotent producers, as many partitions as an answer holds."""
+    found: list[PartitionProducers] = []
+    listed = 0
+    for topic_id, number in query.partitions:
+        if listed >= PRODUCERS_LISTED_MAX:
+            break
+        found.append(_producers(state, find_partition(state, topic_id, number)))
+        listed += 1 + len(found[-1].producers)
+    return ProducersView(state.sequence, found)
 
 
 def _producers(state: State, partition: Partition | None) -> PartitionProducers:
