@@ -22,6 +22,7 @@ from penstock.contracts.codec import decode_with_payload, encode
 from penstock.contracts.commands import Command, Outcome
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.janitor_queries import ClusterConfigsView
+from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, ListenerAddress, Presence
 from penstock.contracts.queries import MetadataQuery, MetadataView, TopicView
 from penstock.runtime.bus import Inbound
@@ -94,6 +95,7 @@ class FakeSequencer:
 
     def __init__(self) -> None:
         self.seen_sequence = 0
+        self.seen_level: int | None = TRANSACTIONS_LEVEL
         self.topics: dict[str, TopicView] = {}
         self.commands: list[list[Command]] = []
         self.queries: list[tuple[str, msgspec.Struct]] = []
@@ -108,6 +110,9 @@ class FakeSequencer:
 
     def note_sequence(self, sequence: int) -> None:
         self.seen_sequence = max(self.seen_sequence, sequence)
+
+    def note_level(self, level: int) -> None:
+        self.seen_level = max(self.seen_level or 0, level)
 
     async def command(self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0) -> list[Outcome]:
         self.commands.append(commands)

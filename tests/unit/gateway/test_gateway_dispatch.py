@@ -20,6 +20,7 @@ from penstock.contracts.queries import (
     ValidateView,
 )
 from penstock.contracts.refusals import Refusal
+from penstock.contracts.transaction_queries import TransactionsView
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.unit.gateway.gateway_fakes import World, new_client, new_world
@@ -44,6 +45,7 @@ def scripted_world() -> World:
         ),
         "group_offsets": lambda query: GroupOffsetsView(1, []),
         "heartbeat": lambda query: HeartbeatView(1, Refusal.UNKNOWN_MEMBER),
+        "transactions": lambda query: TransactionsView(1, []),
         "validate": lambda query: ValidateView(1, [Done() for _ in query.commands]),
     }
     return world

@@ -98,6 +98,7 @@ class CoreSequencer:
         self.entries: list[list[Command]] = []
         self.behind: State | None = None  # answers queries while nobody knows of anything newer or wants the newest
         self.seen_sequence = 0
+        self.seen_level: int | None = None
         self.asked: list[str] = []
         self.is_down = False
         self.gate = asyncio.Event()
@@ -106,10 +107,13 @@ class CoreSequencer:
     def note_sequence(self, sequence: int) -> None:
         self.seen_sequence = max(self.seen_sequence, sequence)
 
+    def note_level(self, level: int) -> None:
+        self.seen_level = max(self.seen_level or 0, level)
+
     def apply(self, commands: list[Command]) -> tuple[list[Outcome], Advanced]:
         self.entries.append(commands)
         (outcomes,), effects = apply_entry(self.state, len(self.entries), [commands])
-        return outcomes, Advanced(len(self.entries), effects.partitions, effects.topics)
+        return outcomes, Advanced(len(self.entries), effects.partitions, effects.topics, self.state.level)
 
     def fall_behind(self) -> None:
         self.behind = new_state()

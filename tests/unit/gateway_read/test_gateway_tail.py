@@ -39,7 +39,7 @@ def following(sequence: int = 10, high_watermark: int = 5) -> TailIndex:
     index = TailIndex()
     index.forget_all(sequence)
     assert index.lookup(KEY, 0, PLENTY) is None
-    index.learn(sequence, plan(high_watermark))
+    index.learn(sequence, plan(high_watermark), 0)
     return index
 
 
@@ -80,20 +80,20 @@ def test_a_plan_from_before_the_first_question_is_not_learnt() -> None:
     index = TailIndex()
     index.forget_all(10)
     index.lookup(KEY, 0, PLENTY)
-    index.learn(9, plan(5))
+    index.learn(9, plan(5), 0)
     assert index.lookup(KEY, 5, PLENTY) is None
 
 
 def test_a_plan_older_than_what_was_announced_since_changes_nothing() -> None:
     index = following()
     index.apply(11, [advance(8, extent(5, 7))])
-    index.learn(10, plan(5))
+    index.learn(10, plan(5), 0)
     assert index.lookup(KEY, 8, PLENTY) == PartitionView(0, 8, 8, [])
 
 
 def test_a_plan_newer_than_the_announcements_is_not_undone_by_them() -> None:
     index = following()
-    index.learn(12, plan(9, extent(5, 7), extent(8, 8)))
+    index.learn(12, plan(9, extent(5, 7), extent(8, 8)), 0)
     index.apply(11, [advance(8, extent(5, 7))])
     index.apply(12, [advance(9, extent(8, 8))])
     assert index.lookup(KEY, 9, PLENTY) == PartitionView(0, 9, 9, [])
@@ -103,7 +103,7 @@ def test_a_plan_newer_than_the_announcements_is_not_undone_by_them() -> None:
 
 def test_a_plan_that_ends_before_the_end_is_not_held() -> None:
     index = following()
-    index.learn(12, plan(9, extent(5, 7)))
+    index.learn(12, plan(9, extent(5, 7)), 0)
     assert index.lookup(KEY, 5, PLENTY) is None
     assert index.lookup(KEY, 9, PLENTY) == PartitionView(0, 9, 9, [])
     assert index.held_extents == 0
@@ -113,7 +113,7 @@ def test_a_refused_plan_teaches_nothing() -> None:
     index = TailIndex()
     index.forget_all(10)
     index.lookup(KEY, 0, PLENTY)
-    index.learn(10, plan(0, refusal=Refusal.OFFSET_OUT_OF_RANGE))
+    index.learn(10, plan(0, refusal=Refusal.OFFSET_OUT_OF_RANGE), 0)
     assert index.lookup(KEY, 0, PLENTY) is None
 
 
@@ -173,7 +173,7 @@ def test_the_partition_asked_for_longest_ago_is_forgotten_first() -> None:
     keys = [(TOPIC, number) for number in range(4)]
     for key in keys[:3]:
         index.lookup(key, 0, PLENTY)
-        index.learn(1, PartitionPlan(*key, Refusal.NONE, 0, 0, 0, []))
+        index.learn(1, PartitionPlan(*key, Refusal.NONE, 0, 0, 0, []), 0)
     assert index.lookup(keys[0], 0, PLENTY) is not None
     index.lookup(keys[3], 0, PLENTY)
     assert [index.lookup(key, 0, PLENTY) is not None for key in (keys[0], keys[2])] == [True, True]
@@ -184,7 +184,7 @@ def test_a_partition_alone_loses_its_oldest_extents_and_keeps_its_end() -> None:
     index = TailIndex(extents_max=3)
     index.forget_all(1)
     index.lookup(KEY, 0, PLENTY)
-    index.learn(1, plan(0))
+    index.learn(1, plan(0), 0)
     for offset in range(5):
         index.apply(2 + offset, [advance(offset + 1, extent(offset, offset))])
     assert index.held_extents == 2
@@ -248,7 +248,7 @@ class Run:
         self.ends: list[dict[int, int]] = [{}]  # ends[sequence][partition]
         self.starts: list[dict[int, int]] = [{}]
         self.late: list[Advanced] = []
-        self.plans: list[tuple[int, PartitionPlan]] = []
+        self.plans: list[tuple[int, PartitionPlan, int]] = []
         self.answers = 0
 
     def end(self, partition: int, sequence: int | None = None) -> int:
@@ -329,7 +329,7 @@ class Run:
             listed = listed[: len(listed) // 2]
         if refusal:
             listed = []
-        self.plans.append((sequence, PartitionPlan(TOPIC, partition, refusal, start, end, end, listed)))
+        self.plans.append((sequence, PartitionPlan(TOPIC, partition, refusal, start, end, end, listed), offset))
         if self.chance.random() < 0.6:
             self.tail.index.learn(*self.plans.pop())
 

@@ -29,6 +29,7 @@ class Told:
         self.forgotten: list[str] = []
         self.times_all_forgotten = 0
         self.sequence = 0
+        self.level = 0
 
     def forget(self, names: Iterable[str]) -> None:
         self.forgotten += names
@@ -38,6 +39,9 @@ class Told:
 
     def note_sequence(self, sequence: int) -> None:
         self.sequence = max(self.sequence, sequence)
+
+    def note_level(self, level: int) -> None:
+        self.level = level
 
 
 class Feed:
@@ -103,7 +107,7 @@ async def test_a_changed_topic_wakes_everybody_and_is_forgotten(feed: Feed) -> N
 
 async def test_a_missing_announcement_wakes_everybody_after_a_while_and_all_is_forgotten(feed: Feed) -> None:
     feed.tail.lookup(KEY, 0, 1)
-    feed.tail.learn(Plan(1, [PartitionPlan(*KEY, Refusal.NONE, 0, 0, 0, [])]))
+    feed.tail.learn(Plan(1, [PartitionPlan(*KEY, Refusal.NONE, 0, 0, 0, [])]), [0])
     assert feed.tail.lookup(KEY, 0, 1) is not None
     with feed.tail.watch([OTHER]) as watch:
         await feed.announce(3, KEY)

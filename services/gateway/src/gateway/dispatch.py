@@ -9,6 +9,8 @@ import structlog
 from gateway.context import Client, Gateway
 from gateway.errors import CloseConnection
 from gateway.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -20,8 +22,11 @@ from gateway.handlers import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -32,12 +37,14 @@ from gateway.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
 )
 from gateway.nodes import zone_of
 from penstock.contracts.errors import Invalid, Unavailable
@@ -72,6 +79,10 @@ HANDLERS: dict[int, Handler] = {
     21: delete_records.handle,
     22: init_producer_id.handle,
     23: offset_for_leader_epoch.handle,
+    24: add_partitions_to_txn.handle,
+    25: add_offsets_to_txn.handle,
+    26: end_txn.handle,
+    28: txn_offset_commit.handle,
     32: describe_configs.handle,
     33: alter_configs.handle,
     37: create_partitions.handle,
@@ -81,6 +92,9 @@ HANDLERS: dict[int, Handler] = {
     45: alter_partition_reassignments.handle,
     46: list_partition_reassignments.handle,
     60: describe_cluster.handle,
+    61: describe_producers.handle,
+    65: describe_transactions.handle,
+    66: list_transactions.handle,
     75: describe_topic_partitions.handle,
 }
 

@@ -55,7 +55,7 @@ GROUPS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 ADMINISTRATION_UNAVAILABLE = ErrorCode.REQUEST_TIMED_OUT
 PRODUCERS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-# Transactions come with a later release; every client takes this code as final and says so, instead of retrying.
+# Where some sequencer does not know transactions yet; every client takes this code as final and says so.
 TRANSACTIONS_REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 

@@ -1,9 +1,10 @@
 """Reads what one fetch gets of its partitions: all of them side by side, going on where a batch was cut off."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gateway.assemble import Assembled, Cursor, Piece, assemble, pieces_from, read_of
+from gateway.markers import MarkerExtent
 from gateway.reads import Data, SegmentReads
 from gateway.tail import PartitionKey
 from penstock.contracts.batches import Extent
@@ -28,6 +29,7 @@ class Portion:
     whole_first: bool  # its first batch is due whatever its size
     read_bytes: int  # to read in the next round
     records: bytearray | None = None
+    next_offset: int = -1  # behind the last of the records
     error: PenstockError | None = None
 
 
@@ -56,12 +58,19 @@ async def read_portions(reads: SegmentReads, portions: Sequence[Portion]) -> Non
         if not pending:
             return
         pieces = [pieces_from(portion.cursor, portion.extents, portion.read_bytes) for portion in pending]
-        data = iter(await reads.read([read_of(piece) for each in pieces for piece in each]))
+        stored = [piece for each in pieces for piece in each if not isinstance(piece.cursor.extent, MarkerExtent)]
+        data = iter(await reads.read([read_of(piece) for piece in stored]) if stored else ())
         unfinished = []
         for portion, its_pieces in zip(pending, pieces, strict=True):
-            if not _settle(reads, portion, [(piece, next(data)) for piece in its_pieces]):
+            if not _settle(reads, portion, [(piece, _data_of(piece, data)) for piece in its_pieces]):
                 unfinished.append(portion)
         pending = unfinished
+
+
+def _data_of(piece: Piece, stored: Iterator[Data]) -> Data:
+    """A marker's batch, which is at hand, or the next of what was read."""
+    extent = piece.cursor.extent
+    return memoryview(extent.data) if isinstance(extent, MarkerExtent) else next(stored)
 
 
 def _settle(reads: SegmentReads, portion: Portion, pieces: list[tuple[Piece, Data]]) -> bool:
@@ -71,7 +80,7 @@ def _settle(reads: SegmentReads, portion: Portion, pieces: list[tuple[Piece, Dat
     except PenstockError as error:
         portion.error = error
         return True
-    portion.records = assembled.records
+    portion.records, portion.next_offset = assembled.records, assembled.next_offset
     if assembled.cursor is not None:
         reads.hints.note(portion.key, assembled.next_offset, assembled.cursor)
         portion.cursor = assembled.cursor

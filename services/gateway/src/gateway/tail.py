@@ -8,6 +8,9 @@ that went by unnoticed, and is not learnt.
 
 An extent is believed for a while only: compaction may have put others in its place, and then its segment is deleted
 after a grace that is much longer.
+
+Aborted transactions are known by their markers, which are extents of the tail, and by plans. So all are known that have
+records in the extents held, from the offset on for which the first of these were planned.
 """
 
 from bisect import bisect_left
@@ -16,7 +19,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from penstock.contracts.batches import Extent
+from gateway.markers import aborted_by, with_markers
+from penstock.contracts.batches import AbortedTransaction, Extent
 from penstock.contracts.ids import TopicId
 from penstock.contracts.messages import Advanced, PartitionAdvance
 from penstock.contracts.queries import PartitionPlan
@@ -32,12 +36,30 @@ PartitionKey = tuple[TopicId, int]
 
 
 class PartitionView(msgspec.Struct, frozen=True, gc=False):
-    """What there is to read of a partition from an offset on; no extents at its end, or where a byte budget ended."""
+    """What there is to read of a partition from an offset on; no extents at its end, or where a byte budget ended.
+
+    `aborted` are, by their last offsets, the aborted transactions with records from the offset on; all of them below
+    `aborted_end_offset`, which is -1 where there is no such end.
+    """
 
     log_start_offset: int
     high_watermark: int
     last_stable_offset: int
     extents: list[Extent]
+    aborted: Sequence[AbortedTransaction] = ()
+    aborted_end_offset: int = -1
+
+
+def view_of(plan: PartitionPlan) -> PartitionView:
+    """What a plan says that there is to read."""
+    return PartitionView(
+        plan.log_start_offset,
+        plan.high_watermark,
+        plan.last_stable_offset,
+        with_markers(plan.extents, plan.markers),
+        plan.aborted,
+        plan.aborted_end_offset,
+    )
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -51,10 +73,22 @@ class Received(msgspec.Struct, frozen=True):
 class _Partition:
     """`extents[first:]` follow each other up to `end`, the high watermark at journal sequence `sequence`.
 
-    `told_s` has the time at which each of `extents` was told.
+    `told_s` has the time at which each of `extents` was told. `aborted` are all aborted transactions with records in
+    `extents[first:]` from `known_from` on, by their last offsets.
     """
 
-    __slots__ = ("end", "extents", "first", "last_stable_offset", "log_start_offset", "sequence", "since", "told_s")
+    __slots__ = (
+        "aborted",
+        "end",
+        "extents",
+        "first",
+        "known_from",
+        "last_stable_offset",
+        "log_start_offset",
+        "sequence",
+        "since",
+        "told_s",
+    )
 
     def __init__(self, since: int) -> None:
         self.since = since
@@ -65,6 +99,8 @@ class _Partition:
         self.extents: list[Extent] = []
         self.told_s: list[float] = []
         self.first = 0
+        self.aborted: list[AbortedTransaction] = []
+        self.known_from = 0
 
 
 class TailIndex:
@@ -89,18 +125,27 @@ class TailIndex:
         extents: list[Extent] = []
         if offset < partition.end:
             self._drop_old(partition)
-            if partition.first == len(partition.extents) or offset < partition.extents[partition.first].base_offset:
+            if partition.first == len(partition.extents) or offset < _first_known(partition):
                 return None
             extents = _from_offset(partition, offset, bytes_max)
-        return PartitionView(partition.log_start_offset, partition.end, partition.last_stable_offset, extents)
+        return PartitionView(
+            partition.log_start_offset,
+            partition.end,
+            partition.last_stable_offset,
+            extents,
+            _aborted_from(partition, offset),
+        )
 
-    def learn(self, sequence: int, plan: PartitionPlan) -> None:
-        """Take over what a plan says that was true at a journal sequence, unless newer things are known."""
+    def learn(self, sequence: int, plan: PartitionPlan, offset: int) -> None:
+        """Take over what a plan from `offset` on says that was true at a journal sequence, unless newer is known."""
         partition = self._partitions.get((plan.topic_id, plan.partition))
         if partition is None or plan.refusal is not Refusal.NONE or sequence < partition.since:
             return
         if partition.end is None or sequence > partition.sequence:
-            self._take(partition, sequence, plan)
+            self._take(partition, sequence, plan, offset if plan.aborted_end_offset >= 0 else 0)
+            _learn_aborted(partition, plan)
+            if plan.extents and 0 <= plan.aborted_end_offset <= plan.extents[-1].last_offset:
+                self._drop_extents(partition)  # there are aborted ones that the plan had no room for
             self._trim()
 
     def apply(self, sequence: int, advances: Sequence[PartitionAdvance]) -> None:
@@ -130,9 +175,11 @@ class TailIndex:
             self._partitions[key] = _Partition(self.applied)
             self._trim()
 
-    def _take(self, partition: _Partition, sequence: int, news: PartitionAdvance | PartitionPlan) -> None:
-        for extent in news.extents:
-            self._append(partition, extent)
+    def _take(
+        self, partition: _Partition, sequence: int, news: PartitionAdvance | PartitionPlan, known_from: int = 0
+    ) -> None:
+        for extent in with_markers(news.extents, news.markers):
+            self._append(partition, extent, known_from)
         last = partition.extents[-1] if len(partition.extents) > partition.first else None
         if last is not None and last.last_offset + 1 != news.high_watermark:
             self._drop_extents(partition)
@@ -144,8 +191,9 @@ class TailIndex:
             partition.extents[partition.first].last_offset < news.log_start_offset
         ):
             self._drop_first(partition)
+        _forget_aborted(partition)
 
-    def _append(self, partition: _Partition, extent: Extent) -> None:
+    def _append(self, partition: _Partition, extent: Extent, known_from: int) -> None:
         """Add an extent that follows; one behind a hole, or across the end, takes the place of all before it."""
         held = len(partition.extents) > partition.first
         end = partition.extents[-1].last_offset + 1 if held else partition.end
@@ -153,15 +201,21 @@ class TailIndex:
             return
         if held and extent.base_offset != end:
             self._drop_extents(partition)
+        if len(partition.extents) == partition.first:
+            partition.known_from = known_from
         partition.extents.append(extent)
         partition.told_s.append(self._monotonic_s())
         self.held_extents += 1
+        aborted = aborted_by(extent)
+        if aborted is not None:
+            partition.aborted.append(aborted)
 
     def _drop_extents(self, partition: _Partition) -> None:
         self.held_extents -= len(partition.extents) - partition.first
         partition.extents = []
         partition.told_s = []
         partition.first = 0
+        partition.aborted = []
 
     def _drop_old(self, partition: _Partition) -> None:
         oldest_s = self._monotonic_s() - BELIEVED_S
@@ -198,8 +252,34 @@ def _from_offset(partition: _Partition, offset: int, bytes_max: int) -> list[Ext
     return found
 
 
-def _last_offset(extent: Extent) -> int:
+def _last_offset(extent: Extent | AbortedTransaction) -> int:
     return extent.last_offset
+
+
+def _first_known(partition: _Partition) -> int:
+    """The first offset from which on both extents and aborted transactions are known; there are extents."""
+    return max(partition.extents[partition.first].base_offset, partition.known_from)
+
+
+def _aborted_from(partition: _Partition, offset: int) -> Sequence[AbortedTransaction]:
+    aborted = partition.aborted
+    return aborted[bisect_left(aborted, offset, key=_last_offset) :] if aborted else ()
+
+
+def _learn_aborted(partition: _Partition, plan: PartitionPlan) -> None:
+    """Those of a plan with those whose markers are extents of it, or were there before."""
+    if plan.aborted and len(partition.extents) > partition.first:
+        known = {each.last_offset: each for each in (*partition.aborted, *plan.aborted)}
+        partition.aborted = sorted(known.values(), key=_last_offset)
+
+
+def _forget_aborted(partition: _Partition) -> None:
+    """Those whose last records are not among the extents any more."""
+    if not partition.aborted:
+        return
+    held = len(partition.extents) > partition.first
+    start = partition.extents[partition.first].base_offset if held else partition.end or 0
+    del partition.aborted[: bisect_left(partition.aborted, start, key=_last_offset)]
 
 
 class Tail:

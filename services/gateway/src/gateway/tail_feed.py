@@ -1,7 +1,7 @@
 """Feeds the tail index from the bus, and wakes the fetches that wait for something new."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -29,9 +29,11 @@ class Topics(Protocol):
 
 
 class Sequences(Protocol):
-    """The part of the sequencer client that is needed: which journal sequence was seen."""
+    """The part of the sequencer client that is needed: which journal sequence and level were seen."""
 
     def note_sequence(self, sequence: int) -> None: ...
+
+    def note_level(self, level: int) -> None: ...
 
 
 class Watch:
@@ -98,10 +100,10 @@ class TailFeed:
         """What there is to read from `offset` on, as `TailIndex.lookup`; None: ask for a plan."""
         return self._tail.index.lookup(key, offset, bytes_max)
 
-    def learn(self, plan: Plan) -> None:
-        """Remember what a plan says of the partitions' ends."""
-        for partition in plan.partitions:
-            self._tail.index.learn(plan.sequence, partition)
+    def learn(self, plan: Plan, offsets: Sequence[int]) -> None:
+        """Remember what a plan, for these offsets, says of the partitions' ends."""
+        for partition, offset in zip(plan.partitions, offsets, strict=True):
+            self._tail.index.learn(plan.sequence, partition, offset)
 
     def forget(self, key: PartitionKey) -> None:
         """What was known of this partition led nowhere."""
@@ -144,6 +146,7 @@ class TailFeed:
             log.error("announcement_unreadable", error=str(error))  # its sequence will be missed, and all forgotten
             return
         self._sequencer.note_sequence(advanced.sequence)
+        self._sequencer.note_level(advanced.level)
         self._tell(self._tail.receive(advanced, self._clock.monotonic_s()))
         self._arm()
 

@@ -1,13 +1,33 @@
-"""ApiVersions: exactly the APIs and versions that the codec's table says we serve (KIP-35, KIP-511)."""
+"""ApiVersions: exactly the APIs and versions that the codec's table says we serve (KIP-35, KIP-511), and features."""
 
 from gateway.context import Client, Gateway
+from gateway.transactions import transactions_error
 from penstock.kafkawire.api import API_TABLE
-from penstock.kafkawire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from penstock.kafkawire.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from penstock.kafkawire.error_codes import ErrorCode
+
+TRANSACTION_FEATURE = "transaction.version"
+TRANSACTION_VERSION = 2  # each transaction has an epoch of its own, partitions join with their first batch (KIP-890)
+FIRST_VERSION_MIN_ZERO = 4  # before it a client may fail over a feature that begins with level 0 (KAFKA-17011)
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    return ApiVersionsResponse(api_keys=_ranges())
+    level_min = 0 if version >= FIRST_VERSION_MIN_ZERO else 1
+    supported = [SupportedFeatureKey(TRANSACTION_FEATURE, level_min, TRANSACTION_VERSION)]
+    if transactions_error(gateway):
+        return ApiVersionsResponse(api_keys=_ranges(), supported_features=supported)
+    return ApiVersionsResponse(
+        api_keys=_ranges(),
+        supported_features=supported,
+        finalized_features_epoch=gateway.sequencer.seen_level or 0,  # it grows with what is finalized
+        finalized_features=[FinalizedFeatureKey(TRANSACTION_FEATURE, TRANSACTION_VERSION, TRANSACTION_VERSION)],
+    )
 
 
 def unsupported_version() -> ApiVersionsResponse:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from gateway.assemble import FIRST_READ_BYTES_MIN, SCAN_BYTES, Cursor, start_of
@@ -11,13 +12,14 @@ from gateway.context import Client, Gateway
 from gateway.partitions import READ_UNAVAILABLE, TopicRef, locate, refusal_error
 from gateway.portions import Portion, fair_shares, read_portions
 from gateway.run_maps import is_mapped
-from gateway.tail import BELIEVED_S, PartitionKey, PartitionView
+from gateway.tail import BELIEVED_S, PartitionKey, PartitionView, view_of
 from penstock.contracts.batches import Extent
 from penstock.contracts.commands import Tick
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
 from penstock.contracts.queries import PartitionPlan, Plan, PlanPartition, PlanQuery
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -102,6 +104,7 @@ async def _read_again(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: in
         gateway.tail.forget(each.key)
         each.portion, each.read_error = None, None
     await _plan(gateway, [(each, each.key) for each in gone if each.key is not None], bytes_max)
+    _cut(gone, isolation_level)
     taken = [len(each.portion.records) for each in wanted if each.portion is not None and each.portion.records]
     await _read(gateway, gone, max(bytes_max - sum(taken), 0), isolation_level, is_first=not taken)
 
@@ -115,7 +118,7 @@ async def _wait(
     while True:
         await _locate(gateway, wanted)
         with gateway.tail.watch(dict.fromkeys(each.key for each in wanted if each.key is not None)) as watch:
-            await _look(gateway, wanted, bytes_max)
+            await _look(gateway, wanted, bytes_max, request.isolation_level)
             if _is_enough(request, wanted, bytes_max) or client.is_leaving or loop.time() >= deadline_s:
                 return
             # What was found is not believed for ever; see there.
@@ -136,7 +139,7 @@ async def _locate(gateway: Gateway, wanted: Sequence[_Wanted]) -> None:
             each.leader_epoch = topic.leader_epoch
 
 
-async def _look(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int) -> None:
+async def _look(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolation_level: int) -> None:
     """What there is to read now, from the tail where that knows, else from the sequencers."""
     unknown = []
     for each in wanted:
@@ -149,6 +152,19 @@ async def _look(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int) -> 
             unknown.append((each, each.key))
     if unknown:
         await _plan(gateway, unknown, bytes_max)
+    _cut(wanted, isolation_level)
+
+
+def _cut(wanted: Sequence[_Wanted], isolation_level: int) -> None:
+    """Leave extents away in which there is nothing that a fetch of this level may read."""
+    if isolation_level != READ_COMMITTED:
+        return
+    for each in wanted:
+        view = each.view
+        end_offset = -1 if view is None else _end_offset(view, isolation_level)
+        if view is not None and view.extents and view.extents[-1].base_offset >= end_offset:
+            extents = [extent for extent in view.extents if extent.base_offset < end_offset]
+            each.view = msgspec.structs.replace(view, extents=extents)
 
 
 async def _plan(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> None:
@@ -184,12 +200,10 @@ async def _ask(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], by
         for each, key in unknown
     ]
     plan = await gateway.sequencer.query("plan", PlanQuery(0, partitions, bytes_max), Plan)
-    gateway.tail.learn(plan)
+    gateway.tail.learn(plan, [each.asked.fetch_offset for each, _ in unknown])
     for (each, _), partition in zip(unknown, plan.partitions, strict=True):
         each.error = refusal_error(each.topic, partition.refusal)
-        each.view = PartitionView(
-            partition.log_start_offset, partition.high_watermark, partition.last_stable_offset, partition.extents
-        )
+        each.view = view_of(partition)
     return plan
 
 
@@ -207,7 +221,10 @@ def _is_enough(request: FetchRequest, wanted: Sequence[_Wanted], bytes_max: int)
 
 
 def _end_offset(view: PartitionView, isolation_level: int) -> int:
-    return view.last_stable_offset if isolation_level == READ_COMMITTED else view.high_watermark
+    if isolation_level != READ_COMMITTED:
+        return view.high_watermark
+    known_end = view.aborted_end_offset  # what is beyond may be aborted, and we were not told
+    return view.last_stable_offset if known_end < 0 else min(view.last_stable_offset, known_end)
 
 
 def _readable(each: _Wanted, isolation_level: int) -> list[Extent]:
@@ -220,14 +237,22 @@ def _readable(each: _Wanted, isolation_level: int) -> list[Extent]:
 
 def _available_bytes(each: _Wanted, isolation_level: int) -> int:
     """How many bytes the partition has for this fetch, by its extents' lengths; half-read ones count by offsets."""
-    extents, offset, bytes_max = _readable(each, isolation_level), each.asked.fetch_offset, _partition_max_bytes(each)
+    extents, bytes_max = _readable(each, isolation_level), _partition_max_bytes(each)
     if not extents or each.view is None:
         return 0
-    if extents[-1].last_offset + 1 < each.view.high_watermark:  # there is more than was listed
+    end_offset = _end_offset(each.view, isolation_level)
+    if extents[-1].last_offset + 1 < end_offset:  # there is more than was listed
         return bytes_max
-    first = extents[0]
-    unread = first.length * (first.last_offset - offset + 1) // (first.last_offset - first.base_offset + 1)
-    return min(bytes_max, max(unread, 1) + sum(extent.length for extent in extents[1:]))
+    unread = sum(extent.length for extent in extents[1:-1])
+    for extent in {extents[0].base_offset: extents[0], extents[-1].base_offset: extents[-1]}.values():
+        unread += _bytes_between(extent, each.asked.fetch_offset, end_offset)
+    return min(bytes_max, max(unread, 1))
+
+
+def _bytes_between(extent: Extent, offset: int, end_offset: int) -> int:
+    """How many of the extent's bytes are likely to lie between two offsets."""
+    first, end = max(extent.base_offset, offset), min(extent.last_offset + 1, end_offset)
+    return extent.length * (end - first) // (extent.last_offset + 1 - extent.base_offset)
 
 
 def _partition_max_bytes(each: _Wanted) -> int:
@@ -330,9 +355,21 @@ def _answer(gateway: Gateway, each: _Wanted, isolation_level: int) -> PartitionD
         high_watermark=view.high_watermark,
         last_stable_offset=view.last_stable_offset,
         log_start_offset=view.log_start_offset,
-        aborted_transactions=[] if isolation_level == READ_COMMITTED else None,
+        aborted_transactions=_aborted(each, view) if isolation_level == READ_COMMITTED else None,
         records=b"" if portion is None or portion.records is None else portion.records,
     )
+
+
+def _aborted(each: _Wanted, view: PartitionView) -> list[AbortedTransaction]:
+    """Those with records in the answer."""
+    portion = each.portion
+    if portion is None or portion.records is None:
+        return []
+    return [
+        AbortedTransaction(aborted.producer_id, aborted.first_offset)
+        for aborted in view.aborted
+        if aborted.first_offset < portion.next_offset
+    ]
 
 
 def _read_error(gateway: Gateway, key: PartitionKey, error: PenstockError) -> ErrorCode:

@@ -1,8 +1,9 @@
-"""FindCoordinator: any gateway coordinates every group, so it is the one asked, or one in the client's zone."""
+"""FindCoordinator: any gateway coordinates every group and every transaction, so it is the one asked, or one in the
+client's zone."""
 
 from gateway.context import Client, Gateway
-from gateway.errors import TRANSACTIONS_REFUSED
 from gateway.handlers.metadata import cluster_of
+from gateway.transactions import transactions_error
 from penstock.kafkawire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from penstock.kafkawire.error_codes import ErrorCode
 
@@ -28,13 +29,14 @@ async def handle(
 
 
 def _coordinator(gateway: Gateway, client: Client, key: str, key_type: int) -> Coordinator:
-    if key_type == KEY_GROUP:
+    error = transactions_error(gateway) if key_type == KEY_TRANSACTION else ErrorCode.NONE
+    if error:
+        return _refused(key, error, "transactions come when all sequencers know them")
+    if key_type in (KEY_GROUP, KEY_TRANSACTION):
         cluster = cluster_of(gateway, client)
         own = gateway.nodes[client.listener]
         node = own if own in cluster.brokers else cluster.leader  # the client's zone may be another one
         return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
-    if key_type == KEY_TRANSACTION:
-        return _refused(key, TRANSACTIONS_REFUSED, "transactions are not supported yet")
     return _refused(key, ErrorCode.INVALID_REQUEST, f"no coordinators of type {key_type}")
 
 

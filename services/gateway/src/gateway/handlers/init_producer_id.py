@@ -1,28 +1,67 @@
-"""InitProducerId: a producer id of its own for every idempotent producer that asks (KIP-98)."""
+"""InitProducerId: a producer id of its own for every idempotent producer that asks (KIP-98), and under a
+transactional id one that fences whoever had it before (KIP-360)."""
 
 from gateway.context import Client, Gateway
-from gateway.errors import PRODUCERS_UNAVAILABLE, TRANSACTIONS_REFUSED, error_of
-from penstock.contracts.commands import AllocateProducer, ProducerAllocated, Refused
+from gateway.errors import PRODUCERS_UNAVAILABLE, error_of
+from gateway.transactions import fenced_error, transaction_command, transaction_error
+from penstock.contracts.commands import (
+    AllocateProducer,
+    InitTransactionalProducer,
+    Outcome,
+    ProducerAllocated,
+    Refused,
+)
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from penstock.kafkawire.error_codes import ErrorCode
 
 COMMAND_DEADLINE_S = 10.0
+FIRST_VERSION_FENCED = 4
 
 
 async def handle(
     gateway: Gateway, client: Client, version: int, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        error = TRANSACTIONS_REFUSED if request.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=error, producer_epoch=-1)
+    if request.transactional_id is None:
+        return await _idempotent(gateway)
+    if not request.transactional_id:
+        return _failed(ErrorCode.INVALID_REQUEST)
+    return await _transactional(gateway, version, request.transactional_id, request)
+
+
+async def _idempotent(gateway: Gateway) -> InitProducerIdResponse:
     # A producer that lost its sequence asks with its old id (KIP-360); a new one serves it as well, with a fresh start.
     try:
         command = AllocateProducer(gateway.clock.now_ms())
         (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
     except Unavailable:
-        return InitProducerIdResponse(error_code=PRODUCERS_UNAVAILABLE, producer_epoch=-1)
+        return _failed(PRODUCERS_UNAVAILABLE)
+    return _failed(error_of(outcome.refusal)) if isinstance(outcome, Refused) else _allocated(outcome)
+
+
+async def _transactional(
+    gateway: Gateway, version: int, transactional_id: str, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    command = InitTransactionalProducer(
+        now_ms=gateway.clock.now_ms(),
+        transactional_id=transactional_id,
+        timeout_ms=request.transaction_timeout_ms,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+    outcome = await transaction_command(gateway, command)
+    if isinstance(outcome, ErrorCode):
+        return _failed(outcome)
     if isinstance(outcome, Refused):
-        return InitProducerIdResponse(error_code=error_of(outcome.refusal), producer_epoch=-1)
+        return _failed(transaction_error(outcome.refusal, fenced=fenced_error(version, FIRST_VERSION_FENCED)))
+    return _allocated(outcome)
+
+
+def _allocated(outcome: Outcome) -> InitProducerIdResponse:
     assert isinstance(outcome, ProducerAllocated), f"an unexpected answer to an allocation: {outcome}"
     return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+
+
+def _failed(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_epoch=-1)

@@ -11,7 +11,7 @@ from gateway.partitions import READ_UNAVAILABLE, locate
 from gateway.time_search import TimeSearch, search
 from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.contracts.ids import TopicId
-from penstock.contracts.queries import MAX_TIMESTAMP, OffsetOf, OffsetsQuery, OffsetsView
+from penstock.contracts.queries import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetOf, OffsetsQuery, OffsetsView
 from penstock.kafkawire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -25,6 +25,7 @@ from penstock.objectstore.errors import NotFound
 log = structlog.get_logger()
 
 MAX_TIMESTAMP_SINCE = 7  # the version that may ask for it (KIP-734)
+READ_COMMITTED = 1
 NOTHING = -1
 
 
@@ -34,17 +35,22 @@ class _Wanted:
 
     topic: str
     asked: ListOffsetsPartition
+    committed_only: bool
     topic_id: TopicId | None = None
     from_offset: int = 0  # where to look for a time
     error: ErrorCode = ErrorCode.NONE
     offset: int = NOTHING
     timestamp: int = NOTHING
     leader_epoch: int = NOTHING
+    last_stable_offset: int = NOTHING
     search: TimeSearch | None = None
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    wanted = [_Wanted(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    committed_only = request.isolation_level == READ_COMMITTED
+    wanted = [
+        _Wanted(topic.name, partition, committed_only) for topic in request.topics for partition in topic.partitions
+    ]
     await _locate(gateway, version, wanted)
     await _find(gateway, wanted)
     gone = [each for each in wanted if each.search is not None and isinstance(each.search.error, NotFound)]
@@ -108,6 +114,7 @@ async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
     for (each, _), found in zip(known, view.partitions, strict=True):
         each.error = error_of(found.refusal)
         each.offset = found.offset
+        each.last_stable_offset = found.last_stable_offset
         each.leader_epoch = found.leader_epoch
         each.search = None
         if found.extent is not None and not each.error:
@@ -124,6 +131,7 @@ async def _search(gateway: Gateway, wanted: list[_Wanted]) -> None:
 def _answer(each: _Wanted) -> ListOffsetsPartitionResponse:
     if each.search is not None:
         _take_search(each, each.search)
+    _hide_undecided(each)
     if each.error:
         return ListOffsetsPartitionResponse(partition_index=each.asked.partition_index, error_code=each.error)
     return ListOffsetsPartitionResponse(
@@ -132,6 +140,16 @@ def _answer(each: _Wanted) -> ListOffsetsPartitionResponse:
         offset=each.offset,
         leader_epoch=each.leader_epoch if each.offset != NOTHING else NOTHING,
     )
+
+
+def _hide_undecided(each: _Wanted) -> None:
+    """Who reads what is committed does not come beyond the last stable offset: the log ends there for him."""
+    if not each.committed_only or not 0 <= each.last_stable_offset <= each.offset:
+        return
+    if each.asked.timestamp == LATEST:
+        each.offset = each.last_stable_offset
+    elif each.asked.timestamp != EARLIEST:
+        each.offset = each.timestamp = NOTHING
 
 
 def _take_search(each: _Wanted, done: TimeSearch) -> None:

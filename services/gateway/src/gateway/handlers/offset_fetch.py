@@ -24,6 +24,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 FIRST_VERSION_GROUP_ERROR = 2
 FIRST_VERSION_BATCHED = 8  # KIP-709
 NO_OFFSET = -1
+NO_EPOCH = -1
 
 Topics = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
 
@@ -37,22 +38,38 @@ class _Found(msgspec.Struct, frozen=True):
 
 async def handle(gateway: Gateway, client: Client, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if version >= FIRST_VERSION_BATCHED:
-        found = [(each.group_id, await _find(gateway, each.group_id, each.topics)) for each in request.groups]
+        found = [
+            (each.group_id, await _find(gateway, each.group_id, each.topics, request.require_stable))
+            for each in request.groups
+        ]
         return OffsetFetchResponse(groups=[_group_answer(group_id, offsets) for group_id, offsets in found])
-    one = await _find(gateway, request.group_id, request.topics)
+    one = await _find(gateway, request.group_id, request.topics, request.require_stable)
     if one.error and version < FIRST_VERSION_GROUP_ERROR:
         return OffsetFetchResponse(topics=_failed_topics(request, one.error))
     return OffsetFetchResponse(topics=[_topic_answer(*item) for item in one.topics.items()], error_code=one.error)
 
 
-async def _find(gateway: Gateway, group_id: str, topics: Topics) -> _Found:
+async def _find(gateway: Gateway, group_id: str, topics: Topics, require_stable: bool) -> _Found:
     wanted = None if topics is None else [GroupTopicPartitions(each.name, each.partition_indexes) for each in topics]
     try:
         query = GroupOffsetsQuery(0, group_id, wanted, fresh=True)
         view = await gateway.sequencer.query("group_offsets", query, GroupOffsetsView)
     except Unavailable:
         return _Found(GROUPS_UNAVAILABLE, {})
-    return _Found(ErrorCode.NONE, _by_topic(view.offsets))
+    return _Found(ErrorCode.NONE, _by_topic(_settled(each, require_stable) for each in view.offsets))
+
+
+def _settled(offset: CommittedOffset, require_stable: bool) -> CommittedOffset:
+    """The offset; none, and `pending`, where a transaction may commit another one and that matters (KIP-447)."""
+    if not offset.pending:
+        return offset
+    if not require_stable:
+        return msgspec.structs.replace(offset, pending=False)
+    return CommittedOffset(offset.topic, offset.partition, NO_OFFSET, NO_EPOCH, "", pending=True)
+
+
+def _error(offset: CommittedOffset) -> ErrorCode:
+    return ErrorCode.UNSTABLE_OFFSET_COMMIT if offset.pending else ErrorCode.NONE
 
 
 def _by_topic(offsets: Iterable[CommittedOffset]) -> dict[str, list[CommittedOffset]]:
@@ -67,7 +84,9 @@ def _group_answer(group_id: str, found: _Found) -> OffsetFetchResponseGroup:
         OffsetFetchResponseTopics(
             name,
             [
-                OffsetFetchResponsePartitions(each.partition, each.offset, each.leader_epoch, each.metadata)
+                OffsetFetchResponsePartitions(
+                    each.partition, each.offset, each.leader_epoch, each.metadata, _error(each)
+                )
                 for each in offsets
             ],
         )
@@ -80,7 +99,7 @@ def _topic_answer(name: str, offsets: list[CommittedOffset]) -> OffsetFetchRespo
     return OffsetFetchResponseTopic(
         name,
         [
-            OffsetFetchResponsePartition(each.partition, each.offset, each.leader_epoch, each.metadata)
+            OffsetFetchResponsePartition(each.partition, each.offset, each.leader_epoch, each.metadata, _error(each))
             for each in offsets
         ],
     )

@@ -11,6 +11,7 @@ from gateway.flush_route import Flushed, FlushRoute, is_undecided
 from gateway.partitions import TopicRef, absence, cached_topic, find_topics, refusal_error
 from gateway.record_check import RecordObjection, RecordRules
 from gateway.topic_rules import TopicRules, record_rules, rules_of
+from gateway.transactions import TRANSACTIONS_UNAVAILABLE, transactions_error
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Unavailable
@@ -27,13 +28,17 @@ from penstock.kafkawire.api.produce import (
     TopicProduceResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock.kafkawire.records import LOG_APPEND_TIME, BatchHeader, check_batch, stamp_batch
+from penstock.kafkawire.records import LOG_APPEND_TIME, BatchHeader, check_batch, is_transactional, stamp_batch
 from penstock.kafkawire.schema import Records
 
 FIRST_VERSION_MAGIC_2 = 3  # before it clients send formats that Kafka 4 does not take either
 FIRST_VERSION_ZSTD = 7  # KIP-110
+FIRST_VERSION_ABORTABLE = 11  # from here on clients know TRANSACTION_ABORTABLE (KIP-890)
+FIRST_VERSION_ADDS = 12  # from here on a partition joins the transaction with its first batch (KIP-890)
 FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
 NO_TIMESTAMP = -1
+# For the moment in which a new gateway does not know yet whether there are transactions: clients send once more.
+_UNKNOWN_LEVEL = ErrorCode.NOT_ENOUGH_REPLICAS
 ACKS_NONE = 0
 ACKS = frozenset((-1, 0, 1))
 # The client's own time-out, within what makes sense here: below a flush interval nothing could ever succeed, and
@@ -44,6 +49,13 @@ TIMEOUT_S_MAX = 60.0
 
 Refused = ErrorCode | RecordObjection
 Verdict = int | Refused  # of one partition: its place among the accepted batches, or why not
+
+
+class _Rules(msgspec.Struct, frozen=True):
+    """What holds for all batches of a request: its version, and whether there may be transactional ones."""
+
+    version: int
+    transactional: bool
 
 
 class _Checked(msgspec.Struct):
@@ -58,6 +70,10 @@ class _Checked(msgspec.Struct):
 async def handle(gateway: Gateway, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
     if request.acks not in ACKS:
         refused: list[Verdict] = [ErrorCode.INVALID_REQUIRED_ACKS] * _partition_count(request)
+        return _answer(version, request, _Checked({}, [], [], refused), None)
+    refusal = transactions_error(gateway) if request.transactional_id is not None else ErrorCode.NONE
+    if refusal:
+        refused = [_UNKNOWN_LEVEL if refusal is TRANSACTIONS_UNAVAILABLE else refusal] * _partition_count(request)
         return _answer(version, request, _Checked({}, [], [], refused), None)
     async with client.produce_order:  # left before the answer comes: the next request of the connection follows
         checked = await _check(gateway, version, request, await _topics_of(gateway, client, version, request))
@@ -117,11 +133,12 @@ async def _check(
         inside = record_rules(rules, gateway.clock.now_ms())
         bytes_max = min(gateway.flushes.batch_bytes_max, rules.batch_bytes_max)
         for data in topic.partition_data:
-            verdict = _verdict(version, data, view, bytes_max)
+            verdict = _verdict(_Rules(version, request.transactional_id is not None), data, view, bytes_max)
             if inside is not None and isinstance(verdict, BatchHeader):
                 verdict = await _look_inside(gateway, f"{view.name}-{data.index}", data.records, verdict, inside)
             if isinstance(verdict, BatchHeader):
-                _accept(gateway, checked, view, rules, data, verdict)
+                adds = version >= FIRST_VERSION_ADDS and is_transactional(verdict)
+                _accept(gateway, checked, view, rules, data, verdict, adds_partition=adds)
             else:
                 _refuse(gateway, checked, verdict)
     return checked
@@ -133,15 +150,20 @@ def _refuse(gateway: Gateway, checked: _Checked, verdict: Refused) -> None:
     gateway.metrics.batches_refused.labels(error.name).inc()
 
 
-def _verdict(version: int, data: PartitionProduceData, view: TopicView, bytes_max: int) -> BatchHeader | Refused:
+def _verdict(rules: _Rules, data: PartitionProduceData, view: TopicView, bytes_max: int) -> BatchHeader | Refused:
     if not 0 <= data.index < view.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if version < FIRST_VERSION_MAGIC_2:
+    if rules.version < FIRST_VERSION_MAGIC_2:
         return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
     if data.records is None:
         return ErrorCode.INVALID_RECORD
     assert not isinstance(data.records, list), "decoded records are one buffer"
-    return check_batch(data.records, batch_bytes_max=bytes_max, zstd_allowed=version >= FIRST_VERSION_ZSTD)
+    return check_batch(
+        data.records,
+        batch_bytes_max=bytes_max,
+        zstd_allowed=rules.version >= FIRST_VERSION_ZSTD,
+        transactional_allowed=rules.transactional,
+    )
 
 
 async def _look_inside(
@@ -159,6 +181,8 @@ def _accept(
     rules: TopicRules,
     data: PartitionProduceData,
     header: BatchHeader,
+    *,
+    adds_partition: bool,
 ) -> None:
     records = data.records
     assert records is not None and not isinstance(records, list), "an accepted batch has its bytes"
@@ -172,6 +196,7 @@ def _accept(
         header.producer_epoch,
         header.base_sequence,
         header.attributes,
+        adds_partition,
     )
     checked.verdicts.append(len(checked.batches))
     checked.batches.append(FlushBatch(view.topic_id, data.index, meta))
@@ -213,7 +238,7 @@ def _answer(version: int, request: ProduceRequest, checked: _Checked, flushed: F
                 topic.name,
                 topic.topic_id,
                 [
-                    _partition_answer(_ref(version, topic), data.index, next(verdicts), checked, results)
+                    _partition_answer(version, topic, data.index, next(verdicts), checked, results)
                     for data in topic.partition_data
                 ],
             )
@@ -224,7 +249,12 @@ def _answer(version: int, request: ProduceRequest, checked: _Checked, flushed: F
 
 
 def _partition_answer(
-    ref: TopicRef, index: int, verdict: Verdict, checked: _Checked, results: Sequence[BatchResult]
+    version: int,
+    topic: TopicProduceData,
+    index: int,
+    verdict: Verdict,
+    checked: _Checked,
+    results: Sequence[BatchResult],
 ) -> PartitionProduceResponse:
     if isinstance(verdict, ErrorCode):
         return PartitionProduceResponse(index, verdict, -1)
@@ -240,11 +270,17 @@ def _partition_answer(
     is_stamped = meta.attributes & LOG_APPEND_TIME and not result.refusal
     return PartitionProduceResponse(
         index=index,
-        error_code=refusal_error(ref, result.refusal),
+        error_code=_refused_batch_error(version, _ref(version, topic), result.refusal),
         base_offset=result.base_offset,
         log_append_time_ms=meta.max_timestamp if is_stamped else NO_TIMESTAMP,
         log_start_offset=result.log_start_offset,
     )
+
+
+def _refused_batch_error(version: int, ref: TopicRef, refusal: int) -> ErrorCode:
+    if refusal == Refusal.INVALID_TXN_STATE and version >= FIRST_VERSION_ABORTABLE:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return refusal_error(ref, refusal)
 
 
 def _note_failures(gateway: Gateway, checked: _Checked, flushed: Flushed | None) -> None:

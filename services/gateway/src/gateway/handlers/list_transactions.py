@@ -1,0 +1,49 @@
+"""ListTransactions: the transactional ids there are, by state, producer and duration (KIP-664, KIP-994)."""
+
+from gateway.context import Client, Gateway
+from gateway.transactions import TRANSACTIONS_UNAVAILABLE
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.transaction_queries import TransactionsQuery, TransactionsView
+from penstock.kafkawire.api.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+# Kafka's; here a transaction is never between its end and the markers of it.
+STATES = frozenset(
+    (
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    )
+)
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    unknown = [state for state in request.state_filters if state not in STATES]
+    try:
+        found = await _all(gateway, request)
+    except Unavailable:
+        return ListTransactionsResponse(error_code=TRANSACTIONS_UNAVAILABLE)
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+
+
+async def _all(gateway: Gateway, request: ListTransactionsRequest) -> list[TransactionState]:
+    found: list[TransactionState] = []
+    after: str | None = ""
+    while after is not None:
+        query = TransactionsQuery(
+            0, request.state_filters, request.producer_id_filters, request.duration_filter, fresh=True, after=after
+        )
+        view = await gateway.sequencer.query("transactions", query, TransactionsView)
+        found += [TransactionState(each.transactional_id, each.producer_id, each.state) for each in view.transactions]
+        after = view.transactions[-1].transactional_id if view.is_more else None
+    return found

@@ -1,0 +1,84 @@
+"""TxnOffsetCommit: a group's offsets, which count once the transaction is committed (KIP-98, KIP-447)."""
+
+from gateway.context import Client, Gateway
+from gateway.transactions import transaction_command, transaction_error
+from penstock.contracts.commands import CommitTxnOffsets, Outcome, PerItem, Refused
+from penstock.contracts.offsets import OffsetToCommit
+from penstock.contracts.refusals import Refusal
+from penstock.kafkawire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+
+FIRST_VERSION_LOADING = 2  # older clients fall over COORDINATOR_LOAD_IN_PROGRESS
+FIRST_VERSION_ABORTABLE = 4  # from here on clients know TRANSACTION_ABORTABLE (KIP-890)
+FIRST_VERSION_ADDS = 5  # from here on the group needs not be added before
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    offsets = [offset for topic in request.topics for offset in _offsets(topic)]
+    command = CommitTxnOffsets(
+        now_ms=gateway.clock.now_ms(),
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        offsets=offsets,
+        adds=version >= FIRST_VERSION_ADDS,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+    outcome = await transaction_command(gateway, command)
+    return _response(request, _errors(version, outcome, len(offsets)))
+
+
+def _offsets(topic: TxnOffsetCommitRequestTopic) -> list[OffsetToCommit]:
+    return [
+        OffsetToCommit(
+            topic=topic.name,
+            partition=partition.partition_index,
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=partition.committed_metadata or "",
+        )
+        for partition in topic.partitions
+    ]
+
+
+def _errors(version: int, outcome: Outcome | ErrorCode, count: int) -> list[ErrorCode]:
+    if isinstance(outcome, ErrorCode):
+        return [outcome] * count
+    if isinstance(outcome, Refused):
+        return [_error(version, outcome.refusal)] * count
+    assert isinstance(outcome, PerItem), f"an unexpected answer to a transaction's offsets: {outcome}"
+    return [_error(version, refusal) for refusal in outcome.refusals]
+
+
+def _error(version: int, refusal: int) -> ErrorCode:
+    if refusal == Refusal.INVALID_TXN_STATE and version >= FIRST_VERSION_ABORTABLE:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    error = transaction_error(refusal, fenced=ErrorCode.INVALID_PRODUCER_EPOCH)
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
+
+
+def _response(request: TxnOffsetCommitRequest, errors: list[ErrorCode]) -> TxnOffsetCommitResponse:
+    rest = iter(errors)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [TxnOffsetCommitResponsePartition(each.partition_index, next(rest)) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
