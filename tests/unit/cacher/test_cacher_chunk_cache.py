@@ -23,9 +23,9 @@ def cold(index: int, level: int = 2) -> Chunk:
 def test_a_replay_takes_no_more_than_its_share_of_the_room() -> None:
     cache = ChunkCache(8 * WEIGHT)
     for index in range(8):
-        cache.put(hot(index), DATA)
+        cache.put(hot(index), DATA, is_cold=False)
     for index in range(100):
-        cache.put(cold(index), DATA)
+        cache.put(cold(index), DATA, is_cold=True)
     assert [index for index in range(8) if cache.get(hot(index)) is not None] == [4, 5, 6, 7]
     assert [index for index in range(100) if cache.get(cold(index)) is not None] == [96, 97, 98, 99]
 
@@ -33,17 +33,17 @@ def test_a_replay_takes_no_more_than_its_share_of_the_room() -> None:
 def test_new_data_takes_all_the_room_that_it_needs() -> None:
     cache = ChunkCache(8 * WEIGHT)
     for index in range(4):
-        cache.put(cold(index), DATA)
+        cache.put(cold(index), DATA, is_cold=True)
     for index in range(8):
-        cache.put(hot(index), DATA)
+        cache.put(hot(index), DATA, is_cold=False)
     assert all(cache.get(hot(index)) is not None for index in range(8))
     assert all(cache.get(cold(index)) is None for index in range(4))
 
 
 def test_what_had_to_go_is_counted() -> None:
     cache = ChunkCache(4 * WEIGHT)
-    assert [cache.put(cold(index), DATA) for index in range(3)] == [0, 0, 1]
-    assert [cache.put(hot(index), DATA) for index in range(5)] == [0, 0, 1, 1, 1]
+    assert [cache.put(cold(index), DATA, is_cold=True) for index in range(3)] == [0, 0, 1]
+    assert [cache.put(hot(index), DATA, is_cold=False) for index in range(5)] == [0, 0, 1, 1, 1]
     assert len(cache) == 4
 
 
@@ -54,7 +54,7 @@ def test_never_more_is_held_than_allowed_and_what_is_held_is_right(puts: list[tu
     for number, (is_hot, index, size) in enumerate(puts):
         chunk = hot(index) if is_hot else cold(index)
         data = bytes([number]) * size
-        cache.put(chunk, data)
+        cache.put(chunk, data, is_cold=not is_hot)
         assert cache.held_bytes <= bytes_max
         cold_bytes = sum(len(found) for each in range(10) if (found := cache.get(cold(each))) is not None)
         assert cold_bytes <= bytes_max // COLD_SHARE

@@ -1,27 +1,39 @@
 """Requests for ranges are answered from the cache, the writer or the store, and never with wrong bytes."""
 
 import asyncio
+import random
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
 from cacher.chunk_cache import ChunkCache
-from cacher.chunks import CHUNK_BYTES, chunks_of
+from cacher.chunks import chunks_of
 from cacher.metrics import CacherMetrics
 from cacher.reads import ChunkReads
 from cacher.serve import CacheServer
 from penstock.contracts.batches import SegmentRef
+from penstock.contracts.chunks import CHUNK_BYTES, SPILL_BYTES_MAX
 from penstock.contracts.codec import decode, decode_with_payload, encode, encode_with_payload
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import SegmentId, new_segment_id
 from penstock.contracts.messages import CacheReply, CacheRequest, Presence, SegmentRead
 from penstock.objectstore import NotFound
 from penstock.runtime.clock import SystemClock
 from penstock.segment.keys import segment_key
 from tests.testkit.memory_bus import MemoryHub
 
-SIZE = CHUNK_BYTES + 1_000
-BYTES = bytes(range(256)) * (SIZE // 256 + 1)
-SEGMENT = SegmentRef(bytes(range(16)), 0, SIZE, "f1", "z")
+REST = SPILL_BYTES_MAX + 1_000
+SIZE = CHUNK_BYTES + REST
+BYTES = random.Random(1).randbytes(6 * CHUNK_BYTES)
+NOW_MS = 1_800_000_000_000
+
+
+def born(now_ms: int, number: int = 0) -> SegmentId:
+    return new_segment_id(now_ms, number.to_bytes(10))
+
+
+SEGMENT = SegmentRef(born(NOW_MS), 0, SIZE, "f1", "z")
+OLD = SegmentRef(born(NOW_MS), 1, len(BYTES), "", "")
 FAR = msgspec.structs.replace(SEGMENT, zone="other")
 GRACE_S = 20
 
@@ -45,9 +57,14 @@ class Store:
         self.running -= 1
         if self.broken:
             raise Unavailable("the store does not answer")
-        if key != segment_key("", "c", 0, SEGMENT.segment_id):
+        if key not in (segment_key("", "c", level, SEGMENT.segment_id) for level in (0, 1)):
             raise NotFound(f"no object {key}")
         return BYTES[position : position + length]
+
+
+class Clock(SystemClock):
+    def now_ms(self) -> int:
+        return NOW_MS
 
 
 class Directory:
@@ -65,7 +82,7 @@ class Rig:
         self,
         *,
         cache_bytes: int = 64 * CHUNK_BYTES,
-        loads_max: int = 8,
+        loads_bytes_max: int = 8 * CHUNK_BYTES,
         requests_bytes_max: int = 64 * CHUNK_BYTES,
         message_bytes_max: int = 8 * 1024 * 1024,
     ) -> None:
@@ -84,9 +101,9 @@ class Rig:
             store=self.store,
             directory=self.directory,
             cache=self.cache,
-            clock=SystemClock(),
+            clock=Clock(),
             metrics=self.metrics,
-            loads_max=loads_max,
+            loads_bytes_max=loads_bytes_max,
         )
         self.server = CacheServer(
             reads=self.reads,
@@ -142,7 +159,7 @@ async def test_ranges_come_from_the_store_in_aligned_chunks_and_then_from_the_ca
         reads = [SegmentRead(FAR, 10, 20), SegmentRead(FAR, CHUNK_BYTES - 5, 10), SegmentRead(FAR, SIZE - 1, 1)]
         expected = BYTES[10:30] + BYTES[CHUNK_BYTES - 5 : CHUNK_BYTES + 5] + BYTES[SIZE - 1 : SIZE]
         assert await rig.ask(*reads) == ([20, 10, 1], expected)
-        assert sorted(rig.store.gets) == [(0, CHUNK_BYTES), (CHUNK_BYTES, 1_000)]
+        assert sorted(rig.store.gets) == [(0, CHUNK_BYTES), (CHUNK_BYTES, REST)]
         assert await rig.ask(*reads) == ([20, 10, 1], expected)
         assert len(rig.store.gets) == 2
         assert rig.loads("store") == 2
@@ -232,7 +249,7 @@ async def test_ranges_outside_of_their_segment_are_answered_with_minus_one() -> 
 async def test_a_segment_shorter_than_it_is_said_to_be_gives_no_bytes() -> None:
     async with Rig() as rig:
         longer = msgspec.structs.replace(FAR, size_bytes=len(BYTES) + 100)
-        assert await rig.ask(SegmentRead(longer, CHUNK_BYTES, 5)) == ([-1], b"")
+        assert await rig.ask(SegmentRead(longer, 5 * CHUNK_BYTES, 5)) == ([-1], b"")
 
 
 async def test_a_reply_never_outgrows_the_largest_message() -> None:
@@ -242,9 +259,9 @@ async def test_a_reply_never_outgrows_the_largest_message() -> None:
 
 
 async def test_only_so_many_chunks_are_loaded_at_once() -> None:
-    async with Rig(loads_max=2) as rig:
+    async with Rig(loads_bytes_max=2 * CHUNK_BYTES) as rig:
         rig.store.gate.clear()
-        segments = [msgspec.structs.replace(FAR, segment_id=bytes([number]) * 16) for number in range(6)]
+        segments = [msgspec.structs.replace(FAR, segment_id=born(NOW_MS, number)) for number in range(6)]
         readers = [asyncio.create_task(rig.ask(SegmentRead(segment, 0, 1))) for segment in segments]
         while len(rig.server._tasks) < 6 or rig.store.running < 2:
             await asyncio.sleep(0)
@@ -255,9 +272,9 @@ async def test_only_so_many_chunks_are_loaded_at_once() -> None:
 
 
 async def test_whoever_replays_old_data_leaves_room_for_the_loads_of_new_data() -> None:
-    async with Rig(loads_max=4) as rig:
+    async with Rig(loads_bytes_max=4 * CHUNK_BYTES) as rig:
         rig.store.gate.clear()
-        old = [msgspec.structs.replace(FAR, segment_id=bytes([number]) * 16, level=1) for number in range(6)]
+        old = [msgspec.structs.replace(FAR, segment_id=born(NOW_MS, number), level=1) for number in range(6)]
         replaying = [asyncio.create_task(rig.ask(SegmentRead(segment, 0, 1))) for segment in old]
         while len(rig.server._tasks) < 6 or rig.store.running < 2:
             await asyncio.sleep(0)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import hypothesis.strategies as st
 from hypothesis import given
 
-from gateway.cacher_ring import CHUNK_BYTES
 from gateway.read_pieces import GAP_BYTES_MAX, GET_BYTES_MAX, READS_PER_REQUEST_MAX, cut, gets_of, requests_of
 from penstock.contracts.batches import SegmentRef
+from penstock.contracts.chunks import stripe_at
 from penstock.contracts.messages import SegmentRead
 
 MIB = 1024 * 1024
@@ -36,7 +36,8 @@ def test_pieces_are_their_ranges_in_order_each_for_one_owner(
             assert (piece.segment, piece.position) == (read.segment, position)
             assert 0 < piece.length <= piece_bytes_max
             if read.segment.level > 0:
-                assert piece.position // CHUNK_BYTES == (piece.position + piece.length - 1) // CHUNK_BYTES
+                last = piece.position + piece.length - 1
+                assert stripe_at(100 * MIB, piece.position) == stripe_at(100 * MIB, last)
             position += piece.length
         assert position == read.position + read.length
 

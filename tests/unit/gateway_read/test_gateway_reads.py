@@ -8,10 +8,12 @@ from gateway_read_world import CLUSTER, ZONE, FixedDirectory
 from prometheus_client import CollectorRegistry
 
 from gateway import reads as reads_module
-from gateway.cacher_ring import CHUNK_BYTES, CacherRing, part_of
+from gateway import zone_cachers as zone_module
+from gateway.cacher_ring import CacherRing, part_of
 from gateway.reads import SegmentReads
 from penstock.contracts import subjects
 from penstock.contracts.batches import SegmentRef
+from penstock.contracts.chunks import CHUNK_BYTES, STRIPE_CHUNKS
 from penstock.contracts.codec import decode, encode_with_payload
 from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
@@ -165,11 +167,11 @@ async def test_reads_of_old_data_from_the_store_never_hold_up_those_of_new_data(
     zone.store.get_range = gated  # type: ignore[method-assign]
     old = [await zone.put(segment(number, level=1)) for number in range(40)]
     replaying = [asyncio.create_task(zone.reads.read([SegmentRead(ref, 0, 10)])) for ref in old]
-    while len(running) < reads_module.COLD_STORE_READS_MAX:
+    while len(running) < reads_module.HISTORY_STORE_READS_MAX:
         await asyncio.sleep(0)
     new = await zone.put(segment(99))
     await check(zone, SegmentRead(new, 0, 10))
-    assert len(running) == reads_module.COLD_STORE_READS_MAX + 1
+    assert len(running) == reads_module.HISTORY_STORE_READS_MAX + 1
     gate.set()
     await asyncio.gather(*replaying)
 
@@ -212,13 +214,14 @@ async def test_every_segment_has_one_owner_and_all_owners_share_the_work(zone: Z
     assert sum(map(len, owned)) == 60
 
 
-async def test_above_level_0_each_chunk_has_its_own_owner(zone: Zone) -> None:
+async def test_above_level_0_each_stripe_has_its_own_owner(zone: Zone) -> None:
     ref = segment(1, level=1, size_bytes=20 * CHUNK_BYTES)
     zone.directory.change([f"c{number}" for number in range(8)])
     ring = CacherRing(zone.directory, ZONE, zone.clock)
     owners = {ring.owners(part_of(ref, chunk * CHUNK_BYTES), 1)[0] for chunk in range(20)}
     assert len(owners) > 1
-    assert part_of(ref, 0) == part_of(ref, CHUNK_BYTES - 1) != part_of(ref, CHUNK_BYTES)
+    stripe_bytes = STRIPE_CHUNKS * CHUNK_BYTES
+    assert part_of(ref, 0) == part_of(ref, stripe_bytes - 1) != part_of(ref, stripe_bytes)
     assert part_of(segment(1), 0) == part_of(segment(1), 5 * CHUNK_BYTES)
 
 
@@ -237,7 +240,7 @@ async def test_what_no_cacher_has_comes_from_the_store(zone: Zone) -> None:
         (await zone.add_cacher(name)).lacks = lambda read: True
     ref = await zone.put(segment(1))
     await check(zone, SegmentRead(ref, 0, 10))
-    assert sum(len(cacher.requests) for cacher in zone.cachers.values()) == reads_module.OWNERS_ASKED_MAX
+    assert sum(len(cacher.requests) for cacher in zone.cachers.values()) == zone_module.OWNERS_ASKED_MAX
     assert len(zone.store.gets) == 1
 
 
@@ -247,13 +250,13 @@ async def test_a_cacher_that_is_gone_is_replaced_and_left_alone_for_a_while(zone
     await check(zone, SegmentRead(ref, 0, 10))
     await check(zone, SegmentRead(ref, 0, 10))
     assert zone.sample("cacher_failures", {"cause": "gone"}) == 1
-    zone.clock.seconds += reads_module.GONE_AVOIDED_S
+    zone.clock.seconds += zone_module.GONE_AVOIDED_S
     await check(zone, SegmentRead(ref, 0, 10))
     assert zone.sample("cacher_failures", {"cause": "gone"}) == 2
 
 
 async def test_a_silent_cacher_costs_one_time_out(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads_module, "CACHER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(zone_module, "CACHER_TIMEOUT_S", 0.01)
     cacher = await zone.add_cacher("c1")
     cacher.is_silent = True
     ref = await zone.put(segment(1))

@@ -3,6 +3,7 @@
 import msgspec
 
 from penstock.contracts.batches import BatchMeta, BatchResult, Extent, Marker, SegmentRef
+from penstock.contracts.client_quotas import Entity
 from penstock.contracts.ids import TopicId
 
 
@@ -43,17 +44,22 @@ class FlushReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SegmentRead(msgspec.Struct, frozen=True, array_like=True):
-    """A range of a segment: `length` bytes from `position`."""
+    """A range of a segment: `length` bytes from `position`; the reader is likely to want `ahead` more behind them."""
 
     segment: SegmentRef
     position: int
     length: int
+    ahead: int = 0
 
 
 class CacheRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ranges wanted; the sender keeps their sum, and the reply's head, within the bus's largest message."""
+    """Ranges wanted; the sender keeps their sum, and the reply's head, within the bus's largest message.
+
+    With `loads_only` nothing is answered: somebody is going to want them soon.
+    """
 
     reads: list[SegmentRead]
+    loads_only: bool = False
 
 
 class CacheReply(msgspec.Struct, frozen=True, array_like=True):
@@ -92,6 +98,14 @@ class ListenerAddress(msgspec.Struct, frozen=True, array_like=True):
     port: int
 
 
+class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
+    """How much those who share a client quota have used of it lately at one gateway."""
+
+    key: str
+    who: Entity
+    per_second: float
+
+
 class Presence(msgspec.Struct, frozen=True, array_like=True):
     """One instance says that it lives, every second; three missed seconds mean that it is gone."""
 
@@ -104,6 +118,7 @@ class Presence(msgspec.Struct, frozen=True, array_like=True):
     budget_bytes: int = 0  # bytes that all senders together may leave unanswered here
     leaving: bool = False  # draining: send nothing new
     listeners: tuple[ListenerAddress, ...] = ()  # gateways only
+    quota_use: tuple[QuotaUse, ...] = ()  # gateways only
 
 
 class HeardMember(msgspec.Struct, frozen=True, array_like=True):

@@ -21,13 +21,20 @@ class SingleFlight(Generic[Key, Value]):
     def __len__(self) -> int:
         return len(self._flying)
 
-    async def get(self, key: Key, load: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
-        """The value of the load that runs for `key`, or of a new one that `load` begins."""
+    def __contains__(self, key: Key) -> bool:
+        return key in self._flying
+
+    def begin(self, key: Key, load: Callable[[], Coroutine[Any, Any, Value]]) -> asyncio.Task[Value]:
+        """The load that runs for `key`, or a new one that `load` begins; who waits for it shields it."""
         task = self._flying.get(key)
         if task is None:
             task = self._flying[key] = asyncio.create_task(load())
             task.add_done_callback(lambda done: self._landed(key, done))
-        return await asyncio.shield(task)
+        return task
+
+    async def get(self, key: Key, load: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
+        """The value of the load that runs for `key`, or of a new one that `load` begins."""
+        return await asyncio.shield(self.begin(key, load))
 
     async def close(self) -> None:
         """End all loads."""

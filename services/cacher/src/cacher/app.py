@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from cacher.chunk_cache import ChunkCache
-from cacher.chunks import CHUNK_BYTES
 from cacher.config import CacherConfig
 from cacher.metrics import CacherMetrics
 from cacher.reads import ChunkReads
@@ -48,7 +47,7 @@ class Cacher:
             cache=ChunkCache(config.cache_bytes_max),
             clock=clock,
             metrics=metrics,
-            loads_max=config.loads_bytes_max // CHUNK_BYTES,
+            loads_bytes_max=config.loads_bytes_max,
         )
         self.server = CacheServer(
             reads=self._reads,

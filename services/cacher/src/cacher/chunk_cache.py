@@ -8,7 +8,7 @@ COLD_SHARE = 2  # whoever replays a log gets one part in so many, and cannot pus
 
 
 class ChunkCache:
-    """Chunks by what they are: those of flushed segments are hot, those of compacted ones cold."""
+    """Chunks by what they were when they came: those of history are cold, the others hot."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -18,6 +18,9 @@ class ChunkCache:
     def __len__(self) -> int:
         return len(self._hot) + len(self._cold)
 
+    def __contains__(self, chunk: Chunk) -> bool:
+        return chunk in self._hot or chunk in self._cold
+
     @property
     def held_bytes(self) -> int:
         """Of all chunks, overhead counted."""
@@ -25,21 +28,14 @@ class ChunkCache:
 
     def get(self, chunk: Chunk) -> Buffer | None:
         """The chunk's bytes, which are now the most recently used of their kind."""
-        return self._of(chunk).get(chunk)
+        found = self._hot.get(chunk)
+        return self._cold.get(chunk) if found is None else found
 
-    def put(self, chunk: Chunk, data: Buffer) -> int:
+    def put(self, chunk: Chunk, data: Buffer, *, is_cold: bool) -> int:
         """Keep a chunk's bytes, which may not be changed any more, and return how many others had to go."""
-        evicted = self._of(chunk).put(chunk, data)
+        evicted = (self._cold if is_cold else self._hot).put(chunk, data)
         while self.held_bytes > self._bytes_max:
             # Cold chunks make room for hot ones, and hot ones only for what cold ones may take.
-            (self._cold if len(self._cold) and not is_cold(chunk) else self._hot).evict()
+            (self._cold if len(self._cold) and not is_cold else self._hot).evict()
             evicted += 1
         return evicted
-
-    def _of(self, chunk: Chunk) -> LruCache[Chunk]:
-        return self._cold if is_cold(chunk) else self._hot
-
-
-def is_cold(chunk: Chunk) -> bool:
-    """Whether a chunk is of a compacted segment: old data, which is read once by those who replay."""
-    return chunk.level > 0

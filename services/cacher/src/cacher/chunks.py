@@ -1,15 +1,15 @@
-"""The aligned 4 MiB chunks that segments are cached in, and which of them make up a range. Pure."""
+"""The chunks that segments are cached in, and which of them make up a range. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from penstock.contracts.batches import SegmentRef
+from penstock.contracts.chunks import CHUNK_BYTES, STRIPE_CHUNKS, chunk_at, chunk_end, stripe_at, stripe_end
 from penstock.contracts.codec import Buffer
 from penstock.contracts.ids import ID_BYTES, SegmentId
 from penstock.contracts.messages import SegmentRead
 
-CHUNK_BYTES = 4 * 1024 * 1024  # DESIGN section 6; half of the bus's largest message, so one chunk is one answer
 LEVEL_MAX = 9
 
 
@@ -19,7 +19,7 @@ class Chunk(msgspec.Struct, frozen=True):
     segment_id: SegmentId
     index: int
     level: int
-    size_bytes: int  # of the chunk; the segment's last one is shorter
+    size_bytes: int  # of the chunk; only the segment's last one is shorter or longer
 
     @property
     def position(self) -> int:
@@ -41,9 +41,18 @@ def is_readable(read: SegmentRead) -> bool:
 
 def chunks_of(read: SegmentRead) -> list[Chunk]:
     """The chunks that the range touches, in order."""
-    first = read.position // CHUNK_BYTES
-    last = (read.position + read.length - 1) // CHUNK_BYTES
+    size_bytes = read.segment.size_bytes
+    first, last = chunk_at(size_bytes, read.position), chunk_at(size_bytes, read.position + read.length - 1)
     return [_chunk(read.segment, index) for index in range(first, last + 1)]
+
+
+def chunks_ahead(read: SegmentRead) -> list[Chunk]:
+    """The chunks behind the range that its reader is likely to want, within the stripe that the range ends in."""
+    size_bytes = read.segment.size_bytes
+    end = read.position + read.length
+    last = chunk_at(size_bytes, end - 1)
+    ahead_end = min(end + max(read.ahead, 0), stripe_end(size_bytes, stripe_at(size_bytes, end - 1)))
+    return [_chunk(read.segment, index) for index in range(last + 1, chunk_at(size_bytes, ahead_end - 1) + 1)]
 
 
 def slices_of(read: SegmentRead, data_of: Callable[[Chunk], Buffer]) -> list[Buffer]:
@@ -57,6 +66,18 @@ def slices_of(read: SegmentRead, data_of: Callable[[Chunk], Buffer]) -> list[Buf
     return slices
 
 
+def runs_of(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
+    """The chunks of one segment, neighbours of a stripe put together."""
+    runs: list[list[Chunk]] = []
+    for chunk in sorted(chunks, key=lambda each: each.index):
+        before = runs[-1][-1] if runs else None
+        if before is not None and before.index + 1 == chunk.index and chunk.index % STRIPE_CHUNKS:
+            runs[-1].append(chunk)
+        else:
+            runs.append([chunk])
+    return runs
+
+
 def _chunk(segment: SegmentRef, index: int) -> Chunk:
-    size_bytes = min(CHUNK_BYTES, segment.size_bytes - index * CHUNK_BYTES)
+    size_bytes = chunk_end(segment.size_bytes, index) - index * CHUNK_BYTES
     return Chunk(segment.segment_id, index, segment.level, size_bytes)

@@ -22,6 +22,9 @@ class LruCache(Generic[Key]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._entries
+
     def get(self, key: Key) -> Buffer | None:
         """The buffer under `key`, which is now the most recently used."""
         found = self._entries.get(key)

@@ -51,6 +51,11 @@ class CacheServer:
             log.warning("cache_request_malformed", size_bytes=len(inbound.data), error=str(error))
             return
         wanted = self._acceptable(request)
+        for read in wanted:
+            if read is not None and (request.loads_only or read.ahead > 0):
+                self._reads.begin(read)
+        if request.loads_only:
+            return
         needed = {chunk: read.segment for read in wanted if read for chunk in chunks_of(read)}
         found = {chunk: self._reads.cached(chunk) for chunk in needed}
         missing = {chunk: needed[chunk] for chunk, data in found.items() if data is None}

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 from uhashring import HashRing
 
 from penstock.contracts.batches import SegmentRef
+from penstock.contracts.chunks import stripe_at
 from penstock.contracts.messages import Presence
 from penstock.runtime.clock import Clock
 
-CHUNK_BYTES = 4 * 1024 * 1024  # what cachers load and keep at once (DESIGN section 6)
 CACHER = "cacher"
 
 
@@ -22,9 +22,9 @@ class Instances(Protocol):
 
 
 def part_of(segment: SegmentRef, position: int) -> str:
-    """What one cacher owns: a whole segment at level 0, a chunk of it above."""
+    """What one cacher owns: a whole segment at level 0, a stripe of it above."""
     name = segment.segment_id.hex()
-    return name if segment.level == 0 else f"{name}/{position // CHUNK_BYTES}"
+    return name if segment.level == 0 else f"{name}/{stripe_at(segment.size_bytes, position)}"
 
 
 class CacherRing:
@@ -49,6 +49,10 @@ class CacherRing:
         wanted = count + len(self._avoided_until_s)
         names = [node["nodename"] for node in self._ring.range(part, size=wanted)]
         return [name for name in names if self._avoided_until_s.get(name, now_s) <= now_s][:count]
+
+    def has_others(self, instance: str) -> bool:
+        """Whether somebody else of the zone could be asked."""
+        return any(presence.instance != instance for presence in self._directory.live(CACHER, self._zone))
 
     def avoid(self, instance: str, duration_s: float) -> None:
         """Ask others for a while: this one did not answer."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from gateway.cacher_ring import CHUNK_BYTES
 from penstock.contracts.batches import SegmentRef
+from penstock.contracts.chunks import CHUNK_BYTES, stripe_at, stripe_end
 from penstock.contracts.ids import SegmentId
 from penstock.contracts.messages import SegmentRead
 
@@ -40,8 +40,10 @@ def cut(reads: Sequence[SegmentRead], piece_bytes_max: int) -> list[ReadPiece]:
         while position < end:
             stop = min(end, position + piece_bytes_max)
             if read.segment.level > 0:
-                stop = min(stop, (position // CHUNK_BYTES + 1) * CHUNK_BYTES)
-            pieces.append(ReadPiece(index, SegmentRead(read.segment, position, stop - position)))
+                size_bytes = read.segment.size_bytes
+                stop = min(stop, stripe_end(size_bytes, stripe_at(size_bytes, position)))
+            ahead = read.ahead if stop == end else 0
+            pieces.append(ReadPiece(index, SegmentRead(read.segment, position, stop - position, ahead)))
             position = stop
     return pieces
 

@@ -14,6 +14,11 @@ class ByteBudget:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.used_bytes = 0
 
+    @property
+    def free_bytes(self) -> int:
+        """What can be had at once: nothing while somebody waits."""
+        return 0 if self._waiting else self._bytes_max - self.used_bytes
+
     @asynccontextmanager
     async def hold(self, size_bytes: int) -> AsyncIterator[None]:
         """Use so many bytes of the budget for the length of a block."""

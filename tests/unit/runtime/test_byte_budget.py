@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from gateway.byte_budget import ByteBudget
+from penstock.runtime.byte_budget import ByteBudget
 
 
 class Holder:
