@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tests.testkit.backend import pause_process
 from tests.testkit.cluster import Cluster, wait_until
 
 ROLES = {"sequencer": 3, "gateway": 2, "flusher": 2, "cacher": 2}
@@ -95,7 +96,7 @@ class Nemesis:
     def _do(self, act: Act) -> None:
         pid = wait_until(lambda: self._pid(act.victim), RUNNING_TIMEOUT_S, f"{act.victim} to run")
         if act.pause_s:
-            os.kill(pid, signal.SIGSTOP)
+            pause_process(pid)
             self._paused[act.victim] = (pid, self._now_s() + act.pause_s)
             self.done["paused"] += 1
         else:

@@ -1,7 +1,6 @@
 """A sequencer that stood still wakes with an old state, and tells nobody what is no longer true."""
 
 import asyncio
-import signal
 import time
 from pathlib import Path
 
@@ -103,20 +102,20 @@ def test_a_sequencer_that_was_paused_tells_nothing_old_when_it_wakes(tmp_path: P
     ):
         questions, client = Questions(cluster), Client(cluster.kafka)
         account.load.wait_for_more(100)
-        cluster.kill(sleeper, signal.SIGSTOP)
+        cluster.pause(sleeper)
         hold(pause_s)
         account.load.wait_for_more(100)
         client.commit(offset=77)
         ends = acknowledged_ends(account)
         asyncio.run(questions.look())
         # Now the sleeper is the only one who can answer.
-        cluster.kill(other, signal.SIGSTOP)
-        cluster.kill(sleeper, signal.SIGCONT)
+        cluster.pause(other)
+        cluster.resume(sleeper)
         try:
             answers = asyncio.run(questions.ask_for_ends())
             told, committed = client.ends(), client.committed()
         finally:
-            cluster.kill(other, signal.SIGCONT)
+            cluster.resume(other)
         client.close()
         given = [answer for answer in answers if answer.failure is None]
         print(f"{len(given)} of {QUESTIONS} questions answered, {len(answers) - len(given)} refused")

@@ -24,6 +24,7 @@ from penstock.contracts.queries import GroupOffsetsQuery, GroupOffsetsView, Meta
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.nats_client import connect_nats
 from penstock.runtime.sequencer_client import SequencerClient
+from tests.testkit.backend import pause_process
 from tests.testkit.nats import NatsServer
 from tests.testkit.sequencers import CLUSTER, Process, Processes
 from tests.testkit.waiting import until
@@ -165,7 +166,7 @@ async def test_a_sequencer_that_was_stopped_journals_nothing_of_what_lay_in_its_
 ) -> None:
     stopped, _other = await asyncio.gather(processes.start("a"), processes.start("b"))
     await client.command([create_topic()], deadline_s=5)
-    stopped.signal(signal.SIGSTOP)
+    pause_process(stopped.process.pid)
     connection = await connect_nats(nats_server.url, name="sender")
     request = codec.encode(CommandRequest([commit_offset(100)]))
     await asyncio.gather(

@@ -160,5 +160,8 @@ def pause_process(pid: int) -> None:
 
 def _is_stopped(pid: int) -> bool:
     """Whether every thread of the process is stopped."""
-    threads = Path(f"/proc/{pid}/task").glob("*/stat")
-    return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            if thread.read_text().rpartition(")")[2].split()[0] != "T":
+                return False
+    return True

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.testkit.backend import pause_process
 from tests.testkit.metrics import samples, total
 from tests.testkit.ports import free_port
 
@@ -112,8 +113,19 @@ class Cluster:
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to one child process; waits for it to be up first."""
-        pid = wait_until(lambda: self.processes()[name]["pid"], READY_TIMEOUT_S, f"{name} to run")
-        os.kill(pid, number)
+        os.kill(self._pid(name), number)
+
+    def pause(self, name: str) -> None:
+        """Return when nothing of one child process runs; waits for it to be up first."""
+        pause_process(self._pid(name))
+
+    def resume(self, name: str) -> None:
+        """Let it go on after `pause`."""
+        self.kill(name, signal.SIGCONT)
+
+    def _pid(self, name: str) -> int:
+        pid: int = wait_until(lambda: self.processes()[name]["pid"], READY_TIMEOUT_S, f"{name} to run")
+        return pid
 
     def kill_all(self) -> None:
         """SIGKILL for every process, the one that would start them again first."""
