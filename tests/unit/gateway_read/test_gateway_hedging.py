@@ -1,0 +1,138 @@
+"""A cacher that is slow, paused or gone holds no reader up for long, and costs few GETs."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from gateway_read_world import ZONE
+from gateway_zone import Cacher, Zone, check, segment
+
+from gateway.cacher_ring import CacherRing, part_of
+from gateway.owner_pace import (
+    HEDGE_SHARE,
+    HEDGES_MAX,
+    LOSSES_MAX,
+    PATIENCE_FACTOR,
+    PATIENCE_S_MAX,
+    PATIENCE_S_MIN,
+    SAMPLES_MIN,
+    SLOW_AVOIDED_S,
+    SLOW_AVOIDED_S_MAX,
+    OwnerPace,
+)
+from penstock.contracts.messages import SegmentRead
+from tests.testkit.waiting import until
+
+
+@pytest.fixture
+async def zone() -> AsyncIterator[Zone]:
+    made = Zone()
+    yield made
+    for name in ["gateway", *made.cachers]:
+        made.hub.kill(name)
+
+
+async def two_cachers(zone: Zone) -> tuple[Cacher, Cacher]:
+    """The owner of segment 1, and the other."""
+    cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
+    owner_name = CacherRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
+    owner, other = sorted(cachers, key=lambda cacher: cacher.name != owner_name)
+    return owner, other
+
+
+async def test_the_next_in_the_ring_is_asked_as_well_when_the_owner_takes_long(zone: Zone) -> None:
+    owner, other = await two_cachers(zone)
+    owner.gate.clear()
+    await check(zone, SegmentRead(segment(1), 0, 10))
+    assert len(owner.requests) == len(other.requests) == 1
+    assert zone.store.gets == []
+    assert zone.sample("cacher_hedges", {"first": "other"}) == 1
+
+
+async def test_an_owner_that_answers_while_the_other_is_asked_counts(zone: Zone) -> None:
+    owner, other = await two_cachers(zone)
+    owner.gate.clear()
+    other.gate.clear()
+    reading = asyncio.create_task(check(zone, SegmentRead(segment(1), 0, 10)))
+    await until(lambda: bool(other.requests))
+    owner.gate.set()
+    await reading
+    assert zone.sample("cacher_hedges", {"first": "owner"}) == 1
+
+
+async def test_an_owner_that_is_often_slow_is_left_alone_for_a_while(zone: Zone) -> None:
+    owner, _ = await two_cachers(zone)
+    owner.is_silent = True
+    for _ in range(LOSSES_MAX):
+        await check(zone, SegmentRead(segment(1), 0, 10))
+    assert len(owner.requests) == LOSSES_MAX
+    await check(zone, SegmentRead(segment(1), 0, 10))
+    assert len(owner.requests) == LOSSES_MAX
+    owner.is_silent = False
+    zone.clock.seconds += SLOW_AVOIDED_S
+    await check(zone, SegmentRead(segment(1), 0, 10))
+    assert len(owner.requests) == LOSSES_MAX + 1
+
+
+async def test_the_only_cacher_is_never_left_alone_for_being_slow(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    ref = await zone.put(segment(1))
+    cacher.is_silent = True
+    for number in range(1, LOSSES_MAX + 2):
+        await check(zone, SegmentRead(ref, 0, 10))
+        assert len(cacher.requests) == len(zone.store.gets) == number
+
+
+async def test_what_the_store_does_not_have_either_is_waited_for(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    cacher.gate.clear()
+    reading = asyncio.create_task(check(zone, SegmentRead(segment(1), 0, 10)))
+    await until(lambda: bool(zone.store.gets))
+    cacher.gate.set()
+    await reading
+
+
+async def test_a_reader_that_goes_away_leaves_nothing_running(zone: Zone) -> None:
+    owner, other = await two_cachers(zone)
+    owner.gate.clear()
+    other.gate.clear()
+    before = len(asyncio.all_tasks())
+    reading = asyncio.create_task(zone.reads.read([SegmentRead(segment(1), 0, 10)]))
+    await until(lambda: bool(other.requests))
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert len(asyncio.all_tasks()) == before
+
+
+def test_patience_follows_what_answers_usually_take() -> None:
+    pace = OwnerPace()
+    assert pace.patience_s == PATIENCE_S_MAX
+    for _ in range(SAMPLES_MIN):
+        pace.note_answer(0.05)
+    assert pace.patience_s == pytest.approx(PATIENCE_FACTOR * 0.05)
+    for _ in range(1_000):
+        pace.note_answer(0.0001)
+    assert pace.patience_s == PATIENCE_S_MIN
+    for _ in range(1_000):
+        pace.note_answer(10.0)
+    assert pace.patience_s == PATIENCE_S_MAX
+
+
+def test_hedges_are_a_small_share_of_all_requests() -> None:
+    pace = OwnerPace()
+    assert sum(pace.take_hedge() for _ in range(100)) == HEDGES_MAX
+    for _ in range(round(3 / HEDGE_SHARE) + 1):
+        pace.note_answer(0.01)
+    assert sum(pace.take_hedge() for _ in range(100)) == 3
+
+
+def test_who_goes_on_losing_is_left_alone_for_longer_and_one_win_ends_that() -> None:
+    pace = OwnerPace()
+    left_alone_s = [pace.note_lost("c1") for _ in range(10)]
+    assert left_alone_s[: LOSSES_MAX - 1] == [0.0] * (LOSSES_MAX - 1)
+    assert left_alone_s[LOSSES_MAX - 1 : LOSSES_MAX + 1] == [SLOW_AVOIDED_S, 2 * SLOW_AVOIDED_S]
+    assert max(left_alone_s) == left_alone_s[-1] == SLOW_AVOIDED_S_MAX
+    assert pace.note_lost("c2") == 0.0
+    pace.note_won("c1")
+    assert pace.note_lost("c1") == 0.0
