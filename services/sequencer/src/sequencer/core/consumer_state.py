@@ -3,8 +3,8 @@
 Invariants, which hold before and after every entry:
 
  1. A partition that a member has, or is to give back, is no other member's: `owners` names it, and nobody else.
- 2. `previous_epoch` <= `epoch` <= the group's assignment epoch <= the group's epoch, but for members that are away for a
-    while (AWAY), and none of these ever goes back.
+ 2. `previous_epoch` <= `epoch` <= the group's assignment epoch <= the group's epoch, but for members that are away for
+    a while (AWAY), and none of these ever goes back.
  3. What is in `target` at the assignment epoch is assigned to one member at most, and is of a topic that it subscribes.
  4. A member that is RECONCILED has just its target.
 """
@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.contracts.commands import GroupProtocol
 from penstock.contracts.ids import TopicId
+from sequencer.core.topic_patterns import Pattern
 
 RECONCILED = 0  # has its target
 REVOKING = 1  # is to give partitions back before it goes on
@@ -63,3 +64,18 @@ class ConsumerGroup(msgspec.Struct, eq=False):
     static_members: dict[str, str] = {}  # instance id -> member id
     departed: dict[str, int] = {}  # ids of members that went -> the entry by which, the latest last
     owners: dict[TopicId, dict[int, str]] = {}  # partition -> member id; derived
+
+
+class PatternUse(msgspec.Struct, eq=False):
+    """A pattern that somebody subscribes by."""
+
+    pattern: Pattern
+    topics: dict[str, None]  # the names of those that match
+    groups: dict[str, int] = {}  # group id -> how many of its members
+
+
+class Subscriptions(msgspec.Struct, eq=False):
+    """Who subscribes what, derived from the members of all consumer groups."""
+
+    groups_by_topic: dict[str, dict[str, int]] = {}  # topic name -> group id -> how many of its members, by that name
+    patterns: dict[str, PatternUse] = {}

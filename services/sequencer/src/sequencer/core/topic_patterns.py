@@ -5,8 +5,8 @@ automaton over the pattern's positions (Glushkov's), a set of them being one int
 
 Known: literals, `.`, classes with ranges and negation, `\\d \\w \\s` and their opposites, `\\Q...\\E`, groups with and
 without names, flags `i m s U`, `|`, `* + ? {n} {n,} {n,m}` (lazy or not, which is the same for a whole match), `^ $
-\\A \\z`. Not known, and refused: Unicode and POSIX classes, `\\b \\B`, and what RE2 has not either. Topic names are ASCII, so
-other letters may stand in a pattern and match nothing.
+\\A \\z`. Not known, and refused: Unicode and POSIX classes, `\\b \\B`, and what RE2 has not either. Topic names are
+ASCII, so other letters may stand in a pattern and match nothing.
 """
 
 import msgspec

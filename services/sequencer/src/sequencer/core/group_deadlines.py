@@ -1,0 +1,42 @@
+"""What is due in groups by the machine's clock, and members that were silent for too long."""
+
+from penstock.contracts.commands import Done, ExpireMember
+from sequencer.core import consumer_groups, groups
+from sequencer.core.consumer_groups import consumer_of, remove_member
+from sequencer.core.deadlines import next_deadline_ms
+from sequencer.core.group_migration import downgrade_if_due
+from sequencer.core.state import Changes, Group, State
+
+
+def fire_deadlines(state: State, changes: Changes) -> None:
+    """Do what is due by the machine's clock. Every deadline that is set lies ahead, so this ends."""
+    while (deadline_ms := next_deadline_ms(state)) is not None and deadline_ms <= state.clock_ms:
+        group = state.groups[state.alarms[0][1]]
+        if group.consumer is None:
+            groups.fire(state, group)
+            groups.settle(state, group, changes)
+        else:
+            _drop_overdue(state, group, changes)
+
+
+def _drop_overdue(state: State, group: Group, changes: Changes) -> None:
+    """Members that have not done in time what was awaited of them are out."""
+    members = list(consumer_of(group).members.values())
+    _remove(state, group, [member.member_id for member in members if 0 < member.due_ms <= state.clock_ms], changes)
+
+
+def expire(state: State, group: Group, command: ExpireMember, changes: Changes) -> Done:
+    """A silent member of a consumer group goes, unless the journal shows that it was not silent."""
+    member = consumer_of(group).members.get(command.member_id)
+    if member is not None and member.active_sequence <= command.active_sequence:
+        _remove(state, group, [member.member_id], changes)
+    return Done()
+
+
+def _remove(state: State, group: Group, member_ids: list[str], changes: Changes) -> None:
+    consumer = consumer_of(group)
+    for member_id in member_ids:
+        remove_member(state, group, consumer.members[member_id])
+    downgrade_if_due(state, group, changes)
+    if group.consumer is not None:
+        consumer_groups.settle(state, group, changes)
