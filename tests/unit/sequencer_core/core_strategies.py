@@ -20,7 +20,9 @@ from penstock.contracts.commands import (
     CommitTxnOffsets,
     CreatePartitions,
     CreateTopic,
+    DeletedOffset,
     DeleteGroup,
+    DeleteOffsets,
     DeleteRecords,
     DeleteTopic,
     DropExtents,
@@ -57,6 +59,7 @@ from penstock.contracts.quota_commands import QuotaChange, QuotaPart
 from sequencer.core.limits import CUSTODY_LEASE_MS
 
 Integers = st.SearchStrategy[int]
+SUBSCRIBED_TO_T = bytes((0, 3, 0, 0, 0, 1, 0, 1)) + b"t" + bytes(8)  # a consumer's metadata
 # what msgpack can hold
 EXTREMES = [-(2**63), -(2**31), -2, -1, 0, 1, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**48, 2**63 - 1, 2**64 - 1]
 ANY_INTEGER: Integers = st.integers(-(2**63), 2**64 - 1) | st.sampled_from(EXTREMES)
@@ -137,8 +140,9 @@ def topics(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Com
 
 
 def joins(number: Callable[[Integers], Integers]) -> st.SearchStrategy[JoinGroup]:
+    said = st.sampled_from([b"1", b"1", b"2", SUBSCRIBED_TO_T, SUBSCRIBED_TO_T])
     protocols = st.lists(
-        st.builds(GroupProtocol, st.sampled_from(["range", "range", "sticky"]), st.sampled_from([b"1", b"1", b"2"])),
+        st.builds(GroupProtocol, st.sampled_from(["range", "range", "sticky"]), said),
         max_size=3,
     )
     return st.builds(
@@ -165,13 +169,20 @@ def groups(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Com
     assignments = st.lists(st.builds(MemberAssignment, MEMBERS, st.sampled_from([b"", b"1"])), max_size=2)
     leaving = st.lists(st.builds(LeavingMember, MEMBERS, INSTANCES), max_size=2)
     kinds, protocols = st.sampled_from([None, None, "consumer", "connect"]), st.sampled_from([None, None, "range", "x"])
+    deleted = st.builds(DeletedOffset, NAMES, number(SMALL))
+    set_here = [("offsets.retention.minutes", "1"), ("offsets.retention.minutes", "9000"), ("group.max.size", "1")]
+    configs = st.lists(
+        st.sampled_from([ConfigChange(name, ConfigOperation.SET, value) for name, value in set_here]), max_size=2
+    )
     return [
         st.builds(SyncGroup, number(NOW_MS), GROUPS, generations, MEMBERS, INSTANCES, kinds, protocols, assignments),
         st.builds(LeaveGroup, number(NOW_MS), GROUPS, leaving),
         st.builds(ExpireMember, number(NOW_MS), GROUPS, MEMBERS, number(st.integers(0, 50))),
         st.builds(CommitOffsets, number(NOW_MS), GROUPS, generations, MEMBERS, INSTANCES, items, number(SEEN)),
         st.builds(DeleteGroup, number(NOW_MS), GROUPS, number(SEEN)),
-        st.builds(RaiseLevel, number(NOW_MS), number(st.integers(0, 2))),
+        st.builds(DeleteOffsets, number(NOW_MS), GROUPS, st.lists(deleted, max_size=2), number(SEEN)),
+        st.builds(RaiseLevel, number(NOW_MS), number(st.integers(0, 3))),
+        st.builds(AlterConfigs, number(NOW_MS), st.just(""), configs),
     ]
 
 
@@ -328,6 +339,7 @@ KINDS = (
     janitor_commands,
     retention_commands,
     transaction_commands,
+    quota_commands,
 )
 commands: st.SearchStrategy[Command] = st.one_of(*[kind(number) for number in (usual, wild) for kind in KINDS])
 

@@ -18,7 +18,9 @@ from penstock.contracts.commands import (
     CommitTxnOffsets,
     CreatePartitions,
     CreateTopic,
+    DeletedOffset,
     DeleteGroup,
+    DeleteOffsets,
     DeleteRecords,
     DeleteTopic,
     DropExtents,
@@ -131,6 +133,7 @@ class Walker:
             self.expire: 6,
             self.commit_offsets: 15,
             self.delete_group: 3,
+            self.delete_offsets: 5,
             self.custody: 6,
             self.job: 24,
             self.job_again: 20,
@@ -258,6 +261,7 @@ class Walker:
             random.choice([300, 1_500, 20_000]),
             "consumer",
             [GroupProtocol(name, b"said") for name in offered],
+            self.some_seen_sequence(),
         )
 
     def sync(self) -> Command:
@@ -287,6 +291,10 @@ class Walker:
     def delete_group(self) -> Command:
         return DeleteGroup(self.now_ms, "g", self.some_seen_sequence())
 
+    def delete_offsets(self) -> Command:
+        gone = [DeletedOffset(self.some_topic(), self.random.randint(0, 3)) for _ in range(2)]
+        return DeleteOffsets(self.now_ms, "g", gone, self.some_seen_sequence())
+
     def some_seen_sequence(self) -> int:
         return self.random.choice([-1, max(self.state.sequence - self.random.randint(0, 60), 0)])
 
@@ -303,8 +311,13 @@ class Walker:
         return ForgetSegments(self.now_ms, named)
 
     def alter_configs(self) -> Command:
-        """Of the cluster or of one topic: how long records stay, and deleted topics."""
+        """Of the cluster or of one topic: how long records stay, offsets, and deleted topics."""
         random = self.random
+        if random.random() < 0.3:
+            minutes = ConfigChange(
+                "offsets.retention.minutes", ConfigOperation.SET, random.choice(["1", "20", "10080"])
+            )
+            return AlterConfigs(self.now_ms, "", [minutes])
         name = random.choice(["log.retention.ms", "penstock.undelete.window.ms"])
         topic = random.choice(["", self.some_topic()])
         change = ConfigChange(

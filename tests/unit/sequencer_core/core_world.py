@@ -6,10 +6,12 @@ from typing import Any
 from penstock.contracts.batches import MARKER_BYTES, BatchMeta, BatchResult, BatchRun
 from penstock.contracts.commands import (
     AllocateProducer,
+    AlterConfigs,
     Command,
     CommitOffsets,
     CommitSegment,
     CreateTopic,
+    Done,
     GroupProtocol,
     JoinGroup,
     LeaveGroup,
@@ -18,27 +20,30 @@ from penstock.contracts.commands import (
     OffsetToCommit,
     Outcome,
     OutputSegment,
+    RaiseLevel,
     ReplacedRun,
     ReplaceExtents,
     SyncGroup,
     Tick,
 )
 from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
-from penstock.contracts.janitor_commands import CHORES
-from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.janitor_commands import CHORES, ConfigChange, ConfigOperation
+from penstock.contracts.levels import JANITOR_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries import GroupWaitQuery, HeartbeatQuery
 from penstock.contracts.refusals import Refusal
+from penstock.contracts.topic_configs import INITIAL_REBALANCE_DELAY, group_config
 from sequencer.core import markers, queries
 from sequencer.core.contents import live_extents
 from sequencer.core.deadlines import next_deadline_ms
 from sequencer.core.extents import Extents
-from sequencer.core.limits import CLAIMS_MAX, GROUP_INITIAL_REBALANCE_DELAY_MS, PRODUCER_EPOCH_MAX
+from sequencer.core.limits import CLAIMS_MAX, EXPIRY_STEPS, PRODUCER_EPOCH_MAX
 from sequencer.core.machine import Effects, apply_entry
 from sequencer.core.partitions import last_stable_offset
 from sequencer.core.segments import MARKERS, NOT_CONDEMNED
 from sequencer.core.state import COMPLETING, EMPTY, ONGOING, PREPARING, STABLE, Group, Partition, State, new_state
 
 START_MS = 1_700_000_000_000
+INITIAL_DELAY_MS = group_config(INITIAL_REBALANCE_DELAY, {})
 
 
 def topic_id(number: int) -> TopicId:
@@ -124,6 +129,16 @@ class World:
             replaced.append(ReplacedRun(topic_id(number), partition, *ends, named, 0, position, length, newest, **more))
             position += length
         return ReplaceExtents(self.now_ms, "job", list(inputs), [OutputSegment(identifier, level, position)], replaced)
+
+    def configure(self, **configs: str) -> None:
+        """Set these of the cluster, at the newest level."""
+        self.do(RaiseLevel(self.now_ms, OFFSET_EXPIRY_LEVEL))
+        self.configure_again(**configs)
+
+    def configure_again(self, **configs: str) -> None:
+        """Set these of the cluster."""
+        changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in configs.items()]
+        assert self.do(AlterConfigs(self.now_ms, "", changes)) == Done()
 
     def partition(self, number: int = 1, partition: int = 0) -> Partition:
         return self.state.topics_by_id[topic_id(number)].partitions[partition]
@@ -221,8 +236,8 @@ class World:
 
     def finish_initial_delay(self) -> None:
         """Let the delay pass, and its one extension for those who came meanwhile."""
-        self.wait(GROUP_INITIAL_REBALANCE_DELAY_MS)
-        self.wait(GROUP_INITIAL_REBALANCE_DELAY_MS)
+        self.wait(INITIAL_DELAY_MS)
+        self.wait(INITIAL_DELAY_MS)
         assert self.group().state == COMPLETING
 
     def stable_group(self, *members: str) -> int:
@@ -281,6 +296,8 @@ def check_invariants(state: State) -> None:
     for group_id, group in state.groups.items():
         assert group.group_id == group_id
         check_group(group)
+        assert group.emptied_ms <= state.lived_ms
+    check_ages(state)
     check_deadlines(state)
     custody = state.custody
     assert 0 <= custody.archived_sequence <= state.sequence
@@ -304,6 +321,15 @@ def check_invariants(state: State) -> None:
     said = [len(each.name) + len(each.metadata) for member in members for each in member.protocols]
     sizes = [1_024 + len(member.assignment) for member in members] + [256 + len(each.metadata) for each in offsets]
     assert state.group_bytes == sum(said) + sum(sizes)
+
+
+def check_ages(state: State) -> None:
+    ages = list(state.ages)
+    assert ages == sorted(ages)
+    assert not ages or ages[-1] <= (state.lived_ms, state.sequence)
+    assert len(ages) <= 2 * EXPIRY_STEPS
+    assert len(state.expiry_round) == len(set(state.expiry_round))
+    assert state.level >= OFFSET_EXPIRY_LEVEL or not (state.lived_ms or ages or state.expiry_round)
 
 
 def check_extents(partition: Partition) -> None:

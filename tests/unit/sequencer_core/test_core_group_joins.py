@@ -1,6 +1,7 @@
 """Promises about joining classic groups: ids, protocols, delays, generations and leaders, as in Kafka."""
 
 import pytest
+from core_world import INITIAL_DELAY_MS as DELAY_MS
 from core_world import World
 
 from penstock.contracts.commands import Joined, JoinedMember, MemberIdRequired, Refused, Waiting
@@ -10,17 +11,14 @@ from sequencer.core import group_commands, queries
 from sequencer.core.limits import (
     GROUP_ID_LENGTH_MAX,
     GROUP_IDLE_MS,
-    GROUP_INITIAL_REBALANCE_DELAY_MS,
     MEMBER_BYTES_MAX,
     MEMBER_NAMES_LENGTH_MAX,
     MEMBER_OVERHEAD_BYTES,
     PROTOCOLS_PER_MEMBER_MAX,
-    SESSION_TIMEOUT_MAX_MS,
-    SESSION_TIMEOUT_MIN_MS,
 )
 from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE
 
-DELAY_MS = GROUP_INITIAL_REBALANCE_DELAY_MS
+SESSION_TIMEOUT_MIN_MS, SESSION_TIMEOUT_MAX_MS = 6_000, 1_800_000  # Kafka's defaults
 
 
 @pytest.fixture
@@ -132,6 +130,32 @@ def test_session_timeouts_outside_of_the_limits_are_refused(world: World, sessio
 @pytest.mark.parametrize("session_ms", [SESSION_TIMEOUT_MIN_MS, SESSION_TIMEOUT_MAX_MS])
 def test_session_timeouts_at_the_limits_are_accepted(world: World, session_ms: int) -> None:
     assert world.join(session_ms=session_ms) == Waiting("m1", 0)
+
+
+def test_the_limits_of_session_timeouts_can_be_configured(world: World) -> None:
+    world.configure(**{"group.min.session.timeout.ms": "7000", "group.max.session.timeout.ms": "8000"})
+    assert world.join(session_ms=6_999).refusal == Refusal.INVALID_SESSION_TIMEOUT
+    assert world.join(session_ms=8_001).refusal == Refusal.INVALID_SESSION_TIMEOUT
+    assert world.join(session_ms=8_000) == Waiting("m1", 0)
+
+
+def test_the_initial_delay_can_be_configured(world: World) -> None:
+    world.configure(**{"group.initial.rebalance.delay.ms": "3000"})
+    world.join("m1")
+    assert queries.next_deadline_ms(world.state) == world.now_ms + 3_000
+
+
+def test_without_an_initial_delay_the_first_member_is_answered_at_once(world: World) -> None:
+    world.configure(**{"group.initial.rebalance.delay.ms": "0"})
+    assert world.join("m1").generation == 1
+
+
+def test_a_delay_that_was_configured_away_still_ends(world: World) -> None:
+    world.join("m1")
+    world.configure(**{"group.initial.rebalance.delay.ms": "0"})
+    world.join("m2")
+    world.finish_initial_delay()
+    assert world.group().generation == 1
 
 
 @pytest.mark.parametrize("group_id", ["", "x" * (GROUP_ID_LENGTH_MAX + 1)])
@@ -254,8 +278,8 @@ def test_members_that_join_unchanged_before_the_assignment_get_the_same_generati
     assert world.group().state == PREPARING
 
 
-def test_a_full_group_takes_nobody_else(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commands, "GROUP_MEMBERS_MAX", 1)
+def test_a_full_group_takes_nobody_else(world: World) -> None:
+    world.configure(**{"group.max.size": "1"})
     world.join("m0", require_known_member=True)
     world.join("m1")
     for outcome in (

@@ -26,6 +26,8 @@ from penstock.contracts.janitor_commands import ForgetSegments as ForgetSegments
 from penstock.contracts.janitor_commands import LogsTrimmed as LogsTrimmed
 from penstock.contracts.janitor_commands import TakeChore as TakeChore
 from penstock.contracts.janitor_commands import UndeleteTopic as UndeleteTopic
+from penstock.contracts.offsets import DeletedOffset as DeletedOffset
+from penstock.contracts.offsets import DeleteOffsets as DeleteOffsets
 from penstock.contracts.offsets import OffsetToCommit as OffsetToCommit
 from penstock.contracts.quota_commands import AlterClientQuotas as AlterClientQuotas
 from penstock.contracts.refusals import Refusal
@@ -258,6 +260,7 @@ Command = (
     | AddOffsetsToTxn
     | CommitTxnOffsets
     | EndTxn
+    | DeleteOffsets
     | ConsumerHeartbeat
     | AlterClientQuotas
 )

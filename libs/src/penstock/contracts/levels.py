@@ -18,6 +18,7 @@ from penstock.contracts.commands import (
     CommitTxnOffsets,
     ConsumerHeartbeat,
     CreateTopic,
+    DeleteOffsets,
     DeleteRecords,
     DropExtents,
     EndChore,
@@ -62,6 +63,7 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     AddOffsetsToTxn: 3,
     CommitTxnOffsets: 3,
     EndTxn: 3,
+    DeleteOffsets: 3,
     ConsumerHeartbeat: 3,
     AlterClientQuotas: QUOTAS_LEVEL,
 }
@@ -79,6 +81,8 @@ CONSUMER_GROUPS_LEVEL = 3
 TRANSACTIONS_LEVEL = 3
 # From this level on it is known since when static members have their places, and who came before takes none.
 LATE_JOINS_LEVEL = 3
+# From this level on offsets expire, and brokers' configurations of groups are the cluster's to set.
+OFFSET_EXPIRY_LEVEL = 3
 
 
 def level_of(commands: Iterable[Command]) -> int:

@@ -46,3 +46,4 @@ class Refusal(enum.IntEnum):
     UNSUPPORTED_ASSIGNOR = 63
     INVALID_PATTERN = 64
     UNSUPPORTED_YET = 65  # not all replicas know what is asked for
+    GROUP_SUBSCRIBED = 70  # offsets of a topic that members of the group read now

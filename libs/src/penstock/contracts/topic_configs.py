@@ -5,13 +5,14 @@ its own configuration, else the cluster's, else the default here.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default: 1 MiB and a batch's overhead
 MESSAGE_BYTES_CEILING = 8_000_000  # a batch travels whole in one message of the bus, which holds 8 MiB
 LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
 DAY_MS = 86_400_000
 RETENTION_MS_DEFAULT = 7 * DAY_MS  # Kafka's log.retention.hours=168
 FOR_EVER = -1  # as a retention, in milliseconds or bytes
@@ -29,6 +30,15 @@ TIMESTAMP_AFTER_MAX = "message.timestamp.after.max.ms"
 RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
 UNDELETE_WINDOW = "penstock.undelete.window.ms"
+OFFSETS_RETENTION = "offsets.retention.minutes"
+INITIAL_REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
+GROUP_SIZE_MAX = "group.max.size"
+SESSION_TIMEOUT_MIN = "group.min.session.timeout.ms"
+SESSION_TIMEOUT_MAX = "group.max.session.timeout.ms"
+CONSUMER_SESSION_TIMEOUT = "group.consumer.session.timeout.ms"
+CONSUMER_HEARTBEAT_INTERVAL = "group.consumer.heartbeat.interval.ms"
+GROUP_SIZE_CEILING = 2_000  # a leader gets every member's metadata in one answer
+SESSION_TIMEOUT_CEILING_MS = 1_800_000  # Kafka's group.max.session.timeout.ms
 
 _DECIMAL = re.compile(r"\d{1,20}(\.\d{1,20})?(e-?\d{1,3})?", re.ASCII | re.IGNORECASE)
 
@@ -169,9 +179,65 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     )
 }
 
+# Of groups, which are no topic's: there is only the cluster's value, under the name that Kafka's brokers have for it.
+GROUP_CONFIGS: dict[str, TopicConfig] = {
+    name: TopicConfig(name, kind, default, documentation, objection, name)
+    for name, kind, default, documentation, objection in (
+        (
+            OFFSETS_RETENTION,
+            "INT",
+            "10080",
+            "Minutes that a group's offsets are kept after its last member went, or for others after their commit.",
+            _whole_number(1, INT_MAX),
+        ),
+        (
+            INITIAL_REBALANCE_DELAY,
+            "INT",
+            "500",
+            "Milliseconds for which an empty group waits for more members after the first one.",
+            _whole_number(0, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            GROUP_SIZE_MAX,
+            "INT",
+            str(GROUP_SIZE_CEILING),
+            "Members of a classic group.",
+            _whole_number(1, GROUP_SIZE_CEILING),
+        ),
+        (
+            SESSION_TIMEOUT_MIN,
+            "INT",
+            "6000",
+            "The shortest session time-out that a member may ask for, in milliseconds.",
+            _whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            SESSION_TIMEOUT_MAX,
+            "INT",
+            str(SESSION_TIMEOUT_CEILING_MS),
+            "The longest session time-out that a member may ask for, in milliseconds.",
+            _whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            CONSUMER_SESSION_TIMEOUT,
+            "INT",
+            "45000",
+            "Milliseconds for which a member of a consumer group may be silent.",
+            _whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            CONSUMER_HEARTBEAT_INTERVAL,
+            "INT",
+            "5000",
+            "Milliseconds between the heartbeats of a member of a consumer group.",
+            _whole_number(100, SESSION_TIMEOUT_CEILING_MS),
+        ),
+    )
+}
+
 CLUSTER_CONFIGS: dict[str, TopicConfig] = {
     config.cluster_name: config for config in TOPIC_CONFIGS.values() if config.cluster_name
-}
+} | GROUP_CONFIGS
 
 CLUSTER_NAMES = {config.name: name for name, config in CLUSTER_CONFIGS.items()}
 
@@ -208,7 +274,14 @@ def objections(configs: dict[str, str]) -> list[str]:
 
 def cluster_objections(configs: dict[str, str]) -> list[str]:
     """Why these cannot be the cluster's defaults, one sentence each, by the names that brokers' configurations have."""
-    return _objections(configs, CLUSTER_CONFIGS, "cluster")
+    found = _objections(configs, CLUSTER_CONFIGS, "cluster")
+    if not found and group_config(SESSION_TIMEOUT_MIN, configs) > group_config(SESSION_TIMEOUT_MAX, configs):
+        found.append(f"{SESSION_TIMEOUT_MIN} must not be larger than {SESSION_TIMEOUT_MAX}")
+    if not found and group_config(CONSUMER_HEARTBEAT_INTERVAL, configs) >= group_config(
+        CONSUMER_SESSION_TIMEOUT, configs
+    ):
+        found.append(f"{CONSUMER_HEARTBEAT_INTERVAL} must be smaller than {CONSUMER_SESSION_TIMEOUT}")
+    return found
 
 
 def _objections(configs: dict[str, str], known: dict[str, TopicConfig], whose: str) -> list[str]:
@@ -274,6 +347,21 @@ def retention_configs(configs: dict[str, str], cluster_configs: dict[str, str]) 
 def undelete_window_ms(configs: dict[str, str], cluster_configs: dict[str, str]) -> int:
     """For how long a topic with these configurations can come back after it was deleted."""
     return int(value_in_force(UNDELETE_WINDOW, configs, cluster_configs))
+
+
+def need_group_configs(names: Iterable[str]) -> bool:
+    """Whether only releases in which groups can be configured accept these names as the cluster's."""
+    return any(name in GROUP_CONFIGS for name in names)
+
+
+def group_config(name: str, cluster_configs: dict[str, str]) -> int:
+    """The value in force of one of GROUP_CONFIGS."""
+    return int(cluster_configs.get(name, GROUP_CONFIGS[name].default))
+
+
+def offsets_retention_ms(cluster_configs: dict[str, str]) -> int:
+    """For how long offsets that nobody uses are kept."""
+    return group_config(OFFSETS_RETENTION, cluster_configs) * 60_000
 
 
 def is_append_time(configs: dict[str, str]) -> bool:

@@ -11,17 +11,19 @@ from collections.abc import Callable
 
 from penstock.contracts.commands import AlterConfigs, Done, Refused
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
-from penstock.contracts.levels import level_of_configs
+from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL, level_of_configs
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import (
     CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
     TopicConfig,
     cluster_objections,
+    need_group_configs,
     objections,
 )
 from sequencer.core.state import Changes, State
 
+_UNKNOWN_YET = Refused(Refusal.INVALID_CONFIG, "some sequencers do not know these configurations yet")
 _ON_LISTS = (ConfigOperation.APPEND, ConfigOperation.SUBTRACT)
 
 
@@ -47,9 +49,7 @@ def check_alter_configs(state: State, command: AlterConfigs) -> Done | Refused:
 
 def level_objection(state: State, configs: dict[str, str]) -> Refused | None:
     """Below their level a journal may hold what replicas of the time refused, so it is refused still."""
-    if state.level >= level_of_configs(configs):
-        return None
-    return Refused(Refusal.INVALID_CONFIG, "some sequencers do not know these configurations yet")
+    return None if state.level >= level_of_configs(configs) else _UNKNOWN_YET
 
 
 def objection(reasons: list[str]) -> Refused | None:
@@ -61,6 +61,8 @@ def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Refused:
     """What is set after the command."""
     if not command.topic:
         after = _changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_objections)
+        if not isinstance(after, Refused) and need_group_configs(after) and state.level < OFFSET_EXPIRY_LEVEL:
+            after = _UNKNOWN_YET
         return _unless_late(command, state.cluster_configs, after, state.cluster_altered_sequence)
     topic = state.topics.get(command.topic)
     if topic is None:

@@ -19,6 +19,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.contracts.refusals import Refusal
+from penstock.contracts.topic_configs import GROUP_SIZE_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, group_config
 from sequencer.core.deadlines import set_deadline
 from sequencer.core.group_offsets import forget_buried_offsets, forget_offsets, has_newer_offsets
 from sequencer.core.groups import (
@@ -42,7 +43,6 @@ from sequencer.core.limits import (
     GROUP_BYTES_MAX,
     GROUP_FENCED_MAX,
     GROUP_ID_LENGTH_MAX,
-    GROUP_MEMBERS_MAX,
     GROUP_PENDING_MAX,
     GROUPS_MAX,
     MEMBER_BYTES_MAX,
@@ -50,8 +50,6 @@ from sequencer.core.limits import (
     MEMBER_OVERHEAD_BYTES,
     PROTOCOLS_PER_MEMBER_MAX,
     REBALANCE_TIMEOUT_MAX_MS,
-    SESSION_TIMEOUT_MAX_MS,
-    SESSION_TIMEOUT_MIN_MS,
 )
 from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Changes, Group, Member, State
 
@@ -73,8 +71,10 @@ def _join_objection(state: State, command: JoinGroup) -> Refused | None:
     """What is wrong with the request itself, or with making a group for it."""
     if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
         return Refused(Refusal.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
-    if not SESSION_TIMEOUT_MIN_MS <= command.session_timeout_ms <= SESSION_TIMEOUT_MAX_MS:
-        limits = f"must be from {SESSION_TIMEOUT_MIN_MS} to {SESSION_TIMEOUT_MAX_MS} ms"
+    least_ms = group_config(SESSION_TIMEOUT_MIN, state.cluster_configs)
+    most_ms = group_config(SESSION_TIMEOUT_MAX, state.cluster_configs)
+    if not least_ms <= command.session_timeout_ms <= most_ms:
+        limits = f"must be from {least_ms} to {most_ms} ms"
         return Refused(Refusal.INVALID_SESSION_TIMEOUT, f"session time-out {limits}: {command.session_timeout_ms}")
     objection = _size_objection(state, command)
     if objection is not None or command.group_id in state.groups:
@@ -106,7 +106,7 @@ def _join(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
     if not command.member_id:
         return _join_new(state, group, command)
     if command.member_id in group.pending and command.group_instance_id is None:
-        if len(group.members) >= GROUP_MEMBERS_MAX:
+        if _is_full(state, group):
             return Refused(Refusal.GROUP_FULL)
         del group.pending[command.member_id]
         return _add(state, group, command, command.member_id)
@@ -116,18 +116,22 @@ def _join(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
     return _rejoin(state, group, group.members[command.member_id], command)
 
 
+def _is_full(state: State, group: Group) -> bool:
+    return len(group.members) >= group_config(GROUP_SIZE_MAX, state.cluster_configs)
+
+
 def _join_new(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
     """Somebody without a member id; the same command sent again changes nothing."""
     member_id = command.new_member_id
     if command.require_known_member:
         if member_id not in group.pending and member_id not in group.members:
-            if len(group.members) >= GROUP_MEMBERS_MAX or len(group.pending) >= GROUP_PENDING_MAX:
+            if _is_full(state, group) or len(group.pending) >= GROUP_PENDING_MAX:
                 return Refused(Refusal.GROUP_FULL)
             group.pending[member_id] = state.clock_ms + command.session_timeout_ms
         return MemberIdRequired(member_id)
     if member_id in group.members:
         return _answer(group, group.members[member_id])
-    if len(group.members) >= GROUP_MEMBERS_MAX:
+    if _is_full(state, group):
         return Refused(Refusal.GROUP_FULL)
     group.pending.pop(member_id, None)
     return _add(state, group, command, member_id)
@@ -183,7 +187,7 @@ def _join_static(state: State, group: Group, command: JoinGroup, instance_id: st
     """KIP-345: who comes with a known instance id takes the place of the member that had it."""
     old_member_id = group.static_members.get(instance_id)
     if old_member_id is None:
-        if len(group.members) >= GROUP_MEMBERS_MAX or command.new_member_id in group.members:
+        if _is_full(state, group) or command.new_member_id in group.members:
             return Refused(Refusal.GROUP_FULL)
         group.pending.pop(command.new_member_id, None)
         return _add(state, group, command, command.new_member_id)

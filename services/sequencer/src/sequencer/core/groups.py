@@ -8,16 +8,18 @@
     Stable              -- the same, or the leader joins again -------------------------> PreparingRebalance
 
 Only an empty group can be deleted; Kafka calls one that does not exist Dead. The first rebalance of an empty group
-waits GROUP_INITIAL_REBALANCE_DELAY_MS, and again as long as new members come in, up to the rebalance time-out. The
+waits `group.initial.rebalance.delay.ms`, and again as long as new members come in, up to the rebalance time-out. The
 functions here leave the group's deadline to `settle`, which every command that touched a group calls last.
 """
 
 from penstock.contracts.commands import GroupProtocol, Joined, JoinedMember, Synced
 from penstock.contracts.levels import LATE_JOINS_LEVEL
 from penstock.contracts.refusals import Refusal
+from penstock.contracts.topic_configs import INITIAL_REBALANCE_DELAY, group_config
 from sequencer.core.deadlines import next_deadline_ms, note_idle, set_deadline
-from sequencer.core.limits import GROUP_INITIAL_REBALANCE_DELAY_MS, MEMBER_OVERHEAD_BYTES
+from sequencer.core.limits import MEMBER_OVERHEAD_BYTES
 from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Changes, Group, Member, State
+from sequencer.core.watch import note_emptied
 
 
 def new_group(state: State, group_id: str) -> Group:
@@ -134,10 +136,11 @@ def prepare_rebalance(state: State, group: Group) -> None:
         group.sync_deadline_ms = 0
         group.newcomer = False
         timeout_ms = _rebalance_timeout_ms(group)
-        if group.state == EMPTY:
-            group.initial_delay_ms = GROUP_INITIAL_REBALANCE_DELAY_MS
-            group.initial_remaining_ms = max(timeout_ms - GROUP_INITIAL_REBALANCE_DELAY_MS, 0)
-            group.join_deadline_ms = state.clock_ms + GROUP_INITIAL_REBALANCE_DELAY_MS
+        delay_ms = group_config(INITIAL_REBALANCE_DELAY, state.cluster_configs)
+        if group.state == EMPTY and delay_ms:
+            group.initial_delay_ms = delay_ms
+            group.initial_remaining_ms = max(timeout_ms - delay_ms, 0)
+            group.join_deadline_ms = state.clock_ms + delay_ms
         else:
             group.join_deadline_ms = state.clock_ms + timeout_ms
         group.state = PREPARING
@@ -169,6 +172,7 @@ def _complete_join(state: State, group: Group) -> None:
     group.initial_delay_ms = group.initial_remaining_ms = group.join_deadline_ms = 0
     if not group.members:
         group.state, group.protocol = EMPTY, ""
+        note_emptied(state, group)
         return
     group.state, group.protocol = COMPLETING, select_protocol(group)
     group.sync_deadline_ms = state.clock_ms + _rebalance_timeout_ms(group)
@@ -248,7 +252,10 @@ def _fire(state: State, group: Group) -> None:
 def _end_join_wait(state: State, group: Group) -> None:
     """The initial delay is extended while newcomers arrive, as far as the rebalance time-out allows."""
     if group.initial_delay_ms and group.newcomer and group.initial_remaining_ms:
-        delay_ms = min(GROUP_INITIAL_REBALANCE_DELAY_MS, group.initial_remaining_ms)
+        delay_ms = min(
+            group_config(INITIAL_REBALANCE_DELAY, state.cluster_configs) or group.initial_delay_ms,
+            group.initial_remaining_ms,
+        )
         group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
         group.initial_delay_ms = delay_ms
         group.newcomer = False

@@ -69,11 +69,7 @@ TRANSACTIONS_FORGOTTEN_PER_TICK = 1_000  # about 0.3 ms
 ABORTED_TRANSACTIONS_MAX = 5_000_000  # that partitions know, about 160 MB; beyond it none may begin
 
 # Groups
-SESSION_TIMEOUT_MIN_MS = 6 * SECOND_MS  # Kafka's group.min.session.timeout.ms
-SESSION_TIMEOUT_MAX_MS = 30 * MINUTE_MS  # Kafka's group.max.session.timeout.ms
 REBALANCE_TIMEOUT_MAX_MS = 2**31 - 1  # 32 bits on the wire, signed
-GROUP_INITIAL_REBALANCE_DELAY_MS = 500  # Kafka's 3 s is for big fleets; most groups here have few members
-GROUP_MEMBERS_MAX = 2_000  # a leader gets every member's metadata in one answer
 GROUP_BYTES_MAX = 1024 * 1024 * 1024  # of members and offsets over all groups, as counted by the two sizes below
 MEMBER_OVERHEAD_BYTES = 1_024  # what a member takes beside its protocols and its assignment
 OFFSET_OVERHEAD_BYTES = 256  # what a committed offset takes beside its metadata
@@ -85,6 +81,10 @@ GROUP_IDLE_MS = 10 * MINUTE_MS  # an empty group without offsets is forgotten af
 GROUP_ID_LENGTH_MAX = 1_024  # letters; Kafka bounds it by a 16-bit length only
 PROTOCOLS_PER_MEMBER_MAX = 32  # clients know two to four assignors
 MEMBER_BYTES_MAX = 1024 * 1024  # protocols of one member; a subscription of 10,000 topics is a quarter of it
+LEAP_MAX_MS = MINUTE_MS  # between two entries, for the watch by which offsets expire; there is a Tick each second
+EXPIRY_STEPS = 100  # how finely the ages of offsets are known: a hundredth of offsets.retention.minutes
+GROUPS_SWEPT_PER_TICK = 500  # about 1 ms, with few members each
+OFFSETS_SWEPT_PER_TICK = 10_000  # about 3 ms; the last group may go beyond it
 OFFSET_METADATA_BYTES_MAX = 4_096  # Kafka's offset.metadata.max.bytes
 
 # Custody

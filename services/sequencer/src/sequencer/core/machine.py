@@ -40,12 +40,14 @@ from sequencer.core import (
     group_offsets,
     groups,
     levels,
+    offset_deletion,
     producers,
     queries,
     retention,
     topics,
     transaction_commits,
     transactions,
+    watch,
 )
 from sequencer.core.limits import CLOCK_MS_MAX
 from sequencer.core.markers import markers_among
@@ -78,6 +80,7 @@ def apply_entry(
 
 def _apply(state: State, command: Command, changes: Changes) -> Outcome:
     if state.clock_ms < command.now_ms <= CLOCK_MS_MAX:
+        watch.pass_time(state, command.now_ms - state.clock_ms)
         state.clock_ms = command.now_ms
         groups.fire_deadlines(state, changes)
     return _APPLY[type(command)](state, command, changes)
@@ -91,6 +94,7 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     deletion.forget_deleted_topics(state)
     transactions.end_overdue(state, changes)
     transactions.forget_transactions(state)
+    offset_deletion.expire_offsets(state)
     deadlines.forget_idle_groups(state)
     return Done()
 
@@ -130,6 +134,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.AddOffsetsToTxn: transactions.add_offsets,
     commands.CommitTxnOffsets: transaction_commits.commit_txn_offsets,
     commands.EndTxn: transactions.end_transaction,
+    commands.DeleteOffsets: offset_deletion.delete_offsets,
     commands.AlterClientQuotas: client_quotas.alter_client_quotas,
 }
 

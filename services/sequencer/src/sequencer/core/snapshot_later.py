@@ -14,6 +14,7 @@ class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of one group."""
 
     static_since: dict[str, int] = {}
+    emptied_ms: int = -1
 
 
 class Later(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -22,6 +23,9 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     groups: dict[str, GroupLater] = {}
     client_quotas: list[tuple[Entity, dict[str, str]]] = []
     quotas_altered_sequence: int = 0
+    lived_ms: int = 0
+    ages: list[tuple[int, int]] = []
+    expiry_round: list[str] = []
 
 
 NOTHING = Later()
@@ -35,11 +39,14 @@ def written_later(state: State) -> Later:
         groups={group_id: each for group_id, each in groups.items() if each != _NOTHING_OF_GROUP},
         client_quotas=list(state.client_quotas.items()),
         quotas_altered_sequence=state.quotas_altered_sequence,
+        lived_ms=state.lived_ms,
+        ages=list(state.ages),
+        expiry_round=list(state.expiry_round),
     )
 
 
 def _written_group(group: Group) -> GroupLater:
-    return GroupLater(group.static_since)
+    return GroupLater(group.static_since, group.emptied_ms)
 
 
 def read_later(state: State, later: Later) -> None:
@@ -47,5 +54,9 @@ def read_later(state: State, later: Later) -> None:
     for group_id, written in later.groups.items():
         group = state.groups[group_id]
         group.static_since = written.static_since
+        group.emptied_ms = written.emptied_ms
     state.client_quotas = dict(later.client_quotas)
     state.quotas_altered_sequence = later.quotas_altered_sequence
+    state.lived_ms = later.lived_ms
+    state.ages.extend(later.ages)
+    state.expiry_round.extend(later.expiry_round)

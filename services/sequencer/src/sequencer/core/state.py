@@ -193,6 +193,7 @@ class Group(msgspec.Struct, eq=False):
     initial_remaining_ms: int = 0  # how much longer that may be extended
     newcomer: bool = False  # somebody new came during that delay
     sync_deadline_ms: int = 0  # when members that joined and did not sync are dropped; 0: nobody is awaited
+    emptied_ms: int = -1  # by the watch, when its last member went; -1 without one since OFFSET_EXPIRY_LEVEL
     static_since: dict[str, int] = {}  # group instance id -> the entry by which its member came, from LATE_JOINS_LEVEL
 
 
@@ -262,6 +263,9 @@ class State(msgspec.Struct, eq=False):
     groups: dict[str, Group] = {}
     group_bytes: int = 0  # about the size of all members and offsets, those of buried topics and transactions too
     idle_groups: dict[str, int] = {}  # -> when to look whether it is still empty and without offsets
+    lived_ms: int = 0  # the watch (watch.py), from OFFSET_EXPIRY_LEVEL on
+    ages: deque[tuple[int, int]] = msgspec.field(default_factory=deque)  # (the watch, the last entry then), ascending
+    expiry_round: deque[str] = msgspec.field(default_factory=deque)  # groups still to be looked at for old offsets
     deadlines: dict[str, int] = {}  # group id -> the earliest of its deadlines
     alarms: list[tuple[int, str]] = []  # heap over `deadlines`; entries that it no longer holds are stale
     custody: Custody = msgspec.field(default_factory=Custody)
