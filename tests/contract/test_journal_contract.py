@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
+from typing import TypeVar
 
 import pytest
 
@@ -15,7 +16,7 @@ from penstock.contracts.subjects import journal_stream, journal_subject
 from penstock.runtime import nats_loss
 from penstock.runtime.journal import Journal, JournalEntry, JournalGap, JournalLost
 from penstock.runtime.nats_client import NatsConnection, connect_nats
-from penstock.runtime.nats_stream import STREAM_NAME_TAKEN
+from penstock.runtime.nats_stream import MESSAGE_NOT_FOUND, STREAM_NAME_TAKEN, STREAM_NOT_FOUND
 from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.nats import NatsServer
 from tests.testkit.nats_cluster import NatsCluster, running_nats_cluster
@@ -23,6 +24,10 @@ from tests.testkit.sim.journal import SimJournal, SimJournalStore
 from tests.testkit.sim.wire import Latency, Wire
 
 TIMEOUT_S = 30.0  # three servers that all were killed may need two elections of up to 9 s
+LOSS_PROVEN_AFTER_S = 0.3
+DONE_ALREADY = (STREAM_NAME_TAKEN, STREAM_NOT_FOUND, MESSAGE_NOT_FOUND)  # who asks again may hear that
+
+Answer = TypeVar("Answer")
 
 
 class MemoryWorld:
@@ -70,9 +75,12 @@ class SimulatedWorld(MemoryWorld):
 class NatsWorld:
     _numbers = itertools.count()
 
-    def __init__(self, server: NatsServer | NatsCluster, replicas: int) -> None:
+    def __init__(self, server: NatsServer | NatsCluster, replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.replicas = replicas
         self._server = server
+        self._monkeypatch = monkeypatch
+        self._usual_proof_s = nats_loss.LOSS_PROVEN_AFTER_S
+        self._prove_losses_after(LOSS_PROVEN_AFTER_S)
         self._cluster = f"contract-{next(self._numbers)}"
         self._connections: list[NatsConnection] = []
 
@@ -85,11 +93,12 @@ class NatsWorld:
         # Made by hand, so that single entries can be deleted: our own stream denies that.
         stream, subjects = journal_stream(self._cluster), [journal_subject(self._cluster)]
         settings = {"name": stream, "subjects": subjects, "num_replicas": self.replicas}
-        await until_known(lambda: self._api("STREAM.CREATE", settings))
+        await self._api("STREAM.CREATE", settings)
         return await connection.journal(self._cluster, create=False, replicas=self.replicas)
 
     async def outage(self) -> None:
         # A cluster that was killed takes two elections to be back, and only hangs here: that is an outage, too.
+        self._prove_losses_after(self._usual_proof_s)  # who was paused may say for a moment what was true before
         await asyncio.to_thread(self._server.pause if isinstance(self._server, NatsCluster) else self._server.kill)
 
     async def recovery(self) -> None:
@@ -99,19 +108,27 @@ class NatsWorld:
         await self._api("STREAM.MSG.DELETE", {"seq": sequence})
 
     async def lose(self) -> None:
+        self._prove_losses_after(LOSS_PROVEN_AFTER_S)
         await self._api("STREAM.DELETE", {})
 
     async def make_again(self) -> None:
         await self.lose()
         await (await self._connect()).journal(self._cluster, create=True, replicas=self.replicas)
 
+    def _prove_losses_after(self, seconds: float) -> None:
+        self._monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", seconds)
+
     async def _api(self, verb: str, question: dict[str, object]) -> None:
+        """Have something done, also by servers of a cluster that have yet to find each other."""
         subject = f"$JS.API.{verb}.{journal_stream(self._cluster)}"
-        answer = json.loads(await self._connections[0].bus.request(subject, json.dumps(question).encode(), 5.0))
-        error = answer.get("error", {})
-        if verb == "STREAM.CREATE" and error and error.get("err_code") != STREAM_NAME_TAKEN:
-            raise Unavailable(f"no stream yet: {error}")  # servers of a cluster find each other in their own time
-        assert not error or verb == "STREAM.CREATE", answer
+        request = json.dumps(question).encode()
+
+        async def attempt() -> None:
+            error = json.loads(await self._connections[0].bus.request(subject, request, 5.0)).get("error", {})
+            if error and error.get("err_code") not in DONE_ALREADY:
+                raise Unavailable(f"not done yet: {error}")
+
+        await known(attempt)
 
     async def close(self) -> None:
         if isinstance(self._server, NatsCluster):
@@ -131,14 +148,13 @@ def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClust
 
 @pytest.fixture(params=["memory", "simulated", "nats", pytest.param("nats-cluster", marks=pytest.mark.slow)])
 async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 0.3)
     made: World = MemoryWorld()
     if request.param == "simulated":
         made = SimulatedWorld()
     if request.param == "nats":
-        made = NatsWorld(request.getfixturevalue("nats_server"), replicas=1)
+        made = NatsWorld(request.getfixturevalue("nats_server"), 1, monkeypatch)
     elif request.param == "nats-cluster":
-        made = NatsWorld(request.getfixturevalue("nats_cluster"), replicas=3)
+        made = NatsWorld(request.getfixturevalue("nats_cluster"), 3, monkeypatch)
     yield made
     await made.close()
 
@@ -180,86 +196,79 @@ class Reader:
 async def fill(journal: Journal, count: int, prefix: str = "e") -> None:
     for start in range(0, count, 100):
         numbers = range(start, min(start + 100, count))
-        await asyncio.gather(*(journal.append(f"{prefix}{n}", f"{prefix}{n}".encode()) for n in numbers))
+        await asyncio.gather(*(append(journal, f"{prefix}{n}") for n in numbers))
 
 
-async def until_known(ask: Callable[[], Awaitable[object]]) -> None:
-    """Ask until the answer is not that nothing is known."""
+async def known(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask until the answer is not that nothing is known: servers of a cluster may be without a leader for a while."""
     async with asyncio.timeout(TIMEOUT_S):
         while True:
             try:
-                await ask()
-                return
+                return await ask()
             except Unavailable:
                 await asyncio.sleep(0.01)
 
 
-async def append_until_stored(journal: Journal, entry_id: str) -> int:
-    async with asyncio.timeout(TIMEOUT_S):
-        while True:
-            try:
-                return await journal.append(entry_id, entry_id.encode())
-            except Unavailable:
-                await asyncio.sleep(0.01)
+async def append(journal: Journal, entry_id: str, data: bytes | None = None) -> int:
+    """Append until that is acknowledged."""
+    return await known(lambda: journal.append(entry_id, entry_id.encode() if data is None else data))
 
 
 async def test_a_new_journal_holds_nothing_and_starts_at_one(world: World) -> None:
     journal = await world.open()
-    info = await journal.describe()
+    info = await known(journal.describe)
     assert (info.first_sequence, info.last_sequence, info.replicas) == (1, 0, world.replicas)
-    assert await journal.append("first", b"x") == 1
-    info = await journal.describe()
+    assert await append(journal, "first", b"x") == 1
+    info = await known(journal.describe)
     assert (info.first_sequence, info.last_sequence) == (1, 1)
 
 
 async def test_every_handle_describes_the_same_stream(world: World) -> None:
     one, other = await world.open(), await world.open()
-    await one.append("a", b"x")
-    assert await one.describe() == await other.describe()
+    await append(one, "a", b"x")
+    assert await known(one.describe) == await known(other.describe)
 
 
 async def test_whoever_asks_how_far_the_journal_reaches_hears_of_all_that_is_stored(world: World) -> None:
     one, other = await world.open(), await world.open()
-    await until_known(other.last_sequence)  # in a cluster there may be no leader yet
-    assert await other.last_sequence() == 0
+    assert await known(other.last_sequence) == 0
     for sequence in range(1, 21):
-        await append_until_stored(one, f"e{sequence}")
-        assert await other.last_sequence() == sequence
+        await append(one, f"e{sequence}")
+        assert await known(other.last_sequence) == sequence
 
 
 async def test_a_journal_that_does_not_answer_does_not_say_how_far_it_reaches(world: World) -> None:
     journal = await world.open()
-    await append_until_stored(journal, "a")
+    await append(journal, "a")
     await world.outage()
     with pytest.raises(Unavailable):
         await asyncio.wait_for(journal.last_sequence(), 5)
     await world.recovery()
-    await until_known(journal.last_sequence)
-    assert await journal.last_sequence() == 1
+    assert await known(journal.last_sequence) == 1
     await world.lose()
     with pytest.raises(JournalLost):
-        await until_known(journal.last_sequence)
+        await known(journal.last_sequence)
 
 
 async def test_an_entry_appended_twice_is_one_entry(world: World) -> None:
     journal = await world.open()
-    assert await journal.append("a", b"x") == 1
-    assert await journal.append("b", b"y") == 2
-    assert await journal.append("a", b"x") == 1
-    assert (await journal.describe()).last_sequence == 2
+    assert await append(journal, "a", b"x") == 1
+    assert await append(journal, "b", b"y") == 2
+    assert await append(journal, "a", b"x") == 1
+    assert (await known(journal.describe)).last_sequence == 2
 
 
 async def test_an_entry_appended_twice_through_two_handles_is_one_entry(world: World) -> None:
     one, other = await world.open(), await world.open()
     # A cluster may say of the second that the first is in process, which is an unknown outcome.
-    sequences = await asyncio.gather(append_until_stored(one, "a"), append_until_stored(other, "a"))
+    sequences = await asyncio.gather(append(one, "a"), append(other, "a"))
     assert list(sequences) == [1, 1]
 
 
 async def test_an_entry_of_the_largest_size_is_kept_and_a_larger_one_is_invalid(world: World) -> None:
     journal = await world.open()
     largest = bytes(journal.entry_bytes_max)
-    assert await journal.append("large", largest) == 1
+    assert await append(journal, "large", largest) == 1
     with pytest.raises(Invalid, match="over the"):
         await journal.append("larger", largest + b"x")
     reader = Reader(journal)
@@ -273,7 +282,7 @@ async def test_a_tail_gives_everything_in_order_and_then_what_is_new(world: Worl
     await fill(writer, 1500)
     reader = Reader(other)
     await reader.until_sequence(1500)
-    assert await writer.append("new", b"new") == 1501
+    assert await append(writer, "new", b"new") == 1501
     await reader.until_sequence(1501)
     assert reader.sequences == list(range(1, 1502))
     assert {entry.data for entry in reader.entries} == {f"e{n}".encode() for n in range(1500)} | {b"new"}
@@ -286,7 +295,7 @@ async def test_a_tail_begins_after_the_sequence_it_is_given(world: World) -> Non
     await fill(journal, 20)
     reader, at_end = Reader(journal, after=15), Reader(journal, after=20)
     await reader.until_sequence(20)
-    await journal.append("new", b"new")
+    await append(journal, "new", b"new")
     await at_end.until_sequence(21)
     assert reader.sequences[:5] == [16, 17, 18, 19, 20]
     assert at_end.sequences == [21]
@@ -297,7 +306,7 @@ async def test_a_tail_begins_after_the_sequence_it_is_given(world: World) -> Non
 async def test_a_tail_of_an_empty_journal_waits_for_the_first_entry(world: World) -> None:
     journal = await world.open()
     reader = Reader(journal)
-    await journal.append("a", b"x")
+    await append(journal, "a", b"x")
     await reader.until_sequence(1)
     assert reader.entries == [JournalEntry(1, b"x")]
     await reader.stop()
@@ -305,7 +314,7 @@ async def test_a_tail_of_an_empty_journal_waits_for_the_first_entry(world: World
 
 async def test_an_empty_entry_is_an_entry(world: World) -> None:
     journal = await world.open()
-    await journal.append("a", b"")
+    await append(journal, "a", b"")
     reader = Reader(journal)
     await reader.until_sequence(1)
     assert reader.entries == [JournalEntry(1, b"")]
@@ -327,18 +336,18 @@ async def test_a_purged_journal_keeps_its_sequences(world: World) -> None:
     await fill(journal, 10)
     # Again, and for less than is gone already, does no harm.
     for up_to, first in ((7, 8), (7, 8), (0, 8), (3, 8), (10, 11)):
-        await until_known(partial(journal.purge, up_to))
-        info = await journal.describe()
+        await known(partial(journal.purge, up_to))
+        info = await known(journal.describe)
         assert (info.first_sequence, info.last_sequence) == (first, 10)
-    assert await journal.append("new", b"new") == 11
+    assert await append(journal, "new", b"new") == 11
 
 
 async def test_nothing_is_purged_that_is_not_there_yet(world: World) -> None:
     journal = await world.open()
     await fill(journal, 3)
     with pytest.raises(Invalid, match="cannot purge the journal up to entry 4: it ends at 3"):
-        await journal.purge(4)
-    info = await journal.describe()
+        await known(partial(journal.purge, 4))
+    info = await known(journal.describe)
     assert (info.first_sequence, info.last_sequence) == (1, 3)
 
 
@@ -347,7 +356,7 @@ async def test_who_reads_on_is_not_disturbed_when_what_was_read_is_purged(world:
     await fill(journal, 300)
     reader = Reader(other)
     await reader.until_sequence(300)
-    await until_known(partial(journal.purge, 300))
+    await known(partial(journal.purge, 300))
     await fill(journal, 10, "more")
     await reader.until_sequence(310)
     assert reader.sequences == list(range(1, 311))
@@ -359,13 +368,13 @@ async def test_a_journal_that_is_gone_is_not_purged(world: World) -> None:
     await fill(journal, 3)
     await world.lose()
     with pytest.raises(JournalLost):
-        await until_known(partial(journal.purge, 2))
+        await known(partial(journal.purge, 2))
 
 
 async def test_a_tail_from_before_what_was_purged_is_a_gap(world: World) -> None:
     journal = await world.open()
     await fill(journal, 10)
-    await until_known(partial(journal.purge, 7))
+    await known(partial(journal.purge, 7))
     with pytest.raises(JournalGap, match="journal entries 5 to 7 are gone"):
         await asyncio.wait_for(Reader(journal, after=4).task, TIMEOUT_S)
     reader = Reader(journal, after=7)
@@ -399,9 +408,9 @@ async def test_a_journal_that_vanished_is_lost_for_everybody(world: World) -> No
     await reader.until_sequence(3)
     await world.lose()
     with pytest.raises(JournalLost):
-        await until_known(journal.describe)
+        await known(journal.describe)
     with pytest.raises(JournalLost):
-        await until_known(lambda: journal.append("new", b"new"))
+        await known(lambda: journal.append("new", b"new"))
     with pytest.raises(JournalLost):
         await asyncio.wait_for(reader.task, TIMEOUT_S)
 
@@ -413,21 +422,21 @@ async def test_a_journal_that_was_made_again_is_lost_for_who_saw_the_first(world
     await reader.until_sequence(3)
     await world.make_again()
     with pytest.raises(JournalLost, match="made again"):
-        await journal.describe()
+        await known(journal.describe)
     with pytest.raises(JournalLost, match="made again"):
         await asyncio.wait_for(reader.task, TIMEOUT_S)
 
 
 async def test_an_append_that_nobody_acknowledges_has_an_unknown_outcome_and_can_be_retried(world: World) -> None:
     journal = await world.open()
-    await journal.append("a", b"x")
+    await append(journal, "a", b"x")
     await world.outage()
     with pytest.raises(Unavailable):
         await journal.append("b", b"y")
     with pytest.raises(Unavailable):
         await journal.describe()
     await world.recovery()
-    assert await append_until_stored(journal, "b") == 2
+    assert await append(journal, "b") == 2
 
 
 async def test_a_tail_outlives_an_outage_without_losing_or_repeating_anything(world: World) -> None:
@@ -438,7 +447,7 @@ async def test_a_tail_outlives_an_outage_without_losing_or_repeating_anything(wo
     await world.outage()
     await world.recovery()
     for number in range(10):
-        await append_until_stored(journal, f"after{number}")
+        await append(journal, f"after{number}")
     await reader.until_sequence(110)
     assert reader.sequences == list(range(1, 111))
     await reader.stop()
