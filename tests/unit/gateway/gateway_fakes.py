@@ -13,10 +13,18 @@ from gateway.context import Client, Gateway
 from gateway.flushes import Flushes
 from gateway.metrics import GatewayMetrics
 from gateway.nodes import Node, node_of, zone_of
+from gateway.quotas import Quotas
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
 from gateway.unsent import UnsentBytes
 from penstock.contracts import subjects
+from penstock.contracts.administration_queries import (
+    ClientQuotasView,
+    LogSizes,
+    LogSizesQuery,
+    LogSizesView,
+    QuotaEntry,
+)
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import decode_with_payload, encode
 from penstock.contracts.commands import Command, Outcome
@@ -25,6 +33,7 @@ from penstock.contracts.janitor_queries import ClusterConfigsView
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, ListenerAddress, Presence
 from penstock.contracts.queries import MetadataQuery, MetadataView, TopicView
+from penstock.contracts.quota_commands import QuotaPart
 from penstock.runtime.bus import Inbound
 from tests.testkit.memory_bus import MemoryHub
 
@@ -101,8 +110,12 @@ class FakeSequencer:
         self.queries: list[tuple[str, msgspec.Struct]] = []
         self.on_command: Callable[[Command], Outcome] | None = None
         self.cluster_configs: dict[str, str] = {}
+        self.quotas: list[QuotaEntry] = []
+        self.quotas_sequence = 0
         self.views: dict[str, Callable[[Any], Any]] = {
-            "cluster_configs": lambda query: ClusterConfigsView(self.seen_sequence, self.cluster_configs)
+            "cluster_configs": lambda query: ClusterConfigsView(self.seen_sequence, self.cluster_configs),
+            "client_quotas": lambda query: ClientQuotasView(self.seen_sequence, self.quotas_sequence, self.quotas),
+            "log_sizes": self._log_sizes,
         }
         self.is_down = False
         self.hold: asyncio.Event | None = None
@@ -137,6 +150,19 @@ class FakeSequencer:
         if not query.fresh:
             found = [view for view in found if view.name not in self.unheard_of]
         return MetadataView(self.seen_sequence, found)
+
+    def set_quota(self, key: str, value: str, **entity: str | None) -> None:
+        """The quota holds from now on for who asks; `client_id` and so on, None for everybody."""
+        parts = [QuotaPart(kind.replace("_", "-"), name) for kind, name in entity.items()]
+        self.quotas.append(QuotaEntry(parts, {key: value}))
+        self.quotas_sequence += 1
+
+    def _log_sizes(self, query: LogSizesQuery) -> LogSizesView:
+        wanted = self.topics if query.names is None else query.names
+        found = [view for view in self.topics.values() if view.name in wanted]
+        return LogSizesView(
+            self.seen_sequence, [LogSizes(view.name, [100 * (n + 1) for n in range(view.partitions)]) for view in found]
+        )
 
     async def _be_there(self) -> None:
         await asyncio.sleep(0)
@@ -266,6 +292,7 @@ def new_world(
         reads=None,  # type: ignore[arg-type]
         unsent=UnsentBytes(config.unsent_bytes_max),
         metrics=metrics,
+        quotas=Quotas(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
         **parts,
     )
     return World(gateway, hub, clock, directory, sequencer)

@@ -187,6 +187,7 @@ class World:
             reads=self.reads,
             unsent=UnsentBytes(UNSENT_BYTES_MAX),
             metrics=none,
+            quotas=none,
         )
 
     async def open(self, *, partitions: int = 3, name: str = "t") -> TopicId:

@@ -83,6 +83,7 @@ def _distinct(kind: Kind, number: int) -> Any:
     start = number % 200
     return {
         "bool": True,
+        "float64": number + 0.25,
         "string": f"söme {number}",
         "uuid": bytes(range(start, start + 16)),
         "bytes": b"%d bytes" % number,
@@ -121,6 +122,7 @@ def _values(shape: Shape, version: int) -> st.SearchStrategy[Any]:
         return st.integers(-limit, limit - 1)
     return {
         "bool": st.booleans(),
+        "float64": st.floats(allow_nan=False),
         "uuid": st.binary(min_size=16, max_size=16),
         "string": st.text(max_size=200),
         "bytes": st.binary(max_size=200),

@@ -15,6 +15,7 @@ from gateway.listener import Listener, open_socket
 from gateway.listeners import ListenerSpec, host_and_port, parse_listeners, told_address
 from gateway.metrics import GatewayMetrics
 from gateway.nodes import Node, node_of
+from gateway.quotas import Quotas
 from gateway.reads import SegmentReads
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
@@ -61,6 +62,7 @@ class GatewayApp:
         self._tail: TailFeed | None = None
         self._reads: SegmentReads | None = None
         self._flushes: Flushes
+        self._quotas: Quotas
         self._proxied: frozenset[str] = frozenset()
         self._connections: Connections | None = None
 
@@ -85,6 +87,7 @@ class GatewayApp:
         async with asyncio.TaskGroup() as tasks:
             self._host.start(tasks)
             tasks.create_task(self._flushes.run())
+            tasks.create_task(self._quotas.run())
             tasks.create_task(self._connections.run())
             self._host.health.set_ready(True)
 
@@ -124,8 +127,15 @@ class GatewayApp:
             zone=config.zone,
             instance=config.instance,
         )
+        self._quotas = Quotas(sequencer, clock, directory, config.instance)
         self._tail = TailFeed(
-            bus=bus, cluster=config.cluster, clock=clock, sequencer=sequencer, topics=topics, registry=registry
+            bus=bus,
+            cluster=config.cluster,
+            clock=clock,
+            sequencer=sequencer,
+            topics=topics,
+            registry=registry,
+            note_quotas=self._quotas.note,
         )
         self._reads = SegmentReads(
             bus=bus,
@@ -150,12 +160,18 @@ class GatewayApp:
             reads=self._reads,
             unsent=UnsentBytes(config.unsent_bytes_max),
             metrics=metrics,
+            quotas=self._quotas,
             proxied=self._proxied,
         )
 
     def _complete_presence(self, said: Presence) -> Presence:
         listeners = tuple(ListenerAddress(name, node.host, node.port) for name, node in self._nodes.items())
-        return msgspec.structs.replace(said, listeners=listeners, load_bytes=self._flushes.unanswered_bytes)
+        return msgspec.structs.replace(
+            said,
+            listeners=listeners,
+            load_bytes=self._flushes.unanswered_bytes,
+            quota_use=self._quotas.told(),
+        )
 
     async def _own_nodes(self, specs: Sequence[ListenerSpec]) -> dict[str, Node]:
         """This gateway's place among the brokers of each listener."""

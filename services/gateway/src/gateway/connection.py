@@ -1,8 +1,9 @@
 """One Kafka connection's socket side: moves bytes between the transport and the session, and runs its requests.
 
 Reading stops, and requests that were received wait, while: too many requests are in flight, the client does not take
-its answers, its flusher's window is full, or all connections together hold too much. Each of these calls back when it
-is over, and `_advance` decides anew. Requests that had begun when the client stopped taking answers wait for it too.
+its answers, or has used up a quota, its flusher's window is full, or all connections together hold too much. Each of
+these calls back when it is over, and `_advance` decides anew. Requests that had begun when the client stopped taking
+answers wait for it too.
 """
 
 import asyncio
@@ -41,6 +42,8 @@ class Owner(Protocol):
 
     def opened(self, connection: "Connection") -> bool: ...
 
+    def delay_s(self, host: str) -> float: ...
+
     def closed(self, connection: "Connection", cause: str) -> None: ...
 
     def monotonic_s(self) -> float: ...
@@ -59,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0  # as the owner knows it
         self.stuck_since_s: float | None = None  # since when the client takes no answers
         self._is_draining = False
+        self._alarm: asyncio.TimerHandle | None = None  # when the client is heard again
         self._cause = ""
         self.active_s = owner.monotonic_s()  # when bytes last came
         self.partial_since_s = 0.0  # when the frame that is not complete began
@@ -84,6 +88,10 @@ class Connection(asyncio.BufferedProtocol):
         self._client.on_route_change = self._advance
         if not self._owner.opened(self):
             self.end("too_many_connections")
+            return
+        delay_s = self._owner.delay_s(self._client.host)
+        if delay_s:
+            self._refuse_late(delay_s)
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_s = self._owner.monotonic_s()
@@ -119,6 +127,8 @@ class Connection(asyncio.BufferedProtocol):
         self._count_unsent(0)
         if self._client.route is not None:
             self._client.route.close()
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._client.on_route_change = _ignore
         self._owner.closed(self, self._cause)
 
@@ -178,10 +188,29 @@ class Connection(asyncio.BufferedProtocol):
             task.add_done_callback(self._tasks.discard)
 
     def _may_begin(self) -> bool:
-        if self._is_writing_paused or self._is_draining or not self._session.has_room:
+        if self._is_writing_paused or self._is_draining or not self._session.has_room or self._is_muted():
             return False
         route = self._client.route
         return route is None or not route.is_full
+
+    def _is_muted(self) -> bool:
+        """Whether the client has to wait; if so, `_advance` is called when it is over."""
+        if not self._client.muted_until_s:
+            return False
+        left_s = self._client.muted_until_s - self._owner.monotonic_s()
+        if left_s > 0 and self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(left_s, self._wake)
+        return left_s > 0
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._advance()
+
+    def _refuse_late(self, delay_s: float) -> None:
+        """Close after a while, as Kafka does: who is closed at once would come again at once."""
+        self._client.muted_until_s = self._owner.monotonic_s() + delay_s
+        self._alarm = asyncio.get_running_loop().call_later(delay_s, self.end, "connection_rate")
+        self._advance()
 
     def _send(self) -> None:
         output = self._session.take_output()

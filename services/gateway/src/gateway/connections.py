@@ -10,6 +10,7 @@ from gateway.context import Client, Gateway
 from gateway.dispatch import answer
 from gateway.listener import Listener
 from gateway.session import ReceiveBudget, Session, Slot
+from gateway.throttling import connection_delay_s
 from penstock.kafkawire.primitives import Buffer
 
 SWEEP_INTERVAL_S = 5.0
@@ -118,6 +119,9 @@ class Connections:
         if not has_room:
             log.warning("connection_refused", reason=f"more than {self._gateway.config.connections_max} connections")
         return has_room and not self._is_closing
+
+    def delay_s(self, host: str) -> float:
+        return connection_delay_s(self._gateway, host)
 
     def closed(self, connection: Connection, cause: str) -> None:
         """The connection is gone."""

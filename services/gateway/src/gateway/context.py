@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gateway.record_check import RecordCheck
+from penstock.contracts.client_quotas import ANONYMOUS
 
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from gateway.flushes import Flushes
     from gateway.metrics import GatewayMetrics
     from gateway.nodes import Node
+    from gateway.quotas import Quotas
     from gateway.reads import SegmentReads
     from gateway.tail_feed import TailFeed
     from gateway.topics import TopicCache
@@ -42,6 +44,7 @@ class Gateway:
     reads: SegmentReads
     unsent: UnsentBytes
     metrics: GatewayMetrics
+    quotas: Quotas
     record_check: RecordCheck = field(default_factory=RecordCheck)
     proxied: frozenset[str] = frozenset()  # listeners whose clients are told another address than the gateway's
 
@@ -64,6 +67,8 @@ class Client:
     zone: str  # where the client runs: the gateway's zone, unless its client id says otherwise
     listener: str = "PLAINTEXT"  # the name of the listener that it came by
     client_id: str = ""
+    user: str = ANONYMOUS
+    muted_until_s: float = 0.0  # until then, monotonic, nothing is read from it: it has used up a quota
     is_leaving: bool = False  # the connection is to end soon: wait for nothing long
     # Requests of one connection run one at a time, in order; only Produce has a lane of its own, which a request leaves
     # as soon as a flusher has been handed its batches. Both locks let tasks through in the order of their coming.

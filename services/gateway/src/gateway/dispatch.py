@@ -11,20 +11,30 @@ from gateway.errors import CloseConnection
 from gateway.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -34,12 +44,14 @@ from gateway.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
     list_transactions,
     metadata,
     offset_commit,
+    offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
@@ -47,6 +59,7 @@ from gateway.handlers import (
     txn_offset_commit,
 )
 from gateway.nodes import zone_of
+from gateway.throttling import handle_within_quotas
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.kafkawire.api import API_TABLE, decode_request, encode_response, serves
 from penstock.kafkawire.errors import DecodeError
@@ -83,18 +96,30 @@ HANDLERS: dict[int, Handler] = {
     25: add_offsets_to_txn.handle,
     26: end_txn.handle,
     28: txn_offset_commit.handle,
+    29: describe_acls.handle,
+    30: create_acls.handle,
+    31: delete_acls.handle,
     32: describe_configs.handle,
     33: alter_configs.handle,
+    34: alter_replica_log_dirs.handle,
+    35: describe_log_dirs.handle,
     37: create_partitions.handle,
     42: delete_groups.handle,
     43: elect_leaders.handle,
     44: incremental_alter_configs.handle,
     45: alter_partition_reassignments.handle,
     46: list_partition_reassignments.handle,
+    47: offset_delete.handle,
+    48: describe_client_quotas.handle,
+    49: alter_client_quotas.handle,
+    50: describe_user_scram_credentials.handle,
     60: describe_cluster.handle,
     61: describe_producers.handle,
     65: describe_transactions.handle,
     66: list_transactions.handle,
+    74: list_config_resources.handle,
+    68: consumer_group_heartbeat.handle,
+    69: consumer_group_describe.handle,
     75: describe_topic_partitions.handle,
 }
 
@@ -134,7 +159,10 @@ async def _answer(gateway: Gateway, client: Client, frame: memoryview) -> list[B
     if not serves(header.api_key, header.api_version):
         return _refuse_version(header)
     request = decode_request(header.api_key, header.api_version, frame, position)
-    response = await _handle(gateway, client, header, request)
+    if gateway.quotas.is_empty:
+        response = await _handle(gateway, client, header, request)
+    else:
+        response = await handle_within_quotas(gateway, client, header, request, len(frame), _handle)
     gateway.metrics.request_seconds[header.api_key].observe(gateway.clock.monotonic_s() - began_s)
     if response is None:
         return []

@@ -1,7 +1,7 @@
 """Feeds the tail index from the bus, and wakes the fetches that wait for something new."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -34,6 +34,10 @@ class Sequences(Protocol):
     def note_sequence(self, sequence: int) -> None: ...
 
     def note_level(self, level: int) -> None: ...
+
+
+def _ignore(sequence: int) -> None:
+    """What somebody does about changed quotas who holds nobody to them."""
 
 
 class Watch:
@@ -69,12 +73,14 @@ class TailFeed:
         topics: Topics,
         registry: CollectorRegistry,
         index: TailIndex | None = None,
+        note_quotas: Callable[[int], None] = _ignore,
     ) -> None:
         self._bus = bus
         self._cluster = cluster
         self._clock = clock
         self._sequencer = sequencer
         self._topics = topics
+        self._note_quotas = note_quotas
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
         self._watches: dict[PartitionKey, dict[Watch, None]] = {}  # woken in the order in which they came
         self._subscription: Subscription | None = None
@@ -146,6 +152,7 @@ class TailFeed:
             log.error("announcement_unreadable", error=str(error))  # its sequence will be missed, and all forgotten
             return
         self._sequencer.note_sequence(advanced.sequence)
+        self._note_quotas(advanced.quotas_sequence)
         self._sequencer.note_level(advanced.level)
         self._tell(self._tail.receive(advanced, self._clock.monotonic_s()))
         self._arm()

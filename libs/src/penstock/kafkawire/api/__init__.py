@@ -6,26 +6,42 @@ import msgspec
 
 from penstock.kafkawire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from penstock.kafkawire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from penstock.kafkawire.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from penstock.kafkawire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from penstock.kafkawire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from penstock.kafkawire.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from penstock.kafkawire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from penstock.kafkawire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from penstock.kafkawire.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from penstock.kafkawire.api.create_acls import CreateAclsRequest, CreateAclsResponse
 from penstock.kafkawire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from penstock.kafkawire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from penstock.kafkawire.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from penstock.kafkawire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from penstock.kafkawire.api.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from penstock.kafkawire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from penstock.kafkawire.api.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from penstock.kafkawire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from penstock.kafkawire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from penstock.kafkawire.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from penstock.kafkawire.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from penstock.kafkawire.api.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
 from penstock.kafkawire.api.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from penstock.kafkawire.api.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from penstock.kafkawire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from penstock.kafkawire.api.end_txn import EndTxnRequest, EndTxnResponse
 from penstock.kafkawire.api.fetch import FetchRequest, FetchResponse
@@ -38,6 +54,7 @@ from penstock.kafkawire.api.incremental_alter_configs import (
 from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from penstock.kafkawire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from penstock.kafkawire.api.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from penstock.kafkawire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from penstock.kafkawire.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from penstock.kafkawire.api.list_partition_reassignments import (
@@ -47,6 +64,7 @@ from penstock.kafkawire.api.list_partition_reassignments import (
 from penstock.kafkawire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from penstock.kafkawire.api.metadata import MetadataRequest, MetadataResponse
 from penstock.kafkawire.api.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from penstock.kafkawire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from penstock.kafkawire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from penstock.kafkawire.api.produce import ProduceRequest, ProduceResponse
@@ -92,7 +110,7 @@ API_TABLE: dict[int, Api] = {
         Api(12, "Heartbeat", 0, 4, 4, HeartbeatRequest, HeartbeatResponse),
         Api(13, "LeaveGroup", 0, 5, 4, LeaveGroupRequest, LeaveGroupResponse),
         Api(14, "SyncGroup", 0, 5, 4, SyncGroupRequest, SyncGroupResponse),
-        Api(15, "DescribeGroups", 0, 5, 5, DescribeGroupsRequest, DescribeGroupsResponse),
+        Api(15, "DescribeGroups", 0, 6, 5, DescribeGroupsRequest, DescribeGroupsResponse),
         Api(16, "ListGroups", 0, 5, 3, ListGroupsRequest, ListGroupsResponse),
         Api(18, "ApiVersions", 0, 4, 3, ApiVersionsRequest, ApiVersionsResponse),
         Api(19, "CreateTopics", 2, 7, 5, CreateTopicsRequest, CreateTopicsResponse),
@@ -100,12 +118,17 @@ API_TABLE: dict[int, Api] = {
         Api(21, "DeleteRecords", 0, 2, 2, DeleteRecordsRequest, DeleteRecordsResponse),
         Api(22, "InitProducerId", 0, 5, 2, InitProducerIdRequest, InitProducerIdResponse),
         Api(23, "OffsetForLeaderEpoch", 2, 4, 4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+        Api(29, "DescribeAcls", 1, 3, 2, DescribeAclsRequest, DescribeAclsResponse),
+        Api(30, "CreateAcls", 1, 3, 2, CreateAclsRequest, CreateAclsResponse),
+        Api(31, "DeleteAcls", 1, 3, 2, DeleteAclsRequest, DeleteAclsResponse),
         Api(24, "AddPartitionsToTxn", 0, 5, 3, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
         Api(25, "AddOffsetsToTxn", 0, 4, 3, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
         Api(26, "EndTxn", 0, 5, 3, EndTxnRequest, EndTxnResponse),
         Api(28, "TxnOffsetCommit", 0, 5, 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse),
         Api(32, "DescribeConfigs", 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse),
         Api(33, "AlterConfigs", 0, 2, 2, AlterConfigsRequest, AlterConfigsResponse),
+        Api(34, "AlterReplicaLogDirs", 1, 2, 2, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
+        Api(35, "DescribeLogDirs", 1, 5, 2, DescribeLogDirsRequest, DescribeLogDirsResponse),
         Api(37, "CreatePartitions", 0, 3, 2, CreatePartitionsRequest, CreatePartitionsResponse),
         Api(42, "DeleteGroups", 0, 2, 2, DeleteGroupsRequest, DeleteGroupsResponse),
         Api(43, "ElectLeaders", 0, 2, 2, ElectLeadersRequest, ElectLeadersResponse),
@@ -128,10 +151,25 @@ API_TABLE: dict[int, Api] = {
             ListPartitionReassignmentsRequest,
             ListPartitionReassignmentsResponse,
         ),
+        Api(47, "OffsetDelete", 0, 0, 1, OffsetDeleteRequest, OffsetDeleteResponse),
+        Api(48, "DescribeClientQuotas", 0, 1, 1, DescribeClientQuotasRequest, DescribeClientQuotasResponse),
+        Api(49, "AlterClientQuotas", 0, 1, 1, AlterClientQuotasRequest, AlterClientQuotasResponse),
+        Api(
+            50,
+            "DescribeUserScramCredentials",
+            0,
+            0,
+            0,
+            DescribeUserScramCredentialsRequest,
+            DescribeUserScramCredentialsResponse,
+        ),
         Api(60, "DescribeCluster", 0, 2, 0, DescribeClusterRequest, DescribeClusterResponse),
+        Api(74, "ListConfigResources", 0, 1, 0, ListConfigResourcesRequest, ListConfigResourcesResponse),
         Api(61, "DescribeProducers", 0, 0, 0, DescribeProducersRequest, DescribeProducersResponse),
         Api(65, "DescribeTransactions", 0, 0, 0, DescribeTransactionsRequest, DescribeTransactionsResponse),
         Api(66, "ListTransactions", 0, 1, 0, ListTransactionsRequest, ListTransactionsResponse),
+        Api(68, "ConsumerGroupHeartbeat", 0, 1, 0, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
+        Api(69, "ConsumerGroupDescribe", 0, 1, 0, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
         Api(75, "DescribeTopicPartitions", 0, 0, 0, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
     )
 }

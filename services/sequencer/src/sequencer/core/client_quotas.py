@@ -62,7 +62,7 @@ def log_sizes(state: State, query: LogSizesQuery) -> LogSizesView:
 
 def _altered(state: State, command: AlterClientQuotas) -> tuple[Entity, dict[str, str] | Refused]:
     """The entity, and what is set for it after the command."""
-    entity = entity_of([(part.kind, part.name or None) for part in command.entity])
+    entity = entity_of([(part.kind, part.name) for part in command.entity])
     before = state.client_quotas.get(entity, {})
     after = _changed(command, entity, before)
     if isinstance(after, Refused) or after == before:

@@ -1,0 +1,39 @@
+"""AlterClientQuotas: how much clients may use from now on (KIP-546)."""
+
+import msgspec
+
+from penstock.kafkawire.schema import Bool, Float64, Int16, Int32, String
+
+
+class EntityData(msgspec.Struct, frozen=True, gc=False):
+    entity_type: String = ""
+    # Null is the default.
+    entity_name: String | None = ""
+
+
+class OpData(msgspec.Struct, frozen=True, gc=False):
+    key: String = ""
+    # Without meaning where the key is removed.
+    value: Float64 = 0.0
+    remove: Bool = False
+
+
+class EntryData(msgspec.Struct, frozen=True, gc=False):
+    entity: list[EntityData] = []
+    ops: list[OpData] = []
+
+
+class AlterClientQuotasRequest(msgspec.Struct, frozen=True, gc=False):
+    entries: list[EntryData] = []
+    validate_only: Bool = False
+
+
+class EntryResult(msgspec.Struct, frozen=True, gc=False):
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    entity: list[EntityData] = []
+
+
+class AlterClientQuotasResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    entries: list[EntryResult] = []

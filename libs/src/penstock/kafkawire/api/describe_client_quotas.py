@@ -1,0 +1,41 @@
+"""DescribeClientQuotas: how much clients may use, as far as a filter matches (KIP-546)."""
+
+import msgspec
+
+from penstock.kafkawire.schema import Bool, Float64, Int8, Int16, Int32, String
+
+
+class ComponentData(msgspec.Struct, frozen=True, gc=False):
+    entity_type: String = ""
+    # 0: the name in `match`, 1: the default, 2: any that is specified.
+    match_type: Int8 = 0
+    match: String | None = ""
+
+
+class DescribeClientQuotasRequest(msgspec.Struct, frozen=True, gc=False):
+    components: list[ComponentData] = []
+    # Only entities of no other types than those asked for.
+    strict: Bool = False
+
+
+class EntityData(msgspec.Struct, frozen=True, gc=False):
+    entity_type: String = ""
+    # Null is the default.
+    entity_name: String | None = ""
+
+
+class ValueData(msgspec.Struct, frozen=True, gc=False):
+    key: String = ""
+    value: Float64 = 0.0
+
+
+class EntryData(msgspec.Struct, frozen=True, gc=False):
+    entity: list[EntityData] = []
+    values: list[ValueData] = []
+
+
+class DescribeClientQuotasResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    entries: list[EntryData] | None = []

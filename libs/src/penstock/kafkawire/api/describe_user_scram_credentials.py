@@ -1,0 +1,33 @@
+"""DescribeUserScramCredentials: which users have passwords of which kind (KIP-554)."""
+
+import msgspec
+
+from penstock.kafkawire.schema import Int8, Int16, Int32, String
+
+
+class UserName(msgspec.Struct, frozen=True, gc=False):
+    name: String = ""
+
+
+class DescribeUserScramCredentialsRequest(msgspec.Struct, frozen=True, gc=False):
+    # Null, and none, is all users.
+    users: list[UserName] | None = []
+
+
+class CredentialInfo(msgspec.Struct, frozen=True, gc=False):
+    mechanism: Int8 = 0
+    iterations: Int32 = 0
+
+
+class DescribeUserScramCredentialsResult(msgspec.Struct, frozen=True, gc=False):
+    user: String = ""
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    credential_infos: list[CredentialInfo] = []
+
+
+class DescribeUserScramCredentialsResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    results: list[DescribeUserScramCredentialsResult] = []

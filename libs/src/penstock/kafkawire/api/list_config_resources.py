@@ -1,0 +1,23 @@
+"""ListConfigResources: which resources have configurations of their own (KIP-714, KIP-1142)."""
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.kafkawire.schema import Int8, Int16, Int32, String, since
+
+
+class ListConfigResourcesRequest(msgspec.Struct, frozen=True, gc=False):
+    # None is all types. Before version 1 there is only 16, what clients are to measure.
+    resource_types: Annotated[list[Int8], since(1)] = []
+
+
+class ConfigResource(msgspec.Struct, frozen=True, gc=False):
+    resource_name: String = ""
+    resource_type: Annotated[Int8, since(1)] = 16
+
+
+class ListConfigResourcesResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    config_resources: list[ConfigResource] = []

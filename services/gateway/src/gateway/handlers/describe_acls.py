@@ -1,0 +1,11 @@
+"""DescribeAcls: there are none, and no authorizer that would keep any: said as Kafka says it without one."""
+
+from gateway.context import Client, Gateway
+from penstock.kafkawire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from penstock.kafkawire.error_codes import ErrorCode
+
+NO_AUTHORIZER = "No Authorizer is configured."
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

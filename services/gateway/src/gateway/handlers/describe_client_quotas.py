@@ -1,0 +1,73 @@
+"""DescribeClientQuotas: the entities that a filter matches, with their quotas (KIP-546)."""
+
+from gateway.administration import duplicates
+from gateway.context import Client, Gateway
+from gateway.errors import ADMINISTRATION_UNAVAILABLE
+from penstock.contracts.administration_queries import ClientQuotasQuery, ClientQuotasView, QuotaEntry
+from penstock.contracts.client_quotas import CLIENT_ID, ENTITY_TYPES, IP, USER
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+
+EXACT, DEFAULT, ANY = 0, 1, 2
+DEADLINE_S = 5.0
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    error, message = _objection(request.components)
+    if error:
+        return DescribeClientQuotasResponse(error_code=error, error_message=message, entries=None)
+    try:
+        view = await gateway.sequencer.query(
+            "client_quotas", ClientQuotasQuery(0, fresh=True), ClientQuotasView, deadline_s=DEADLINE_S
+        )
+    except Unavailable as failure:
+        return DescribeClientQuotasResponse(
+            error_code=ADMINISTRATION_UNAVAILABLE, error_message=str(failure), entries=None
+        )
+    found = [_told(entry) for entry in view.entries if _matches(entry, request)]
+    return DescribeClientQuotasResponse(error_message=None, entries=found)
+
+
+def _objection(components: list[ComponentData]) -> tuple[ErrorCode, str]:
+    types = [component.entity_type for component in components]
+    unknown = [kind for kind in types if kind not in ENTITY_TYPES]
+    if unknown:
+        return ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{unknown[0][:255]}' not supported."
+    if duplicates(types):
+        return ErrorCode.INVALID_REQUEST, "an entity type occurs more than once in the filter"
+    if IP in types and (USER in types or CLIENT_ID in types):
+        return ErrorCode.INVALID_REQUEST, "a filter for addresses has no part for users or client ids"
+    for component in components:
+        if component.match_type not in (EXACT, DEFAULT, ANY):
+            return ErrorCode.INVALID_REQUEST, f"match type {component.match_type} is none of 0 to 2"
+        if (component.match_type == EXACT) != (component.match is not None):
+            return ErrorCode.INVALID_REQUEST, "a name is there if and only if it is to be matched exactly"
+    return ErrorCode.NONE, ""
+
+
+def _matches(entry: QuotaEntry, request: DescribeClientQuotasRequest) -> bool:
+    names = {part.kind: part.name for part in entry.entity}
+    if request.strict and len(names) != len(request.components):
+        return False
+    return all(
+        component.entity_type in names
+        and (component.match_type == ANY or names[component.entity_type] == component.match)
+        for component in request.components
+    )
+
+
+def _told(entry: QuotaEntry) -> EntryData:
+    return EntryData(
+        [EntityData(part.kind, part.name) for part in entry.entity],
+        [ValueData(key, float(value)) for key, value in entry.values.items()],
+    )

@@ -1,0 +1,34 @@
+"""ListConfigResources: topics and brokers have configurations here, and nothing else has (KIP-1142)."""
+
+from gateway.context import Client, Gateway
+from gateway.errors import ADMINISTRATION_UNAVAILABLE
+from gateway.handlers.metadata import cluster_of
+from gateway.topic_settings import BROKER, TOPIC
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+
+CLIENT_METRICS = 16
+FIRST_VERSION_TYPES = 1
+SUPPORTED = frozenset((TOPIC, BROKER, CLIENT_METRICS))
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    asked = frozenset(request.resource_types) if version >= FIRST_VERSION_TYPES else {CLIENT_METRICS}
+    if not asked <= SUPPORTED:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    found = []
+    if not asked or TOPIC in asked:
+        try:
+            found += [ConfigResource(view.name, TOPIC) for view in await gateway.topics.everything()]
+        except Unavailable:
+            return ListConfigResourcesResponse(error_code=ADMINISTRATION_UNAVAILABLE)
+    if not asked or BROKER in asked:
+        found += [ConfigResource(str(node.node_id), BROKER) for node in cluster_of(gateway, client).brokers]
+    return ListConfigResourcesResponse(config_resources=found)
