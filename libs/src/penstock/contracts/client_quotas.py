@@ -16,6 +16,7 @@ PRODUCE_RATE = "producer_byte_rate"
 FETCH_RATE = "consumer_byte_rate"
 REQUEST_TIME = "request_percentage"
 CONNECTION_RATE = "connection_creation_rate"
+ANONYMOUS = "ANONYMOUS"  # the user who has not said who he is, as Kafka names him
 NAME_LENGTH_MAX = 255  # letters; nobody's name is longer, and all quotas together fit into one message
 VALUE_MAX = 2**53 - 1  # up to here a float holds every whole number, and clients send floats
 
