@@ -12,6 +12,8 @@ QUERY_NAMES = (
     "describe_groups",
     "heartbeat",
     "group_wait",
+    "consumer_heartbeat",
+    "consumer_groups",
     "validate",
     "segments",
     "segment_extents",

@@ -20,6 +20,7 @@ from penstock.contracts.commands import (
     TakeCustody,
     Waiting,
 )
+from penstock.contracts.consumer_group_queries import ConsumerHeartbeatView
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
 from penstock.contracts.janitor_queries import JournalView
 from penstock.contracts.queries import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
@@ -186,6 +187,8 @@ class Api:
         answer = question.answer(self._replica.state, query)
         if isinstance(answer, HeartbeatView):
             self._note_heartbeat(query, answer)
+        if isinstance(answer, ConsumerHeartbeatView) and not isinstance(answer.outcome, Refused):
+            self._members.note(query.heartbeat.group_id, query.heartbeat.member_id, self._clock.monotonic_s())
         return answer
 
     async def _catch_up(self, query: Any) -> None:

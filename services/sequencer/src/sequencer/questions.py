@@ -6,12 +6,20 @@ from typing import Any
 import msgspec
 
 from penstock.contracts import administration_queries as administration
+from penstock.contracts import consumer_group_queries as consumers
 from penstock.contracts import janitor_queries as janitors
 from penstock.contracts import queries as shapes
 from penstock.contracts import transaction_queries as transactions
 from penstock.contracts.commands import Waiting
 from penstock.contracts.refusals import Refusal
-from sequencer.core import client_quotas, janitor_queries, queries, retention_queries, transaction_queries
+from sequencer.core import (
+    client_quotas,
+    consumer_group_queries,
+    janitor_queries,
+    queries,
+    retention_queries,
+    transaction_queries,
+)
 from sequencer.core.state import State
 
 
@@ -53,6 +61,16 @@ QUESTIONS: dict[str, Question] = {
         shapes.GroupWaitQuery,
         queries.group_wait,
         lambda sequence, text: shapes.GroupWaitView(sequence, Waiting("", -1), text),
+    ),
+    "consumer_heartbeat": Question(
+        consumers.ConsumerHeartbeatQuery,
+        consumer_group_queries.consumer_heartbeat,
+        lambda sequence, text: consumers.ConsumerHeartbeatView(sequence, None, text),
+    ),
+    "consumer_groups": Question(
+        consumers.ConsumerGroupsQuery,
+        consumer_group_queries.consumer_groups,
+        lambda sequence, text: consumers.ConsumerGroupsView(sequence, [], text),
     ),
     "validate": Question(
         shapes.ValidateQuery, queries.validate, lambda sequence, text: shapes.ValidateView(sequence, [], text)

@@ -19,6 +19,7 @@ from penstock.contracts.ids import NO_TOPIC_ID, TopicId
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import undelete_window_ms
+from sequencer.core.consumer_groups import change_topic
 from sequencer.core.dropping import agreed_ms, doom, drop_waiting, is_waiting
 from sequencer.core.group_offsets import forget_offsets, put_back_offsets, release_offsets, take_offsets
 from sequencer.core.limits import (
@@ -57,6 +58,7 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
         _doom(state, topic)
         drop_waiting(state)
     changes.topics[topic.name] = None
+    change_topic(state, topic.name, changes)
     return Done()
 
 
@@ -86,6 +88,7 @@ def undelete_topic(state: State, command: UndeleteTopic, changes: Changes) -> To
     for group_id, offsets in buried.offsets.items():
         put_back_offsets(state, group_id, topic.name, offsets)
     changes.topics[topic.name] = None
+    change_topic(state, topic.name, changes)
     return topic_made(topic)
 
 

@@ -20,7 +20,9 @@ from penstock.contracts.commands import (
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import GROUP_SIZE_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, group_config
+from sequencer.core import classic_members, group_deadlines
 from sequencer.core.deadlines import set_deadline
+from sequencer.core.group_migration import leave_new_protocol
 from sequencer.core.group_offsets import forget_buried_offsets, forget_offsets, has_newer_offsets
 from sequencer.core.groups import (
     add_member,
@@ -62,6 +64,10 @@ def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcom
     if objection is not None:
         return objection
     group = state.groups.get(command.group_id) or new_group(state, command.group_id)
+    if group.consumer is not None and group.consumer.members:
+        return classic_members.join(state, group, command, changes)
+    if group.consumer is not None:
+        leave_new_protocol(state, group)
     outcome = _join(state, group, command)
     settle(state, group, changes)
     return outcome
@@ -238,6 +244,8 @@ def sync_group(state: State, command: SyncGroup, changes: Changes) -> Synced | W
     if not command.group_id:
         return Refused(Refusal.INVALID_GROUP)
     group = state.groups.get(command.group_id)
+    if group is not None and group.consumer is not None:
+        return classic_members.sync(state, group, command, changes)
     refusal = Refusal.UNKNOWN_MEMBER if group is None else _sync_refusal(state, group, command)
     if group is None or refusal:
         return Refused(refusal)
@@ -286,6 +294,8 @@ def leave_group(state: State, command: LeaveGroup, changes: Changes) -> PerItem 
     group = state.groups.get(command.group_id)
     if group is None:
         return PerItem([Refusal.UNKNOWN_MEMBER] * len(command.members))
+    if group.consumer is not None:
+        return classic_members.leave(state, group, command, changes)
     if any(_names_another(group, leaving, command.seen_sequence) for leaving in command.members):
         return Refused(Refusal.STALE, "another member has come with the instance id since")
     refusals = [_leave(state, group, leaving) for leaving in command.members]
@@ -323,6 +333,8 @@ def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done
     group = state.groups.get(command.group_id)
     if group is None:
         return Done()
+    if group.consumer is not None:
+        return group_deadlines.expire(state, group, command, changes)
     member = group.members.get(command.member_id)
     if command.member_id in group.pending:
         _remove_pending(state, group, command.member_id)

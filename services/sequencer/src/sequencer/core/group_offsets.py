@@ -7,10 +7,11 @@ nobody who repeats it if it was late. A client that did ask just now, through a 
 """
 
 from penstock.contracts.commands import CommitOffsets, CommitTxnOffsets, OffsetToCommit, PerItem, Refused
-from penstock.contracts.levels import LATE_COMMANDS_LEVEL
+from penstock.contracts.levels import LATE_COMMANDS_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock.contracts.refusals import Refusal
+from sequencer.core.consumer_groups import commit_refusal
 from sequencer.core.deadlines import note_idle
-from sequencer.core.groups import check_member, new_group, settle
+from sequencer.core.groups import check_member, new_group
 from sequencer.core.limits import (
     GROUP_BYTES_MAX,
     GROUP_ID_LENGTH_MAX,
@@ -29,18 +30,18 @@ def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> Pe
         return Refused(refusal)
     if group is None:
         group = new_group(state, command.group_id)
-    member = group.members.get(command.member_id)
-    if member is not None:
-        member.active_sequence = state.sequence
+    members = group.members if group.consumer is None else group.consumer.members
+    if command.member_id in members:
+        members[command.member_id].active_sequence = state.sequence
     refusals = [_commit(state, group, item, command.seen_sequence) for item in command.offsets]
-    settle(state, group, changes)
+    note_idle(state, group)
     return PerItem(refusals)
 
 
 def _refusal_without_group(state: State, command: CommitOffsets) -> Refusal:
     """Without members a group may still keep offsets for somebody who assigns partitions by hand."""
     if command.generation >= 0:
-        return Refusal.ILLEGAL_GENERATION
+        return Refusal.UNKNOWN_GROUP if state.level >= OFFSET_EXPIRY_LEVEL else Refusal.ILLEGAL_GENERATION
     if len(command.group_id) > GROUP_ID_LENGTH_MAX:
         return Refusal.INVALID_GROUP
     return Refusal.OVERLOADED if len(state.groups) >= GROUPS_MAX else Refusal.NONE
@@ -48,6 +49,8 @@ def _refusal_without_group(state: State, command: CommitOffsets) -> Refusal:
 
 def member_refusal(group: Group, command: CommitOffsets | CommitTxnOffsets) -> Refusal:
     """Why whoever this is may not commit offsets of the group now."""
+    if group.consumer is not None:
+        return commit_refusal(group.consumer, command.generation, command.member_id, command.group_instance_id)
     if command.generation < 0 and group.state == EMPTY:
         return Refusal.NONE
     if command.generation < 0 and not command.member_id and command.group_instance_id is None:

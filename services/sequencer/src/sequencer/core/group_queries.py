@@ -20,6 +20,8 @@ from penstock.contracts.queries import (
     MemberView,
 )
 from penstock.contracts.refusals import Refusal
+from sequencer.core import classic_members
+from sequencer.core.consumer_groups import session_timeout_ms
 from sequencer.core.groups import check_member, is_waiting, joined, metadata, synced
 from sequencer.core.state import DEAD, PREPARING, STABLE, Committed, Group, State
 from sequencer.core.transaction_offsets import is_pending
@@ -66,7 +68,7 @@ def describe_groups(state: State, query: DescribeGroupsQuery) -> DescribeGroupsV
 
 def _group_view(state: State, group_id: str) -> GroupView:
     group = state.groups.get(group_id)
-    if group is None:
+    if group is None or group.consumer is not None:
         return GroupView(group_id, DEAD, "", "", [])
     stable = group.state == STABLE  # Kafka tells protocol, metadata and assignments of a stable group only
     members = [
@@ -90,6 +92,8 @@ def heartbeat(state: State, query: HeartbeatQuery) -> HeartbeatView:
         return HeartbeatView(state.sequence, Refusal.INVALID_GROUP)
     if group is None:
         return HeartbeatView(state.sequence, Refusal.UNKNOWN_MEMBER)
+    if group.consumer is not None:
+        return HeartbeatView(state.sequence, classic_members.heartbeat(group, query))
     refusal = check_member(group, query.member_id, query.group_instance_id)
     if not refusal and query.generation != group.generation:
         refusal = Refusal.ILLEGAL_GENERATION
@@ -106,6 +110,9 @@ def group_wait(state: State, query: GroupWaitQuery) -> GroupWaitView:
 
 
 def _wait_outcome(group: Group, query: GroupWaitQuery) -> Outcome:
+    if group.consumer is not None:  # it became one meanwhile
+        is_there = query.member_id in group.consumer.members
+        return Refused(Refusal.REBALANCE_IN_PROGRESS if is_there else Refusal.UNKNOWN_MEMBER)
     member = group.members.get(query.member_id)
     if member is None:
         return Refused(Refusal.FENCED_INSTANCE if query.member_id in group.fenced else Refusal.UNKNOWN_MEMBER)
@@ -129,3 +136,5 @@ def watched_members(state: State) -> Iterator[tuple[str, str, int, int, bool]]:
         for member in group.members.values():
             waiting = is_waiting(group, member)
             yield group.group_id, member.member_id, member.session_timeout_ms, member.active_sequence, waiting
+        for each in group.consumer.members.values() if group.consumer is not None else ():
+            yield group.group_id, each.member_id, session_timeout_ms(state, each), each.active_sequence, False

@@ -16,7 +16,7 @@ from penstock.contracts.commands import GroupProtocol, Joined, JoinedMember, Syn
 from penstock.contracts.levels import LATE_JOINS_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import INITIAL_REBALANCE_DELAY, group_config
-from sequencer.core.deadlines import next_deadline_ms, note_idle, set_deadline
+from sequencer.core.deadlines import note_idle, set_deadline
 from sequencer.core.limits import MEMBER_OVERHEAD_BYTES
 from sequencer.core.state import COMPLETING, EMPTY, PREPARING, STABLE, Changes, Group, Member, State
 from sequencer.core.watch import note_emptied
@@ -230,15 +230,8 @@ def settle(state: State, group: Group, changes: Changes) -> None:
     note_idle(state, group)
 
 
-def fire_deadlines(state: State, changes: Changes) -> None:
-    """Do what is due by the machine's clock. Every deadline that is set here lies ahead, so this ends."""
-    while (deadline_ms := next_deadline_ms(state)) is not None and deadline_ms <= state.clock_ms:
-        group = state.groups[state.alarms[0][1]]
-        _fire(state, group)
-        settle(state, group, changes)
-
-
-def _fire(state: State, group: Group) -> None:
+def fire(state: State, group: Group) -> None:
+    """Do what is due in the group by the machine's clock; `settle` sets the next deadline, which lies ahead."""
     for member_id in [each for each, expiry_ms in group.pending.items() if expiry_ms <= state.clock_ms]:
         del group.pending[member_id]
     if group.state == PREPARING and group.join_deadline_ms <= state.clock_ms:

@@ -31,14 +31,15 @@ from sequencer.core import (
     commit,
     compaction,
     configs,
+    consumer_group_commands,
     custody,
     deadlines,
     deletion,
     dropping,
     forgetting,
     group_commands,
+    group_deadlines,
     group_offsets,
-    groups,
     levels,
     offset_deletion,
     producers,
@@ -82,7 +83,7 @@ def _apply(state: State, command: Command, changes: Changes) -> Outcome:
     if state.clock_ms < command.now_ms <= CLOCK_MS_MAX:
         watch.pass_time(state, command.now_ms - state.clock_ms)
         state.clock_ms = command.now_ms
-        groups.fire_deadlines(state, changes)
+        group_deadlines.fire_deadlines(state, changes)
     return _APPLY[type(command)](state, command, changes)
 
 
@@ -135,6 +136,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.CommitTxnOffsets: transaction_commits.commit_txn_offsets,
     commands.EndTxn: transactions.end_transaction,
     commands.DeleteOffsets: offset_deletion.delete_offsets,
+    commands.ConsumerHeartbeat: consumer_group_commands.consumer_heartbeat,
     commands.AlterClientQuotas: client_quotas.alter_client_quotas,
 }
 

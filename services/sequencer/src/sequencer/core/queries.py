@@ -33,6 +33,7 @@ from penstock.contracts.queries import (
 from penstock.contracts.refusals import Refusal
 from sequencer.core.client_quotas import check_alter_client_quotas, client_quotas, log_sizes
 from sequencer.core.configs import check_alter_configs
+from sequencer.core.consumer_group_queries import consumer_groups, consumer_heartbeat
 from sequencer.core.deadlines import next_deadline_ms
 from sequencer.core.group_queries import (
     describe_groups,
@@ -241,6 +242,8 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "describe_groups": describe_groups,
     "heartbeat": heartbeat,
     "group_wait": group_wait,
+    "consumer_heartbeat": consumer_heartbeat,
+    "consumer_groups": consumer_groups,
     "validate": validate,
     "segments": segments,
     "segment_extents": segment_extents,

@@ -7,6 +7,8 @@ what there is before it as its default.
 import msgspec
 
 from penstock.contracts.client_quotas import Entity
+from sequencer.core.consumer_groups import enter_group
+from sequencer.core.consumer_state import ConsumerGroup
 from sequencer.core.state import Group, State
 
 
@@ -15,6 +17,7 @@ class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
 
     static_since: dict[str, int] = {}
     emptied_ms: int = -1
+    consumer: ConsumerGroup | None = None
 
 
 class Later(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,7 +49,10 @@ def written_later(state: State) -> Later:
 
 
 def _written_group(group: Group) -> GroupLater:
-    return GroupLater(group.static_since, group.emptied_ms)
+    consumer = group.consumer
+    if consumer is not None:
+        consumer = msgspec.structs.replace(consumer, owners={})
+    return GroupLater(group.static_since, group.emptied_ms, consumer)
 
 
 def read_later(state: State, later: Later) -> None:
@@ -55,6 +61,9 @@ def read_later(state: State, later: Later) -> None:
         group = state.groups[group_id]
         group.static_since = written.static_since
         group.emptied_ms = written.emptied_ms
+        group.consumer = written.consumer
+        if group.consumer is not None:
+            enter_group(state, group)
     state.client_quotas = dict(later.client_quotas)
     state.quotas_altered_sequence = later.quotas_altered_sequence
     state.lived_ms = later.lived_ms

@@ -44,6 +44,7 @@ from penstock.contracts.client_quotas import Entity
 from penstock.contracts.commands import GroupProtocol
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.janitor_commands import CHORES
+from sequencer.core.consumer_state import ConsumerGroup, Subscriptions
 from sequencer.core.extents import Extents
 from sequencer.core.limits import FIRST_PRODUCER_ID
 from sequencer.core.partition_transactions import PartitionTransactions
@@ -174,7 +175,7 @@ class Member(msgspec.Struct, eq=False):
 
 
 class Group(msgspec.Struct, eq=False):
-    """A classic consumer group and its offsets."""
+    """A group and its offsets: a classic one, or with `consumer` one whose members are there."""
 
     group_id: str
     state: str
@@ -193,6 +194,7 @@ class Group(msgspec.Struct, eq=False):
     initial_remaining_ms: int = 0  # how much longer that may be extended
     newcomer: bool = False  # somebody new came during that delay
     sync_deadline_ms: int = 0  # when members that joined and did not sync are dropped; 0: nobody is awaited
+    consumer: ConsumerGroup | None = None  # of a group of the consumer protocol; then `generation` is its epoch
     emptied_ms: int = -1  # by the watch, when its last member went; -1 without one since OFFSET_EXPIRY_LEVEL
     static_since: dict[str, int] = {}  # group instance id -> the entry by which its member came, from LATE_JOINS_LEVEL
 
@@ -268,6 +270,7 @@ class State(msgspec.Struct, eq=False):
     expiry_round: deque[str] = msgspec.field(default_factory=deque)  # groups still to be looked at for old offsets
     deadlines: dict[str, int] = {}  # group id -> the earliest of its deadlines
     alarms: list[tuple[int, str]] = []  # heap over `deadlines`; entries that it no longer holds are stale
+    subscriptions: Subscriptions = msgspec.field(default_factory=Subscriptions)
     custody: Custody = msgspec.field(default_factory=Custody)
     level: int = 0  # what all replicas understand; it never falls
     forgotten_sequence: int = 0  # of the last entry that forgot committed offsets, from LATE_COMMANDS_LEVEL on

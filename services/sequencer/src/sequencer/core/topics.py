@@ -6,6 +6,7 @@ from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import objections
 from sequencer.core import configs
+from sequencer.core.consumer_groups import change_topic
 from sequencer.core.limits import (
     DEFAULT_PARTITIONS,
     PARTITIONS_MAX,
@@ -26,6 +27,7 @@ def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicC
     enter_topic(state, topic)
     state.partition_count += len(partitions)
     changes.topics[topic.name] = None
+    change_topic(state, topic.name, changes)
     return answer
 
 
@@ -55,6 +57,7 @@ def create_partitions(state: State, command: CreatePartitions, changes: Changes)
         topic.partitions.extend(new_partition(state, topic.topic_id, number) for number in range(before, command.count))
         state.partition_count += command.count - before
         changes.topics[topic.name] = None
+        change_topic(state, topic.name, changes)
     return answer
 
 
