@@ -1,0 +1,43 @@
+"""OffsetDelete: committed offsets of a group go, where nobody reads what they are of (KIP-496)."""
+
+from gateway.context import Client, Gateway
+from gateway.errors import GROUPS_UNAVAILABLE, error_of
+from gateway.group_members import group_command
+from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Refused
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.refusals import Refusal
+from penstock.kafkawire.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    gone = [DeletedOffset(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    command = DeleteOffsets(gateway.clock.now_ms(), request.group_id, gone, gateway.sequencer.seen_sequence)
+    try:
+        outcome = await group_command(gateway, command)
+    except Unavailable:
+        return OffsetDeleteResponse(error_code=GROUPS_UNAVAILABLE)
+    if isinstance(outcome, Refused):
+        return OffsetDeleteResponse(error_code=error_of(outcome.refusal))
+    assert isinstance(outcome, PerItem), f"an unexpected answer to a deletion of offsets: {outcome}"
+    if Refusal.STALE in outcome.refusals:
+        # Clients ask again only for what they are told of the group. What is gone by now is gone the second time, too.
+        return OffsetDeleteResponse(error_code=error_of(Refusal.STALE))
+    return _response(request, outcome)
+
+
+def _response(request: OffsetDeleteRequest, outcome: PerItem) -> OffsetDeleteResponse:
+    rest = iter(outcome.refusals)
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                topic.name,
+                [OffsetDeleteResponsePartition(each.partition_index, error_of(next(rest))) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
