@@ -1,0 +1,83 @@
+"""ConsumerGroupDescribe: consumer groups with what their members have and are to have (KIP-848)."""
+
+from collections.abc import Iterable, Mapping
+
+from gateway.context import Client, Gateway
+from gateway.errors import GROUPS_UNAVAILABLE
+from penstock.contracts.consumer_group_commands import TopicPartitions
+from penstock.contracts.consumer_group_queries import (
+    ConsumerGroupsQuery,
+    ConsumerGroupsView,
+    ConsumerGroupView,
+    ConsumerMemberView,
+)
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api import consumer_group_describe as wire
+from penstock.kafkawire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from penstock.kafkawire.error_codes import ErrorCode
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(groups=[await _describe(gateway, group_id) for group_id in request.group_ids])
+
+
+async def _describe(gateway: Gateway, group_id: str) -> wire.DescribedGroup:
+    if not group_id:
+        return _refused(group_id, ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+    # One question per group: several large groups together could outgrow a message.
+    query = ConsumerGroupsQuery(0, [group_id], fresh=True)
+    try:
+        view = await gateway.sequencer.query("consumer_groups", query, ConsumerGroupsView)
+    except Unavailable as error:
+        return _refused(group_id, GROUPS_UNAVAILABLE, str(error))
+    (group,) = view.groups
+    if not group.state:
+        message = f"Group {group_id} is not a consumer group." if group.is_classic else f"Group {group_id} not found."
+        return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
+    return _group_answer(group)
+
+
+def _refused(group_id: str, error: ErrorCode, message: str) -> wire.DescribedGroup:
+    return wire.DescribedGroup(error_code=error, error_message=message, group_id=group_id)
+
+
+def _group_answer(group: ConsumerGroupView) -> wire.DescribedGroup:
+    names = dict(group.topic_names)
+    return wire.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=[_member_answer(member, names) for member in group.members],
+    )
+
+
+def _member_answer(member: ConsumerMemberView, names: Mapping[bytes, str]) -> wire.Member:
+    return wire.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.topics,
+        subscribed_topic_regex=member.pattern or None,
+        assignment=_assignment(member.assigned, names),
+        target_assignment=_assignment(member.target, names),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    )
+
+
+def _assignment(partitions: Iterable[TopicPartitions], names: Mapping[bytes, str]) -> wire.Assignment:
+    return wire.Assignment(
+        [
+            wire.TopicPartitions(each.topic_id, names[each.topic_id], each.partitions)
+            for each in partitions
+            if each.topic_id in names
+        ]
+    )
