@@ -16,8 +16,6 @@ from gateway.handlers import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
-    consumer_group_describe,
-    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
@@ -118,8 +116,6 @@ HANDLERS: dict[int, Handler] = {
     65: describe_transactions.handle,
     66: list_transactions.handle,
     74: list_config_resources.handle,
-    68: consumer_group_heartbeat.handle,
-    69: consumer_group_describe.handle,
     75: describe_topic_partitions.handle,
 }
 
