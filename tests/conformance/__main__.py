@@ -10,7 +10,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 
 from tests.conformance import results as shown
 from tests.conformance.catalogue import CLIENTS, SCENARIOS, Client, scenarios_of
@@ -21,6 +21,8 @@ from tests.conformance.scenario import Scenario, Stage
 from tests.testkit.cluster import running
 
 SIDE_BY_SIDE = 4  # scenarios mostly wait: for sessions to end, and for Javas to start
+RUN = f"{time_ns():x}"[-8:]  # names do not come again, so a cluster can be shown to more than once
+CLIENT_WIDTH, SCENARIO_WIDTH = 28, 30
 
 
 def options() -> argparse.Namespace:
@@ -41,19 +43,24 @@ def chosen(client: Client, prefixes: list[str] | None) -> list[Scenario]:
     return [each for each in scenarios_of(client) if each.name.startswith(tuple(prefixes or [""]))]
 
 
+def stage(client: Client, name: str, bootstrap: str, folder: Path) -> Stage:
+    """Where a client is to show something; `Missing` if it cannot be had."""
+    owner = client.name.lower().replace(" ", "-").replace("'", "")
+    return Stage(bootstrap, f"{owner}.{name}.{RUN}", client.command(), dict(client.environment()), folder)
+
+
 def perform(client: Client, scenario: Scenario, bootstrap: str, folder: Path) -> Result:
     """One scenario with one client."""
-    name = f"{client.name.replace(' ', '-').lower()}.{scenario.name}".replace("'", "")
     began = monotonic()
 
     def result(outcome: str, detail: str = "") -> Result:
         return Result(client.name, scenario.name, outcome, detail, monotonic() - began)
 
     try:
-        scenario.run(Stage(bootstrap, name, client.command(), dict(client.environment()), folder))
+        scenario.run(stage(client, scenario.name, bootstrap, folder))
     except NotOffered as error:
         return result(shown.NOT_OFFERED, str(error))
-    except Exception as error:  # whatever a scenario meets is its result, with the place where it met it
+    except Exception as error:  # noqa: BLE001 - whatever a scenario meets is its result, with the place where it met it
         traceback.print_exc()
         return result(shown.FAILED, f"{type(error).__name__}: {error}")
     return result(shown.PASSED)
@@ -64,6 +71,12 @@ def identify(client: Client, bootstrap: str, folder: Path) -> About:
     return client.about(
         Stage(bootstrap, f"about-{len(client.name)}", client.command(), dict(client.environment()), folder)
     )
+
+
+def line(result: Result) -> str:
+    """What is said of a scenario as soon as it is over."""
+    words = f"{result.client:{CLIENT_WIDTH}} {result.scenario:{SCENARIO_WIDTH}} {result.outcome:12}"
+    return f"{words} {result.took_s:6.1f} s  {shown.short(result.detail)}".rstrip()
 
 
 def perform_all(arguments: argparse.Namespace, bootstrap: str, folder: Path) -> tuple[list[Result], list[About]]:
@@ -85,8 +98,7 @@ def perform_all(arguments: argparse.Namespace, bootstrap: str, folder: Path) -> 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         for result in pool.map(lambda job: perform(*job, bootstrap, folder), jobs):
             results.append(result)
-            print(f"{result.client:28} {result.scenario:32} {result.outcome:12} {result.took_s:5.1f} s  {result.detail}"[:600],
-                  flush=True)  # fmt: skip
+            print(line(result), flush=True)
     return results, about
 
 

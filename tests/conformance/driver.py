@@ -1,9 +1,9 @@
 """A client in a process of its own, asked over its standard input, so that it can be killed at any step.
 
 Requests and answers are lines of JSON; an answer's line begins with MARK, so that what a library prints is no answer.
-First the process says `{"hello": {"client", "version", "library", "codecs"}}`. Then, for each `{"do": NAME, ...}`, it says one of
-`{"ok": VALUE}`, `{"error": TEXT}` and `{"not_offered": NAME}`, and before that `{"at": STEP}` where it was told to hold.
-What is asked is in `clients/protocol.py`.
+First the process says `{"hello": {"client", "version", "library", "codecs"}}`. Then, for each `{"do": NAME, ...}`, it
+says one of `{"ok": VALUE}`, `{"error": TEXT}` and `{"not_offered": NAME}`, and before that `{"at": STEP}` where it was
+told to hold. What is asked is in `clients/protocol.py`.
 """
 
 import contextlib

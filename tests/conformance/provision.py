@@ -57,7 +57,7 @@ def program(name: str) -> str:
 
 
 def made(name: str, key: str, make: Callable[[Path], None]) -> Path:
-    """The folder `name` for what `key` describes: the one from before, or a new one that appears only when it is whole."""
+    """The folder for what `key` describes: from before, or a new one, which appears only when it is whole."""
     folder = cache_folder() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")

@@ -121,6 +121,7 @@ const operations = {
     const idempotent = { idempotent: true, maxInFlightRequests: 1, transactionalId: transactional_id }
     transforming.producer = kafka.producer(idempotent)
     await transforming.producer.connect()
+    await (await transforming.producer.transaction()).abort() // it takes its transactional id with the first
     transforming.consumer = kafka.consumer({
       groupId: group,
       sessionTimeout: SESSION_TIMEOUT_MS,

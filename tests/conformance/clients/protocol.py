@@ -1,32 +1,32 @@
 """What a client's driver is asked, and the loop that answers; the drivers in other languages do the same.
 
-| request | arguments | answer |
-|---|---|---|
-| produce | topic, codec, values (text), keys? | offsets in order of the values; all to partition 0, idempotent where that is the default |
-| consume | topic, count, committed? | [partition, offset, key, value] of `count` records from the beginning, without a group where there is a way |
-| join | group, topics, protocol? ("classic", "consumer") | null; the process is a member from now on, auto-commit as by default, from the earliest |
-| poll | for_ms | {"records": [[partition, offset, value]], "assignment": [[topic, partition]]} |
-| leave | | null; the member has committed what it was given, and left |
-| transform_start | source, target, group, transactional_id | null; initialises transactions and subscribes |
-| transform_once | batch_max, hold?, abort? | number of records in the transaction, 0 when there were none for a second |
-| create_topic | topic, partitions, configs | null |
-| list_topics | | names |
-| describe_topic | topic | {"partitions": N} |
-| add_partitions | topic, total | null |
-| delete_topic | topic | null |
-| describe_configs | topic | {name: value} |
-| alter_config | topic, name, value (null: back to the default) | null |
-| list_offsets | topic | {partition as text: [earliest, latest]} |
-| delete_records | topic, partition, before | null |
-| list_groups | | names |
-| describe_group | group | {"state": as in Kafka, in capitals, without separators, "members": N} |
-| group_offsets | group, topic, partitions | {partition as text: offset}, without those that have none |
-| set_group_offset | group, topic, partition, offset | null |
-| delete_group_offset | group, topic, partition | null |
-| delete_group | group | null |
+    produce(topic, codec, values, keys?)     offsets of the values in their order, all in partition 0; or null
+    consume(topic, count, committed?)        `count` of [partition, offset, key, value], from the beginning, without a
+                                             group where there is a way
+    join(group, topics, protocol?)           null; "classic" or "consumer"; from the earliest, else as by default
+    poll(for_ms)                             {"records": [[partition, offset, value]],
+                                              "assignment": [[topic, partition]]}
+    leave()                                  null; the member has committed what it was given
+    transform_start(source, target, group, transactional_id)    null; the transactional id is its own now
+    transform_once(batch_max, hold?, abort?)                    records in the transaction; 0: none for a second
+    create_topic(topic, partitions, configs)                    null
+    list_topics()                                               names
+    describe_topic(topic)                                       {"partitions": N}
+    add_partitions(topic, total)                                null
+    delete_topic(topic)                                         null
+    describe_configs(topic)                                     {name: value}
+    alter_config(topic, name, value)                            null; a null value means its default
+    list_offsets(topic)                                         {partition as text: [earliest, latest]}
+    delete_records(topic, partition, before)                    null
+    list_groups()                                               names
+    describe_group(group)                                       {"state": "STABLE", ..., "members": N}
+    group_offsets(group, topic, partitions)                     {partition as text: offset}, of those that have one
+    set_group_offset(group, topic, partition, offset)           null
+    delete_group_offset(group, topic, partition)                null
+    delete_group(group)                                         null
 
-The steps of `transform_once`: begun, sent, offsets, committing, committed. It holds at the one it is told, by saying so and
-waiting for a line; at "committing" it says so and commits without waiting. With `abort` it aborts in place of
+The steps of `transform_once`: begun, sent, offsets, committing, committed. At the one that is `hold` it says so and
+waits for a line; at "committing" it says so and commits without waiting. With `abort` it aborts in place of
 committing, and stands before the same records again.
 """
 
@@ -80,7 +80,7 @@ def serve(client: Any, hello: dict[str, Any]) -> None:
             say({"ok": method(**request)})
         except NotImplementedError as error:
             say({"not_offered": f"{name} {error}".strip()})
-        except Exception as error:  # whatever a client raises is its answer
+        except Exception as error:  # noqa: BLE001 - whatever a client raises is its answer
             say({"error": f"{type(error).__name__}: {error}"})
 
 
@@ -98,5 +98,5 @@ async def serve_asynchronously(client: Any, hello: dict[str, Any]) -> None:
             say({"ok": await method(**request)})
         except NotImplementedError as error:
             say({"not_offered": f"{name} {error}".strip()})
-        except Exception as error:  # whatever a client raises is its answer
+        except Exception as error:  # noqa: BLE001 - whatever a client raises is its answer
             say({"error": f"{type(error).__name__}: {error}"})

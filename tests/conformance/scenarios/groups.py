@@ -90,7 +90,7 @@ def all_scenarios() -> list[Scenario]:
         Scenario(
             "group-classic",
             "groups",
-            "Members of a classic group come, leave and are killed; each partition has one reader and every record is read.",
+            "Members of a group come, leave and are killed; each partition has one reader, and every record is read.",
             functools.partial(come_and_go, "classic"),
         ),
         Scenario(

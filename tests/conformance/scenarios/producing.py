@@ -84,7 +84,7 @@ def all_scenarios() -> list[Scenario]:
         Scenario(
             f"produce-{codec}",
             "producing",
-            f"Records with codec {codec} are acknowledged at their offsets, and read unchanged by itself and another client.",
+            f"Records with codec {codec} are acknowledged, and read unchanged by itself and by another client.",
             functools.partial(round_trip, codec),
         )
         for codec in CODECS
