@@ -11,7 +11,8 @@ import pytest
 
 from compactor.key_job import KeyCompaction
 from compactor.key_latest import Bounds
-from compactor.key_plan import Aborted, KeyOutput
+from compactor.key_plan import KeyOutput
+from penstock.contracts.batches import AbortedTransaction
 from penstock.contracts.commands import ReplaceExtents
 from penstock.kafkawire.records import CRC_START, Record, build_batch, decode_records, read_batch_header
 from tests.spark.key_world import AT_ONCE, HOUR_MS, InlineSpark, KeyWorld, SetClock, random_records
@@ -197,7 +198,7 @@ def test_aborted_transactions_are_dropped_and_count_for_no_key(tmp_path: Path) -
         ]
     )
     (job,) = world.jobs()
-    job.outputs[0].runs[0].aborted.append(Aborted(aborting, 2, 3))
+    job.outputs[0].runs[0].aborted.append(AbortedTransaction(aborting, 2, 3))
     report = world.compaction().run("job", job, world.commit)
     assert report.failures == []
     assert [(offset, record.key) for offset, record in world.read()] == [(0, b"a"), (4, b"b")]

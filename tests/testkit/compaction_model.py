@@ -1,6 +1,6 @@
 """A cluster whose compactor does at once what is planned, in sizes and extents: what compaction costs and saves."""
 
-from compactor.outputs import tasks_of
+from compactor.outputs import Contents, tasks_of
 from compactor.planner import Choice, Kind, PlanLimits, choose
 from compactor.tasks import MergeTask
 from penstock.contracts.ids import SegmentId, TopicId, new_segment_id
@@ -37,7 +37,7 @@ class CompactionModel:
         while jobs := [job for job in self._due() if not kinds or job.kind in kinds]:
             for job in jobs:
                 extents = [self.extents[each.segment_id] for each in job.segments]
-                for task in tasks_of(job, extents, compacted=(), limits=self.limits):
+                for task in tasks_of(job, Contents(extents), compacted=(), limits=self.limits):
                     self._write(task)
                 for each in job.segments:
                     del self.segments[each.segment_id], self.extents[each.segment_id]

@@ -109,7 +109,7 @@ def test_partitions_whose_extents_have_others_between_them_keep_their_gap(lake: 
 def test_gaps_and_empty_batches_of_key_compaction_stay(lake: Lake) -> None:
     kept = [Record(offset_delta=delta, value=str(delta).encode()) for delta in (2, 5)]
     data = build_batch(kept, base_offset=10, last_offset_delta=9)
-    segment = InputSegment(bytes(16), 2)
+    segment = InputSegment(bytes([1]) * 16, 2)
     lake.overwrite(segment, data)
     run = InputRun(topic(1), 0, [InputExtent(0, 8, 19, 0, len(data))])
     result = merge(lake.place, MergeTask(2, [segment], [run]))
@@ -163,8 +163,8 @@ def test_an_extent_that_does_not_fit_its_batches_is_damage(
 def test_a_segment_that_is_gone_is_a_failure_of_its_own_kind(lake: Lake) -> None:
     segment = lake.flush([(A0, batch(["a"]))])
     task = lake.task(1, [segment])
-    lake.overwrite(InputSegment(bytes(16), 1), b"other")
-    gone = MergeTask(1, [InputSegment(bytes(16), 2)], task.runs)
+    lake.overwrite(InputSegment(bytes([1]) * 16, 1), b"other")
+    gone = MergeTask(1, [InputSegment(bytes([1]) * 16, 2)], task.runs)
     assert failure(lake, gone).kind == "NotFound"
 
 

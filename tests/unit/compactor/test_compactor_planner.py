@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.outputs import tasks_of
+from compactor.outputs import Contents, tasks_of
 from compactor.planner import MIB, MINUTE_MS, Choice, Kind, PlanLimits, choose, size_class
 from compactor.tasks import MergeTask
 from penstock.contracts.ids import SegmentId, TopicId, new_segment_id
@@ -178,7 +178,7 @@ def tasks(
 ) -> list[MergeTask]:
     level = {Kind.FLUSHED: 0, Kind.MIXED: 1, Kind.TOPIC: 2}[kind]
     choice = Choice(kind, [segment(row, level) for row in range(len(extents))])
-    return tasks_of(choice, extents, compacted=compacted, limits=limits)
+    return tasks_of(choice, Contents(extents), compacted=compacted, limits=limits)
 
 
 def test_neighbours_become_one_run_and_a_gap_divides_them() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt
+from penstock.kafkawire.control import control_batch
 from penstock.segment import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -353,3 +354,22 @@ def test_the_memory_of_an_index_is_told() -> None:
     _, large = written(golden_runs())
     assert 0 < small.memory_bytes < large.memory_bytes
     assert isinstance(large.offsets, array)
+
+
+def test_control_batches_are_no_records_of_a_run_and_have_no_time() -> None:
+    """Searches by time end at records only; offsets are the markers', too."""
+    marker = control_batch(5, 7, 0, committed=True, coordinator_epoch=0, timestamp_ms=9_000)
+    (facts,) = batch_facts(marker)
+    assert (facts.base_offset, facts.last_offset, facts.record_count) == (5, 5, 0)
+    out: list[Buffer] = []
+    writer = CompactedWriter(SEGMENT_ID, level=1, created_ms=CREATED_MS, sink=out.append)
+    writer.begin_run(TOPIC_A, 0)
+    writer.add(batch_of(3, 4, 1_000, 2) + marker)
+    writer.end_run()
+    writer.begin_run(TOPIC_B, 0)
+    writer.add(marker)
+    writer.end_run()
+    writer.finish()
+    with_records, without = read_compacted_index(b"".join(out)).runs
+    assert (with_records.last_offset, with_records.max_timestamp, with_records.record_count) == (5, 1_000, 2)
+    assert (without.last_offset, without.max_timestamp, without.record_count) == (5, -1, 0)

@@ -17,10 +17,12 @@ from penstock.kafkawire.primitives import Buffer, read_varlong, varlong
 from penstock.kafkawire.records import (
     BATCH_OVERHEAD,
     CODEC_MASK,
+    CONTROL,
     DECOMPRESSED_BYTES_MAX,
     LENGTH_END,
     LOG_APPEND_TIME,
     MAGIC,
+    TRANSACTIONAL,
     BatchHeader,
     codec,
     size_bytes,
@@ -176,11 +178,14 @@ def keep_slices(header: BatchHeader, slices: Sequence[Buffer], record_count: int
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The batch without any record, as Kafka writes it: so that readers get past its offsets."""
+    """The batch without any record, as Kafka writes it: so that readers get past its offsets.
+
+    It is no part of a transaction, and ends none.
+    """
     return _build(
         header,
         b"",
-        attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON) | NONE,
+        attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON | TRANSACTIONAL | CONTROL) | NONE,
         base_timestamp=header.max_timestamp,
         max_timestamp=header.max_timestamp,
         record_count=0,

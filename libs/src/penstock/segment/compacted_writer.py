@@ -10,7 +10,7 @@ import msgspec
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import SegmentId, TopicId
-from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END
+from penstock.kafkawire.records import BATCH_OVERHEAD, CONTROL, LENGTH_END
 from penstock.segment.compacted import (
     NO_RECORDS_YET,
     NO_TIMESTAMP,
@@ -30,7 +30,8 @@ from penstock.segment.layout import (
 
 PLACE_BYTES = 256 * 1024  # a place in the map at the first batch that begins so far behind the place before it
 
-_FACTS = struct.Struct(">qi11xi8xq14xi")  # base offset, length, last offset delta, max timestamp, record count
+# Base offset, length; attributes, last offset delta; max timestamp; record count.
+_FACTS = struct.Struct(">qi9xhi8xq14xi")
 
 
 class BatchFacts(msgspec.Struct, frozen=True, gc=False):
@@ -40,7 +41,7 @@ class BatchFacts(msgspec.Struct, frozen=True, gc=False):
     base_offset: int
     last_offset: int
     max_timestamp: int  # ms since 1970; of no meaning without records
-    record_count: int  # 0 where key compaction took all and left the batch to hold its offsets
+    record_count: int  # 0 where compaction took all and left the batch to hold its offsets, and in a control batch
 
 
 class _OpenRun:
@@ -179,9 +180,10 @@ def batch_facts(data: Buffer) -> Iterator[BatchFacts]:
     while position < size:
         if size - position < BATCH_OVERHEAD:
             raise Corrupt(f"{size - position} bytes that are no batch")
-        base_offset, length, last_delta, max_timestamp, count = _FACTS.unpack_from(data, position)
+        base_offset, length, attributes, last_delta, max_timestamp, count = _FACTS.unpack_from(data, position)
         length += LENGTH_END
         if not BATCH_OVERHEAD <= length <= size - position or count < 0 or count > last_delta + 1:
             raise Corrupt(f"a batch of {length} bytes and {count} records in {size - position} bytes")
-        yield BatchFacts(length, base_offset, base_offset + last_delta, max_timestamp, count)
+        records = 0 if attributes & CONTROL else count
+        yield BatchFacts(length, base_offset, base_offset + last_delta, max_timestamp, records)
         position += length

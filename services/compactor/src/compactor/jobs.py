@@ -19,7 +19,7 @@ import structlog
 
 from compactor.merge import merge
 from compactor.metrics import CompactorMetrics
-from compactor.outputs import tasks_of
+from compactor.outputs import Contents, tasks_of
 from compactor.planner import Choice, PlanLimits
 from compactor.spark_runner import SparkRunner
 from compactor.tasks import Failed, Merged, MergeTask, StorePlace
@@ -37,7 +37,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import SegmentId, TopicId
-from penstock.contracts.queries import PlacedExtent, SegmentExtentsQuery, SegmentExtentsView, SegmentView
+from penstock.contracts.queries import SegmentExtentsQuery, SegmentExtentsView, SegmentView
 from penstock.contracts.refusals import Refusal
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.sequencer_client import SequencerClient
@@ -100,8 +100,8 @@ class Jobs:
     async def merge(self, choice: Choice, compacted: Collection[TopicId]) -> Ended:
         """Do a merging job; `NotClaimed` or `Unavailable` if it could not be done."""
         async with self.claimed(choice.segment_ids) as job_id:
-            extents = await self.extents_of(choice.segments)
-            tasks = tasks_of(choice, extents, compacted=compacted, limits=self._limits)
+            contents = await self.contents_of(choice.segments)
+            tasks = tasks_of(choice, contents, compacted=compacted, limits=self._limits)
             results = await self._run(job_id, tasks)
             return await self._commit(job_id, tasks, results)
 
@@ -118,13 +118,15 @@ class Jobs:
             await asyncio.wait([renewing])
             await self._release(job_id)
 
-    async def extents_of(self, segments: Sequence[SegmentView]) -> list[list[PlacedExtent]]:
-        """The live extents of each segment."""
-        found: list[list[PlacedExtent]] = []
-        while len(found) < len(segments):
-            rows = [segment.row for segment in segments[len(found) : len(found) + ROWS_PER_QUERY]]
+    async def contents_of(self, segments: Sequence[SegmentView]) -> Contents:
+        """The live extents of each segment, and what is told of their transactions."""
+        found = Contents()
+        while len(found.extents) < len(segments):
+            done = len(found.extents)
+            rows = [segment.row for segment in segments[done : done + ROWS_PER_QUERY]]
             view = await self._sequencers.query("segment_extents", SegmentExtentsQuery(0, rows), SegmentExtentsView)
-            found += view.extents
+            found.extents += view.extents
+            found.transactions += [each for of_segment in view.transactions for each in of_segment]
         return found
 
     async def replace(self, command: ReplaceExtents) -> list[Refusal]:
@@ -233,6 +235,7 @@ def replacement(now_ms: int, job_id: str, done: Sequence[tuple[MergeTask, Merged
                     position=found.position,
                     length=found.length,
                     max_timestamp=found.max_timestamp,
+                    without_aborted=run.without_aborted,
                 )
             )
     return ReplaceExtents(now_ms, job_id, list(inputs), outputs, runs)

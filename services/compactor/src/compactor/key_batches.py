@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import crc32c
 import msgspec
 
-from compactor.key_plan import KeyInput, KeyRun
+from compactor.key_plan import KeyInput
+from penstock.contracts.batches import NO_SEGMENT_ID, Marker
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import ulid_text
@@ -13,13 +14,12 @@ from penstock.kafkawire.records import (
     BATCH_OVERHEAD,
     CRC_START,
     MAGIC,
-    TRANSACTIONAL,
     BatchHeader,
-    is_control,
     place_batch,
     read_batch_header,
     size_bytes,
 )
+from penstock.segment.markers import marker_batch
 from penstock.spark.ranges import Piece
 
 FLUSHED_LEVEL = 0
@@ -53,11 +53,18 @@ class PlacedBatch(msgspec.Struct, frozen=True, gc=False):
         return data
 
 
-def batches_of(inputs: Sequence[KeyInput], pieces: Iterable[Piece]) -> Iterator[PlacedBatch]:
-    """The batches of extents, in order."""
+def batches_of(
+    inputs: Sequence[KeyInput], pieces: Iterable[Piece], markers: Iterable[Marker] = ()
+) -> Iterator[PlacedBatch]:
+    """The batches of extents, in order; `pieces` are of those that are stored, `markers` say what the others do."""
     pieces = iter(pieces)
+    by_offset = {marker.offset: marker for marker in markers}
     for each in inputs:
-        yield from _batches_of_one(each, pieces)
+        if each.segment_id == NO_SEGMENT_ID:
+            data = memoryview(marker_batch(by_offset[each.base_offset], NO_EPOCH))
+            yield PlacedBatch(data, read_batch_header(data), each.base_offset)
+        else:
+            yield from _batches_of_one(each, pieces)
 
 
 def _batches_of_one(each: KeyInput, pieces: Iterator[Piece]) -> Iterator[PlacedBatch]:
@@ -83,17 +90,6 @@ def _batches_of_one(each: KeyInput, pieces: Iterator[Piece]) -> Iterator[PlacedB
             break
     if rest or offset != each.last_offset + 1:
         raise _corrupt(each, f"{len(rest)} bytes that are no batch behind offset {offset - 1}")
-
-
-def is_aborted(batch: PlacedBatch, run: KeyRun) -> bool:
-    """Whether the batch belongs to a transaction that was aborted: no record of it was ever there."""
-    if not run.aborted or not batch.header.attributes & TRANSACTIONAL or is_control(batch.header):
-        return False
-    return any(
-        aborted.producer_id == batch.header.producer_id
-        and aborted.first_offset <= batch.base_offset <= aborted.last_offset
-        for aborted in run.aborted
-    )
 
 
 def _checked(each: KeyInput, data: memoryview, header: BatchHeader, offset: int) -> PlacedBatch:

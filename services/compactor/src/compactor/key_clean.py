@@ -1,7 +1,7 @@
 """From the batches of a run, and the offsets of the records that stay, to the batches that are left. Pure.
 
-What nobody can take apart stays as it is: a transaction's marker, and a batch whose records are not what they should
-be, which a producer may have written while the topic was not compacted.
+What nobody can take apart stays as it is: a batch whose records are not what they should be, which a producer may have
+written while the topic was not compacted. Of transactions there stays what `decided` says.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from compactor.key_batches import PlacedBatch, is_aborted
+from compactor.decided import Decided
+from compactor.key_batches import PlacedBatch
 from compactor.key_columns import Records, plain_of, read_records
 from compactor.key_latest import GROUP_BYTES
 from compactor.key_plan import KeyRun
@@ -24,7 +25,7 @@ from penstock.kafkawire.cleaning import (
     scan_records,
 )
 from penstock.kafkawire.records import is_control, read_batch_header
-from penstock.segment.compacted_writer import BatchFacts
+from penstock.segment.compacted_writer import BatchFacts, batch_facts
 
 HORIZON_MS_MAX = 2**62  # "never", with room for sums
 
@@ -90,6 +91,7 @@ class RunCleaner:
 
     def __init__(self, run: KeyRun, times: Times) -> None:
         self._run = run
+        self._decided = Decided(run.base_offset, run.aborted, keeps_commits=False)
         self._times = times
         self.delete_horizon_ms = NO_HORIZON  # when the first tombstone that was left may go
 
@@ -121,7 +123,9 @@ class RunCleaner:
     def _pending(self, batch: PlacedBatch, kept: Ints) -> _Pending | None:
         """The batch if it may have to stay."""
         header = batch.header
-        if not header.record_count or is_aborted(batch, self._run):
+        if not header.record_count:
+            return None
+        if self._decided.leaves_out(header.attributes, header.producer_id, batch.base_offset, batch.data):
             return None
         if is_control(header):
             return _Pending(batch, kept, None)
@@ -209,6 +213,5 @@ def _are_in(offsets: Ints, kept: Ints) -> Any:
 
 
 def _left(data: Buffer) -> Left:
-    header = read_batch_header(data)
-    last_offset = header.base_offset + header.last_offset_delta
-    return Left(data, BatchFacts(len(data), header.base_offset, last_offset, header.max_timestamp, header.record_count))
+    (facts,) = batch_facts(data)
+    return Left(data, facts)

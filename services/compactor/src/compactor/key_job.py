@@ -188,6 +188,7 @@ def _command(job_id: str, now_ms: int, output: KeyOutput, cleaned: Cleaned) -> R
             max_timestamp=done.max_timestamp,
             cleaned=True,
             delete_horizon_ms=done.delete_horizon_ms,
+            without_aborted=True,
         )
         for run, done in zip(output.runs, cleaned.runs, strict=True)
     ]

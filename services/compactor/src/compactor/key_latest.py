@@ -7,9 +7,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from compactor.key_batches import PlacedBatch, is_aborted
+from compactor.key_batches import PlacedBatch
 from compactor.key_columns import Records, plain_of, read_records
 from compactor.key_plan import KeyRun
+from penstock.kafkawire.records import is_transactional
+from penstock.segment.aborted import Aborted
 
 GROUP_BYTES = 4 * 1024 * 1024  # of plain records that are looked at together
 # Keys of so many records, or of so many bytes, are gathered before they are grouped.
@@ -107,8 +109,10 @@ def keyed(run: KeyRun, batches: Iterable[PlacedBatch]) -> Iterator[tuple[Any, An
     group: list[PlacedBatch] = []
     plains: list[bytes] = []
     size = 0
+    aborted = Aborted(run.aborted)
     for batch in batches:
-        plain = None if is_aborted(batch, run) else plain_of(batch)
+        is_aborted = is_transactional(batch.header) and aborted.has(batch.header.producer_id, batch.base_offset)
+        plain = None if is_aborted else plain_of(batch)
         if plain is None:
             continue
         group.append(batch)

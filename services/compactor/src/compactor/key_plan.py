@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from penstock.contracts.batches import NO_SEGMENT_ID, AbortedTransaction, Marker
 from penstock.contracts.ids import SegmentId, TopicId, segment_born_ms
-from penstock.contracts.queries import LogView
+from penstock.contracts.queries import LogTransactions, LogView
 from penstock.contracts.topic_configs import CompactionConfigs
 
 MIB = 1024 * 1024
@@ -37,7 +38,7 @@ class KeyLimits(msgspec.Struct, frozen=True):
 
 
 class KeyInput(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One extent to read."""
+    """One extent to read; a marker has no bytes, and NO_SEGMENT_ID."""
 
     segment_id: SegmentId
     level: int
@@ -55,14 +56,6 @@ class KeyExtent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_claimed: bool = False
 
 
-class Aborted(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Offsets in which a producer's transactional batches were aborted."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-
-
 class KeyRun(msgspec.Struct, frozen=True, array_like=True):
     """Extents of one partition, one behind the other, that become one run."""
 
@@ -70,7 +63,8 @@ class KeyRun(msgspec.Struct, frozen=True, array_like=True):
     partition: int
     cleaned_offset: int  # below it nothing has an older record of its key: tombstones may go when it is time
     inputs: list[KeyInput]
-    aborted: list[Aborted] = []
+    markers: list[Marker] = []  # of the inputs that are such, and maybe others
+    aborted: list[AbortedTransaction] = []  # all that were of transactions with anything in it, and maybe others
 
     @property
     def base_offset(self) -> int:
@@ -121,7 +115,9 @@ class KeyJob(msgspec.Struct, frozen=True, array_like=True):
     def segment_ids(self) -> list[SegmentId]:
         """All segments that are read, each once."""
         runs = (run for output in self.outputs for run in output.runs)
-        return list(dict.fromkeys(each.segment_id for run in runs for each in run.inputs))
+        found = dict.fromkeys(each.segment_id for run in runs for each in run.inputs)
+        found.pop(NO_SEGMENT_ID, None)
+        return list(found)
 
 
 def key_plans(
@@ -130,11 +126,12 @@ def key_plans(
     extents: Mapping[PartitionId, Sequence[KeyExtent]],
     now_ms: int,
     limits: KeyLimits | None = None,
+    transactions: Mapping[PartitionId, LogTransactions] | None = None,
 ) -> list[KeyJob]:
     """A job for everything that is worth one now; topics without configs are not compacted.
 
-    `extents` has those of each partition in the order of their offsets. Jobs of different topics may share segments:
-    whoever runs them claims these.
+    `extents` has those of each partition in the order of their offsets, and `transactions` what is known of those. Jobs
+    of different topics may share segments: whoever runs them claims these.
     """
     limits = limits or KeyLimits()
     runs: dict[TopicId, list[KeyRun]] = {topic_id: [] for topic_id in configs}
@@ -142,9 +139,12 @@ def key_plans(
         settings = configs.get(log.topic_id)
         if settings is None:
             continue
-        inputs = cleanable(log, settings, extents.get((log.topic_id, log.partition), ()), now_ms, limits)
+        key = (log.topic_id, log.partition)
+        known = transactions.get(key) if transactions is not None else None
+        inputs = cleanable(log, settings, extents.get(key, ()), now_ms, limits)
         if inputs and is_due(log, settings, inputs, now_ms, limits):
-            runs[log.topic_id].append(KeyRun(log.topic_id, log.partition, log.cleaned_offset, inputs))
+            markers, aborted = (known.markers, known.aborted) if known is not None else ([], [])
+            runs[log.topic_id].append(KeyRun(*key, log.cleaned_offset, inputs, markers, aborted))
     return [
         KeyJob(topic_id, configs[topic_id].delete_retention_ms, outputs, now_ms)
         for topic_id, of_topic in runs.items()
@@ -200,7 +200,7 @@ def is_due(
     """Whether to compact now: by the dirty part of the log, by a record's greatest lag, or since tombstones may go."""
     if 0 <= log.delete_horizon_ms <= now_ms:
         return True
-    dirty = [each for each in inputs if each.last_offset >= log.cleaned_offset]
+    dirty = [each for each in inputs if each.last_offset >= log.cleaned_offset and each.segment_id != NO_SEGMENT_ID]
     if not dirty:
         return False
     if dirty[0].max_timestamp < now_ms - settings.max_lag_ms:

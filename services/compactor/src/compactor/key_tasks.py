@@ -22,6 +22,7 @@ from compactor.key_clean import RunCleaner, Survivors, Times
 from compactor.key_latest import Bounds, TooManyKeys, latest_of, latest_parts
 from compactor.key_plan import KEY_LEVEL, KeyOutput, KeyRun
 from compactor.tasks import Failed, StorePlace
+from penstock.contracts.batches import NO_SEGMENT_ID
 from penstock.contracts.codec import encode
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
@@ -188,5 +189,6 @@ def _batches(ranges: StoreRanges, place: StorePlace, run: KeyRun) -> Iterator[Pl
     wanted = [
         Range(segment_key(NO_PREFIX, place.cluster, each.level, each.segment_id), each.position, each.length)
         for each in run.inputs
+        if each.segment_id != NO_SEGMENT_ID
     ]
-    return batches_of(run.inputs, ranges.stream(wanted))
+    return batches_of(run.inputs, ranges.stream(wanted), run.markers)

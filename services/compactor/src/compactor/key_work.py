@@ -18,6 +18,7 @@ from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries import (
     LogsQuery,
     LogsView,
+    LogTransactions,
     LogView,
     Plan,
     PlanPartition,
@@ -88,8 +89,8 @@ class KeyWork:
             logs += view.logs
             clock_ms = max(clock_ms, view.clock_ms)
         due = [each for each in logs if may_be_due(each, configs[each.topic_id], clock_ms)]
-        extents = await self._extents_in_turn(due, busy)
-        jobs = key_plans(due, configs, extents, clock_ms, self._limits)
+        extents, transactions = await self._logs_in_turn(due, busy)
+        jobs = key_plans(due, configs, extents, clock_ms, self._limits, transactions)
         self._looked_s = now_s if len(jobs) <= 1 else None  # where more waits there is no time to lose
         return jobs
 
@@ -117,34 +118,41 @@ class KeyWork:
         failures = tuple(Failed(kind, reason) for kind, reason in report.failures)
         return Ended(report.outputs_committed, report.outputs_refused, failures)
 
-    async def _extents_in_turn(
+    async def _logs_in_turn(
         self, due: Sequence[LogView], busy: Collection[SegmentId]
-    ) -> dict[PartitionId, list[KeyExtent]]:
-        """Of as many logs as may be looked into, beginning where the last look ended."""
+    ) -> tuple[dict[PartitionId, list[KeyExtent]], dict[PartitionId, LogTransactions]]:
+        """Extents and transactions of as many logs as may be looked into, beginning where the last look ended."""
         extents: dict[PartitionId, list[KeyExtent]] = {}
+        transactions: dict[PartitionId, LogTransactions] = {}
         start = self._turn % len(due) if due else 0
         held = 0
         for each in [*due[start:], *due[:start]][:LOGS_LOOKED_INTO_MAX]:
             if held >= EXTENTS_HELD_MAX:
                 break
-            found = await self._extents_of(each, busy)
-            extents[each.topic_id, each.partition] = found
-            held += len(found)
+            key = (each.topic_id, each.partition)
+            extents[key], transactions[key] = await self._look_into(each, busy)
+            held += len(extents[key]) + len(transactions[key].aborted)
         self._turn = 0 if len(extents) == len(due) else start + len(extents)
-        return extents
+        return extents, transactions
 
-    async def _extents_of(self, each: LogView, busy: Collection[SegmentId]) -> list[KeyExtent]:
-        found: list[KeyExtent] = []
+    async def _look_into(self, each: LogView, busy: Collection[SegmentId]) -> tuple[list[KeyExtent], LogTransactions]:
+        """The extents of a log up to where all is decided, and its transactions there."""
+        extents: list[Extent] = []
+        found = LogTransactions(each.topic_id, each.partition, each.last_stable_offset, [], [])
         offset = each.log_start_offset
         while offset < each.last_stable_offset:
             wanted = PlanPartition(each.topic_id, each.partition, offset, EXTENTS_BYTES)
-            plan = await self._sequencers.query("plan", PlanQuery(0, [wanted], EXTENTS_BYTES), Plan)
-            extents = plan.partitions[0].extents
-            if not extents:
+            plan = (await self._sequencers.query("plan", PlanQuery(0, [wanted], EXTENTS_BYTES), Plan)).partitions[0]
+            if not plan.extents:
                 break
-            found += [KeyExtent(_input(extent), extent.segment.segment_id in busy) for extent in extents]
-            offset = extents[-1].last_offset + 1
-        return found
+            behind = extents[-1].last_offset + 1 if extents else 0  # the first may have been told before
+            extents += [extent for extent in plan.extents if extent.base_offset >= behind]
+            found.markers.extend(plan.markers)
+            found.aborted.extend(plan.aborted)
+            offset = plan.extents[-1].last_offset + 1
+            if plan.aborted_end_offset >= 0:
+                offset = min(offset, plan.aborted_end_offset)
+        return [KeyExtent(_input(extent), extent.segment.segment_id in busy) for extent in extents], found
 
     def _note(self, job_id: str, report: "Report") -> None:
         for kind, reason in report.failures:

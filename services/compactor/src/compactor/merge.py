@@ -2,6 +2,7 @@
 
 Batches stay as they are, byte for byte, except for the two fields that their CRC does not cover: the base offset, which
 above level 0 is the real one, and the leader epoch, which is of no meaning in a segment and is written by who reads.
+What was aborted is left out where all is decided, and markers that were stored nowhere are from now on (ADR 0012).
 Every CRC and every offset is checked on the way; what does not fit is `Corrupt`, and there is no output.
 """
 
@@ -12,21 +13,29 @@ import time
 from collections.abc import Iterator, Sequence
 
 import crc32c
+import msgspec
 
-from compactor.tasks import Failed, InputExtent, Merged, MergeTask, OutputRun, StorePlace
+from compactor.decided import Decided
+from compactor.tasks import Failed, InputExtent, InputRun, Merged, MergeTask, OutputRun, StorePlace
+from penstock.contracts.batches import NO_SEGMENT_ID, Marker
+from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id, ulid_text
-from penstock.kafkawire.records import BATCH_OVERHEAD, CRC_START, LENGTH_END, MAGIC
+from penstock.kafkawire.cleaning import empty_batch
+from penstock.kafkawire.records import BATCH_OVERHEAD, CONTROL, CRC_START, LENGTH_END, MAGIC, read_batch_header
 from penstock.runtime.clock import Clock, SystemClock
-from penstock.segment.compacted_writer import BatchFacts, CompactedWriter
+from penstock.segment.compacted_writer import BatchFacts, CompactedWriter, batch_facts
 from penstock.segment.keys import segment_key
 from penstock.segment.layout import FLUSHED_LEVEL
+from penstock.segment.markers import marker_batch
 from penstock.spark.ranges import Piece, Range, StoreRanges
 
 NO_PREFIX = ""  # the store's address has one of its own
 
-# Base offset, length; magic, CRC; last offset delta; max timestamp; record count.
-_FACTS = struct.Struct(">qi4xbI2xi8xq14xi")
+NO_EPOCH = -1  # of a leader: whoever reads a batch to a client writes it
+
+# Base offset, length; magic, CRC, attributes, last offset delta; max timestamp, producer id; record count.
+_FACTS = struct.Struct(">qi4xbIhi8xqq6xi")
 _BASE_OFFSET = struct.Struct(">q")
 
 
@@ -63,27 +72,55 @@ def _merge(place: StorePlace, task: MergeTask, clock: Clock) -> Merged:
 
 def write_runs(ranges: StoreRanges, task: MergeTask, keys: Sequence[str], writer: CompactedWriter) -> list[OutputRun]:
     """Stream the task's runs from the objects `keys`, its segments, into a writer."""
-    wanted = [Range(keys[each.segment], each.position, each.length) for run in task.runs for each in run.extents]
-    pieces = ranges.stream(wanted)
+    stored = [each for run in task.runs for each in run.extents if not _is_marker(task, each)]
+    pieces = ranges.stream([Range(keys[each.segment], each.position, each.length) for each in stored])
     written = []
     for run in task.runs:
         writer.begin_run(run.topic_id, run.partition, run.extents[0].base_offset)
-        for extent in run.extents:
-            _write_extent(pieces, extent, task, writer)
+        for data, facts in _batches_of(run, pieces, task):
+            writer.add(data, facts)
         done = writer.end_run()
         assert done.last_offset == run.extents[-1].last_offset, "extents were checked to their ends"
         written.append(OutputRun(done.position, done.length, done.max_timestamp))
     return written
 
 
-def _write_extent(pieces: Iterator[Piece], extent: InputExtent, task: MergeTask, writer: CompactedWriter) -> None:
+_Stretch = tuple[Buffer, list[BatchFacts]]  # whole batches that lie one behind the other, and what is known of each
+
+
+def _is_marker(task: MergeTask, extent: InputExtent) -> bool:
+    return task.segments[extent.segment].segment_id == NO_SEGMENT_ID
+
+
+def _batches_of(run: InputRun, pieces: Iterator[Piece], task: MergeTask) -> Iterator[_Stretch]:
+    markers = {marker.offset: marker for marker in run.markers}
+    decided = Decided(run.extents[0].base_offset, run.aborted) if run.without_aborted else None
+    end = run.extents[-1].last_offset
+    for extent in run.extents:
+        if _is_marker(task, extent):
+            yield from _marker(markers[extent.base_offset], decided, end)
+        else:
+            yield from _extent(pieces, extent, task, decided, end)
+
+
+def _marker(marker: Marker, decided: Decided | None, end: int) -> Iterator[_Stretch]:
+    data = marker_batch(marker)
+    header = read_batch_header(data)
+    if decided is not None and decided.leaves_out(header.attributes, marker.producer_id, marker.offset, data):
+        if marker.offset != end:
+            return
+        data = empty_batch(header)
+    yield data, list(batch_facts(data))
+
+
+def _extent(
+    pieces: Iterator[Piece], extent: InputExtent, task: MergeTask, decided: Decided | None, end: int
+) -> Iterator[_Stretch]:
     segment = task.segments[extent.segment]
-    batches = _Batches(extent, is_placed=segment.level != FLUSHED_LEVEL)
+    batches = _Batches(extent, decided, end, is_placed=segment.level != FLUSHED_LEVEL)
     try:
         for piece in pieces:
-            data, facts = batches.take(piece.data)
-            if facts:
-                writer.add(data, facts)
+            yield from batches.take(piece.data)
             if piece.is_last:
                 break
         batches.check_end()
@@ -93,22 +130,30 @@ def _write_extent(pieces: Iterator[Piece], extent: InputExtent, task: MergeTask,
 
 
 class _Batches:
-    """Whole batches out of the pieces of an extent, checked, with their real offsets."""
+    """Whole batches out of the pieces of an extent, checked, with their real offsets.
 
-    def __init__(self, extent: InputExtent, *, is_placed: bool) -> None:
+    With `decided` some are left out; what ends at offset `end`, as the run does, leaves an empty batch behind.
+    """
+
+    def __init__(self, extent: InputExtent, decided: Decided | None, end: int, *, is_placed: bool) -> None:
         self._extent = extent
+        self._decided = decided
+        self._end = end
         self._is_placed = is_placed  # carries real offsets already
         self._next_offset = extent.base_offset
         self._rest = b""  # of the last piece: the beginning of a batch
 
-    def take(self, piece: memoryview) -> tuple[memoryview, list[BatchFacts]]:
-        """The whole batches in what was left and the piece, and what is known of each."""
+    def take(self, piece: memoryview) -> list[_Stretch]:
+        """The whole batches in what was left and the piece; one stretch if nothing is left out."""
         data = bytearray().join((self._rest, piece))
+        stretches: list[_Stretch] = []
         facts: list[BatchFacts] = []
-        position, size = 0, len(data)
+        start, position, size = 0, 0, len(data)
         view = memoryview(data)
         while position + BATCH_OVERHEAD <= size:
-            base_offset, length, magic, crc, last_delta, max_timestamp, count = _FACTS.unpack_from(data, position)
+            base_offset, length, magic, crc, attributes, last_delta, max_timestamp, producer_id, count = (
+                _FACTS.unpack_from(data, position)
+            )
             length += LENGTH_END
             if length < BATCH_OVERHEAD or magic != MAGIC:
                 raise Corrupt(f"a batch of {length} bytes and magic {magic}")
@@ -119,11 +164,27 @@ class _Batches:
                 raise Corrupt(f"a batch whose crc is not {crc:08x} before offset {self._next_offset}")
             base_offset, last_offset = self._offsets(base_offset, last_delta, count)
             _BASE_OFFSET.pack_into(data, position, base_offset)
-            facts.append(BatchFacts(length, base_offset, last_offset, max_timestamp, count))
             self._next_offset = last_offset + 1
+            decided = self._decided
+            if decided is not None and decided.leaves_out(attributes, producer_id, base_offset, view[position:end]):
+                stretches.append((view[start:position], facts))
+                stretches += self._instead(view[position:end], last_offset)
+                start, facts = end, []
+            else:
+                records = 0 if attributes & CONTROL else count
+                facts.append(BatchFacts(length, base_offset, last_offset, max_timestamp, records))
             position = end
         self._rest = bytes(view[position:])
-        return view[:position], facts
+        stretches.append((view[start:position], facts))
+        return [stretch for stretch in stretches if stretch[1]]
+
+    def _instead(self, batch: memoryview, last_offset: int) -> list[_Stretch]:
+        """What a batch that is left out leaves behind."""
+        if last_offset != self._end:
+            return []
+        header = read_batch_header(batch)
+        empty = empty_batch(msgspec.structs.replace(header, partition_leader_epoch=NO_EPOCH))
+        return [(empty, list(batch_facts(empty)))]
 
     def check_end(self) -> None:
         """`Corrupt` unless the extent's batches end with it, at its last offset."""

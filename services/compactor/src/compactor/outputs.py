@@ -2,37 +2,88 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from compactor.planner import MIXED, TOPIC, Choice, Kind, PlanLimits
+import msgspec
+
+from compactor.planner import FLUSHED, MIXED, TOPIC, Choice, Kind, PlanLimits
 from compactor.tasks import InputExtent, InputRun, InputSegment, MergeTask
+from penstock.contracts.batches import NO_SEGMENT_ID, AbortedTransaction, Marker
 from penstock.contracts.ids import TopicId
-from penstock.contracts.queries import PlacedExtent
+from penstock.contracts.queries import LogTransactions, PlacedExtent
 
 _Found = tuple[TopicId, int, InputExtent]
+_Log = tuple[TopicId, int]
+
+
+class Contents(msgspec.Struct):
+    """What is in segments, in their order, and of which transactions."""
+
+    extents: list[list[PlacedExtent]] = []
+    transactions: list[LogTransactions] = []  # one of each segment, at most, for a log
+
+
+class _Known(msgspec.Struct):
+    """What is known of a log's transactions."""
+
+    decided_offset: int
+    markers: dict[int, Marker] = {}
+    aborted: list[AbortedTransaction] = []
 
 
 def tasks_of(
-    choice: Choice, extents: Sequence[Sequence[PlacedExtent]], *, compacted: Collection[TopicId], limits: PlanLimits
+    choice: Choice, contents: Contents, *, compacted: Collection[TopicId], limits: PlanLimits
 ) -> list[MergeTask]:
-    """One task per output, the largest first; `extents` has those of each segment of the choice.
+    """One task per output, the largest first; `contents` has what is in each segment of the choice.
 
     Topics in `compacted` are left for key compaction to take to level 2.
     """
-    runs = _runs(extents)
+    known = _known(contents.transactions)
+    runs = _runs(contents.extents, known)
     segments = [InputSegment(segment.segment_id, segment.level) for segment in choice.segments]
+    segments.append(InputSegment(NO_SEGMENT_ID, FLUSHED))  # of the markers
     own = _topics_of_their_own(choice.kind, runs, compacted, limits)
     groups = [(TOPIC, [run for run in runs if run.topic_id == topic_id]) for topic_id in own]
     groups.append((MIXED, [run for run in runs if run.topic_id not in own]))
-    tasks = [_task(level, segments, part) for level, group in groups for part in _parts(group, limits)]
+    parts = [(level, part) for level, group in groups for part in _parts(group, limits)]
+    tasks = [_task(level, segments, [_with_transactions(run, known) for run in part]) for level, part in parts]
     return sorted(tasks, key=lambda task: task.length, reverse=True)
 
 
-def _runs(extents: Sequence[Sequence[PlacedExtent]]) -> list[InputRun]:
-    """Everything by (topic id, partition, offset), neighbours joined."""
+def _known(transactions: Iterable[LogTransactions]) -> dict[_Log, _Known]:
+    """By log. Segments were asked for one after the other: what the first answer says of all is true of the last."""
+    known: dict[_Log, _Known] = {}
+    for each in transactions:
+        of_log = known.setdefault((each.topic_id, each.partition), _Known(each.decided_offset))
+        of_log.decided_offset = min(of_log.decided_offset, each.decided_offset)
+        of_log.markers.update((marker.offset, marker) for marker in each.markers)
+        of_log.aborted += each.aborted
+    return known
+
+
+def _with_transactions(run: InputRun, known: dict[_Log, _Known]) -> InputRun:
+    """With what a task has to know of the run's transactions."""
+    of_log = known.get((run.topic_id, run.partition))
+    if of_log is None:
+        return run
+    first, last = run.extents[0].base_offset, run.extents[-1].last_offset
+    is_decided = last < of_log.decided_offset
+    aborted = [each for each in of_log.aborted if each.first_offset <= last and each.last_offset >= first]
+    return msgspec.structs.replace(
+        run,
+        markers=[marker for offset, marker in of_log.markers.items() if first <= offset <= last],
+        aborted=aborted if is_decided else [],
+        without_aborted=is_decided,
+    )
+
+
+def _runs(extents: Sequence[Sequence[PlacedExtent]], known: dict[_Log, _Known]) -> list[InputRun]:
+    """Everything by (topic id, partition, offset), neighbours joined; markers are in one segment more."""
     found: list[_Found] = []
     for number, of_segment in enumerate(extents):
         for each in of_segment:
             extent = InputExtent(number, each.base_offset, each.last_offset, each.position, each.length)
             found.append((each.topic_id, each.partition, extent))
+    for (topic_id, partition), of_log in known.items():
+        found += [(topic_id, partition, InputExtent(len(extents), at, at, 0, 0)) for at in of_log.markers]
     found.sort(key=lambda each: (each[0], each[1], each[2].base_offset))
     runs: list[InputRun] = []
     for topic_id, partition, extent in found:
@@ -100,11 +151,7 @@ def _task(level: int, segments: Sequence[InputSegment], runs: Sequence[InputRun]
     used = sorted({extent.segment for run in runs for extent in run.extents})
     places = {number: place for place, number in enumerate(used)}
     moved = [
-        InputRun(
-            run.topic_id,
-            run.partition,
-            [InputExtent(places[each.segment], *_rest(each)) for each in run.extents],
-        )
+        msgspec.structs.replace(run, extents=[InputExtent(places[each.segment], *_rest(each)) for each in run.extents])
         for run in runs
     ]
     return MergeTask(level, [segments[number] for number in used], moved)

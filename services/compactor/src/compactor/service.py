@@ -134,7 +134,8 @@ class Compactor:
         self._topics_of = {each: topic_id for each, topic_id in self._topics_of.items() if each in known}
         wanted = [each for each in segments if each.level == TOPIC and each.segment_id not in self._topics_of]
         wanted = wanted[:TOPICS_ASKED_MAX]
-        for segment, extents in zip(wanted, await self._jobs.extents_of(wanted), strict=True):
+        contents = await self._jobs.contents_of(wanted)
+        for segment, extents in zip(wanted, contents.extents, strict=True):
             if extents:
                 self._topics_of[segment.segment_id] = extents[0].topic_id
 

@@ -2,11 +2,15 @@
 
 import msgspec
 
+from penstock.contracts.batches import AbortedTransaction, Marker
 from penstock.contracts.ids import SegmentId, TopicId
 
 
 class InputExtent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An extent as planned; `segment` is its segment's place in the task's list of them."""
+    """An extent as planned; `segment` is its segment's place in the task's list of them.
+
+    A marker is one without bytes, and its segment's id is NO_SEGMENT_ID.
+    """
 
     segment: int
     base_offset: int
@@ -21,6 +25,9 @@ class InputRun(msgspec.Struct, frozen=True, array_like=True):
     topic_id: TopicId
     partition: int
     extents: list[InputExtent]
+    markers: list[Marker] = []  # of the extents that are such
+    aborted: list[AbortedTransaction] = []  # all transactions with anything in the run that were
+    without_aborted: bool = False  # is to be left out what they wrote; else all stays as it is
 
     @property
     def length(self) -> int:

@@ -1,0 +1,43 @@
+"""What was aborted of a log, for those who read or rewrite its batches (ADR 0012)."""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from penstock.contracts.batches import AbortedTransaction
+
+
+class Aborted:
+    """Aborted transactions of one log; some may be named twice, with less of them the second time."""
+
+    def __init__(self, transactions: Iterable[AbortedTransaction] = ()) -> None:
+        firsts: dict[tuple[int, int], int] = {}
+        for each in transactions:
+            end = (each.producer_id, each.last_offset)
+            firsts[end] = min(each.first_offset, firsts.get(end, each.first_offset))
+        # A producer's transactions lie one behind the other, so they are in order by either end.
+        self._firsts: dict[int, list[int]] = {}
+        self._lasts: dict[int, list[int]] = {}
+        for producer_id, last_offset in sorted(firsts):
+            self._firsts.setdefault(producer_id, []).append(firsts[producer_id, last_offset])
+            self._lasts.setdefault(producer_id, []).append(last_offset)
+
+    def __bool__(self) -> bool:
+        return bool(self._lasts)
+
+    def has(self, producer_id: int, offset: int) -> bool:
+        """Whether a producer's transactional batch at this offset was aborted."""
+        first_offset = self._first_offset(producer_id, offset)
+        return first_offset is not None and first_offset <= offset
+
+    def begin_of(self, producer_id: int, marker_offset: int) -> int | None:
+        """The first offset of the transaction whose marker is at this offset; None if it is no aborted one's."""
+        lasts = self._lasts.get(producer_id, ())
+        place = bisect_left(lasts, marker_offset)
+        is_end = place < len(lasts) and lasts[place] == marker_offset
+        return self._firsts[producer_id][place] if is_end else None
+
+    def _first_offset(self, producer_id: int, offset: int) -> int | None:
+        """Of the producer's first transaction that ends at or behind an offset."""
+        lasts = self._lasts.get(producer_id, ())
+        place = bisect_left(lasts, offset)
+        return self._firsts[producer_id][place] if place < len(lasts) else None

@@ -1,0 +1,44 @@
+"""What was aborted of a log: which batches, and where their transactions began."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contracts.batches import AbortedTransaction
+from penstock.segment.aborted import Aborted
+
+
+def test_a_batch_was_aborted_if_its_producers_transaction_was_in_which_it_lies() -> None:
+    aborted = Aborted([AbortedTransaction(1, 10, 20), AbortedTransaction(2, 5, 30), AbortedTransaction(1, 40, 50)])
+    assert [offset for offset in range(60) if aborted.has(1, offset)] == [*range(10, 21), *range(40, 51)]
+    assert [offset for offset in range(60) if aborted.has(2, offset)] == list(range(5, 31))
+    assert not any(aborted.has(3, offset) for offset in range(60))
+
+
+def test_a_marker_leads_to_where_its_transaction_began() -> None:
+    aborted = Aborted([AbortedTransaction(1, 10, 20), AbortedTransaction(1, 40, 50)])
+    assert [aborted.begin_of(1, offset) for offset in (20, 50)] == [10, 40]
+    assert [aborted.begin_of(*place) for place in ((1, 19), (1, 21), (2, 20), (1, 51))] == [None] * 4
+
+
+def test_who_is_told_twice_of_one_counts_all_of_it() -> None:
+    """Of the second time a compaction had left out what came first."""
+    whole, rest = AbortedTransaction(1, 10, 20), AbortedTransaction(1, 15, 20)
+    for told in ([whole, rest], [rest, whole]):
+        assert Aborted(told).begin_of(1, 20) == 10
+        assert Aborted(told).has(1, 12)
+    assert Aborted([whole]) and not Aborted([])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(1, 4)), max_size=20), st.randoms())
+def test_any_history_is_told_apart(steps: list[tuple[int, int, int]], shuffled: object) -> None:
+    """As a list of all offsets has it, in whatever order the transactions come."""
+    transactions, owner = [], {}
+    end = 0
+    for producer_id, gap, length in steps:
+        first, end = end + gap, end + gap + length
+        transactions.append(AbortedTransaction(producer_id, first, end))
+        owner.update(dict.fromkeys(range(first, end + 1), producer_id))
+    shuffled.shuffle(transactions)  # type: ignore[attr-defined]
+    aborted = Aborted(transactions)
+    for offset in range(end + 2):
+        assert [each for each in range(3) if aborted.has(each, offset)] == ([owner[offset]] if offset in owner else [])
