@@ -1,6 +1,7 @@
 """What a consumer gets of extents' bytes, against a model that simply has all batches in a list."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 
 import hypothesis.strategies as st
 import msgspec
@@ -11,6 +12,7 @@ from hypothesis import example, given, settings
 from gateway.assemble import Cursor, Piece, assemble, pieces_from, read_of, start_of, walk
 from gateway.portions import Portion, read_portions
 from gateway.position_hints import PositionHints
+from gateway.read_ahead import ReadAhead
 from gateway.reads import Data
 from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.errors import Corrupt, Unavailable
@@ -66,7 +68,19 @@ class LogReads:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.hints = PositionHints()
+        self.ahead = ReadAhead()
         self.read_bytes = 0
+        self.ahead_of: list[SegmentRead] = []
+
+    def is_history(self, extent: Extent) -> bool:
+        return extent.segment.level > 0
+
+    @contextlib.asynccontextmanager
+    async def room(self, size_bytes: int, *, is_history: bool) -> AsyncIterator[None]:
+        yield
+
+    async def load_ahead(self, reads: Sequence[SegmentRead]) -> None:
+        self.ahead_of += reads
 
     async def read(self, reads: Sequence[SegmentRead]) -> list[Data]:
         self.read_bytes += sum(read.length for read in reads)

@@ -1,6 +1,7 @@
 """Ranges of segments come from the cachers, and from the store when those cannot help; never wrong, never too many."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -220,3 +221,26 @@ async def test_no_more_bytes_are_on_their_way_than_the_window_has_room_for(zone:
     cacher.gate.set()
     await asyncio.gather(*both)
     assert len(cacher.requests) == 2
+
+
+async def test_what_will_be_wanted_is_told_to_its_owner_once_and_not_waited_for(zone: Zone) -> None:
+    cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
+    reads = [SegmentRead(segment(number, level=1), 0, 1, ahead=50) for number in range(10)]
+    await zone.reads.load_ahead(reads)
+    await zone.reads.load_ahead(reads)
+    await until(lambda: sum(len(request.reads) for cacher in cachers for request in cacher.requests) == len(reads))
+    assert [len(cacher.requests) for cacher in cachers] == [1, 1]
+    assert all(request.loads_only for cacher in cachers for request in cacher.requests)
+    assert zone.store.gets == []
+
+
+async def test_those_who_replay_wait_for_each_other_and_nobody_waits_for_them(zone: Zone) -> None:
+    replaying = [contextlib.AsyncExitStack() for _ in range(3)]
+    size_bytes = reads_module.FETCHED_BYTES_MAX // reads_module.HISTORY_SHARE
+    await replaying[0].enter_async_context(zone.reads.room(size_bytes, is_history=True))
+    waiting = asyncio.create_task(replaying[1].enter_async_context(zone.reads.room(size_bytes, is_history=True)))
+    async with zone.reads.room(size_bytes, is_history=False):
+        assert not waiting.done()
+    await replaying[0].aclose()
+    await waiting
+    await replaying[1].aclose()

@@ -204,9 +204,11 @@ class _Taking:
         return bool(last_offset >= self.next_offset)
 
 
-def read_of(piece: Piece) -> SegmentRead:
-    """The range of the segment that a piece is."""
-    return SegmentRead(piece.cursor.extent.segment, piece.cursor.position, piece.length)
+def read_of(piece: Piece, ahead_bytes: int = 0) -> SegmentRead:
+    """The range of the segment that a piece is, for a reader who is going to want so much of the extent behind it."""
+    extent, position = piece.cursor.extent, piece.cursor.position
+    left_bytes = extent.position + extent.length - position - piece.length
+    return SegmentRead(extent.segment, position, piece.length, min(ahead_bytes, left_bytes))
 
 
 def _copy(spans: Sequence[tuple[Buffer, list[Placed]]], leader_epoch: int) -> bytearray:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gateway.assemble import Assembled, Cursor, Piece, assemble, pieces_from, read_of
 from gateway.markers import MarkerExtent
+from gateway.read_ahead import parts_ahead
 from gateway.reads import Data, SegmentReads
 from gateway.tail import PartitionKey
 from penstock.contracts.batches import Extent
@@ -30,6 +31,7 @@ class Portion:
     read_bytes: int  # to read in the next round
     records: bytearray | None = None
     next_offset: int = -1  # behind the last of the records
+    ahead_bytes: int = 0  # that cachers load before they are asked for
     error: PenstockError | None = None
 
 
@@ -53,13 +55,38 @@ def fair_shares(wishes: Sequence[int], total: int, least: int) -> list[int]:
 
 async def read_portions(reads: SegmentReads, portions: Sequence[Portion]) -> None:
     """Fill in every portion's records, or its error."""
+    history = [portion for portion in portions if reads.is_history(portion.cursor.extent)]
+    for portion in history:
+        portion.ahead_bytes = reads.ahead.bytes_for(portion.key, portion.offset)
+    async with reads.room(sum(portion.read_bytes for portion in portions), is_history=bool(history)):
+        await _read_all(reads, portions)
+    await _read_ahead(reads, [portion for portion in history if portion.records])
+
+
+async def _read_ahead(reads: SegmentReads, portions: Sequence[Portion]) -> None:
+    """Have cachers load what those who read one answer after the other are going to ask for."""
+    parts = []
+    for portion in portions:
+        reads.ahead.note(portion.key, portion.ahead_bytes, portion.next_offset)
+        if portion.ahead_bytes:
+            parts += parts_ahead(portion.cursor, portion.extents, portion.next_offset, portion.ahead_bytes)
+    if parts:
+        await reads.load_ahead(parts)
+
+
+async def _read_all(reads: SegmentReads, portions: Sequence[Portion]) -> None:
     pending = list(portions)
     for _ in range(ROUNDS_MAX):
         if not pending:
             return
         pieces = [pieces_from(portion.cursor, portion.extents, portion.read_bytes) for portion in pending]
-        stored = [piece for each in pieces for piece in each if not isinstance(piece.cursor.extent, MarkerExtent)]
-        data = iter(await reads.read([read_of(piece) for piece in stored]) if stored else ())
+        stored = [
+            read_of(piece, portion.ahead_bytes)
+            for portion, each in zip(pending, pieces, strict=True)
+            for piece in each
+            if not isinstance(piece.cursor.extent, MarkerExtent)
+        ]
+        data = iter(await reads.read(stored) if stored else ())
         unfinished = []
         for portion, its_pieces in zip(pending, pieces, strict=True):
             if not _settle(reads, portion, [(piece, _data_of(piece, data)) for piece in its_pieces]):

@@ -1,16 +1,20 @@
 """Ranges of segments for readers: from the zone's cachers, and from the store itself when they cannot help."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from gateway.cacher_ring import Instances
+from gateway.markers import MarkerExtent
 from gateway.position_hints import PositionHints
+from gateway.read_ahead import ReadAhead
 from gateway.read_pieces import REPLY_HEAD_BYTES, ReadPiece, StoreGet, cut, gets_of
 from gateway.run_maps import RunMaps
 from gateway.zone_cachers import Found, ZoneCachers, run_all
+from penstock.contracts.batches import Extent
 from penstock.contracts.chunks import is_history
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.messages import SegmentRead
@@ -27,16 +31,14 @@ WINDOW_BYTES = 32 * 1024 * 1024
 STORE_READS_MAX = 16  # at once
 HISTORY_STORE_READS_MAX = 8  # at once, of old data: whoever reads that waits for others who do
 FETCHED_BYTES_MAX = 128 * 1024 * 1024  # held by all fetches from before they read until they are put together
+HISTORY_SHARE = 2  # one part in so many may be held by those who replay
 NO_PREFIX = ""  # the store's address has a prefix of its own
 
 Data = memoryview | PenstockError
 
 
 class SegmentReads:
-    """Reads many ranges at once, with one question per cacher where possible.
-
-    `budget` is for those who read: they hold as many bytes of it as they are going to have in memory.
-    """
+    """Reads many ranges at once, with one question per cacher where possible."""
 
     def __init__(
         self,
@@ -59,7 +61,9 @@ class SegmentReads:
         self._slots = asyncio.Semaphore(STORE_READS_MAX)
         self._history_slots = asyncio.Semaphore(HISTORY_STORE_READS_MAX)
         self.budget = ByteBudget(fetched_bytes_max)
+        self.history_budget = ByteBudget(fetched_bytes_max // HISTORY_SHARE)
         self.hints = PositionHints()
+        self.ahead = ReadAhead()
         self.maps = RunMaps(self.read)
         self._bytes = Counter(
             "penstock_gateway_read_bytes", "Segment bytes read, by where they came from.", ["source"], registry=registry
@@ -79,6 +83,27 @@ class SegmentReads:
     async def close(self) -> None:
         """End what was begun for nobody in particular."""
         await self.maps.close()
+
+    def is_history(self, extent: Extent) -> bool:
+        """Whether an extent is read by those only who replay."""
+        return not isinstance(extent, MarkerExtent) and is_history(extent.segment, self._clock.now_ms())
+
+    @asynccontextmanager
+    async def room(self, size_bytes: int, *, is_history: bool) -> AsyncIterator[None]:
+        """For those who read: as many bytes as they are going to have in memory.
+
+        Who reads history waits for others who do first, and so never stands in line before who does not.
+        """
+        if not is_history:
+            async with self.budget.hold(size_bytes):
+                yield
+            return
+        async with self.history_budget.hold(size_bytes), self.budget.hold(size_bytes):
+            yield
+
+    async def load_ahead(self, reads: Sequence[SegmentRead]) -> None:
+        """Have cachers load what is going to be wanted."""
+        await self.cachers.load_ahead(self.ahead.untold(reads, self._clock.monotonic_s()))
 
     async def read(self, reads: Sequence[SegmentRead]) -> list[Data]:
         """The bytes of each range, or why they cannot be had: `Unavailable`, `NotFound`, `Corrupt`."""

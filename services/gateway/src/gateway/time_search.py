@@ -38,7 +38,7 @@ async def search(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
     """Bring all searches to their end."""
     for start in range(0, len(searches), SEARCHES_MAX):
         some = searches[start : start + SEARCHES_MAX]
-        async with reads.budget.hold(len(some) * SCAN_BYTES):
+        async with reads.room(len(some) * SCAN_BYTES, is_history=True):
             await _search_some(reads, some)
 
 

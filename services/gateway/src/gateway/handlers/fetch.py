@@ -86,8 +86,7 @@ async def _read(
     """Read what there is; the first of it is read whatever its size if it `is_first` in the answer."""
     placed = await _place_all(gateway, [each for each in wanted if _readable(each, isolation_level)])
     portions = _divide(placed, bytes_max, isolation_level, is_first=is_first)
-    async with gateway.reads.budget.hold(sum(portion.read_bytes for portion in portions)):
-        await read_portions(gateway.reads, portions)
+    await read_portions(gateway.reads, portions)
     for each, _ in placed:
         if each.portion is not None and each.portion.error is not None:
             each.read_error = each.portion.error
