@@ -80,5 +80,6 @@ if __name__ == "__main__":
         child = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, __file__, "well"])
         print(f"child {child}", flush=True)
         time.sleep(60)
-    settings = ServiceConfig(instance="example-1", drain_deadline_ms=300, log_format="json")
+    drain_deadline_ms = int(os.environ.get("EXAMPLE_DRAIN_DEADLINE_MS", "60000"))
+    settings = ServiceConfig(instance="example-1", drain_deadline_ms=drain_deadline_ms, log_format="json")
     sys.exit(run_app("example", settings, lambda: ExampleApp(sys.argv[1])))

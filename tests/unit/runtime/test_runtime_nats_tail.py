@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.runtime import nats_tail
 from penstock.runtime.journal import JournalEntry
-from penstock.runtime.nats_tail import Feed
+from penstock.runtime.nats_tail import HEARTBEAT_MS, HEARTBEATS_MISSED_MAX, Feed
+from tests.testkit.virtual_time import in_virtual_time
 
 
 class Message(msgspec.Struct):
@@ -111,10 +112,8 @@ async def test_a_heartbeat_that_counts_more_than_came_breaks_the_feed() -> None:
     assert feed.broken == "2 messages were sent and 1 came"
 
 
-async def test_a_consumer_that_falls_silent_breaks_the_feed_and_heartbeats_keep_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(nats_tail, "HEARTBEAT_MS", 20)
+@in_virtual_time
+async def test_a_consumer_that_falls_silent_breaks_the_feed_and_heartbeats_keep_it() -> None:
     feed = Feed(Recorder(), 1)
     taking = asyncio.create_task(feed.take())
     loop = asyncio.get_running_loop()
@@ -122,19 +121,21 @@ async def test_a_consumer_that_falls_silent_breaks_the_feed_and_heartbeats_keep_
     for _ in range(10):
         last_beat_s = loop.time()
         feed.deliver(heartbeat(0))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(HEARTBEAT_MS / 1000)
     assert not taking.done()
-    assert await asyncio.wait_for(taking, 5) == []
-    assert loop.time() - last_beat_s >= 0.06
+    assert await taking == []
+    assert loop.time() - last_beat_s == pytest.approx(HEARTBEATS_MISSED_MAX * HEARTBEAT_MS / 1000)
     assert feed.broken == "the consumer fell silent"
 
 
+@in_virtual_time
 async def test_an_interruption_ends_the_wait_at_once() -> None:
     feed = Feed(Recorder(), 1)
     taking = asyncio.create_task(feed.take())
     await asyncio.sleep(0)
     feed.interrupt()
-    assert await asyncio.wait_for(taking, 0.2) == []
+    assert await taking == []
+    assert asyncio.get_running_loop().time() == 0
     assert feed.broken == "the connection broke"
 
 
