@@ -78,7 +78,7 @@ def _happened(world: World) -> dict[str, int]:
         "nights": world.nights,
         "topics come and gone": world.passing.lives,
         "topics faded": world.fading.lives,
-    }
+    } | world.transactions.happened()
 
 
 def _run(world: World, faults: bool) -> None:
@@ -107,6 +107,7 @@ def _run(world: World, faults: bool) -> None:
     world.fading.end()
     for producer in world.producers:
         producer.hurry(HURRY_PACE_S)
+    world.transactions.hurry()
     if not world.failures and _settle(world):
         _stop(world)
 
@@ -123,6 +124,8 @@ def _settle(world: World) -> bool:
     world.add_reader("auditor")
     if not world.until("readers", lambda: all(each.is_at_end for each in world.readers), SETTLE_TIMEOUT_S):
         return False
+    if world.transactions.is_wanted and not _settle_transactions(world):
+        return False
     for member in world.members:
         member.may_leave = False
     if not world.until("the group", lambda: is_group_done(world), SETTLE_TIMEOUT_S):
@@ -138,6 +141,16 @@ def _settle(world: World) -> bool:
     if not world.until("orphans to go", lambda: not old_orphans(world), SETTLE_TIMEOUT_S, LOOK_S):
         return False
     return world.dice.random() >= EMPTY_SHARE or empty(world)
+
+
+def _settle_transactions(world: World) -> bool:
+    if not world.until("transactions", lambda: world.transactions.is_done, SETTLE_TIMEOUT_S):
+        return False
+    world.transactions.add_auditors()
+    if not world.until("readers of transactions", lambda: world.transactions.is_read, SETTLE_TIMEOUT_S):
+        return False
+    world.transactions.judge()
+    return not world.failures
 
 
 def _stop(world: World) -> None:

@@ -41,6 +41,7 @@ from tests.testkit.sim.producer import Producer
 from tests.testkit.sim.services import CLUSTER, gateway_address, makers
 from tests.testkit.sim.store import SimStore
 from tests.testkit.sim.surroundings import Surroundings
+from tests.testkit.sim.transactions import Transactions
 from tests.testkit.sim.warden import ORPHAN_AGE_MS, Warden
 from tests.testkit.sim.wire import START_MS
 
@@ -130,6 +131,7 @@ class World(Surroundings):
         sequencer = SequencerClient(bus, CLUSTER, SimClock(self.timeline))
         self.fading = Fading(self.client("fading"), self.oracle, FADING_TOPIC, START_MS, sequencer)
         self.group = GroupLedger(GROUP, self.oracle)
+        self.transactions = Transactions(self)
         self.topic_exists = False
         self.nights = 0
 
@@ -227,6 +229,8 @@ class World(Surroundings):
             asker = Asker(self.client("asker"), self.oracle, TOPIC, self.partitions, START_MS, last_ms)
             self.spawn(asker.run())
 
+        if self.transactions.is_wanted:
+            self.spawn(self.transactions.run())
         if self.stream("compaction").random() < COMPACTED_SHARE:
             for number in range(COMPACTORS):
                 self._add_compactor(f"compactor-{number}")

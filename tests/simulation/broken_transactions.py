@@ -1,0 +1,165 @@
+"""Transactions that are broken in the ways that would be worst; the simulator must catch every one."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from gateway.tail import PartitionView
+from penstock.contracts.batches import AbortedTransaction, BatchMeta, BatchResult
+from penstock.contracts.commands import EndTxn, OffsetToCommit, Refused, TransactionEnded
+from penstock.contracts.refusals import Refusal
+from sequencer.core import transactional_batches, transactions
+from sequencer.core.markers import write_marker
+from sequencer.core.partition_transactions import PartitionTransactions
+from sequencer.core.state import Changes, Partition, State, Transaction
+from sequencer.core.transaction_offsets import add_pending, commit_pending
+from sequencer.core.transactions import TransactionCommand, end_transaction
+
+Break = Callable[[], AbstractContextManager[Any]]
+
+
+def read_what_is_undecided() -> AbstractContextManager[Any]:
+    """A gateway gives whoever wants what is committed all that there is."""
+
+    def end_of_all(view: PartitionView, _isolation_level: int) -> int:
+        return view.high_watermark
+
+    return mock.patch("gateway.handlers.fetch._end_offset", end_of_all)
+
+
+def announce_no_markers() -> AbstractContextManager[Any]:
+    """A sequencer announces the extents of markers, and not what the markers say."""
+    return mock.patch("sequencer.core.machine.markers_among", lambda *_: [])
+
+
+def announce_all_as_decided() -> AbstractContextManager[Any]:
+    """A sequencer announces the high watermark where the last stable offset belongs."""
+    return mock.patch("sequencer.core.machine.last_stable_offset", lambda partition: partition.high_watermark)
+
+
+def plan_all_as_decided() -> AbstractContextManager[Any]:
+    """A sequencer plans with the high watermark where the last stable offset belongs."""
+    return mock.patch("sequencer.core.queries.last_stable_offset", lambda partition: partition.high_watermark)
+
+
+def fence_by_partition() -> AbstractContextManager[Any]:
+    """The machine holds a batch against what its partition remembers of the producer, not against its transaction."""
+    accept_transactional = transactional_batches.accept_transactional
+
+    def accept_any_epoch(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
+        transaction = state.transactions_by_producer.get(batch.producer_id)
+        if transaction is None:
+            return accept_transactional(state, partition, batch, offset)
+        epoch, transaction.epoch = transaction.epoch, batch.producer_epoch
+        verdict = accept_transactional(state, partition, batch, offset)
+        transaction.epoch = epoch
+        return verdict
+
+    return mock.patch("sequencer.core.commit.accept_transactional", accept_any_epoch)
+
+
+def commit_offsets_at_once() -> AbstractContextManager[Any]:
+    """The machine lets a group have offsets when they are sent, not when their transaction is committed."""
+
+    def add_and_commit(
+        state: State, transaction: Transaction, group_id: str, item: OffsetToCommit, seen_sequence: int
+    ) -> Refusal:
+        refusal = add_pending(state, transaction, group_id, item, seen_sequence)
+        commit_pending(state, transaction)
+        transaction.offsets.clear()
+        return refusal
+
+    return mock.patch("sequencer.core.transaction_commits.add_pending", add_and_commit)
+
+
+def keep_offsets_of_the_committed() -> AbstractContextManager[Any]:
+    """The machine commits a transaction without its offsets."""
+    return mock.patch("sequencer.core.transactions.commit_pending", transactions.release_pending)
+
+
+def begin_aborted_ones_too_late() -> AbstractContextManager[Any]:
+    """Who reads is told of aborted transactions as if their first records were not theirs."""
+    return _with_aborted(
+        lambda found: [AbortedTransaction(a.producer_id, a.first_offset + 1, a.last_offset) for a in found]
+    )
+
+
+def leave_out_an_aborted_one() -> AbstractContextManager[Any]:
+    """Who reads is not told of the last of the aborted transactions."""
+    return _with_aborted(lambda found: found[:-1])
+
+
+def _with_aborted(
+    change: Callable[[list[AbortedTransaction]], list[AbortedTransaction]],
+) -> AbstractContextManager[Any]:
+    aborted = PartitionTransactions.aborted
+
+    def changed(
+        self: PartitionTransactions, offset: int, end_offset: int, count_max: int
+    ) -> tuple[list[AbortedTransaction], int]:
+        found, end_offset = aborted(self, offset, end_offset, count_max)
+        return change(found), end_offset
+
+    return mock.patch.object(PartitionTransactions, "aborted", changed)
+
+
+def let_anybody_end() -> AbstractContextManager[Any]:
+    """The machine lets producers go on that were fenced."""
+
+    def find_any(state: State, command: TransactionCommand) -> Transaction | Refused:
+        return state.transactions.get(command.transactional_id) or Refused(Refusal.INVALID_PRODUCER_MAPPING)
+
+    return mock.patch("sequencer.core.transactions.find_transaction", find_any)
+
+
+def commit_what_somebody_else_aborts() -> AbstractContextManager[Any]:
+    """The machine commits what a producer has left behind when its successor comes."""
+
+    def write_commit(state: State, partition: Partition, producer_id: int, epoch: int, **options: Any) -> None:
+        write_marker(state, partition, producer_id, epoch, **(options | {"committed": True}))
+
+    return mock.patch("sequencer.core.transactions.write_marker", write_commit)
+
+
+def end_in_one_partition() -> AbstractContextManager[Any]:
+    """The machine ends a transaction in the first of its partitions only."""
+
+    def end_in_first(state: State, command: EndTxn, changes: Changes) -> TransactionEnded | Refused:
+        transaction = state.transactions.get(command.transactional_id)
+        if transaction is not None:
+            transaction.partitions = dict(list(transaction.partitions.items())[:1])
+        return end_transaction(state, command, changes)
+
+    return mock.patch.dict("sequencer.core.machine._APPLY", {EndTxn: end_in_first})
+
+
+def let_the_late_end_what_is_next() -> AbstractContextManager[Any]:
+    """The machine ends transactions that whoever asks for it cannot know of."""
+
+    def end_whatever_there_is(state: State, command: EndTxn, changes: Changes) -> TransactionEnded | Refused:
+        told = (command.producer_id, command.producer_epoch, command.now_ms, command.committed, command.bumps)
+        anew = EndTxn(command.now_ms, command.transactional_id, *told[:2], *told[3:], -1)
+        return end_transaction(state, anew, changes)
+
+    return mock.patch.dict("sequencer.core.machine._APPLY", {EndTxn: end_whatever_there_is})
+
+
+BROKEN_TRANSACTIONS: dict[str, Break] = {
+    each.__name__: each
+    for each in (
+        read_what_is_undecided,
+        announce_no_markers,
+        announce_all_as_decided,
+        plan_all_as_decided,
+        fence_by_partition,
+        commit_offsets_at_once,
+        keep_offsets_of_the_committed,
+        begin_aborted_ones_too_late,
+        leave_out_an_aborted_one,
+        let_anybody_end,
+        commit_what_somebody_else_aborts,
+        end_in_one_partition,
+        let_the_late_end_what_is_next,
+    )
+}

@@ -1,0 +1,161 @@
+"""A topic that only transactions write to, and one producer without: who writes it, who reads it, and the judgement."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from penstock.contracts.levels import TRANSACTIONS_LEVEL
+from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.consumer import Reader
+from tests.testkit.sim.isolated import IsolatedReading
+from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected
+from tests.testkit.sim.producer import Producer
+from tests.testkit.sim.transaction_wire import NEW, TransactionWire
+from tests.testkit.sim.transactor import Transactor, committed_offset
+from tests.testkit.sim.wire import START_MS
+from tests.testkit.transaction_checker import check
+from tests.testkit.transaction_history import History, Isolation, Outcome
+
+if TYPE_CHECKING:
+    from tests.testkit.sim.world import World
+
+TOPIC = "accounts"
+SOURCE = "orders"  # consumed by all, written by nobody: its offsets are numbers like others
+GROUP = "clerks"
+PREFIX = b"transactor"
+SHARE = 0.4  # of runs
+PARTITIONS_MAX = 3
+TRANSACTORS = (1, 3)
+COUNT = (5, 16)  # of transactions under each id
+PLAIN_REQUESTS = 10
+PLAIN_SHARE = 0.5
+PLAIN_PACE_S = 0.6
+LEVEL_LOOK_S = 0.3
+READERS = (Isolation.COMMITTED, Isolation.COMMITTED, Isolation.UNCOMMITTED)
+
+
+class Transactions:
+    """Everything that a run has of transactions; in some runs nothing."""
+
+    def __init__(self, world: "World") -> None:
+        self.history = History()
+        self.transactors: list[Transactor] = []
+        self.readers: list[Reader] = []
+        self.plain: Producer | None = None
+        self._world = world
+        self._dice = world.stream("transactions")
+        self.is_wanted = self._dice.random() < SHARE
+        self.partitions = self._dice.randint(1, PARTITIONS_MAX)
+        self.has_begun = not self.is_wanted
+
+    async def run(self) -> None:
+        """Begin, as soon as the cluster can have transactions."""
+        world, dice = self._world, self._dice
+        while world.oracle.state.level < TRANSACTIONS_LEVEL:
+            await asyncio.sleep(LEVEL_LOOK_S)
+        count = dice.randint(*TRANSACTORS)
+        await self._make_topics(count)
+        for number in range(count):
+            transactor = Transactor(
+                world.client(f"{PREFIX.decode()}-{number}"),
+                world.oracle,
+                self.history,
+                TOPIC,
+                self.partitions,
+                (GROUP, (SOURCE, number)),
+                count=dice.randint(*COUNT),
+                spawn=world.spawn,
+                now_ms=START_MS,
+            )
+            self.transactors.append(transactor)
+            world.spawn(transactor.run())
+        if dice.random() < PLAIN_SHARE:
+            self._begin_plain()
+        for number, isolation in enumerate(READERS):
+            self._add_reader(f"isolated-{number}", isolation)
+        self.has_begun = True
+
+    def hurry(self) -> None:
+        """Nothing fails any more."""
+        for transactor in self.transactors:
+            transactor.hurry()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all who write have written everything."""
+        is_plain_done = self.plain is None or self.plain.is_done
+        return self.has_begun and is_plain_done and all(each.is_done for each in self.transactors)
+
+    def add_auditors(self) -> None:
+        """Somebody reads everything once more, and the groups' offsets."""
+        for isolation in Isolation:
+            self._add_reader(f"auditor, {isolation.value}", isolation)
+        self._world.spawn(self._look_at_offsets())
+
+    @property
+    def is_read(self) -> bool:
+        """Whether everybody has read everything, and all offsets were asked for."""
+        is_known = sum(each.is_last for each in self.history.observed) == len(self.transactors)
+        return is_known and all(each.is_at_end for each in self.readers)
+
+    def judge(self) -> None:
+        """Hold what was read against what was promised."""
+        for reader in self.readers:
+            assert isinstance(reader.reading, IsolatedReading)
+            reader.reading.noted.is_complete = True
+        for violation in check(self.history):
+            self._world.fail(violation)
+
+    def happened(self) -> dict[str, int]:
+        """How often what not every run has."""
+        outcomes = [each.outcome for each in self.history.transactions]
+        counts = {f"transactions {each.value}": outcomes.count(each) for each in Outcome}
+        return counts | {
+            "producers fenced": sum(each.fenced for each in self.transactors),
+            "producers that stood still while another came": sum(each.zombies for each in self.transactors),
+        }
+
+    async def _make_topics(self, sources: int) -> None:
+        client = self._world.client("transactions-admin")
+        topics = [CreatableTopic(TOPIC, self.partitions, 1), CreatableTopic(SOURCE, sources, 1)]
+        while True:
+            connection = await client.connect()
+            try:
+                answer = await connection.ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics), 10.0)
+                errors = {ErrorCode(each.error_code) for each in answer.topics}
+                if errors <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+                    return
+            except Disconnected:
+                pass
+            finally:
+                connection.close()
+            await client.back_off()
+
+    def _begin_plain(self) -> None:
+        world = self._world
+        self.plain = Producer(
+            world.client("plain"),
+            world.oracle,
+            TOPIC,
+            self.partitions,
+            is_idempotent=True,
+            retries=True,
+            count=PLAIN_REQUESTS,
+            pace_s=PLAIN_PACE_S,
+            now_ms=START_MS,
+        )
+        world.spawn(self.plain.run())
+
+    def _add_reader(self, name: str, isolation: Isolation) -> None:
+        world = self._world
+        client = world.client(name)
+        reading = IsolatedReading(client, world.oracle, TOPIC, self.partitions, self.history, isolation, PREFIX)
+        self.readers.append(Reader(client, world.oracle, TOPIC, self.partitions, reading))
+        world.spawn(self.readers[-1].run())
+
+    async def _look_at_offsets(self) -> None:
+        client = self._world.client("transactions-auditor")
+        wire = TransactionWire(client, self._world.oracle, "", NEW, 1)
+        for transactor in self.transactors:
+            await committed_offset(wire, self.history, transactor.group_place, is_last=True)
+        wire.close()
