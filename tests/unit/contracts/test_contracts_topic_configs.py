@@ -3,6 +3,8 @@
 import pytest
 
 from penstock.contracts import topic_configs
+from penstock.contracts.levels import INERT_CONFIGS_LEVEL, level_of_configs
+from penstock.contracts.other_topic_configs import INERT_CONFIGS, REFUSED_CONFIGS
 
 
 def test_every_default_is_a_value_that_would_be_accepted() -> None:
@@ -141,3 +143,47 @@ def test_the_clusters_defaults_have_the_brokers_names() -> None:
     for name, value in (("retention.ms", "1"), ("log.retention.hours", "1"), ("log.retention.ms", "-2")):
         (sentence,) = topic_configs.cluster_objections({name: value})
         assert name in sentence
+
+
+# Of Kafka 4.3: every configuration that a topic can have there, but for internal ones.
+KAFKAS = """
+cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level delete.retention.ms
+file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas index.interval.bytes
+leader.replication.throttled.replicas local.retention.bytes local.retention.ms max.compaction.lag.ms max.message.bytes
+message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.type min.cleanable.dirty.ratio
+min.compaction.lag.ms min.insync.replicas preallocate remote.log.copy.disable remote.log.delete.on.disable
+remote.storage.enable retention.bytes retention.ms segment.bytes segment.index.bytes segment.jitter.ms segment.ms
+unclean.leader.election.enable
+""".split()
+
+
+@pytest.mark.parametrize("name", KAFKAS)
+def test_each_of_kafkas_configurations_is_either_accepted_or_refused_with_a_reason(name: str) -> None:
+    assert (name in topic_configs.TOPIC_CONFIGS) != (name in REFUSED_CONFIGS)
+    if name in REFUSED_CONFIGS:
+        (objection,) = topic_configs.objections({name: "1"})
+        assert objection == f"{name} is not a supported topic configuration: {REFUSED_CONFIGS[name]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("segment.bytes", "52428800", "1000"),
+        ("segment.ms", "600000", "0"),
+        ("min.insync.replicas", "2", "0"),
+        ("unclean.leader.election.enable", "false", "no"),
+        ("preallocate", "true", ""),
+        ("flush.messages", "1", "0"),
+        ("file.delete.delay.ms", "0", "-1"),
+    ],
+)
+def test_what_has_no_effect_may_still_be_no_nonsense(name: str, good: str, bad: str) -> None:
+    assert topic_configs.objections({name: good}) == []
+    assert topic_configs.objections({name: bad}) != []
+    assert topic_configs.TOPIC_CONFIGS[name].documentation.startswith("Accepted, and without effect.")
+
+
+@pytest.mark.parametrize("name", INERT_CONFIGS)
+def test_releases_that_do_not_know_them_are_not_given_configurations_without_effect(name: str) -> None:
+    assert level_of_configs({name: INERT_CONFIGS[name].default}) == INERT_CONFIGS_LEVEL
+    assert level_of_configs({"retention.ms": "1"}) < INERT_CONFIGS_LEVEL

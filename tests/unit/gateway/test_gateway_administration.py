@@ -130,6 +130,24 @@ async def test_what_cannot_be_is_refused_with_a_reason_while_the_rest_goes_on(ba
     assert [command.name for command in world.sequencer.commands[0]] == ["good"]  # type: ignore[union-attr]
 
 
+async def test_what_scripts_usually_set_is_taken_and_told_as_it_was_set() -> None:
+    usual = {"segment_bytes": "52428800", "min_insync_replicas": "2", "unclean_leader_election_enable": "false"}
+    result = (await created(accepting_world(), topic(factor=3, **usual)))["t"]
+    assert result.error_code == 0
+    configs = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert configs["segment.bytes"] == ("52428800", 1)
+    assert configs["min.insync.replicas"] == ("2", 1)
+    assert configs["flush.messages"] == (str(2**63 - 1), 5)
+
+
+@pytest.mark.parametrize("level", [None, 2, 3])
+async def test_what_some_sequencers_do_not_know_is_refused_at_once(level: int | None) -> None:
+    world = accepting_world()
+    world.sequencer.seen_level = level
+    result = (await created(world, topic(segment_bytes="52428800")))["t"]
+    assert result.error_code == (ErrorCode.INVALID_CONFIG if level == 2 else 0)
+
+
 async def test_an_error_does_not_echo_megabytes() -> None:
     result = (await created(accepting_world(), topic(max_message_bytes="9" * 1_000_000)))["t"]
     assert result.error_code == ErrorCode.INVALID_CONFIG

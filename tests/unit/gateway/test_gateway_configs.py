@@ -221,7 +221,11 @@ async def test_the_broker_without_a_name_stands_for_the_clusters_defaults() -> N
     ("bad", "error", "named"),
     [
         (resource("t", AlterableConfig("segment.bytes", SET, "1")), ErrorCode.INVALID_CONFIG, "segment.bytes"),
-        (resource("t", AlterableConfig("segment.bytes", REMOVE)), ErrorCode.INVALID_CONFIG, "segment.bytes"),
+        (
+            resource("t", AlterableConfig("remote.storage.enable", REMOVE)),
+            ErrorCode.INVALID_CONFIG,
+            "remote.storage.enable",
+        ),
         (resource("t", AlterableConfig("retention.ms", SET, "-2")), ErrorCode.INVALID_CONFIG, "retention.ms"),
         (resource("t", AlterableConfig("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST, "retention.ms"),
         (resource("t", AlterableConfig("retention.ms", 4, "1")), ErrorCode.INVALID_REQUEST, "operation 4"),

@@ -36,9 +36,11 @@ from penstock.contracts.commands import (
     TakeCustody,
     UndeleteTopic,
 )
-from penstock.contracts.topic_configs import need_key_compaction, need_retention
+from penstock.contracts.topic_configs import need_inert_configs, need_key_compaction, need_retention
 
 NEWEST_LEVEL = 2  # that this code knows; 0 is what release 0.1.0 knew
+# From this level on topics may have configurations of Kafka's that are without effect here.
+INERT_CONFIGS_LEVEL = 3
 # From this level on there are client quotas.
 QUOTAS_LEVEL = 3
 # Commands that are not here need level 0. `RaiseLevel` leads to a level, and so comes before it.
@@ -98,6 +100,8 @@ def _level(command: Command) -> int:
 
 def level_of_configs(configs: dict[str, str]) -> int:
     """The level that a cluster must have reached before a topic may have these configurations."""
+    if need_inert_configs(configs):
+        return INERT_CONFIGS_LEVEL
     if need_retention(configs):
         return JANITOR_LEVEL
     return KEY_COMPACTION_LEVEL if need_key_compaction(configs) else 0

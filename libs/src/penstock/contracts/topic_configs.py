@@ -4,10 +4,12 @@ A few have a default of the cluster's, under the name that Kafka's brokers have 
 its own configuration, else the cluster's, else the default here.
 """
 
-import re
 from collections.abc import Callable, Iterable
 
 import msgspec
+
+from penstock.contracts.config_values import only, ratio, whole_number
+from penstock.contracts.other_topic_configs import INERT_CONFIGS, REFUSED_CONFIGS
 
 MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default: 1 MiB and a batch's overhead
 MESSAGE_BYTES_CEILING = 8_000_000  # a batch travels whole in one message of the bus, which holds 8 MiB
@@ -40,39 +42,16 @@ CONSUMER_HEARTBEAT_INTERVAL = "group.consumer.heartbeat.interval.ms"
 GROUP_SIZE_CEILING = 2_000  # a leader gets every member's metadata in one answer
 SESSION_TIMEOUT_CEILING_MS = 1_800_000  # Kafka's group.max.session.timeout.ms
 
-_DECIMAL = re.compile(r"\d{1,20}(\.\d{1,20})?(e-?\d{1,3})?", re.ASCII | re.IGNORECASE)
-
 
 class TopicConfig(msgspec.Struct, frozen=True):
     """One configuration: Kafka's name, type and default, and why a value is not accepted ("" if it is)."""
 
     name: str
-    kind: str  # Kafka's words: INT, LONG, DOUBLE, STRING, LIST
+    kind: str  # Kafka's words: BOOLEAN, INT, LONG, DOUBLE, STRING, LIST
     default: str
     documentation: str
     objection: Callable[[str], str]
     cluster_name: str = ""  # of the cluster's default for it, if there is one
-
-
-def _whole_number(low: int, high: int) -> Callable[[str], str]:
-    def objection(value: str) -> str:
-        digits = value.removeprefix("-")
-        if digits.isascii() and digits.isdigit() and len(digits) <= 19 and low <= int(value) <= high:
-            return ""
-        return f"must be a whole number from {low} to {high}"
-
-    return objection
-
-
-def _ratio(value: str) -> str:
-    return "" if _DECIMAL.fullmatch(value) and float(value) <= 1 else "must be a number from 0 to 1"
-
-
-def _only(*values: str) -> Callable[[str], str]:
-    def objection(value: str) -> str:
-        return "" if value in values else f"only {' or '.join(values)} is supported"
-
-    return objection
 
 
 def _policies(value: str) -> str:
@@ -95,69 +74,69 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             "What happens to old records: delete by age and size, compact to the last record of each key, or both.",
             _policies,
         ),
-        TopicConfig("compression.type", "STRING", "producer", "Batches keep the producer's codec.", _only("producer")),
+        TopicConfig("compression.type", "STRING", "producer", "Batches keep the producer's codec.", only("producer")),
         TopicConfig(
             "delete.retention.ms",
             "LONG",
             str(DAY_MS),
             "Milliseconds that key compaction keeps a tombstone after first coming by it.",
-            _whole_number(0, LONG_MAX),
+            whole_number(0, LONG_MAX),
         ),
         TopicConfig(
             MAX_COMPACTION_LAG,
             "LONG",
             str(LONG_MAX),
             "Milliseconds after which a record is compacted, however little there is to gain.",
-            _whole_number(1, LONG_MAX),
+            whole_number(1, LONG_MAX),
         ),
         TopicConfig(
             "max.message.bytes",
             "INT",
             str(MESSAGE_BYTES_DEFAULT),
             "The largest record batch accepted, in bytes.",
-            _whole_number(61, MESSAGE_BYTES_CEILING),
+            whole_number(61, MESSAGE_BYTES_CEILING),
         ),
         TopicConfig(
             TIMESTAMP_TYPE,
             "STRING",
             CREATE_TIME,
             "Whose clock a record's timestamp is: the producer's or, with LogAppendTime, the broker's.",
-            _only(CREATE_TIME, LOG_APPEND_TIME),
+            only(CREATE_TIME, LOG_APPEND_TIME),
         ),
         TopicConfig(
             TIMESTAMP_BEFORE_MAX,
             "LONG",
             str(LONG_MAX),
             "Milliseconds that a record's timestamp may be before the broker's clock.",
-            _whole_number(0, LONG_MAX),
+            whole_number(0, LONG_MAX),
         ),
         TopicConfig(
             TIMESTAMP_AFTER_MAX,
             "LONG",
             str(LONG_MAX),
             "Milliseconds that a record's timestamp may be after the broker's clock.",
-            _whole_number(0, LONG_MAX),
+            whole_number(0, LONG_MAX),
         ),
         TopicConfig(
             "min.cleanable.dirty.ratio",
             "DOUBLE",
             "0.5",
             "How large a part of a log must be new since the last key compaction before there is another.",
-            _ratio,
+            ratio,
         ),
         TopicConfig(
             MIN_COMPACTION_LAG,
             "LONG",
             "0",
             "Milliseconds during which key compaction leaves a record alone.",
-            _whole_number(0, LONG_MAX),
+            whole_number(0, LONG_MAX),
         ),
         TopicConfig(
             RETENTION_BYTES,
             "LONG",
             str(FOR_EVER),
             "Bytes kept per partition; -1 keeps all.",
-            _whole_number(FOR_EVER, LONG_MAX),
+            whole_number(FOR_EVER, LONG_MAX),
             "log.retention.bytes",
         ),
         TopicConfig(
@@ -165,7 +144,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             "LONG",
             str(RETENTION_MS_DEFAULT),
             "Milliseconds a record is kept; -1 keeps it for ever.",
-            _whole_number(FOR_EVER, LONG_MAX),
+            whole_number(FOR_EVER, LONG_MAX),
             "log.retention.ms",
         ),
         TopicConfig(
@@ -173,7 +152,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             "LONG",
             "0",
             "Milliseconds during which the topic can come back after it was deleted; 0 deletes it for good.",
-            _whole_number(0, LONG_MAX),
+            whole_number(0, LONG_MAX),
             UNDELETE_WINDOW,
         ),
     )
@@ -188,51 +167,62 @@ GROUP_CONFIGS: dict[str, TopicConfig] = {
             "INT",
             "10080",
             "Minutes that a group's offsets are kept after its last member went, or for others after their commit.",
-            _whole_number(1, INT_MAX),
+            whole_number(1, INT_MAX),
         ),
         (
             INITIAL_REBALANCE_DELAY,
             "INT",
             "500",
             "Milliseconds for which an empty group waits for more members after the first one.",
-            _whole_number(0, SESSION_TIMEOUT_CEILING_MS),
+            whole_number(0, SESSION_TIMEOUT_CEILING_MS),
         ),
         (
             GROUP_SIZE_MAX,
             "INT",
             str(GROUP_SIZE_CEILING),
             "Members of a classic group.",
-            _whole_number(1, GROUP_SIZE_CEILING),
+            whole_number(1, GROUP_SIZE_CEILING),
         ),
         (
             SESSION_TIMEOUT_MIN,
             "INT",
             "6000",
             "The shortest session time-out that a member may ask for, in milliseconds.",
-            _whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
+            whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
         ),
         (
             SESSION_TIMEOUT_MAX,
             "INT",
             str(SESSION_TIMEOUT_CEILING_MS),
             "The longest session time-out that a member may ask for, in milliseconds.",
-            _whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
+            whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
         ),
         (
             CONSUMER_SESSION_TIMEOUT,
             "INT",
             "45000",
             "Milliseconds for which a member of a consumer group may be silent.",
-            _whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
+            whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
         ),
         (
             CONSUMER_HEARTBEAT_INTERVAL,
             "INT",
             "5000",
             "Milliseconds between the heartbeats of a member of a consumer group.",
-            _whole_number(100, SESSION_TIMEOUT_CEILING_MS),
+            whole_number(100, SESSION_TIMEOUT_CEILING_MS),
         ),
     )
+}
+
+TOPIC_CONFIGS |= {
+    inert.name: TopicConfig(
+        inert.name,
+        inert.kind,
+        inert.default,
+        f"Accepted, and without effect. {inert.reason}",
+        only("true", "false") if inert.kind == "BOOLEAN" else whole_number(inert.low, inert.high),
+    )
+    for inert in INERT_CONFIGS.values()
 }
 
 CLUSTER_CONFIGS: dict[str, TopicConfig] = {
@@ -289,10 +279,16 @@ def _objections(configs: dict[str, str], known: dict[str, TopicConfig], whose: s
     for name, value in configs.items():
         config = known.get(name)
         if config is None:
-            found.append(f"{name} is not a supported {whose} configuration")
+            why = f": {REFUSED_CONFIGS[name]}" if name in REFUSED_CONFIGS else ""
+            found.append(f"{name} is not a supported {whose} configuration{why}")
         elif reason := config.objection(value):
             found.append(f"{name} {reason}: {value!r}")
     return found
+
+
+def need_inert_configs(configs: dict[str, str]) -> bool:
+    """Whether only releases that accept configurations without effect accept these."""
+    return any(name in INERT_CONFIGS for name in configs)
 
 
 def need_key_compaction(configs: dict[str, str]) -> bool:

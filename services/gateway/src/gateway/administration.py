@@ -8,6 +8,7 @@ from gateway.context import Gateway
 from gateway.errors import error_of
 from penstock.contracts.commands import Command, Outcome, Refused
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.levels import level_of_configs
 from penstock.contracts.queries import ValidateQuery, ValidateView
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.error_codes import ErrorCode
@@ -24,6 +25,14 @@ Name = TypeVar("Name", bound=Hashable)
 def duplicates(names: Iterable[Name]) -> set[Name]:
     """The names that occur more than once."""
     return {name for name, count in Counter(names).items() if count > 1}
+
+
+def level_objections(gateway: Gateway, configs: dict[str, str]) -> list[str]:
+    """Why a topic cannot have these configurations yet: while releases are mixed, sequencers would wait in vain."""
+    level = gateway.sequencer.seen_level
+    if level is None or level_of_configs(configs) <= level:
+        return []
+    return ["some sequencers do not know these configurations yet"]
 
 
 async def run_commands(

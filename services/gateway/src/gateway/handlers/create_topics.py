@@ -1,6 +1,13 @@
 """CreateTopics: each topic is made, or refused with its own error and reason (KIP-464, KIP-525)."""
 
-from gateway.administration import MESSAGE_LENGTH_MAX, Verdict, duplicates, run_commands, verdict_of
+from gateway.administration import (
+    MESSAGE_LENGTH_MAX,
+    Verdict,
+    duplicates,
+    level_objections,
+    run_commands,
+    verdict_of,
+)
 from gateway.context import Client, Gateway
 from gateway.errors import ADMINISTRATION_UNAVAILABLE
 from gateway.topic_settings import Setting, cluster_configs, settings_of
@@ -26,7 +33,7 @@ REPLICATION_FACTOR = 1  # one leader names itself; the copies are the object sto
 async def handle(gateway: Gateway, client: Client, version: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
     repeated = duplicates(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
-    results = {name: _refusal(topic, name in repeated) for name, topic in topics.items()}
+    results = {name: _refusal(gateway, topic, name in repeated) for name, topic in topics.items()}
     doubtful = [name for name, refused in results.items() if refused is not None and name not in repeated]
     results |= await _existing(gateway, doubtful)
     commands = [_command(gateway, topics[name]) for name, refused in results.items() if refused is None]
@@ -39,9 +46,9 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Create
     return CreateTopicsResponse(topics=[result for result in results.values() if result is not None])
 
 
-def _refusal(topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
+def _refusal(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
     """What can be refused without asking a sequencer, so that none of it gets into the journal."""
-    error, message = _objection(topic, is_repeated)
+    error, message = _objection(gateway, topic, is_repeated)
     if not error:
         return None
     return CreatableTopicResult(
@@ -62,12 +69,12 @@ async def _existing(gateway: Gateway, names: list[str]) -> dict[str, CreatableTo
     }
 
 
-def _objection(topic: CreatableTopic, is_repeated: bool) -> Verdict:
+def _objection(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> Verdict:
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
     if not is_legal_topic_name(topic.name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is 1 to 249 letters, digits, '.', '_' or '-'"
-    error, message = _config_objection(topic)
+    error, message = _config_objection(gateway, topic)
     if error:
         return error, message
     return _placement_objection(topic)
@@ -87,11 +94,11 @@ def _placement_objection(topic: CreatableTopic) -> Verdict:
     return ErrorCode.NONE, None
 
 
-def _config_objection(topic: CreatableTopic) -> Verdict:
+def _config_objection(gateway: Gateway, topic: CreatableTopic) -> Verdict:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         return ErrorCode.INVALID_CONFIG, f"null is not a value: {', '.join(nulls)}"
-    reasons = objections(_configs(topic))
+    reasons = objections(_configs(topic)) or level_objections(gateway, _configs(topic))
     if reasons:
         return ErrorCode.INVALID_CONFIG, "; ".join(reasons)
     return ErrorCode.NONE, None

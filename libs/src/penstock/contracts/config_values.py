@@ -1,0 +1,32 @@
+"""What values configurations may have: each says why one is not accepted, and nothing if it is. Pure."""
+
+import re
+from collections.abc import Callable
+
+_DECIMAL = re.compile(r"\d{1,20}(\.\d{1,20})?(e-?\d{1,3})?", re.ASCII | re.IGNORECASE)
+
+
+def whole_number(low: int, high: int) -> Callable[[str], str]:
+    """Whole numbers, both ends included."""
+
+    def objection(value: str) -> str:
+        digits = value.removeprefix("-")
+        if digits.isascii() and digits.isdigit() and len(digits) <= 19 and low <= int(value) <= high:
+            return ""
+        return f"must be a whole number from {low} to {high}"
+
+    return objection
+
+
+def ratio(value: str) -> str:
+    """Numbers from 0 to 1."""
+    return "" if _DECIMAL.fullmatch(value) and float(value) <= 1 else "must be a number from 0 to 1"
+
+
+def only(*values: str) -> Callable[[str], str]:
+    """One of these words."""
+
+    def objection(value: str) -> str:
+        return "" if value in values else f"only {' or '.join(values)} is supported"
+
+    return objection

@@ -1,0 +1,65 @@
+"""The topic configurations of Kafka 4 that decide nothing here: some are accepted all the same, the others refused.
+
+Scripts, Kafka Streams and Connect set some of them on every topic. Those are accepted whose wish is met whatever they
+say, or is about files and replicas that there are none of; they are kept and described as they were set. What would be
+a promise that nobody keeps is refused by its name.
+"""
+
+import msgspec
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+
+class InertConfig(msgspec.Struct, frozen=True):
+    """One that is accepted without effect: what it may be, and why it need not have any."""
+
+    name: str
+    kind: str  # Kafka's words: BOOLEAN, INT, LONG
+    default: str
+    low: int
+    high: int
+    reason: str
+
+
+_NO_FILES = "There are no log files: segments are shared objects that gateways' flushers close."
+_DURABLE = "What is acknowledged is stored already."
+_RETENTION = "Retention and compaction go by single runs of records, not by log segments."
+_NO_REPLICAS = "There are no replicas: the object store keeps the copies."
+
+INERT_CONFIGS: dict[str, InertConfig] = {
+    config.name: config
+    for config in (
+        InertConfig("file.delete.delay.ms", "LONG", "60000", 0, LONG_MAX, _NO_FILES),
+        InertConfig("flush.messages", "LONG", str(LONG_MAX), 1, LONG_MAX, _DURABLE),
+        InertConfig("flush.ms", "LONG", str(LONG_MAX), 0, LONG_MAX, _DURABLE),
+        InertConfig("index.interval.bytes", "INT", "4096", 0, INT_MAX, _NO_FILES),
+        InertConfig("min.insync.replicas", "INT", "1", 1, INT_MAX, _NO_REPLICAS),
+        InertConfig("preallocate", "BOOLEAN", "false", 0, 0, _NO_FILES),
+        InertConfig("segment.bytes", "INT", "1073741824", 1_048_576, INT_MAX, _RETENTION),
+        InertConfig("segment.index.bytes", "INT", "10485760", 4, INT_MAX, _NO_FILES),
+        InertConfig("segment.jitter.ms", "LONG", "0", 0, LONG_MAX, _RETENTION),
+        InertConfig("segment.ms", "LONG", "604800000", 1, LONG_MAX, _RETENTION),
+        InertConfig("unclean.leader.election.enable", "BOOLEAN", "false", 0, 0, _NO_REPLICAS),
+    )
+}
+
+_TIERED = "everything lies in the object store already, and there is no second tier"
+_THROTTLED = "there are no replicas whose traffic could be throttled"
+_CODEC = "batches keep the producer's codec"
+
+REFUSED_CONFIGS: dict[str, str] = {
+    "compression.gzip.level": _CODEC,
+    "compression.lz4.level": _CODEC,
+    "compression.zstd.level": _CODEC,
+    "follower.replication.throttled.replicas": _THROTTLED,
+    "leader.replication.throttled.replicas": _THROTTLED,
+    "local.retention.bytes": _TIERED,
+    "local.retention.ms": _TIERED,
+    "message.downconversion.enable": "records are never converted to an older format, nor by Kafka 4",
+    "message.format.version": "there is one format of records, as in Kafka 4",
+    "message.timestamp.difference.max.ms": "its successors are message.timestamp.before.max.ms and .after.max.ms",
+    "remote.log.copy.disable": _TIERED,
+    "remote.log.delete.on.disable": _TIERED,
+    "remote.storage.enable": _TIERED,
+}
