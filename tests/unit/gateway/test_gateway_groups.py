@@ -193,13 +193,14 @@ async def test_the_leaders_assignments_are_handed_on_and_the_own_one_comes_back(
 async def test_a_follower_waits_for_the_leaders_assignments() -> None:
     world = answering(Waiting("m-2", 4))
     world.sequencer.views["group_wait"] = lambda query: GroupWaitView(1, Synced("consumer", "range", b"yours"))
-    assert (await ask(world, SYNC, 5, SyncGroupRequest("g", 4, "m-2"))).assignment == b"yours"
+    assert (await ask(world, SYNC, 4, SyncGroupRequest("g", 4, "m-2"))).assignment == b"yours"
 
 
 @pytest.mark.parametrize("version", range(6))
 async def test_a_refused_sync_has_kafkas_error(version: int) -> None:
     world = answering(Refused(Refusal.ILLEGAL_GENERATION))
-    assert (await ask(world, SYNC, version, SyncGroupRequest("g"))).error_code == ErrorCode.ILLEGAL_GENERATION
+    request = SyncGroupRequest("g", protocol_type="consumer", protocol_name="range")
+    assert (await ask(world, SYNC, version, request)).error_code == ErrorCode.ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize(

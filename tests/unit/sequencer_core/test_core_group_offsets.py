@@ -3,7 +3,8 @@
 import pytest
 from core_world import World
 
-from penstock.contracts.commands import CommitOffsets, DeleteGroup, OffsetToCommit, PerItem
+from penstock.contracts.commands import CommitOffsets, DeleteGroup, OffsetToCommit, PerItem, RaiseLevel
+from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries import CommittedOffset, GroupOffsetsQuery, GroupTopicPartitions
 from penstock.contracts.refusals import Refusal
 from sequencer.core import group_offsets, queries
@@ -91,6 +92,14 @@ def test_an_empty_group_takes_commits_from_outside_and_none_of_an_old_generation
 
 def test_a_generation_in_a_group_that_does_not_exist_is_illegal(world: World) -> None:
     assert world.commit_offset(generation=0, member_id="m1").refusal == Refusal.ILLEGAL_GENERATION
+    assert world.state.groups == {}
+
+
+def test_a_generation_in_a_group_that_does_not_exist_is_told_apart_from_an_old_one_once_all_replicas_do(
+    world: World,
+) -> None:
+    world.do(RaiseLevel(world.now_ms, OFFSET_EXPIRY_LEVEL))
+    assert world.commit_offset(generation=0, member_id="m1").refusal == Refusal.UNKNOWN_GROUP
     assert world.state.groups == {}
 
 

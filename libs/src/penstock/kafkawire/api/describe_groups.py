@@ -23,6 +23,7 @@ class DescribedGroupMember(msgspec.Struct, frozen=True, gc=False):
 
 class DescribedGroup(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
+    error_message: Annotated[String | None, since(6)] = None
     group_id: String = ""
     group_state: String = ""
     protocol_type: String = ""

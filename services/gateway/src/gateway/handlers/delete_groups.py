@@ -15,6 +15,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Delete
 
 
 async def _delete(gateway: Gateway, group_id: str) -> ErrorCode:
+    if not group_id:
+        return ErrorCode.INVALID_GROUP_ID
     command = DeleteGroup(gateway.clock.now_ms(), group_id, gateway.sequencer.seen_sequence)
     try:
         outcome = await group_command(gateway, command)

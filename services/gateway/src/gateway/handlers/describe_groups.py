@@ -1,4 +1,4 @@
-"""DescribeGroups: groups with their members; one that nobody knows is "Dead", as Kafka says."""
+"""DescribeGroups: groups with their members; one that nobody knows is "Dead", from version 6 on an error as well."""
 
 from gateway.context import Client, Gateway
 from gateway.errors import GROUPS_UNAVAILABLE
@@ -10,15 +10,19 @@ from penstock.kafkawire.api.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from penstock.kafkawire.error_codes import ErrorCode
+
+DEAD = "Dead"
+FIRST_VERSION_NOT_FOUND = 6  # KIP-1043
 
 
 async def handle(
     gateway: Gateway, client: Client, version: int, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[await _describe(gateway, group_id) for group_id in request.groups])
+    return DescribeGroupsResponse(groups=[await _describe(gateway, version, group_id) for group_id in request.groups])
 
 
-async def _describe(gateway: Gateway, group_id: str) -> DescribedGroup:
+async def _describe(gateway: Gateway, version: int, group_id: str) -> DescribedGroup:
     # One question per group: several large groups together could outgrow a message.
     query = DescribeGroupsQuery(0, [group_id], fresh=True)
     try:
@@ -26,6 +30,9 @@ async def _describe(gateway: Gateway, group_id: str) -> DescribedGroup:
     except Unavailable:
         return DescribedGroup(error_code=GROUPS_UNAVAILABLE, group_id=group_id)
     (group,) = view.groups
+    if group.state == DEAD and version >= FIRST_VERSION_NOT_FOUND:
+        error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
+        return DescribedGroup(error_code=error, error_message=message, group_id=group_id, group_state=DEAD)
     return _group_answer(group)
 
 

@@ -6,6 +6,7 @@ from gateway.group_members import group_answer, group_command
 from penstock.contracts import commands
 from penstock.contracts.commands import GroupProtocol, Joined, MemberIdRequired, Outcome, Refused
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from penstock.kafkawire.error_codes import ErrorCode
 
@@ -55,7 +56,9 @@ def _response(version: int, request: JoinGroupRequest, outcome: Outcome) -> Join
     if isinstance(outcome, MemberIdRequired):
         return _refused(version, ErrorCode.MEMBER_ID_REQUIRED, outcome.member_id)
     if isinstance(outcome, Refused):
-        return _refused(version, error_of(outcome.refusal), request.member_id)
+        # As Kafka: there is no place for this member id, so the client drops it.
+        member_id = "" if outcome.refusal == Refusal.GROUP_FULL else request.member_id
+        return _refused(version, error_of(outcome.refusal), member_id)
     assert isinstance(outcome, Joined), f"an unexpected answer to a join: {outcome}"
     return JoinGroupResponse(
         generation_id=outcome.generation,

@@ -6,6 +6,7 @@ from gateway.group_members import group_command
 from penstock.contracts.commands import CommitOffsets, Outcome, PerItem, Refused
 from penstock.contracts.commands import OffsetToCommit as Offset
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -14,6 +15,8 @@ from penstock.kafkawire.api.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+
+FIRST_VERSION_NO_GROUP = 9  # KIP-848; before that a group that is not there has no such generation
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -28,7 +31,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Offset
         seen_sequence=gateway.sequencer.seen_sequence,
     )
     try:
-        errors = _errors(await group_command(gateway, command), len(offsets))
+        errors = _errors(version, await group_command(gateway, command), len(offsets))
     except Unavailable:
         errors = [GROUPS_UNAVAILABLE] * len(offsets)
     return _response(request, errors)
@@ -47,7 +50,9 @@ def _offsets(topic: OffsetCommitRequestTopic) -> list[Offset]:
     ]
 
 
-def _errors(outcome: Outcome, count: int) -> list[ErrorCode]:
+def _errors(version: int, outcome: Outcome, count: int) -> list[ErrorCode]:
+    if isinstance(outcome, Refused) and outcome.refusal == Refusal.UNKNOWN_GROUP and version < FIRST_VERSION_NO_GROUP:
+        return [ErrorCode.ILLEGAL_GENERATION] * count
     if isinstance(outcome, Refused):
         return [error_of(outcome.refusal)] * count
     assert isinstance(outcome, PerItem), f"an unexpected answer to a commit: {outcome}"

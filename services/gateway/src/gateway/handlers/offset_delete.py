@@ -36,7 +36,10 @@ def _response(request: OffsetDeleteRequest, outcome: PerItem) -> OffsetDeleteRes
         topics=[
             OffsetDeleteResponseTopic(
                 topic.name,
-                [OffsetDeleteResponsePartition(each.partition_index, error_of(next(rest))) for each in topic.partitions],
+                [
+                    OffsetDeleteResponsePartition(each.partition_index, error_of(next(rest)))
+                    for each in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

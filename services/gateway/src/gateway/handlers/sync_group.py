@@ -7,12 +7,17 @@ from penstock.contracts import commands
 from penstock.contracts.commands import MemberAssignment, Refused, Synced
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from penstock.kafkawire.error_codes import ErrorCode
 
+FIRST_VERSION_PROTOCOL = 5  # KIP-559
 # The request does not say how long the leader may take; the sequencers end the wait when it is over.
 PATIENCE_MS = int(WAIT_S_MAX * 1000)
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: SyncGroupRequest) -> SyncGroupResponse:
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if version >= FIRST_VERSION_PROTOCOL and not names_protocol:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         outcome = await group_command(gateway, _command(gateway, request))
         outcome = await group_answer(gateway, client, "sync", request.group_id, outcome, PATIENCE_MS)
