@@ -207,9 +207,9 @@ def test_partitions_are_added_all_or_none(world: TransactionWorld) -> None:
 def test_a_transaction_has_so_many_partitions(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "PARTITIONS_PER_TRANSACTION_MAX", 1)
     writer = world.init()
-    assert refusal_of(world.add(writer, 0, 1)) == Refusal.OVERLOADED
+    assert refusal_of(world.add(writer, 0, 1)) == Refusal.POLICY_VIOLATION
     world.add(writer, 0)
-    assert refusal_of(world.write(writer, 1, adds=True)) == Refusal.OVERLOADED
+    assert refusal_of(world.write(writer, 1, adds=True)) == Refusal.POLICY_VIOLATION
     assert not refusal_of(world.write(writer, 0))
 
 

@@ -10,6 +10,7 @@ from penstock.contracts.ids import new_topic_id
 from penstock.contracts.queries import GroupOffsetsQuery, GroupTopicPartitions
 from penstock.contracts.refusals import Refusal
 from sequencer.core import queries, transaction_offsets, transactions
+from sequencer.core.state import COMPLETING
 
 
 @pytest.fixture
@@ -99,6 +100,18 @@ def test_only_members_of_this_generation_commit_but_who_names_no_member_may(worl
     assert world.commit_txn_offset(writer, adds=True, group_id="").refusal == Refusal.INVALID_GROUP
 
 
+def test_a_rebalance_keeps_nobody_of_the_newest_generation_from_committing(world: TransactionWorld) -> None:
+    """Kafka has no REBALANCE_IN_PROGRESS for transactions: the Java client would give its producer up."""
+    generation = world.stable_group("m1")
+    world.join("m2")
+    writer = world.init()
+    accepted = PerItem([Refusal.NONE])
+    assert world.commit_txn_offset(writer, generation=generation, member_id="m1", adds=True) == accepted
+    world.join("", "m1")
+    assert world.group().state == COMPLETING
+    assert world.commit_txn_offset(writer, generation=generation + 1, member_id="m1", adds=True) == accepted
+
+
 def test_committing_with_a_transaction_proves_that_the_member_lives(world: TransactionWorld) -> None:
     generation = world.stable_group("m1")
     writer = world.init()
@@ -145,8 +158,8 @@ def test_a_transaction_has_so_many_offsets_and_groups(world: TransactionWorld, m
     monkeypatch.setattr(transaction_offsets, "OFFSETS_PER_TRANSACTION_MAX", 1)
     writer = world.init()
     world.commit_txn_offset(writer, adds=True)
-    assert world.commit_txn_offset(writer, partition=1) == PerItem([Refusal.OVERLOADED])
+    assert world.commit_txn_offset(writer, partition=1) == PerItem([Refusal.POLICY_VIOLATION])
     assert world.commit_txn_offset(writer, 9) == PerItem([Refusal.NONE])
-    assert world.commit_txn_offset(writer, adds=True, group_id="other").refusal == Refusal.OVERLOADED
+    assert world.commit_txn_offset(writer, adds=True, group_id="other").refusal == Refusal.POLICY_VIOLATION
     assert world.add_offsets(writer) == Done()
     assert world.add_offsets(writer, "").refusal == Refusal.INVALID_GROUP

@@ -31,7 +31,7 @@ from penstock.contracts.transaction_queries import (
     TransactionTopic,
     TransactionView,
 )
-from sequencer.core import queries, segment_queries, transactions
+from sequencer.core import queries, segment_queries, transaction_queries, transactions
 
 
 @pytest.fixture
@@ -414,3 +414,29 @@ def test_no_transaction_begins_while_partitions_know_too_many_aborted_ones(
     writer = transact(world, committed=False)
     assert world.write(writer, adds=True).refusal == Refusal.OVERLOADED
     assert world.add(writer).refusal == world.add_offsets(writer).refusal == Refusal.OVERLOADED
+
+
+def test_transactions_are_listed_in_pages_by_their_ids(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_queries, "TRANSACTIONS_LISTED_MAX", 2)
+    for name in ("d", "a", "e", "b", "c"):
+        world.init(name)
+    pages, after = [], ""
+    while not pages or pages[-1].is_more:
+        pages.append(queries.transactions(world.state, TransactionsQuery(0, after=after)))
+        after = pages[-1].transactions[-1].transactional_id
+    assert [[each.transactional_id for each in page.transactions] for page in pages] == [["a", "b"], ["c", "d"], ["e"]]
+
+
+def test_an_answer_has_no_more_partitions_and_producers_than_fit(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One transaction and one partition at least, so that who asks for the rest comes to an end."""
+    monkeypatch.setattr(transaction_queries, "TRANSACTION_PARTITIONS_LISTED_MAX", 1)
+    monkeypatch.setattr(transaction_queries, "PRODUCERS_LISTED_MAX", 1)
+    world.write(world.init("a"), adds=True)
+    described = queries.describe_transactions(world.state, DescribeTransactionsQuery(0, ["a", "a"]))
+    assert [each.transactional_id for each in described.transactions] == ["a"]
+    produced = queries.producers(world.state, ProducersQuery(0, [(topic_id(1), 0), (topic_id(1), 1)]))
+    assert [len(each.producers) for each in produced.partitions] == [1]

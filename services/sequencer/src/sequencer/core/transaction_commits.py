@@ -43,4 +43,6 @@ def _refusal(state: State, command: CommitTxnOffsets) -> Refusal:
         return Refusal.NONE
     if group is None:
         return Refusal.ILLEGAL_GENERATION if command.generation >= 0 else Refusal.NONE
-    return member_refusal(group, command)
+    refusal = member_refusal(group, command)
+    # A rebalance is no hindrance: who has the newest generation may commit, and its client knows no such answer.
+    return Refusal.NONE if refusal == Refusal.REBALANCE_IN_PROGRESS else refusal

@@ -26,7 +26,7 @@ def add_pending(
     if before is not None and 0 <= seen_sequence < before.sequence and before.offset != item.offset:
         return Refusal.STALE
     if before is None and transaction.offset_count >= OFFSETS_PER_TRANSACTION_MAX:
-        return Refusal.OVERLOADED
+        return Refusal.POLICY_VIOLATION
     growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))
     if growth_bytes > 0 and state.group_bytes + growth_bytes > GROUP_BYTES_MAX:
         return Refusal.OVERLOADED

@@ -5,12 +5,11 @@ from penstock.contracts.refusals import Refusal
 from sequencer.core.partition_transactions import PartitionTransactions
 from sequencer.core.producers import accept, find_repeated
 from sequencer.core.state import ONGOING, Partition, State, Transaction
-from sequencer.core.transactions import add_partition, has_room
+from sequencer.core.transactions import add_partition, room_refusal
 
 _NO_TRANSACTION = BatchResult(Refusal.INVALID_TXN_STATE)
 _NO_PRODUCER = BatchResult(Refusal.INVALID_PRODUCER_MAPPING)
 _FENCED = BatchResult(Refusal.PRODUCER_FENCED)
-_FULL = BatchResult(Refusal.OVERLOADED)
 
 
 def accept_transactional(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
@@ -39,8 +38,9 @@ def _accept_first(
     is_added = transaction.state == ONGOING and key in transaction.partitions
     if not is_added and not batch.adds_partition:
         return _NO_TRANSACTION
-    if not is_added and not has_room(state, transaction, 1):
-        return _FULL
+    refusal = Refusal.NONE if is_added else room_refusal(state, transaction, 1)
+    if refusal:
+        return BatchResult(refusal)
     exception = accept(state, partition, batch, offset)
     if exception is None:
         add_partition(state, transaction, key, offset)

@@ -86,8 +86,9 @@ def add_partitions(state: State, command: AddPartitionsToTxn, changes: Changes) 
         return PerItem(refusals)
     if is_late(transaction, command.seen_sequence):
         return stale()
-    if not has_room(state, transaction, len(new)):
-        return Refused(Refusal.OVERLOADED, f"no room for {len(new)} more partitions in transactions")
+    refusal = room_refusal(state, transaction, len(new))
+    if refusal:
+        return Refused(refusal, f"no room for {len(new)} more partitions in transactions")
     for key in new:
         add_partition(state, transaction, key, -1)
     return PerItem(refusals)
@@ -151,13 +152,12 @@ def stale() -> Refused:
     return Refused(Refusal.STALE, "the transaction before this one was ended since")
 
 
-def has_room(state: State, transaction: Transaction, partitions: int) -> bool:
-    """Whether so many more partitions fit into the transaction, and into all."""
-    return (
-        len(transaction.partitions) + partitions <= PARTITIONS_PER_TRANSACTION_MAX
-        and state.transaction_partition_count + partitions <= TRANSACTION_PARTITIONS_MAX
-        and state.aborted_count < ABORTED_TRANSACTIONS_MAX
-    )
+def room_refusal(state: State, transaction: Transaction, partitions: int) -> Refusal:
+    """Why so many more partitions do not fit: into the transaction, which is final, or into all for the moment."""
+    if len(transaction.partitions) + partitions > PARTITIONS_PER_TRANSACTION_MAX:
+        return Refusal.POLICY_VIOLATION
+    is_full = state.transaction_partition_count + partitions > TRANSACTION_PARTITIONS_MAX
+    return Refusal.OVERLOADED if is_full or state.aborted_count >= ABORTED_TRANSACTIONS_MAX else Refusal.NONE
 
 
 def add_partition(state: State, transaction: Transaction, key: PartitionKey, first_offset: int) -> None:
@@ -169,8 +169,10 @@ def add_partition(state: State, transaction: Transaction, key: PartitionKey, fir
 
 def add_group(state: State, transaction: Transaction, group_id: str) -> Refused | None:
     """The group is in the transaction, which begins if it was not ongoing; why not, if there is no room."""
-    if not has_room(state, transaction, 0) or len(transaction.offsets) >= OFFSETS_PER_TRANSACTION_MAX:
-        return Refused(Refusal.OVERLOADED, "no room for another group in the transaction")
+    is_large = len(transaction.offsets) >= OFFSETS_PER_TRANSACTION_MAX
+    refusal = Refusal.POLICY_VIOLATION if is_large else room_refusal(state, transaction, 0)
+    if refusal:
+        return Refused(refusal, "no room for another group in the transaction")
     _begin(state, transaction)
     transaction.offsets[group_id] = {}
     state.transactions_by_group.setdefault(group_id, {})[transaction.transactional_id] = None
