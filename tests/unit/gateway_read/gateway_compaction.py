@@ -2,11 +2,14 @@
 
 from gateway_read_world import CLUSTER, START_MS, World
 
-from penstock.contracts.batches import Extent, SegmentRef
+from gateway.markers import MarkerExtent, with_markers
+from penstock.contracts.batches import Extent, Marker, SegmentRef
 from penstock.contracts.commands import PerItem
 from penstock.contracts.ids import TopicId, new_segment_id
 from penstock.contracts.refusals import Refusal
 from penstock.segment.keys import segment_key
+from sequencer.core.markers import markers_among
+from sequencer.core.partitions import find_partition
 from tests.testkit import compaction
 from tests.testkit.compaction import Batch, Change, as_it_is, compacted, extents_of
 
@@ -25,7 +28,16 @@ async def all_batches(world: World, topic_id: TopicId, partition: int = 0) -> li
 
 
 async def bytes_of(world: World, extent: Extent) -> bytes:
+    if isinstance(extent, MarkerExtent):
+        return extent.data
     return await world.store.get_range(key_of(extent.segment), extent.position, extent.length)
+
+
+def markers_of(world: World, topic_id: TopicId, partition: int) -> list[Marker]:
+    """What the markers of a partition say."""
+    found = find_partition(world.sequencer.state, topic_id, partition)
+    assert found is not None, "there is a log"
+    return markers_among(found, found.extents.head, found.extents.end)
 
 
 async def compact(
@@ -34,7 +46,14 @@ async def compact(
     """Put all extents of these partitions into one compacted segment, and let it take their place."""
     world.segments += 1
     segment_id = new_segment_id(START_MS, world.segments.to_bytes(10))
-    inputs = [(topic_id, each, extents_of(world.sequencer.state, topic_id, each)) for each in partitions]
+    inputs = [
+        (
+            topic_id,
+            each,
+            with_markers(extents_of(world.sequencer.state, topic_id, each), markers_of(world, topic_id, each)),
+        )
+        for each in partitions
+    ]
     data = {extent: await bytes_of(world, extent) for _, _, extents in inputs for extent in extents}
     made = compacted(segment_id, inputs, data.__getitem__, now_ms=START_MS, level=level, change=change)
     (output,) = made.command.outputs

@@ -32,7 +32,7 @@ from penstock.contracts.janitor_commands import LogOffset
 from penstock.contracts.messages import Advanced, Presence
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from penstock.kafkawire.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from penstock.kafkawire.records import Record, batches, build_batch, decode_records, read_batch_header
+from penstock.kafkawire.records import Record, batches, build_batch, decode_records, is_transactional, read_batch_header
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.bus import Bus
 from penstock.segment.keys import segment_key
@@ -258,7 +258,16 @@ def batch_of(*values: bytes, timestamps: Sequence[int] = (), codec: int = 0) -> 
 
 def meta_of(batch: Buffer) -> BatchMeta:
     header = read_batch_header(batch)
-    return BatchMeta(len(batch), header.record_count, header.max_timestamp, -1, -1, -1, header.attributes)
+    return BatchMeta(
+        len(batch),
+        header.record_count,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.attributes,
+        adds_partition=is_transactional(header),
+    )
 
 
 def asking(
