@@ -138,6 +138,8 @@ class GroupOffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
     group_id: str
     topics: list[GroupTopicPartitions] | None
     fresh: bool = False
+    member_id: str | None = None  # of a consumer group, who asks for itself (KIP-848)
+    member_epoch: int = -1
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
@@ -157,6 +159,7 @@ class GroupOffsetsView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     offsets: list[CommittedOffset]
     failure: str | None = None
+    refusal: Refusal = Refusal.NONE  # why a member that asks for itself is not told
 
 
 class GroupsQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -168,11 +171,12 @@ class GroupsQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupSummary(msgspec.Struct, frozen=True, array_like=True):
-    """A group in a listing; `state` in Kafka's words (Empty, PreparingRebalance, CompletingRebalance, Stable, Dead)."""
+    """A group in a listing; `state` in Kafka's words: Empty, Stable, PreparingRebalance, Assigning, ..."""
 
     group_id: str
     protocol_type: str
     state: str
+    is_consumer: bool = False  # a group of the consumer protocol, no classic one
 
 
 class GroupsView(msgspec.Struct, frozen=True, array_like=True):

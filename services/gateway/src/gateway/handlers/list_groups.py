@@ -6,12 +6,16 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries import GroupsQuery, GroupsView
 from penstock.kafkawire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-CLASSIC = "classic"  # the one type of group there is
-STATES = {state.lower(): state for state in ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")}
+CLASSIC, CONSUMER = "classic", "consumer"
+STATES = {
+    state.lower(): state
+    for state in ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
+}
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ListGroupsRequest) -> ListGroupsResponse:
-    if request.types_filter and CLASSIC not in map(str.lower, request.types_filter):
+    types = [each.lower() for each in request.types_filter] or [CLASSIC, CONSUMER]
+    if CLASSIC not in types and CONSUMER not in types:
         return ListGroupsResponse()
     states = [
         STATES.get(state.lower(), state) for state in request.states_filter
@@ -20,6 +24,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: ListGr
         view = await gateway.sequencer.query("groups", GroupsQuery(0, states, fresh=True), GroupsView)
     except Unavailable:
         return ListGroupsResponse(error_code=GROUPS_UNAVAILABLE)
-    return ListGroupsResponse(
-        groups=[ListedGroup(group.group_id, group.protocol_type, group.state, CLASSIC) for group in view.groups]
-    )
+    listed = [
+        ListedGroup(group.group_id, group.protocol_type, group.state, CONSUMER if group.is_consumer else CLASSIC)
+        for group in view.groups
+    ]
+    return ListGroupsResponse(groups=[group for group in listed if group.group_type in types])

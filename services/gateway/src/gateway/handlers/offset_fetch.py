@@ -5,11 +5,12 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway.context import Client, Gateway
-from gateway.errors import GROUPS_UNAVAILABLE
+from gateway.errors import GROUPS_UNAVAILABLE, error_of
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries import CommittedOffset, GroupOffsetsQuery, GroupOffsetsView, GroupTopicPartitions
 from penstock.kafkawire.api.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -39,23 +40,33 @@ class _Found(msgspec.Struct, frozen=True):
 async def handle(gateway: Gateway, client: Client, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if version >= FIRST_VERSION_BATCHED:
         found = [
-            (each.group_id, await _find(gateway, each.group_id, each.topics, request.require_stable))
-            for each in request.groups
+            (each.group_id, await _find(gateway, _query_of(each), request.require_stable)) for each in request.groups
         ]
         return OffsetFetchResponse(groups=[_group_answer(group_id, offsets) for group_id, offsets in found])
-    one = await _find(gateway, request.group_id, request.topics, request.require_stable)
+    query = GroupOffsetsQuery(0, request.group_id, _wanted(request.topics), fresh=True)
+    one = await _find(gateway, query, request.require_stable)
     if one.error and version < FIRST_VERSION_GROUP_ERROR:
         return OffsetFetchResponse(topics=_failed_topics(request, one.error))
     return OffsetFetchResponse(topics=[_topic_answer(*item) for item in one.topics.items()], error_code=one.error)
 
 
-async def _find(gateway: Gateway, group_id: str, topics: Topics, require_stable: bool) -> _Found:
-    wanted = None if topics is None else [GroupTopicPartitions(each.name, each.partition_indexes) for each in topics]
+def _query_of(group: OffsetFetchRequestGroup) -> GroupOffsetsQuery:
+    return GroupOffsetsQuery(
+        0, group.group_id, _wanted(group.topics), fresh=True, member_id=group.member_id, member_epoch=group.member_epoch
+    )
+
+
+def _wanted(topics: Topics) -> list[GroupTopicPartitions] | None:
+    return None if topics is None else [GroupTopicPartitions(each.name, each.partition_indexes) for each in topics]
+
+
+async def _find(gateway: Gateway, query: GroupOffsetsQuery, require_stable: bool) -> _Found:
     try:
-        query = GroupOffsetsQuery(0, group_id, wanted, fresh=True)
         view = await gateway.sequencer.query("group_offsets", query, GroupOffsetsView)
     except Unavailable:
         return _Found(GROUPS_UNAVAILABLE, {})
+    if view.refusal:
+        return _Found(error_of(view.refusal), {})
     return _Found(ErrorCode.NONE, _by_topic(_settled(each, require_stable) for each in view.offsets))
 
 

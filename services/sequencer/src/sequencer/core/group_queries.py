@@ -21,7 +21,7 @@ from penstock.contracts.queries import (
 )
 from penstock.contracts.refusals import Refusal
 from sequencer.core import classic_members
-from sequencer.core.consumer_groups import session_timeout_ms
+from sequencer.core.consumer_groups import commit_refusal, session_timeout_ms
 from sequencer.core.groups import check_member, is_waiting, joined, metadata, synced
 from sequencer.core.state import DEAD, PREPARING, STABLE, Committed, Group, State
 from sequencer.core.transaction_offsets import is_pending
@@ -32,6 +32,9 @@ _NOT_COMMITTED = Committed(-1, -1, "")
 def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
     """A group's committed offsets; a group that does not exist has committed none."""
     group = state.groups.get(query.group_id)
+    refusal = Refusal.NONE if group is None else _fetch_refusal(group, query)
+    if refusal:
+        return GroupOffsetsView(state.sequence, [], refusal=refusal)
     known = {} if group is None else group.offsets
     if query.topics is None:
         wanted = [(topic, number) for topic, partitions in known.items() for number in partitions]
@@ -46,6 +49,13 @@ def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
     return GroupOffsetsView(state.sequence, found)
 
 
+def _fetch_refusal(group: Group, query: GroupOffsetsQuery) -> Refusal:
+    """Why a member of a consumer group that asks for itself is not told."""
+    if group.consumer is None or (query.member_id is None and query.member_epoch < 0):
+        return Refusal.NONE
+    return commit_refusal(group.consumer, query.member_epoch, query.member_id or "", None)
+
+
 def _committed(known: dict[str, dict[int, Committed]], topic: str, number: int, pending: bool) -> CommittedOffset:
     committed = known.get(topic, {}).get(number, _NOT_COMMITTED)
     return CommittedOffset(topic, number, committed.offset, committed.leader_epoch, committed.metadata, pending)
@@ -54,7 +64,7 @@ def _committed(known: dict[str, dict[int, Committed]], topic: str, number: int, 
 def groups(state: State, query: GroupsQuery) -> GroupsView:
     """Every group in one of the states asked for."""
     found = [
-        GroupSummary(group.group_id, group.protocol_type, group.state)
+        GroupSummary(group.group_id, group.protocol_type, group.state, group.consumer is not None)
         for group in state.groups.values()
         if not query.states or group.state in query.states
     ]
