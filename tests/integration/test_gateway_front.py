@@ -24,7 +24,8 @@ from tests.testkit.cluster import wait_until
 from tests.testkit.nats import NatsServer
 from tests.testkit.ports import free_port
 
-STOP_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 
 
 class GatewayProcess:
@@ -50,7 +51,7 @@ class GatewayProcess:
         self.process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
 
     def until_listening(self) -> None:
-        wait_until(self._answers, 30, "the gateway to answer")
+        wait_until(self._answers, START_TIMEOUT_S, "the gateway to answer")
 
     def ready(self) -> dict[str, Any]:
         try:

@@ -18,8 +18,8 @@ from tests.testkit.nats import NatsServer
 from tests.testkit.nats_cluster import NatsCluster, running_nats_cluster
 from tests.testkit.ports import free_ports
 
-END_TIMEOUT_S = 40.0
-READY_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 90.0
+READY_TIMEOUT_S = 60.0
 CLUSTER = "test"
 
 

@@ -30,6 +30,7 @@ from tests.testkit.sequencers import CLUSTER, Process, Processes
 from tests.testkit.waiting import until
 
 TOPIC = new_topic_id(bytes(range(16)))
+ATTEMPT_S = 5.0  # of a command, so long that a lost one is told from a busy machine
 LEFT_BEHIND = 1_000  # requests of 1 KB: many turns of the event loop lie in the socket
 clock = SystemClock()
 
@@ -67,7 +68,7 @@ async def commit(client: SequencerClient) -> int:
     runs = [BatchRun(TOPIC, 0, 16, [BatchMeta(100, 1, now_ms, -1, -1, -1, 0)])]
     segment_id = new_segment_id(now_ms, SystemEntropy().take(10))
     command = CommitSegment(now_ms, segment_id, 200, "flusher-1", "z1", runs)
-    (outcome,) = await client.command([command], deadline_s=30)
+    (outcome,) = await client.command([command], deadline_s=60, attempt_s=ATTEMPT_S)
     assert isinstance(outcome, SegmentCommitted), outcome
     return outcome.runs[0][0].base_offset
 
@@ -99,11 +100,11 @@ class Load:
 
 
 @pytest.mark.slow
-async def test_killing_one_of_two_sequencers_stalls_commits_for_less_than_two_seconds(
+async def test_killing_one_of_two_sequencers_costs_a_commit_one_attempt_at_most(
     processes: Processes, client: SequencerClient
 ) -> None:
     names = {"a": await processes.start("a"), "b": await processes.start("b")}
-    await client.command([create_topic()], deadline_s=5)
+    await client.command([create_topic()], deadline_s=30)
     load = Load(client)
     await load.until_more()
     for name in ("a", "b", "a"):
@@ -114,7 +115,7 @@ async def test_killing_one_of_two_sequencers_stalls_commits_for_less_than_two_se
         await load.until_more()
     await load.stop()
     print(f"longest stall {load.longest_s:.3f} s over {len(load.offsets)} commits")
-    assert load.longest_s < 2
+    assert load.longest_s < 2 * ATTEMPT_S
     assert load.offsets == list(range(len(load.offsets)))
 
 
@@ -122,7 +123,7 @@ async def test_commits_go_on_after_the_nats_server_was_killed_and_started_again(
     processes: Processes, client: SequencerClient, nats_server: NatsServer
 ) -> None:
     await asyncio.gather(processes.start("a"), processes.start("b"))
-    await client.command([create_topic()], deadline_s=5)
+    await client.command([create_topic()], deadline_s=30)
     load = Load(client)
     await load.until_more()
     for _ in range(2):
@@ -138,7 +139,7 @@ async def test_all_sequencers_killed_and_started_again_know_everything(
     processes: Processes, client: SequencerClient
 ) -> None:
     first = await processes.start("a")
-    await client.command([create_topic()], deadline_s=5)
+    await client.command([create_topic()], deadline_s=30)
     assert [await commit(client) for _ in range(20)] == list(range(20))
     first.signal(signal.SIGKILL)
     await first.ended()
@@ -150,14 +151,14 @@ async def test_all_sequencers_killed_and_started_again_know_everything(
 
 async def test_a_terminated_sequencer_finishes_and_exits_cleanly(processes: Processes, client: SequencerClient) -> None:
     leaving, _staying = await asyncio.gather(processes.start("a"), processes.start("b"))
-    await client.command([create_topic()], deadline_s=5)
+    await client.command([create_topic()], deadline_s=30)
     load = Load(client)
     await load.until_more()
     leaving.signal(signal.SIGTERM)
     assert await leaving.ended() == 0, leaving.log.read_text()
     await load.until_more()
     await load.stop()
-    assert load.longest_s < 1
+    assert load.longest_s < ATTEMPT_S, "a command was lost"
     assert load.offsets == list(range(len(load.offsets)))
 
 
@@ -165,7 +166,7 @@ async def test_a_sequencer_that_was_stopped_journals_nothing_of_what_lay_in_its_
     processes: Processes, client: SequencerClient, nats_server: NatsServer
 ) -> None:
     stopped, _other = await asyncio.gather(processes.start("a"), processes.start("b"))
-    await client.command([create_topic()], deadline_s=5)
+    await client.command([create_topic()], deadline_s=30)
     pause_process(stopped.process.pid)
     connection = await connect_nats(nats_server.url, name="sender")
     request = codec.encode(CommandRequest([commit_offset(100)]))
@@ -190,7 +191,7 @@ async def test_a_sequencer_whose_journal_was_lost_says_so_and_makes_no_other(
     processes: Processes, client: SequencerClient, nats_server: NatsServer, tmp_path: Path
 ) -> None:
     lasting = await processes.start("a")
-    await client.command([create_topic()], deadline_s=5)
+    await client.command([create_topic()], deadline_s=30)
     await asyncio.to_thread(nats_server.kill)
     shutil.rmtree(tmp_path / "nats" / "jetstream")
     await asyncio.to_thread(nats_server.start)
@@ -205,7 +206,7 @@ async def test_a_sequencer_whose_journal_was_lost_says_so_and_makes_no_other(
 
 async def test_a_sequencer_tells_its_metrics(processes: Processes, client: SequencerClient) -> None:
     process = await processes.start("a")
-    await client.command([create_topic()], deadline_s=5)
+    await client.command([create_topic()], deadline_s=30)
     metrics = process.get("/metrics")
     assert "penstock_sequencer_applied_sequence" in metrics
     assert 'penstock_sequencer_requests_total{name="command",result="answered"} 1.0' in metrics

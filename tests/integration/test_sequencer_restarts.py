@@ -89,7 +89,7 @@ async def trimmed(processes: Processes, nats_server: NatsServer) -> AsyncIterato
     connection = await connect_nats(nats_server.url, name="client")
     client = SequencerClient(connection.bus, CLUSTER, clock)
     cluster = Cluster(processes, client, await connection.journal(CLUSTER, create=False))
-    await client.command([CreateTopic(clock.now_ms(), "t", TOPIC, 1, {})], deadline_s=5)
+    await client.command([CreateTopic(clock.now_ms(), "t", TOPIC, 1, {})], deadline_s=30)
     await cluster.work_until_trimmed()
     await cluster.commit(10)
     await cluster.until_trimming_is_over()

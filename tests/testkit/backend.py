@@ -16,7 +16,7 @@ from testcontainers.core.container import DockerContainer
 from tests.testkit import engine
 
 LOOPBACK = "127.0.0.1"
-STOP_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 60.0
 POLL_S = 0.001
 
 

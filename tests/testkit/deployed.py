@@ -21,8 +21,8 @@ from tests.testkit.cluster import wait_until
 from tests.testkit.ports import free_ports
 
 SETTINGS = Path(__file__).parents[2] / "deploy" / "nats"
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 
 
 class Credentials:

@@ -10,7 +10,7 @@ from penstock.runtime.nats_server import PROGRAM, find_nats_server, write_config
 from tests.testkit.backend import LOOPBACK, Backend, Container, Process, image_for
 from tests.testkit.ports import free_ports
 
-START_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 60.0
 POLL_S = 0.005
 
 

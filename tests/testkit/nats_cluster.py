@@ -16,8 +16,8 @@ from tests.testkit.backend import pause_process
 from tests.testkit.ports import free_ports
 
 NODES = 3
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 1.0
 POLL_S = 0.01
 

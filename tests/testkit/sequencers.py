@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.testkit.nats import NatsServer
 from tests.testkit.ports import free_port
-from tests.testkit.waiting import until
+from tests.testkit.waiting import TIMEOUT_S, until
 
 CLUSTER = "test"
 
@@ -55,7 +55,7 @@ class Process:
         await until(is_ready)
 
     async def ended(self) -> int:
-        return await asyncio.to_thread(self.process.wait, 15)
+        return await asyncio.to_thread(self.process.wait, TIMEOUT_S)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 60.0  # only who waits in vain waits so long; a busy machine may need much of it
 POLL_S = 0.002
 
 
