@@ -19,7 +19,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help env spark-env up test test-simulation test-services test-spark spark-classes \
-    quick e2e-compose sim sim-all chaos check format bench bench-spark lock clean
+    quick e2e-compose sim sim-all chaos check format bench bench-spark docs lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,7 @@ check: env  ## format, lint, types, import contracts and the house rules, as CI 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_tidy.py
+	$(BIN)/python -m tests.testkit.compatibility_page --check
 
 format: env  ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix-only $(CODE)
@@ -81,6 +82,9 @@ bench-spark: env spark-env  ## measure what runs on Spark
 	$(SPARK_VENV)/bin/python -m benches.merging
 	$(SPARK_VENV)/bin/python -m benches.keys
 	$(SPARK_VENV)/bin/python -m benches.topics
+
+docs: env  ## make the tables of docs/kafka-compatibility.md anew
+	$(BIN)/python -m tests.testkit.compatibility_page
 
 lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds what is new
 	$(BIN)/$(COMPILE) $(UPGRADE) pyproject.toml -o requirements.lock >/dev/null

@@ -1,22 +1,62 @@
-"""The compatibility page says what the code serves, no more and no less."""
+"""The compatibility page says what the code serves, no more and no less, and shows what conformance runs have shown."""
 
 import re
-from pathlib import Path
+from typing import Any
+
+import pytest
 
 from penstock.contracts.topic_configs import TOPIC_CONFIGS
 from penstock.kafkawire.api import API_TABLE
+from tests.testkit.compatibility_page import PAGE, page_with_tables, read_results
 
-PAGE = (Path(__file__).parents[3] / "docs" / "kafka-compatibility.md").read_text()
+TEXT = PAGE.read_text()
+RESULTS: dict[str, Any] = {
+    "scenarios": [
+        {"name": "produce-gzip", "area": "producing", "promise": "What was compressed comes back."},
+        {"name": "group-join", "area": "groups", "promise": "Members share the partitions."},
+        {"name": "group-static", "area": "groups", "promise": "Static members come back."},
+    ],
+    "clients": [
+        {
+            "client": "kcat",
+            "version": "1.7",
+            "library": "librdkafka 2.0",
+            "results": {
+                "produce-gzip": {"outcome": "passed", "detail": ""},
+                "group-join": {"outcome": "failed", "detail": "no | answer"},
+                "group-static": {"outcome": "not offered", "detail": ""},
+            },
+        }
+    ],
+}
+
+
+def test_the_tables_of_the_page_are_current() -> None:
+    assert page_with_tables(TEXT, read_results()) == TEXT, "`make docs` makes them anew"
 
 
 def test_the_page_lists_every_api_with_the_versions_that_are_served() -> None:
     listed = {
         int(key): (name, int(low), int(high))
-        for key, name, low, high in re.findall(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+) \|$", PAGE, re.MULTILINE)
+        for key, name, low, high in re.findall(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+) \| .+ \|$", TEXT, re.MULTILINE)
     }
     assert listed == {key: (api.name, api.min_version, api.max_version) for key, api in API_TABLE.items()}
 
 
 def test_the_page_lists_every_topic_configuration_with_its_default() -> None:
-    listed = dict(re.findall(r"^\| `([a-z.]+)` \| `([^`]*)` \|", PAGE, re.MULTILINE))
-    assert listed == {name: config.default for name, config in TOPIC_CONFIGS.items()}
+    listed = re.findall(r"^\| `([a-z.]+)` \| `([^`]*)` \|", TEXT, re.MULTILINE)
+    assert {(name, config.default) for name, config in TOPIC_CONFIGS.items()} <= set(listed)
+
+
+def test_what_clients_have_shown_is_counted_and_what_they_have_not_is_named() -> None:
+    made = page_with_tables("<!-- made: clients -->\nold\n<!-- made: end -->\n", RESULTS)
+    assert "| client | producing | groups |" in made
+    assert "| kcat 1.7 (librdkafka 2.0) | 1 of 1 | 0 of 1 |" in made
+    assert "- kcat, failed: `group-join` (no | answer)" in made
+    assert "- kcat, not offered: `group-static`" in made
+    assert "old" not in made
+
+
+def test_a_table_that_nobody_makes_is_no_table_of_the_page() -> None:
+    with pytest.raises(LookupError):
+        page_with_tables("<!-- made: wishes -->\n<!-- made: end -->\n", None)

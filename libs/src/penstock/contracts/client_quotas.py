@@ -42,7 +42,7 @@ QUOTAS: dict[str, Quota] = {
     quota.key: quota
     for quota in (
         Quota(PRODUCE_RATE, (USER, CLIENT_ID), True, "Bytes of Produce requests per second, over all gateways."),
-        Quota(FETCH_RATE, (USER, CLIENT_ID), True, "Bytes of answers to Fetch per second, over all gateways."),
+        Quota(FETCH_RATE, (USER, CLIENT_ID), True, "Bytes of records fetched per second, over all gateways."),
         Quota(REQUEST_TIME, (USER, CLIENT_ID), False, "Per cent of the time of each gateway's one thread."),
         Quota(CONNECTION_RATE, (IP,), True, "New connections per second from an address, over all gateways."),
     )
