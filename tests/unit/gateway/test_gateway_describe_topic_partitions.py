@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gateway.errors import CloseConnection
 from penstock.kafkawire.api.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.unit.gateway.gateway_fakes import World, new_world
@@ -109,7 +110,9 @@ async def test_topics_that_are_not_there_and_names_that_cannot_be_have_errors(wo
     }
 
 
-async def test_without_sequencers_topics_known_here_are_told_and_others_may_be_asked_for_again(world: World) -> None:
+async def test_without_sequencers_topics_known_here_are_told_and_nothing_is_said_of_others(world: World) -> None:
     await described(world, "a")
     world.sequencer.is_down = True
-    assert errors(await described(world, "a", "b")) == {"a": ErrorCode.NONE, "b": ErrorCode.LEADER_NOT_AVAILABLE}
+    assert errors(await described(world, "a")) == {"a": ErrorCode.NONE}
+    with pytest.raises(CloseConnection, match="no sequencer answered"):
+        await described(world, "a", "b")

@@ -7,6 +7,7 @@ import pytest
 from gateway.errors import CloseConnection
 from gateway.nodes import node_of
 from penstock.contracts.commands import CreateTopic, Outcome, Refused, TopicCreated
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.describe_cluster import DescribeClusterRequest
 from penstock.kafkawire.api.metadata import MetadataRequest, MetadataRequestTopic
@@ -149,15 +150,51 @@ async def test_a_refused_creation_is_answered_with_its_reason() -> None:
     assert errors(await ask(world, 3, VERSION, named("a.b"))) == {"a.b": ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
-async def test_without_sequencers_known_topics_are_answered_and_others_are_worth_another_try() -> None:
+async def test_without_sequencers_known_topics_are_answered() -> None:
     world = creating_world()
     world.sequencer.add_topic("known")
     await ask(world, 3, VERSION, named("known"))
     world.sequencer.is_down = True
-    assert errors(await ask(world, 3, VERSION, named("known", "other"))) == {
-        "known": 0,
-        "other": ErrorCode.LEADER_NOT_AVAILABLE,
-    }
+    assert errors(await ask(world, 3, VERSION, named("known"))) == {"known": 0}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(named("made", create=False), id="by name"),
+        pytest.param(named("made"), id="to be made"),
+        pytest.param(named("known", "made"), id="beside a known one"),
+        pytest.param(MetadataRequest(topics=[MetadataRequestTopic(b"made".ljust(16, b"\1"), None)]), id="by id"),
+    ],
+)
+async def test_without_sequencers_nothing_is_said_of_topics_that_another_gateway_may_have_made(
+    asked: MetadataRequest,
+) -> None:
+    """No code would do: whatever it is, somebody was told that the topic is there."""
+    world = creating_world()
+    world.sequencer.add_topic("known")
+    await ask(world, 3, VERSION, named("known"))
+    world.sequencer.add_topic("made")
+    world.sequencer.is_down = True
+    with pytest.raises(CloseConnection, match="no sequencer answered"):
+        await ask(world, 3, VERSION, asked)
+    world.sequencer.is_down = False
+    assert {topic.error_code for topic in (await ask(world, 3, VERSION, asked)).topics} == {ErrorCode.NONE}
+
+
+async def test_a_creation_whose_end_is_unknown_is_neither_told_nor_denied() -> None:
+    world = creating_world()
+    create = world.sequencer.on_command
+    assert create is not None
+
+    def create_and_lose_the_answer(command: Any) -> Outcome:
+        create(command)
+        raise Unavailable("no answer came")
+
+    world.sequencer.on_command = create_and_lose_the_answer
+    with pytest.raises(CloseConnection, match="no answer came"):
+        await ask(world, 3, VERSION, named("new"))
+    assert errors(await ask(world, 3, VERSION, named("new"))) == {"new": 0}
 
 
 async def test_without_sequencers_a_listing_is_never_an_empty_one() -> None:

@@ -6,7 +6,6 @@ import msgspec
 
 from gateway.context import Client, Gateway
 from gateway.handlers.metadata import cluster_of
-from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.queries import TopicView
 from penstock.kafkawire.api.describe_topic_partitions import (
@@ -22,11 +21,10 @@ PARTITIONS_MAX = 2_000  # of one answer, as in Kafka
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """The topics to answer about in their order, those that exist, and what to say of the others."""
+    """The topics to answer about in their order, and those that exist."""
 
     names: list[str]
     views: dict[str, TopicView]
-    absent: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def handle(
@@ -50,11 +48,7 @@ async def _find(gateway: Gateway, asked: Iterable[str], first_name: str) -> _Fou
         return _Found(sorted(views), views)
     names = sorted(name for name in asked if name >= first_name)
     legal = [name for name in names if is_legal_topic_name(name)]
-    try:
-        return _Found(names, await gateway.topics.find(legal))
-    except Unavailable:  # as in Metadata: whether the others exist cannot be known
-        known = {name: view for name in legal if (view := gateway.topics.cached(name))}
-        return _Found(names, known, ErrorCode.LEADER_NOT_AVAILABLE)
+    return _Found(names, await gateway.topics.find(legal))
 
 
 def _page(found: _Found, cursor: Cursor, partitions_max: int, leader_id: int) -> DescribeTopicPartitionsResponse:
@@ -67,7 +61,8 @@ def _page(found: _Found, cursor: Cursor, partitions_max: int, leader_id: int) ->
         view = found.views.get(name)
         if view is None:
             is_legal = is_legal_topic_name(name)
-            topics.append(_refused(name, found.absent if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION))
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+            topics.append(_refused(name, error))
             continue
         first = cursor.partition_index if name == cursor.topic_name else 0
         end = min(view.partitions, first + left)

@@ -6,7 +6,6 @@ from gateway.context import Client, Gateway
 from gateway.errors import error_of
 from gateway.nodes import Node, brokers_for, leader_for
 from penstock.contracts.commands import Command, CreateTopic, Outcome, Refused
-from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
 from penstock.contracts.queries import TopicView
 from penstock.contracts.refusals import Refusal
@@ -65,17 +64,12 @@ async def _asked_topics(
     )
     legal = [name for name in names if is_legal_topic_name(name)]
     failed: dict[str, ErrorCode] = dict.fromkeys(set(names).difference(legal), ErrorCode.INVALID_TOPIC_EXCEPTION)
-    by_name: dict[str, TopicView] = {}
-    try:
-        by_name = await gateway.topics.find(legal)
-        missing = [name for name in legal if name not in by_name]
-        if missing and may_create and gateway.config.auto_create_topics:
-            failed |= await _create(gateway, missing)
-            by_name |= await gateway.topics.find(name for name in missing if name not in failed)
-    except Unavailable:
-        by_name = {name: view for name in legal if (view := gateway.topics.cached(name))}
-        # We cannot know whether they exist; this code makes every client ask again without a word.
-        failed |= dict.fromkeys((name for name in legal if name not in by_name), ErrorCode.LEADER_NOT_AVAILABLE)
+    # If nobody can say whether they exist, that is `Unavailable` and ends the connection (ADR 0009): clients ask again.
+    by_name = await gateway.topics.find(legal)
+    missing = [name for name in legal if name not in by_name]
+    if missing and may_create and gateway.config.auto_create_topics:
+        failed |= await _create(gateway, missing)
+        by_name |= await gateway.topics.find(name for name in missing if name not in failed)
     answers = [_named_answer(name, by_name, failed, leader) for name in names]
     return answers + await _asked_ids(gateway, leader, ids)
 
@@ -89,15 +83,11 @@ def _named_answer(
 
 
 async def _asked_ids(gateway: Gateway, leader: Node, ids: list[bytes]) -> list[MetadataResponseTopic]:
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID
-    try:
-        found = await gateway.topics.find_ids(ids) if ids else {}
-    except Unavailable:
-        found, unknown = {}, ErrorCode.LEADER_NOT_AVAILABLE
+    found = await gateway.topics.find_ids(ids) if ids else {}
     return [
         _topic_answer(found[topic_id], leader)
         if topic_id in found
-        else MetadataResponseTopic(error_code=unknown, name=None, topic_id=topic_id)
+        else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         for topic_id in ids
     ]
 
