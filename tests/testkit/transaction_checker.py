@@ -95,20 +95,29 @@ class _Checker:
     def _check_agreement(self) -> Iterator[str]:
         """Whoever reads sees what all others see, as far as he has come."""
         for reading in self._history.readings:
-            longest = self._committed if reading.isolation is Isolation.COMMITTED else self._everything
-            for place, seen in reading.seen.items():
-                for own, others in zip(seen, longest[place], strict=False):
+            all_longest = self._committed if reading.isolation is Isolation.COMMITTED else self._everything
+            for place, all_seen in reading.seen.items():
+                seen, longest = self._lasting(all_seen), self._lasting(all_longest[place])
+                for own, others in zip(seen, longest, strict=False):
                     if (own.offset, own.value) != (others.offset, others.value):
                         what = f"{own.value!r} at {own.offset} where another reads {others.value!r} at {others.offset}"
                         yield f"{reading.name}: {_name(place)} has {what}"
                         break
-                if reading.is_complete and len(seen) < len(longest[place]):
-                    yield f"{reading.name}: {_name(place)} ends before {longest[place][len(seen)].offset}"
+                if reading.is_complete and len(seen) < len(longest):
+                    yield f"{reading.name}: {_name(place)} ends before {longest[len(seen)].offset}"
         for place, seen in self._everything.items():
             offsets = {each.value: each.offset for each in seen}
             for each in self._committed.get(place, ()):
                 if offsets.get(each.value, each.offset) != each.offset:
                     yield f"{_name(place)} has {each.value!r} at {each.offset} and at {offsets[each.value]}"
+
+    def _lasting(self, seen: list[Seen]) -> list[Seen]:
+        """What whoever reads it later sees, too."""
+        if not self._aborted_may_go:
+            return seen
+        return [
+            each for each in seen if each.value not in self._writers or self._is_visible(self._writers[each.value][0])
+        ]
 
     def _check_whole(self, transaction: Transaction) -> Iterator[str]:
         """All of its records are read, or none."""

@@ -56,7 +56,7 @@ class IsolatedReading(Reading):
         aborted = partition.aborted_transactions or []
         for header, records, is_hidden in _batches(data, aborted if is_committed else []):
             truth = log.at(header.base_offset)
-            if is_committed and truth is not None and truth.is_aborted != is_hidden:
+            if is_committed and records and truth is not None and truth.is_aborted != is_hidden:
                 why = f"with {aborted}, aborted is {truth.is_aborted}"
                 self._oracle.refused(self._client.name, f"{self._topic}-{number} at {header.base_offset}", why)
             for record in records if not is_hidden else ():

@@ -4,7 +4,6 @@ Its log of each partition is made from the batches of accepted commits alone, an
 offsets are dense, no sequence number is accepted twice or out of turn, and what a commit names is in the store.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable
 
 from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult
@@ -13,7 +12,7 @@ from penstock.contracts.entries import decode_entry
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.kafkawire.errors import DecodeError
-from penstock.kafkawire.records import batches
+from penstock.kafkawire.records import BatchHeader, batches, size_bytes
 from penstock.segment.keys import segment_key
 from sequencer.core import machine
 from sequencer.core.segments import MARKERS
@@ -112,11 +111,11 @@ class Oracle:
             if truth is None or truth.base_offset != header.base_offset:
                 self._fail(f"{where} shows {header.base_offset}, which is not committed")
                 return offset
-            if not header.base_offset <= offset <= last_offset:
+            is_skipped = header.base_offset > offset and log.may_skip(offset, header.base_offset)
+            if not header.base_offset <= offset <= last_offset and not is_skipped:
                 self._fail(f"{where} goes on with {header.base_offset} to {last_offset} when {offset} is due")
                 return offset
-            end = position + truth.meta.length
-            if truth.data[PLACED_BYTES:] != records[position + PLACED_BYTES : end]:
+            if not _is_same(truth, header, records[position : position + size_bytes(header)]):
                 self._fail(f"{where} at {header.base_offset} is not what was stored")
             offset = last_offset + 1
         return offset
@@ -139,16 +138,26 @@ class Oracle:
                 if data is None:
                     self._fail(f"{where} points to an object that is not there")
                     continue
-                position = extents.positions[row]
-                first = bisect_right(log.bases, extents.base_offsets[row]) - 1
-                last = bisect_right(log.bases, extents.last_offsets[row]) - 1
-                for batch in log.batches[first : last + 1]:
-                    end = position + len(batch.data)
-                    if data[position + PLACED_BYTES : end] != batch.data[PLACED_BYTES:]:
-                        self._fail(f"{where} has other bytes at {batch.base_offset} than were produced")
-                    position = end
-                if position != extents.positions[row] + extents.lengths[row]:
-                    self._fail(f"{where} is not as long as what was produced")
+                span = (extents.base_offsets[row], extents.last_offsets[row])
+                position, length = extents.positions[row], extents.lengths[row]
+                self._check_bytes(where, log, span, data[position : position + length], is_placed=ref.level > 0)
+
+    def _check_bytes(
+        self, where: str, log: PartitionLog, span: tuple[int, int], data: bytes, *, is_placed: bool
+    ) -> None:
+        """An extent of these offsets has the batches that were produced, but for what nobody reads any more."""
+        offset, last_offset = span
+        for position, header in batches(data):
+            base_offset = header.base_offset if is_placed else offset
+            batch = log.at(base_offset)
+            if batch is None or not log.may_skip(offset, base_offset):
+                self._fail(f"{where} has {base_offset} when {offset} is due")
+                return
+            if not _is_same(batch, header, data[position : position + size_bytes(header)]):
+                self._fail(f"{where} has other bytes at {base_offset} than were produced")
+            offset = base_offset + header.last_offset_delta + 1
+        if offset != last_offset + 1:
+            self._fail(f"{where} ends before {offset}, and not behind {last_offset}")
 
     def content(self, topic: str, partition: int) -> list[bytes]:
         """All batches of a partition as they were produced, in order."""
@@ -211,6 +220,14 @@ class Oracle:
             log.next_sequences[meta.producer_id] = (meta.producer_epoch, following)
         self.book.accepted(key, log, batch)
         log.append(batch)
+
+
+def _is_same(truth: LogBatch, header: BatchHeader, data: bytes) -> bool:
+    """Whether this is what was produced; of what was aborted a batch without records may be left."""
+    if data[PLACED_BYTES:] == truth.data[PLACED_BYTES:]:
+        return True
+    is_empty = not header.record_count and header.base_offset + header.last_offset_delta == truth.last_offset
+    return truth.is_aborted and is_empty
 
 
 def _summary(requests: list[list[Command]]) -> str:

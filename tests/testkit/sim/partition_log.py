@@ -15,7 +15,12 @@ class LogBatch:
     meta: BatchMeta
     data: bytes  # of the batch, as it was produced; of a marker as it is to be read
     is_open: bool = False  # its transaction has not ended
-    is_aborted: bool = False
+    is_aborted: bool = False  # and of a marker, that it ends what was aborted
+
+    @property
+    def last_offset(self) -> int:
+        """Of the batch's records."""
+        return self.base_offset + self.meta.record_count - 1
 
     @property
     def is_marker(self) -> bool:
@@ -44,6 +49,11 @@ class PartitionLog:
         if not 0 <= offset < self.end:
             return None
         return self.batches[bisect_right(self.bases, offset) - 1]
+
+    def may_skip(self, first: int, stop: int) -> bool:
+        """Whether readers may be led from one offset to another with nothing between them."""
+        rows = range(bisect_right(self.bases, first) - 1, bisect_right(self.bases, stop - 1))
+        return all(self.batches[row].is_aborted for row in rows)
 
     def append(self, batch: LogBatch) -> None:
         """The log goes on with this."""

@@ -120,7 +120,7 @@ class TransactionBook:
         self.aborted += not marker.committed
         attributes = TRANSACTIONAL | CONTROL
         meta = BatchMeta(MARKER_BYTES, 1, marker.timestamp, NO_PRODUCER, marker.producer_epoch, -1, attributes)
-        log.append(LogBatch(marker.offset, meta, marker_batch(marker)))
+        log.append(LogBatch(marker.offset, meta, marker_batch(marker), is_aborted=not marker.committed))
 
     def _partition(self, key: LogKey) -> Partition | None:
         topic = self._state.topics_by_id.get(key[0])

@@ -38,6 +38,7 @@ RETRIABLE = RETRIABLE_PRODUCE | {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,  # a gateway that has not heard yet that the cluster's level rose
 }
 UNHEARD_S_MAX = 0.05  # from the last request of a dying producer to its death
 FENCED = frozenset((ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH))

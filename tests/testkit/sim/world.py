@@ -33,6 +33,7 @@ from tests.testkit.sim.host import SimClock
 from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
 from tests.testkit.sim.loop import SimLoop
 from tests.testkit.sim.member import GroupLedger, Member
+from tests.testkit.sim.merger import Merger
 from tests.testkit.sim.newest import PATCHED_LEVELS, SIMULATED_LEVEL
 from tests.testkit.sim.oracle import Oracle
 from tests.testkit.sim.passing import Passing
@@ -233,7 +234,9 @@ class World(Surroundings):
             self.spawn(self.transactions.run())
         if self.stream("compaction").random() < COMPACTED_SHARE:
             for number in range(COMPACTORS):
-                self._add_compactor(f"compactor-{number}")
+                self._add_compactor(f"compactor-{number}", Compactor)
+        if self.transactions.is_merged:
+            self._add_compactor("merger", Merger)
 
     def _leave_orphans(self) -> None:
         """Objects that somebody stored and never committed, some of them long ago."""
@@ -244,12 +247,12 @@ class World(Surroundings):
             key = segment_key("", CLUSTER, dice.randint(0, 2), new_segment_id(born_ms, dice.randbytes(ENTROPY_BYTES)))
             self.store.leave(key, b"nobody's")
 
-    def _add_compactor(self, name: str) -> None:
+    def _add_compactor(self, name: str, kind: type[Compactor]) -> None:
         clock, stream = SimClock(self.timeline), self.stream(name)
         sequencer = SequencerClient(self.hub.connect(name), CLUSTER, clock)
         store = RetryingStore(SimStore(self.store, name), jitter=stream.random, monotonic_s=clock.monotonic_s)
         topics = (TOPIC, TOPIC, FADING_TOPIC)
-        compactor = Compactor(
+        compactor = kind(
             sequencer, store, clock, stream, cluster=CLUSTER, topics=topics, state=lambda: self.oracle.state
         )
         self.compactors.append(compactor)

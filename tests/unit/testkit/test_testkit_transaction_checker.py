@@ -43,6 +43,18 @@ def test_what_is_aborted_may_be_gone_where_that_is_allowed() -> None:
     assert "acknowledged and is not there" in found
 
 
+def test_what_is_aborted_may_be_seen_before_it_is_gone_where_that_is_allowed() -> None:
+    history = History()
+    transaction = history.begin(history.begin_life("one"))
+    transaction.sent.append(Sent(PLACES[0], b"aborted", 0))
+    first, last = (history.read(name, Isolation.UNCOMMITTED, PLACES) for name in ("first", "last"))
+    first.is_complete = last.is_complete = True
+    history.see(first, PLACES[0], 0, b"aborted")
+    assert check(history, aborted_may_go=True) == []
+    (found,) = check(history)
+    assert found.startswith("last: books-0 ends before 0")
+
+
 def test_a_value_must_be_sent_once_for_a_history_to_be_judged() -> None:
     history = History()
     transaction = history.begin(history.begin_life("one"))
