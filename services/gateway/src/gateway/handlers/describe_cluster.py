@@ -1,5 +1,6 @@
 """DescribeCluster: the brokers that this client may use (KIP-700)."""
 
+from gateway.authorized import cluster_operations
 from gateway.context import Client, Gateway
 from gateway.handlers.metadata import cluster_of
 from penstock.kafkawire.api.describe_cluster import (
@@ -26,4 +27,5 @@ async def handle(
         cluster_id=gateway.config.cluster,
         controller_id=cluster.leader.node_id,
         brokers=[DescribeClusterBroker(node.node_id, node.host, node.port, node.zone) for node in cluster.brokers],
+        cluster_authorized_operations=cluster_operations(request.include_cluster_authorized_operations),
     )

@@ -1,5 +1,8 @@
 """DescribeGroups: groups with their members; one that nobody knows is "Dead", from version 6 on an error as well."""
 
+import msgspec
+
+from gateway.authorized import GROUP_OPERATIONS
 from gateway.context import Client, Gateway
 from gateway.errors import GROUPS_UNAVAILABLE
 from penstock.contracts.errors import Unavailable
@@ -19,7 +22,14 @@ FIRST_VERSION_NOT_FOUND = 6  # KIP-1043
 async def handle(
     gateway: Gateway, client: Client, version: int, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[await _describe(gateway, version, group_id) for group_id in request.groups])
+    groups = [await _describe(gateway, version, group_id) for group_id in request.groups]
+    if request.include_authorized_operations:
+        groups = [_with_operations(group) for group in groups]
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _with_operations(group: DescribedGroup) -> DescribedGroup:
+    return group if group.error_code else msgspec.structs.replace(group, authorized_operations=GROUP_OPERATIONS)
 
 
 async def _describe(gateway: Gateway, version: int, group_id: str) -> DescribedGroup:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gateway.authorized import TOPIC_OPERATIONS
 from gateway.context import Client, Gateway
 from gateway.handlers.metadata import cluster_of
 from penstock.contracts.ids import is_legal_topic_name
@@ -82,6 +83,7 @@ def _described(view: TopicView, partitions: range, leader_id: int) -> DescribeTo
     return DescribeTopicPartitionsResponseTopic(
         name=view.name,
         topic_id=view.topic_id,
+        topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
                 partition_index=index,

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gateway.authorized import TOPIC_OPERATIONS, cluster_operations
 from gateway.context import Client, Gateway
 from gateway.errors import error_of
 from gateway.nodes import Node, brokers_for, leader_for
@@ -43,8 +44,13 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Metada
         ],
         cluster_id=gateway.config.cluster,
         controller_id=cluster.leader.node_id,
-        topics=topics,
+        topics=[_with_operations(topic) for topic in topics] if request.include_topic_authorized_operations else topics,
+        cluster_authorized_operations=cluster_operations(request.include_cluster_authorized_operations),
     )
+
+
+def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    return topic if topic.error_code else msgspec.structs.replace(topic, topic_authorized_operations=TOPIC_OPERATIONS)
 
 
 def cluster_of(gateway: Gateway, client: Client) -> _Cluster:
