@@ -117,7 +117,7 @@ async def test_a_user_needs_the_right_password(tmp_path: Path, monkeypatch: pyte
         connection = await connect_nats(server.url, name="test", user="penstock", password=secret)
         await connection.bus.flush()
         await connection.close()
-        monkeypatch.setattr(nats_client, "CONNECT_DEADLINE_S", 0.3)
+        monkeypatch.setattr(nats_client, "CONNECT_DEADLINE_S", 2.0)
         with pytest.raises(Unavailable, match="Authorization Violation"):
             await connect_nats(server.url, name="test", user="penstock", password="wrong")
 
@@ -259,7 +259,7 @@ async def test_a_stream_that_forgets_is_no_journal(connection: NatsConnection, s
 
 
 async def test_without_jetstream_there_is_no_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.runtime.nats_journal.OPEN_DEADLINE_S", 0.2)
+    monkeypatch.setattr("penstock.runtime.nats_journal.OPEN_DEADLINE_S", 2.0)
     server = NatsServer(tmp_path)
     config = tmp_path / "nats-server.conf"
     config.write_text("\n".join(line for line in config.read_text().splitlines() if "jetstream" not in line))

@@ -16,9 +16,10 @@ from penstock.runtime.journal import Journal, JournalGap, JournalLost
 from penstock.runtime.nats_client import NatsConnection, connect_nats
 from penstock.runtime.nats_journal import NatsJournal
 from tests.testkit.nats import NatsServer
-from tests.testkit.nats_cluster import NatsCluster, NatsNode, running_nats_cluster, wait_for
+from tests.testkit.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
 from tests.testkit.waiting import until
 
+PROVEN_AFTER_S = 2.0
 SENDERS = 1_500  # more than the client's own queue for flushes takes
 
 
@@ -105,8 +106,7 @@ async def test_a_leader_that_stood_still_says_nothing_of_the_past_when_it_wakes(
     """It goes on to say that it leads, for longer than a tenth of a second, while others have stored more."""
     journal = await connection.journal(name, create=True, replicas=3)
     await append_until_stored(journal, "before")
-    await asyncio.to_thread(wait_for, lambda: cluster.stream_leader(journal_stream(name)), "the stream has no leader")
-    leader = cluster.stream_leader(journal_stream(name))
+    leader = await until(lambda: cluster.stream_leader(journal_stream(name)))
     assert leader is not None
     others = ",".join(node.url for node in cluster.nodes if node is not leader)
     beside, behind = await connect_nats(others, name="beside"), await connect_nats(leader.url, name="behind")
@@ -213,8 +213,8 @@ async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(
 async def test_with_too_few_nodes_there_is_no_journal_and_the_reason_is_told(
     cluster: NatsCluster, connection: NatsConnection, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 0.5)
-    expected = rf"^no journal of {name} within 0\.5 s: cannot create the stream .*{name} with 5 replicas: .*peers"
+    monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 3.0)
+    expected = rf"^no journal of {name} within 3 s: cannot create the stream .*{name} with 5 replicas: .*peers"
     with pytest.raises(Unavailable, match=expected):
         await connection.journal(name, create=True, replicas=5)
 
@@ -259,8 +259,7 @@ async def test_a_tail_goes_on_when_the_node_that_serves_it_dies(cluster: NatsClu
     tail = Tail(journal)
     last = await append_until_stored(journal, "first")
     await until(lambda: tail.has(last))
-    await until(lambda: cluster.consumer_nodes(journal_stream(name)))
-    (served_by,) = cluster.consumer_nodes(journal_stream(name)).values()
+    (served_by,) = (await until(lambda: cluster.consumer_nodes(journal_stream(name)))).values()
     await asyncio.to_thread(served_by.kill)
     killed_s = time.monotonic()
     last = await append_until_stored(journal, "after")
@@ -275,18 +274,18 @@ async def test_a_tail_goes_on_when_the_node_that_serves_it_dies(cluster: NatsClu
 async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(
     connection: NatsConnection, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 1.0)
+    monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", PROVEN_AFTER_S)
     journal = await connection.journal(name, create=True, replicas=3)
     tail = Tail(journal)
-    await journal.append("first", b"x")
+    await append_until_stored(journal, "first")
     await until(lambda: tail.has(1))
     await connection.bus.request(f"$JS.API.STREAM.DELETE.{journal_stream(name)}", b"", 5.0)
     deleted_s = time.monotonic()
     with pytest.raises(Unavailable, match=r"has no stream .* says a server that may not know better yet"):
         await journal.describe()
     with pytest.raises(JournalLost, match=f"nats has no stream {journal_stream(name)}"):
-        await asyncio.wait_for(tail.task, 15)
-    assert time.monotonic() - deleted_s >= 1.0
+        await asyncio.wait_for(tail.task, 60)
+    assert time.monotonic() - deleted_s >= PROVEN_AFTER_S
     with pytest.raises(JournalLost):
         await connection.journal(name, create=False, replicas=3)
 
@@ -297,7 +296,7 @@ async def test_a_missing_entry_is_a_gap_once_that_has_lasted(
     monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 0.5)
     journal = await connection.journal(name, create=True, replicas=3)
     for number in range(3):
-        await journal.append(str(number), b"x")
+        await append_until_stored(journal, str(number))
     await connection.bus.request(f"$JS.API.STREAM.PURGE.{journal_stream(name)}", b'{"seq": 3}', 5.0)
     with pytest.raises(JournalGap, match="journal entries 1 to 2 are gone"):
-        await asyncio.wait_for(Tail(journal).task, 15)
+        await asyncio.wait_for(Tail(journal).task, 60)

@@ -67,7 +67,7 @@ class Sequencers:
         def is_equal() -> bool:
             return len({each.replica.applied_sequence for each in self.all}) == 1
 
-        await until(is_equal, 30)
+        await until(is_equal)
 
     def running_hashes(self) -> set[tuple[int, bytes]]:
         return {(each.replica._chain.sequence, each.replica._chain.hash) for each in self.all}
@@ -139,16 +139,19 @@ async def until_more(loads: list[Load], sequencers: Sequencers, count: int = 20)
 
 
 async def leader_of(cluster: NatsCluster) -> NatsNode:
-    await until(lambda: cluster.stream_leader(STREAM), 30)
-    leader = cluster.stream_leader(STREAM)
+    leader = await until(lambda: cluster.stream_leader(STREAM))
     assert leader is not None
     return leader
 
 
 async def serves_a_tail_and_leads_nothing(cluster: NatsCluster) -> NatsNode:
     """The node to kill for a tail that breaks while the journal goes on; any that serves a tail if there is none."""
-    await until(lambda: len(cluster.consumer_nodes(STREAM)) >= 2)
-    serving = list(cluster.consumer_nodes(STREAM).values())
+
+    def both_tails() -> list[NatsNode]:
+        found = list(cluster.consumer_nodes(STREAM).values())
+        return found if len(found) >= 2 else []
+
+    serving = await until(both_tails)
     leaders = [cluster.stream_leader(STREAM), cluster.meta_leader()]
     return next((node for node in serving if node not in leaders), serving[0])
 

@@ -8,6 +8,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +206,7 @@ class NatsCluster:
         told = []
         for node in self.nodes:
             if node.is_up:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, HTTPException):
                     told.append((node, node.monitored("jsz?consumers=true")))
         return told
 

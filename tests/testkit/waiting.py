@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeVar
 
 TIMEOUT_S = 60.0  # only who waits in vain waits so long; a busy machine may need much of it
 POLL_S = 0.002
 
+Found = TypeVar("Found")
 
-async def until(condition: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
-    """Return when `condition` holds; `TimeoutError` if it does not in time."""
+
+async def until(condition: Callable[[], Found], timeout_s: float = TIMEOUT_S) -> Found:
+    """Return what `condition` gives when that is true; `TimeoutError` if it is not in time."""
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not (found := condition()):
             await asyncio.sleep(POLL_S)
+        return found
