@@ -90,7 +90,7 @@ class Load:
 
     async def until_more(self, count: int = 50) -> None:
         wanted = len(self.offsets) + count
-        await until(lambda: len(self.offsets) >= wanted or self._task.done(), 30)
+        await until(lambda: len(self.offsets) >= wanted or self._task.done())
         if self._task.done():
             self._task.result()
 
@@ -179,7 +179,7 @@ async def test_a_sequencer_that_was_stopped_journals_nothing_of_what_lay_in_its_
         await client.command([commit_offset(offset)], deadline_s=30)
     await until(lambda: clock.monotonic_s() > started_s + 2)
     stopped.signal(signal.SIGCONT)
-    await until(lambda: failed_commands(stopped) > LEFT_BEHIND / 2, 30)
+    await until(lambda: failed_commands(stopped) > LEFT_BEHIND / 2)
     await connection.close()
     # Both have applied whatever the stopped one journaled before this.
     await client.command([Tick(clock.now_ms())], deadline_s=30)

@@ -115,7 +115,7 @@ async def test_a_restart_begins_with_the_newest_snapshot_of_a_purged_journal(tri
     assert [topic.name for topic in view.topics] == ["t"]
     await trimmed.commit(10)
     # Custody passes to the new process when the lease of the killed one is over, and goes on from there.
-    await until(lambda: again.metric("custodian") == 1, 40)
+    await until(lambda: again.metric("custodian") == 1)
     before = info.first_sequence
     async with asyncio.timeout(TRIMMED_WITHIN_S):
         while (await trimmed.journal.describe()).first_sequence == before:
