@@ -228,6 +228,23 @@ async def test_the_end_of_the_log_is_where_a_reader_of_that_kind_gets_to(
     assert [await listed(START_MS), await listed(-3)] == ([(-1, -1)] * 2 if isolation_level else undecided)
 
 
+async def test_a_marker_is_no_record_of_any_time(world: World) -> None:
+    """Also where it was stored among others by a compaction, between records of earlier and later times."""
+    topic_id = await open_world(world)
+    writer = await new_writer(world)
+    await world.commit([Tick(START_MS + 5_000)])
+    await write(world, topic_id, writer, b"a")
+    await end(world, writer, committed=True)
+    await world.produce(topic_id, {0: [batch_of(b"b", timestamps=[START_MS + 2_000])]})
+    await compact(world, topic_id, [0])
+    for timestamp, expected in ((START_MS + 1_000, 2), (-3, 2), (START_MS + 3_000, -1)):
+        topics = [ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])]
+        ((partition,),) = (
+            each.partitions for each in (await world.list_offsets(ListOffsetsRequest(topics=topics))).topics
+        )
+        assert partition.offset == expected
+
+
 class Run:
     """Writers and readers at random, and what the readers should find."""
 

@@ -6,8 +6,8 @@ so that all who count, cut and send bytes need not know of markers; only who rea
 
 from collections.abc import Sequence
 
-from penstock.contracts.batches import NO_SEGMENT_ID, AbortedTransaction, Extent, Marker
-from penstock.kafkawire.control import CONTROL_BATCH_BYTES, control_batch
+from penstock.contracts.batches import MARKER_BYTES, NO_SEGMENT_ID, AbortedTransaction, Extent, Marker
+from penstock.segment.markers import marker_batch
 
 
 class MarkerExtent(Extent, frozen=True, gc=False):
@@ -36,15 +36,13 @@ def aborted_by(extent: Extent) -> AbortedTransaction | None:
 
 
 def _placed(extent: Extent, marker: Marker) -> MarkerExtent:
-    data = control_batch(
-        marker.offset,
-        marker.producer_id,
-        marker.producer_epoch,
-        committed=marker.committed,
-        coordinator_epoch=marker.coordinator_epoch,
-        timestamp_ms=marker.timestamp,
-    )
-    assert len(data) == CONTROL_BATCH_BYTES, "control records have one size"
     return MarkerExtent(
-        extent.base_offset, extent.last_offset, extent.segment, 0, CONTROL_BATCH_BYTES, marker.timestamp, marker, data
+        extent.base_offset,
+        extent.last_offset,
+        extent.segment,
+        0,
+        MARKER_BYTES,
+        marker.timestamp,
+        marker,
+        marker_batch(marker),
     )

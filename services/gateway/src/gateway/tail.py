@@ -202,7 +202,7 @@ class TailIndex:
         if held and extent.base_offset != end:
             self._drop_extents(partition)
         if len(partition.extents) == partition.first:
-            partition.known_from = known_from
+            partition.known_from, partition.aborted = known_from, []
         partition.extents.append(extent)
         partition.told_s.append(self._monotonic_s())
         self.held_extents += 1

@@ -1,22 +1,26 @@
-"""Finds the first record at or after a time in an extent: by batch headers first, then in the one batch that has it."""
+"""Finds the first record at or after a time in an extent: by batch headers first, then in the one batch that has it.
+
+Markers have a time and are no records.
+"""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.assemble import SCAN_BYTES, Cursor, Piece, batch_bytes, cursor_behind, read_of, walk
+from gateway.assemble import SCAN_BYTES, Cursor, Piece, Placed, batch_bytes, cursor_behind, read_of, walk
 from gateway.reads import Data, SegmentReads
 from penstock.contracts.batches import Extent
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.kafkawire.errors import DecodeError
-from penstock.kafkawire.records import decode_records, read_batch_header
+from penstock.kafkawire.records import CONTROL, CRC_START, decode_records, read_batch_header
 from penstock.segment.compacted import NO_TIMESTAMP
 
 SEARCHES_MAX = 16  # side by side, each with SCAN_BYTES in memory
 # Records are taken apart only up to these limits, which keep a batch made to burst from taking the process along.
 RECORDS_MAX = 100_000
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+_ATTRIBUTES_POSITION = CRC_START + 1  # of their lower byte
 
 
 @dataclass(slots=True)
@@ -89,7 +93,7 @@ async def _look_into(each: TimeSearch, piece: Piece, data: memoryview) -> Piece 
     cursor: Cursor | None = piece.cursor
     for placed in walk(piece, data):
         first_delta = max(each.start_offset - placed.base_offset, 0)
-        is_left = placed.record_count and placed.last_offset >= each.start_offset
+        is_left = placed.last_offset >= each.start_offset and _has_records(placed, data)
         if is_left and placed.max_timestamp >= each.timestamp:
             batch = data[placed.start : placed.end]
             found = await asyncio.to_thread(first_at, batch, each.timestamp, placed.max_timestamp, first_delta)
@@ -101,6 +105,10 @@ async def _look_into(each: TimeSearch, piece: Piece, data: memoryview) -> Piece 
         _check_empty(each)
         return None
     return _piece(cursor, max(SCAN_BYTES, batch_bytes(piece, cursor, data)))
+
+
+def _has_records(placed: Placed, data: memoryview) -> bool:
+    return placed.record_count > 0 and not data[placed.start + _ATTRIBUTES_POSITION] & CONTROL
 
 
 def _check_empty(each: TimeSearch) -> None:

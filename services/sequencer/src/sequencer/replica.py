@@ -203,9 +203,7 @@ class Replica:
             self._proposals.settle(entry.entry_id, item.sequence, outcomes)
             state = self.state
             self._announcements.append(
-                Advanced(
-                    item.sequence, effects.partitions, effects.topics, state.level, state.quotas_altered_sequence
-                )
+                Advanced(item.sequence, effects.partitions, effects.topics, state.level, state.quotas_altered_sequence)
             )
         self._note(entry, effects)
         self.authors[entry.author] = started_s
