@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from benches import commits, compaction, composed, failover, janitor, micro, retention, snapshots, whole
+from benches import commits, compaction, composed, failover, janitor, micro, reading, retention, snapshots, whole
 from benches.report import Result, save, table
 
 
@@ -29,6 +29,10 @@ def main() -> int:
         "timer-alone": whole.timer_alone,
         "latency": lambda: whole.latency(arguments.records),
         "failover": failover.pauses,
+        "reading": lambda: reading.requests(arguments.mib // 2),
+        "reading-latency": lambda: reading.latency(arguments.records),
+        "replays": lambda: reading.replays(arguments.mib // 2, arguments.records),
+        "idlers": reading.idlers,
     }
     if "compose" in (arguments.only or ()):  # it needs a Docker engine, so it is measured only when asked for
         benches["compose"] = lambda: composed.from_nothing(arguments.mib)

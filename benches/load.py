@@ -18,7 +18,7 @@ def produce(arguments: argparse.Namespace) -> dict[str, float]:
     producer = Producer({"bootstrap.servers": arguments.bootstrap, **_settings(arguments)})
     producer.list_topics(arguments.topic, timeout=30)
     value = bytes(arguments.record_bytes)
-    calls = arguments.mib * 2**20 // (arguments.record_bytes * RECORDS_PER_CALL)
+    calls = arguments.calls or arguments.mib * 2**20 // (arguments.record_bytes * RECORDS_PER_CALL)
     started, cpu_started = time.perf_counter(), time.process_time()
     for call in range(calls):
         left = RECORDS_PER_CALL
@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--calls", type=int, default=0, help=f"in place of --mib: {RECORDS_PER_CALL} records each")
     parser.add_argument("--record-bytes", type=int, default=1024)
     parser.add_argument("--records", type=int, default=200)
     parser.add_argument("--interval-ms", type=float, default=50)

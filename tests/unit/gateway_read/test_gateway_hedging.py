@@ -1,7 +1,7 @@
 """A cacher that is slow, paused or gone holds no reader up for long, and costs few GETs."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 
 import pytest
 from gateway_read_world import ZONE
@@ -9,8 +9,8 @@ from gateway_zone import Cacher, Zone, check, segment
 
 from gateway.cacher_ring import CacherRing, part_of
 from gateway.owner_pace import (
-    HEDGE_SHARE,
     HEDGES_MAX,
+    HEDGES_PER_BYTE,
     LOSSES_MAX,
     PATIENCE_FACTOR,
     PATIENCE_S_MAX,
@@ -21,15 +21,22 @@ from gateway.owner_pace import (
     OwnerPace,
 )
 from penstock.contracts.messages import SegmentRead
-from tests.testkit.waiting import until
+from tests.testkit.virtual_time import in_virtual_time
 
 
-@pytest.fixture
-async def zone() -> AsyncIterator[Zone]:
-    made = Zone()
-    yield made
-    for name in ["gateway", *made.cachers]:
-        made.hub.kill(name)
+def in_a_zone(test: Callable[[Zone], Awaitable[None]]) -> Callable[[], None]:
+    """Run with a gateway's reads of its own, in virtual time."""
+
+    async def run() -> None:
+        made = Zone()
+        try:
+            await test(made)
+        finally:
+            for name in ["gateway", *made.cachers]:
+                made.hub.kill(name)
+
+    run.__name__ = test.__name__
+    return in_virtual_time(run)
 
 
 async def two_cachers(zone: Zone) -> tuple[Cacher, Cacher]:
@@ -40,6 +47,7 @@ async def two_cachers(zone: Zone) -> tuple[Cacher, Cacher]:
     return owner, other
 
 
+@in_a_zone
 async def test_the_next_in_the_ring_is_asked_as_well_when_the_owner_takes_long(zone: Zone) -> None:
     owner, other = await two_cachers(zone)
     owner.gate.clear()
@@ -49,17 +57,20 @@ async def test_the_next_in_the_ring_is_asked_as_well_when_the_owner_takes_long(z
     assert zone.sample("cacher_hedges", {"first": "other"}) == 1
 
 
+@in_a_zone
 async def test_an_owner_that_answers_while_the_other_is_asked_counts(zone: Zone) -> None:
     owner, other = await two_cachers(zone)
     owner.gate.clear()
     other.gate.clear()
     reading = asyncio.create_task(check(zone, SegmentRead(segment(1), 0, 10)))
-    await until(lambda: bool(other.requests))
+    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    assert other.requests
     owner.gate.set()
     await reading
     assert zone.sample("cacher_hedges", {"first": "owner"}) == 1
 
 
+@in_a_zone
 async def test_an_owner_that_is_often_slow_is_left_alone_for_a_while(zone: Zone) -> None:
     owner, _ = await two_cachers(zone)
     owner.is_silent = True
@@ -74,31 +85,36 @@ async def test_an_owner_that_is_often_slow_is_left_alone_for_a_while(zone: Zone)
     assert len(owner.requests) == LOSSES_MAX + 1
 
 
+@in_a_zone
 async def test_the_only_cacher_is_never_left_alone_for_being_slow(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     ref = await zone.put(segment(1))
     cacher.is_silent = True
-    for number in range(1, LOSSES_MAX + 2):
+    for number in range(1, min(LOSSES_MAX + 1, round(HEDGES_MAX)) + 1):
         await check(zone, SegmentRead(ref, 0, 10))
         assert len(cacher.requests) == len(zone.store.gets) == number
 
 
+@in_a_zone
 async def test_what_the_store_does_not_have_either_is_waited_for(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     cacher.gate.clear()
     reading = asyncio.create_task(check(zone, SegmentRead(segment(1), 0, 10)))
-    await until(lambda: bool(zone.store.gets))
+    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    assert zone.store.gets
     cacher.gate.set()
     await reading
 
 
+@in_a_zone
 async def test_a_reader_that_goes_away_leaves_nothing_running(zone: Zone) -> None:
     owner, other = await two_cachers(zone)
     owner.gate.clear()
     other.gate.clear()
     before = len(asyncio.all_tasks())
     reading = asyncio.create_task(zone.reads.read([SegmentRead(segment(1), 0, 10)]))
-    await until(lambda: bool(other.requests))
+    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    assert other.requests
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -109,22 +125,37 @@ def test_patience_follows_what_answers_usually_take() -> None:
     pace = OwnerPace()
     assert pace.patience_s == PATIENCE_S_MAX
     for _ in range(SAMPLES_MIN):
-        pace.note_answer(0.05)
+        pace.note_answer(0.05, 1)
     assert pace.patience_s == pytest.approx(PATIENCE_FACTOR * 0.05)
     for _ in range(1_000):
-        pace.note_answer(0.0001)
+        pace.note_answer(0.0001, 1)
     assert pace.patience_s == PATIENCE_S_MIN
     for _ in range(1_000):
-        pace.note_answer(10.0)
+        pace.note_answer(10.0, 1)
     assert pace.patience_s == PATIENCE_S_MAX
 
 
-def test_hedges_are_a_small_share_of_all_requests() -> None:
+def test_hedges_cost_a_few_gets_per_gibibyte_whatever_is_slow() -> None:
     pace = OwnerPace()
-    assert sum(pace.take_hedge() for _ in range(100)) == HEDGES_MAX
-    for _ in range(round(3 / HEDGE_SHARE) + 1):
-        pace.note_answer(0.01)
-    assert sum(pace.take_hedge() for _ in range(100)) == 3
+    assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_MAX
+    for _ in range(1_024):
+        pace.note_answer(0.01, 2**20)
+    assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_PER_BYTE * 2**30
+    pace.note_answer(0.01, 2**30)
+    assert not pace.take_hedges(3)
+    assert pace.take_hedges(2)
+
+
+@in_a_zone
+async def test_no_hedge_is_made_that_would_cost_many_gets(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    refs = [await zone.put(segment(number)) for number in range(round(HEDGES_MAX) + 1)]
+    cacher.gate.clear()
+    reading = asyncio.create_task(check(zone, *(SegmentRead(ref, 0, 10) for ref in refs)))
+    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    assert zone.store.gets == []
+    cacher.gate.set()
+    await reading
 
 
 def test_who_goes_on_losing_is_left_alone_for_longer_and_one_win_ends_that() -> None:

@@ -8,8 +8,9 @@ RECKONED_EVERY = 32  # answers, as sorting them costs something
 QUANTILE = 0.95
 PATIENCE_FACTOR = 3  # an answer that takes so much longer than nearly all others is not waited for alone
 PATIENCE_S_MIN, PATIENCE_S_MAX = 0.02, 0.5
-HEDGE_SHARE = 0.05  # hedges per request: each may cost a GET, and help nobody where everything is slow
-HEDGES_MAX = 8.0  # at once, of those that were not used
+# GETs that hedges may cost: where everything is slow they help nobody. A slow owner is found out by a few.
+HEDGES_PER_BYTE = 2 / 2**30
+HEDGES_MAX = 4.0  # at once, of those that were not used
 OWNERS_MAX = 1_000  # remembered
 LOSSES_MAX = 3  # in a row: then the owner is slow
 SLOW_AVOIDED_S, SLOW_AVOIDED_S_MAX = 5.0, 60.0
@@ -30,21 +31,21 @@ class OwnerPace:
         """How long to wait for an answer before another cacher is asked for the same."""
         return self._patience_s
 
-    def note_answer(self, taken_s: float) -> None:
+    def note_answer(self, taken_s: float, size_bytes: int) -> None:
         """Some cacher has answered."""
         self._taken_s.append(taken_s)
-        self._hedges = min(self._hedges + HEDGE_SHARE, HEDGES_MAX)
+        self._hedges = min(self._hedges + HEDGES_PER_BYTE * size_bytes, HEDGES_MAX)
         self._until_reckoned -= 1
         if self._until_reckoned <= 0:
             self._until_reckoned = RECKONED_EVERY
             usual_s = sorted(self._taken_s)[int(QUANTILE * len(self._taken_s))]
             self._patience_s = min(max(PATIENCE_FACTOR * usual_s, PATIENCE_S_MIN), PATIENCE_S_MAX)
 
-    def take_hedge(self) -> bool:
-        """Whether one more request may be made twice."""
-        if self._hedges < 1:
+    def take_hedges(self, gets: int) -> bool:
+        """Whether a request may be made twice that way, at the price of so many GETs perhaps."""
+        if self._hedges < gets:
             return False
-        self._hedges -= 1
+        self._hedges -= gets
         return True
 
     def note_won(self, owner: str) -> None:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from gateway.cacher_ring import CacherRing, Instances, part_of
 from gateway.owner_pace import OwnerPace
-from gateway.read_pieces import REPLY_HEAD_BYTES, ReadPiece, requests_of
+from gateway.read_pieces import REPLY_HEAD_BYTES, ReadPiece, gets_of, requests_of
 from penstock.contracts import subjects
 from penstock.contracts.codec import decode_with_payload, encode
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable, Undelivered
@@ -126,7 +126,7 @@ class ZoneCachers:
         tasks = [asking]
         try:
             await asyncio.wait(tasks, timeout=self._pace.patience_s)
-            if not asking.done() and self._pace.take_hedge():
+            if not asking.done() and self._pace.take_hedges(self._gets_of_hedge(search, numbers)):
                 tasks.append(asyncio.create_task(self._hedge(search, numbers)))
                 await _until(tasks, lambda: all(number in search.found for number in numbers))
                 self._note_race(owner, has_won=asking.done())
@@ -137,6 +137,11 @@ class ZoneCachers:
         for task in tasks:
             if not task.cancelled():
                 task.result()  # what is no failure of a cacher
+
+    def _gets_of_hedge(self, search: _Search, numbers: Sequence[int]) -> int:
+        """How many GETs it may cost to ask elsewhere."""
+        alone = [number for number in numbers if len(search.owners[number]) == 1]
+        return len(self._requests(search, numbers, 1)) + len(gets_of(alone, search.pieces))
 
     async def _hedge(self, search: _Search, numbers: Sequence[int]) -> None:
         """Get the same from the next in the ring, and from the store where there is none."""
@@ -161,7 +166,7 @@ class ZoneCachers:
             async with self._window.hold(sum(read.length for read in reads)):
                 started_s = self._clock.monotonic_s()
                 answer = await self._bus.request(self._subject(owner), encode(CacheRequest(reads)), CACHER_TIMEOUT_S)
-                self._pace.note_answer(self._clock.monotonic_s() - started_s)
+                self._pace.note_answer(self._clock.monotonic_s() - started_s, len(answer))
             views = _split(answer, reads)
         except (Unavailable, Corrupt) as error:
             self._note_failure(owner, error)

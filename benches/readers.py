@@ -1,0 +1,128 @@
+"""Many Kafka consumers in one process that do nothing with what they get: `python -m benches.readers ...` prints JSON.
+
+Each is a connection of its own that fetches its partitions from offset 0 on until it has every record. They cost little
+enough for a hundred of them on one machine; what a client's own work costs is not what is measured here.
+"""
+
+import argparse
+import asyncio
+import json
+import struct
+import sys
+import time
+from collections.abc import Iterator
+
+from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible
+from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+FETCH, VERSION = 1, 12
+MAX_WAIT_MS = 500
+PARTITION_BYTES_MAX = 2**20
+IDLE_MAX_WAIT_MS = 30_000
+STARTED = "reading"
+_BATCH = struct.Struct(">qi11xi")  # base offset, length behind it; last offset delta
+
+
+class Reader:
+    """One consumer with its partitions."""
+
+    def __init__(self, topic: str, partitions: list[int], records: int, max_wait_ms: int) -> None:
+        self._topic = topic
+        self._records = records
+        self._max_wait_ms = max_wait_ms
+        self._next_offsets = dict.fromkeys(partitions, 0)
+        self.received_bytes = 0
+        self.requests = 0
+
+    async def read(self, host: str, port: int) -> None:
+        """Fetch until everything is there."""
+        reader, writer = await asyncio.open_connection(host, port, limit=2**26)
+        try:
+            while any(offset < self._records for offset in self._next_offsets.values()):
+                frame = self._frame()
+                writer.write(struct.pack(">i", len(frame)) + frame)
+                size_bytes = int.from_bytes(await reader.readexactly(4))
+                # Correlation id, and no tagged fields.
+                self._take(decode_response(FETCH, VERSION, memoryview(await reader.readexactly(size_bytes))[5:]))
+        finally:
+            writer.close()
+
+    def _frame(self) -> bytes:
+        self.requests += 1
+        partitions = [
+            FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES_MAX)
+            for partition, offset in self._next_offsets.items()
+        ]
+        request = FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=50 * 2**20,
+            topics=[FetchTopic(topic=self._topic, partitions=partitions)],
+        )
+        tags = b"\0" if is_flexible(API_TABLE[FETCH], VERSION) else b""
+        return struct.pack(">hhih", FETCH, VERSION, self.requests, -1) + tags + encode_request(FETCH, VERSION, request)
+
+    def _take(self, answer: FetchResponse) -> None:
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                assert partition.error_code == 0, f"partition {partition.partition_index}: {partition.error_code}"
+                for base_offset, last_offset in _batches(partition.records or b""):
+                    expected = self._next_offsets[partition.partition_index]
+                    assert base_offset <= expected <= last_offset + 1, f"offset {base_offset}, expected {expected}"
+                    self._next_offsets[partition.partition_index] = last_offset + 1
+                self.received_bytes += len(partition.records or b"")
+
+
+def _batches(records: bytes | memoryview) -> Iterator[tuple[int, int]]:
+    position = 0
+    while position < len(records):
+        base_offset, length, last_delta = _BATCH.unpack_from(records, position)
+        yield base_offset, base_offset + last_delta
+        position += 12 + length
+
+
+async def run(arguments: argparse.Namespace) -> dict[str, float]:
+    """Start all consumers, say so, and wait for the last one, or for `--seconds`."""
+    host, _, port = arguments.bootstrap.rpartition(":")
+    max_wait_ms = IDLE_MAX_WAIT_MS if arguments.seconds else MAX_WAIT_MS
+    readers = [
+        Reader(arguments.topic, share, arguments.records, max_wait_ms)
+        for share in _shares(arguments.consumers, arguments.partitions)
+    ]
+    started_s, cpu_started_s = time.perf_counter(), time.process_time()
+    tasks = [asyncio.create_task(reader.read(host, int(port))) for reader in readers]
+    print(STARTED, flush=True)
+    done, pending = await asyncio.wait(tasks, timeout=arguments.seconds or None, return_when=asyncio.FIRST_EXCEPTION)
+    for task in pending:
+        task.cancel()
+    for task in done:
+        task.result()
+    return {
+        "mib": sum(reader.received_bytes for reader in readers) / 2**20,
+        "seconds": time.perf_counter() - started_s,
+        "client_cpu_s": time.process_time() - cpu_started_s,
+        "requests": sum(reader.requests for reader in readers),
+    }
+
+
+def _shares(consumers: int, partitions: int) -> list[list[int]]:
+    """Every partition for one consumer, as in a group; with fewer partitions than consumers, each for several."""
+    if consumers > partitions:
+        return [[number % partitions] for number in range(consumers)]
+    return [list(range(number, partitions, consumers)) for number in range(consumers)]
+
+
+def main() -> None:
+    """Read and print what was read."""
+    parser = argparse.ArgumentParser(prog="benches.readers")
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--partitions", type=int, required=True)
+    parser.add_argument("--consumers", type=int, required=True)
+    parser.add_argument("--records", type=int, required=True, help="of each partition")
+    parser.add_argument("--seconds", type=float, default=0, help="end after so long, with long polls")
+    json.dump(asyncio.run(run(parser.parse_args())), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

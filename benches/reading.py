@@ -1,0 +1,250 @@
+"""The read path: store requests per GiB whoever reads, latency over slow stores, replays beside the tail, idlers."""
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benches.load import RECORDS_PER_CALL
+from benches.readers import STARTED
+from benches.report import Result
+from benches.whole import TUNED, TUNED_MESSAGES, create_topic, load, scratch_cluster
+from tests.testkit.cluster import Cluster, running, wait_until
+from tests.testkit.metrics import samples, total
+from tests.testkit.ports import free_ports
+from tests.testkit.seaweed import running_seaweed
+
+TIMEOUT_S = 900.0
+RECORD_BYTES_MAX = 16_384
+CONSUMERS, PARTITIONS = (1, 10, 100), (1, 100, 1_000)
+FAN_OUT_MIB = 8_192  # delivered in all to each zone: so many consumers of one partition read less of it
+FAR_ZONE = "z2"
+NEAR_BUDGET, FAR_BUDGET = 5, 260  # GETs per GiB
+IDLERS = 1_000
+
+
+class FarZone:
+    """A gateway and a cacher in another zone than the cluster's, which has no flusher."""
+
+    def __init__(self, cluster: Cluster, store_url: str) -> None:
+        kafka_port, *self._http_ports = free_ports(3)
+        self.kafka = f"127.0.0.1:{kafka_port}"
+        common = {
+            "PENSTOCK_ZONE": FAR_ZONE,
+            "PENSTOCK_NATS_URL": cluster.nats_url,
+            "PENSTOCK_STORE_URL": store_url,
+            "PENSTOCK_LISTENERS": f"PLAINTEXT://{self.kafka}",
+        }
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", role],
+                env=os.environ | common | {"PENSTOCK_HTTP_PORT": str(port)},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for role, port in zip(("gateway", "cacher"), self._http_ports, strict=True)
+        ]
+        wait_until(self._is_ready, TIMEOUT_S, "the far zone to be ready")
+
+    def gets(self) -> float:
+        """GETs so far by both."""
+        return sum(_gets(self._metrics(port)) for port in self._http_ports)
+
+    def close(self) -> None:
+        """End both."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.wait()
+
+    def _is_ready(self) -> bool:
+        try:
+            return all(_http(port, "ready") is not None for port in self._http_ports)
+        except OSError:
+            return False
+
+    def _metrics(self, port: int) -> dict[str, float]:
+        return samples(_http(port, "metrics"))
+
+
+def requests(mib: int) -> Iterator[Result]:
+    """GETs per GiB written, in the writer's zone and in another, for numbers of consumers and partitions."""
+    with scratch_cluster() as cluster, _far_zone(cluster) as far:
+        for partitions in PARTITIONS:
+            for consumers in CONSUMERS:
+                copies = max(consumers // partitions, 1)
+                near_gets, far_gets = _tail(cluster, far, consumers, partitions, min(mib, FAN_OUT_MIB // copies))
+                name = f"tailing: {consumers} consumers, {partitions} partitions"
+                yield Result("reading", f"{name}, writer's zone", near_gets, "GETs/GiB", NEAR_BUDGET)
+                yield Result("reading", f"{name}, other zone", far_gets, "GETs/GiB", FAR_BUDGET)
+
+
+def _tail(cluster: Cluster, far: FarZone, consumers: int, partitions: int, mib: int) -> tuple[float, float]:
+    topic = f"tail-{consumers}-{partitions}"
+    create_topic(cluster, topic, partitions)
+    record_bytes = min(RECORD_BYTES_MAX, mib * 2**20 // partitions // RECORDS_PER_CALL)
+    records = mib * 2**20 // record_bytes // partitions // RECORDS_PER_CALL * RECORDS_PER_CALL  # of each partition
+    written_gib = records * partitions * record_bytes / 2**30
+    near_before, far_before = _gets(cluster.metrics()), far.gets()
+    with contextlib.ExitStack() as reading:
+        all_readers = [
+            reading.enter_context(_readers(kafka, topic, partitions, consumers, records))
+            for kafka in (cluster.kafka, far.kafka)
+        ]
+        arguments = ("--calls", str(records * partitions // RECORDS_PER_CALL), "--record-bytes", str(record_bytes))
+        load(cluster.kafka, "produce", topic, *arguments, "--partitions", str(partitions), settings=_SENDING)
+        for readers in all_readers:
+            _told(readers)
+    far_gets = far.gets() - far_before
+    # The cluster's page tells of every process in it, those of the other zone too.
+    return (_gets(cluster.metrics()) - near_before - far_gets) / written_gib, far_gets / written_gib
+
+
+def latency(records: int) -> Iterator[Result]:
+    """Send to receipt over a store that answers in 5 ms, and over one that answers like S3."""
+    stores = {"a store of 5 ms": ((5, 5.1), (5, 5.1)), "a store like S3": ((20, 100), (60, 250))}
+    budgets = {("a store like S3", 250): (250, 500), ("a store like S3", 50): (150, 350)}
+    for store, (reads, writes) in stores.items():
+        for flush_ms in (250, 50):
+            with slow_cluster(reads, writes, "--flush-ms", str(flush_ms)) as cluster:
+                create_topic(cluster, "latency", 1)
+                load(cluster.kafka, "latency", "latency", "--records", "20")  # everything was used once
+                answer = load(cluster.kafka, "latency", "latency", "--records", str(records))
+            times = sorted(answer["received_ms"])  # type: ignore[arg-type]  # a list of them
+            p50, p99 = budgets.get((store, flush_ms), (None, None))
+            name = f"{store}, flush {flush_ms} ms, send to received"
+            yield Result("reading", f"{name}, p50", statistics.median(times), "ms", p50)
+            yield Result("reading", f"{name}, p99", times[int(len(times) * 0.99) - 1], "ms", p99)
+
+
+def replays(mib: int, records: int) -> Iterator[Result]:
+    """The tail's latency while ten consumers replay history, against that without them; and how fast one catches up."""
+    with scratch_cluster() as cluster:
+        create_topic(cluster, "history", 16)
+        load(cluster.kafka, "produce", "history", "--mib", str(mib), settings=(*TUNED, *TUNED_MESSAGES))
+        create_topic(cluster, "latency", 1)
+        alone = _p99(cluster, records)
+        per_partition = mib * 1024 // 16
+        with contextlib.ExitStack() as replaying:
+            for _ in range(10):
+                replaying.enter_context(_readers(cluster.kafka, "history", 16, 1, per_partition))
+            beside = _p99(cluster, records)
+        yield Result("reading", "tail p99 alone", alone, "ms")
+        yield Result("reading", "tail p99 beside ten replays", beside, "ms")
+        yield Result("reading", "tail p99 beside ten replays, to alone", beside / alone, "x", 1.2)
+        for consumers in (1, 4):
+            before = cluster.cpu_seconds()
+            with _readers(cluster.kafka, "history", 16, consumers, per_partition) as readers:
+                told = _told(readers)
+            used_s = sum(
+                seconds - before.get(name, 0.0)
+                for name, seconds in cluster.cpu_seconds().items()
+                if name.startswith(("gateway", "cacher"))
+            )
+            rate = told["mib"] * 2**20 / 1e6 / told["seconds"]
+            yield Result("reading", f"catch-up, {consumers} consumers", rate, "MB/s", more_is_better=True)
+            cost = used_s * 1000 / told["mib"]
+            yield Result("reading", f"catch-up, {consumers} consumers, gateway and cacher CPU", cost, "ms/MiB", 3)
+
+
+def idlers(seconds: int = 60) -> Iterator[Result]:
+    """What a thousand consumers cost that wait for records which do not come."""
+    with scratch_cluster() as cluster:
+        create_topic(cluster, "quiet", 100)
+        memory_before = _gateway_memory(cluster)
+        with _readers(cluster.kafka, "quiet", 100, IDLERS, 1, "--seconds", str(seconds + 10)) as readers:
+            time.sleep(5)  # until all are connected and wait
+            before, began_s = cluster.cpu_seconds()["gateway-1"], time.perf_counter()
+            time.sleep(seconds)
+            used_s = cluster.cpu_seconds()["gateway-1"] - before
+            share = used_s / (time.perf_counter() - began_s) * 100
+            grown = _gateway_memory(cluster) - memory_before
+            _told(readers)
+        yield Result("reading", f"gateway CPU with {IDLERS} idle consumers", share, "% of a core", 5)
+        yield Result("reading", "gateway memory per idle consumer", grown / IDLERS / 1024, "KiB")
+
+
+@contextlib.contextmanager
+def slow_cluster(reads: Sequence[float], writes: Sequence[float], *arguments: str) -> Iterator[Cluster]:
+    """A cluster on a real S3 server behind one that waits before it answers."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
+        (Path(folder) / "s3").mkdir()
+        with running_seaweed(Path(folder) / "s3") as server:
+            (port,) = free_ports(1)
+            command = [sys.executable, "-m", "benches.slow_store", "--behind", server.endpoint, "--port", str(port)]
+            command += ["--reads", *map(str, reads), "--writes", *map(str, writes)]
+            slow = subprocess.Popen(command)
+            try:
+                url = server.url("bench").replace(_quoted(server.endpoint), _quoted(f"http://127.0.0.1:{port}"))
+                with running(Path(folder) / "data", "--store", url, *arguments) as cluster:
+                    yield cluster
+            finally:
+                slow.kill()
+                slow.wait()
+
+
+_SENDING = ("linger.ms=20", "batch.size=262144", "queue.buffering.max.kbytes=262144")
+
+
+@contextlib.contextmanager
+def _far_zone(cluster: Cluster) -> Iterator[FarZone]:
+    far = FarZone(cluster, f"file://{cluster.data / 'objects'}")
+    try:
+        yield far
+    finally:
+        far.close()
+
+
+@contextlib.contextmanager
+def _readers(
+    kafka: str, topic: str, partitions: int, consumers: int, records: int, *arguments: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Consumers that read already when this returns, and are gone afterwards."""
+    command = [sys.executable, "-m", "benches.readers", "--bootstrap", kafka, "--topic", topic, *arguments]
+    command += ["--partitions", str(partitions), "--consumers", str(consumers), "--records", str(records)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == STARTED, "the readers did not start"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _told(readers: subprocess.Popen[str]) -> dict[str, float]:
+    """What they print when they are through."""
+    assert readers.stdout is not None
+    told: dict[str, float] = json.loads(readers.stdout.read())
+    assert readers.wait(TIMEOUT_S) == 0
+    return told
+
+
+def _p99(cluster: Cluster, records: int) -> float:
+    times = sorted(load(cluster.kafka, "latency", "latency", "--records", str(records))["received_ms"])  # type: ignore[arg-type]
+    return float(times[int(len(times) * 0.99) - 1])
+
+
+def _gateway_memory(cluster: Cluster) -> float:
+    status = Path(f"/proc/{cluster.processes()['gateway-1']['pid']}/status").read_text()
+    return float(status.split("VmRSS:")[1].split()[0]) * 1024
+
+
+def _gets(metrics: dict[str, float]) -> float:
+    return sum(total(metrics, "penstock_store_requests_total", verb=verb) for verb in ("get", "get_range"))
+
+
+def _http(port: int, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def _quoted(url: str) -> str:
+    return urllib.request.quote(url, safe="")
