@@ -1,0 +1,45 @@
+"""For minutes every kind of process is killed and paused at random under transactions: what is read was committed.
+
+`make chaos MINUTES=10 SEED=n`, as for the others; writers and readers are stock clients.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.nemesis import ROLES, Nemesis, plan
+from tests.testkit.cluster import running, wait_until
+from tests.testkit.levels import processes_know_level
+from tests.testkit.transaction_load import transaction_load, wait_for_transactions
+
+MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or "10")
+SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or random.SystemRandom().randrange(2**32))
+SETTLE_TIMEOUT_S = 180.0
+# So that a run of a minute has snapshots taken, the journal purged, and sequencers started from them.
+ENVIRONMENT = {"PENSTOCK_SNAPSHOT_ENTRIES": "200"}
+COMMITS_MIN = 20  # after everything goes on
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(MINUTES * 60 + 1200)]
+
+
+def test_committed_transactions_are_read_once_and_whole_while_everything_is_killed_and_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print(f"\nseed {SEED}, {MINUTES:g} minutes", flush=True)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    counts = [part for role, count in ROLES.items() for part in (f"--{role}s", str(count))]
+    with processes_know_level(), running(tmp_path / "data", "--flush-ms", "50", *counts) as cluster:
+        wait_for_transactions(cluster)
+        with transaction_load(cluster.kafka, SEED, writers=4) as load:
+            nemesis = Nemesis(cluster)
+            try:
+                nemesis.carry_out(plan(SEED, MINUTES * 60))
+            finally:
+                nemesis.end()
+            wait_until(cluster.is_ready, SETTLE_TIMEOUT_S, "everything to be ready again")
+            load.wait_for_more(COMMITS_MIN)
+            load.settle()
+            print(f"{load.counts}, {dict(nemesis.done)}", flush=True)
