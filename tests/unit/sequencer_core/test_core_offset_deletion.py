@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from core_consumers import ConsumerWorld
 from core_transactions import TransactionWorld
 from core_world import World, topic_id
 
@@ -20,10 +21,10 @@ from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries import GroupOffsetsQuery
 from penstock.contracts.refusals import Refusal
 from sequencer.core import offset_deletion, queries, watch
+from sequencer.core.consumer_protocol import Malformed, read_topics
 from sequencer.core.limits import EXPIRY_STEPS, LEAP_MAX_MS
 from sequencer.core.snapshot import decode_state, encode_state
 from sequencer.core.state import EMPTY, STABLE
-from sequencer.core.topics_read import topics_in
 
 MINUTE_MS = 60_000
 RETENTION_MINUTES = 100
@@ -337,16 +338,42 @@ def test_offsets_of_a_topic_that_was_deleted_are_gone_already(empty_group: World
     assert delete(empty_group, ("u", 0)) == [Refusal.UNKNOWN_TOPIC]
 
 
+def test_offsets_of_topics_that_a_consumer_group_subscribes_stay() -> None:
+    world = ConsumerWorld()
+    for number, name in enumerate(("named", "matched", "other"), 1):
+        world.topic(name, number=number)
+    world.configure(**{"offsets.retention.minutes": "1"})
+    epoch = world.join("m1", "named", pattern="mat.*").member_epoch
+    for topic in ("named", "matched", "other"):
+        assert world.commit_offset(topic=topic, generation=epoch, member_id="m1") == PerItem([Refusal.NONE])
+    assert delete(world, ("named", 0), ("matched", 0)) == [Refusal.GROUP_SUBSCRIBED] * 2
+    live(world, 2 * MINUTE_MS, 1_000)
+    assert committed(world) == [("named", 0), ("matched", 0)]
+    world.leave("m1")
+    live(world, 50_000, 1_000)
+    assert committed(world) == [("named", 0), ("matched", 0)]
+    live(world, 15_000, 1_000)
+    assert committed(world) == []
+
+
+def test_offsets_that_a_consumer_group_does_not_subscribe_are_deleted() -> None:
+    world = ConsumerWorld()
+    world.topic("a")
+    epoch = world.join("m1", "b").member_epoch
+    world.commit_offset(topic="a", generation=epoch, member_id="m1")
+    assert delete(world, ("a", 0)) == [Refusal.NONE]
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_the_topics_of_a_subscription_of_any_version_are_read(version: int) -> None:
-    assert topics_in(subscription("a", "ä", version=version)) == ["a", "ä"]
-    assert topics_in(subscription(version=version)) == []
+    assert read_topics(subscription("a", "ä", version=version)) == ["a", "ä"]
+    assert read_topics(subscription(version=version)) == []
 
 
 def test_what_is_no_subscription_names_no_topics() -> None:
     whole = subscription("abc", "d")
-    for length in range(2 + 4 + 2 + 3 + 2 + 1):
-        assert topics_in(whole[:length]) is None
-    assert topics_in(b"\xff\xff" + whole[2:]) is None
-    assert topics_in(whole[:2] + b"\xff\xff\xff\xff") is None
-    assert topics_in(whole.replace(b"d", b"\xff")) is None
+    broken = [whole[:length] for length in range(2 + 4 + 2 + 3 + 2 + 1)]
+    broken += [b"\xff\xff" + whole[2:], whole[:2] + b"\xff" * 4, whole.replace(b"d", b"\xff")]
+    for data in broken:
+        with pytest.raises(Malformed):
+            read_topics(data)

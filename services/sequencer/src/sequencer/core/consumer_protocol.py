@@ -98,6 +98,14 @@ def read_subscription(data: bytes) -> Subscription:
     return Subscription(version, topics, owned, reader.nullable_text() if version >= 3 else None)
 
 
+def read_topics(data: bytes) -> list[str]:
+    """The topics that a subscription of whatever version begins with. Raises `Malformed`."""
+    reader = _Reader(data)
+    if reader.number(2) < 0:
+        raise Malformed("a negative version")
+    return reader.items(reader.text)
+
+
 def read_assignment(data: bytes) -> dict[str, list[int]]:
     """Partitions by the topic's name; none in what is empty. Raises `Malformed`."""
     if not data:

@@ -17,11 +17,12 @@ from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, R
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import offsets_retention_ms
+from sequencer.core.consumer_protocol import PROTOCOL_TYPE
 from sequencer.core.deadlines import note_idle
 from sequencer.core.group_offsets import release_offsets
 from sequencer.core.limits import EXPIRY_STEPS, GROUPS_SWEPT_PER_TICK, OFFSETS_SWEPT_PER_TICK
 from sequencer.core.state import EMPTY, STABLE, Changes, Committed, Group, State
-from sequencer.core.topics_read import CONSUMER, is_read, topics_read
+from sequencer.core.topics_read import ReadNow, is_read, topics_read
 from sequencer.core.transaction_offsets import is_pending
 
 _NO_SEQUENCE = -1  # nothing is that old
@@ -34,17 +35,15 @@ def delete_offsets(state: State, command: DeleteOffsets, changes: Changes) -> Pe
     group = state.groups.get(command.group_id)
     if group is None:
         return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id[:256]} not found.")
-    if group.state != EMPTY and group.protocol_type != CONSUMER:
+    if group.state != EMPTY and group.protocol_type != PROTOCOL_TYPE and group.consumer is None:
         return Refused(Refusal.GROUP_NOT_EMPTY, "who the members are only they know, and what they read")
-    read_now = topics_read(group) if group.members else {}
+    read_now = topics_read(state, group)
     refusals = [_delete(state, group, item, read_now, command.seen_sequence) for item in command.offsets]
     changes.groups[command.group_id] = None
     return PerItem(refusals)
 
 
-def _delete(
-    state: State, group: Group, item: DeletedOffset, read_now: dict[str, None] | None, seen_sequence: int
-) -> Refusal:
+def _delete(state: State, group: Group, item: DeletedOffset, read_now: ReadNow, seen_sequence: int) -> Refusal:
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
         return Refusal.UNKNOWN_TOPIC
@@ -109,9 +108,8 @@ def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) ->
 
 def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tuple[str, int]]:
     """Those that nobody uses, and that were stored by this entry or before it."""
-    is_used = bool(group.members) or group.state != EMPTY
-    read_now = topics_read(group) if is_used else {}
-    if is_used and (group.state != STABLE or read_now is None):
+    read_now = topics_read(state, group)
+    if read_now is None or (group.consumer is None and group.state not in (EMPTY, STABLE)):
         return
     for topic, partitions in group.offsets.items():
         if not is_read(read_now, topic):
