@@ -4,7 +4,19 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from benches import commits, compaction, composed, failover, janitor, micro, reading, retention, snapshots, whole
+from benches import (
+    commits,
+    compaction,
+    composed,
+    failover,
+    janitor,
+    micro,
+    reading,
+    retention,
+    snapshots,
+    transactions,
+    whole,
+)
 from benches.report import Result, save, table
 
 
@@ -25,6 +37,7 @@ def main() -> int:
         "snapshot": snapshots.costs,
         "commit": commits.latency,
         "commits": commits.throughput,
+        "transactions": transactions.transactions,
         "throughput": lambda: whole.throughput(arguments.mib),
         "timer-alone": whole.timer_alone,
         "latency": lambda: whole.latency(arguments.records),
