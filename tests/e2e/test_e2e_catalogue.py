@@ -5,12 +5,13 @@ import subprocess
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import aiokafka
 import kafka
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.testkit import debian
@@ -67,6 +68,8 @@ class GroupReader:
         self.shares: list[int] = [0] * CONSUMERS
         self._bootstrap = bootstrap
         self._wanted = wanted
+        self._have_joined = [False] * CONSUMERS
+        self._are_held = [False] * CONSUMERS
         self._lock = threading.Lock()
 
     def read(self) -> None:
@@ -79,15 +82,29 @@ class GroupReader:
     def _consume(self, member: int) -> None:
         settings = {"bootstrap.servers": self._bootstrap, "group.id": "three", "auto.offset.reset": "earliest"}
         consumer = Consumer({**settings, "check.crcs": True})
-        consumer.subscribe([TOPIC])
+        consumer.subscribe([TOPIC], on_assign=partial(self._assign, member))
         silent = 0
         try:
             while len(self.records) < self._wanted and silent < SILENT_POLLS_MAX:
                 messages = consumer.consume(500, 0.5)
                 silent = 0 if messages else silent + 1
+                self._go_on(member, consumer)
                 self._note(member, messages)
         finally:
             consumer.close()
+
+    def _assign(self, member: int, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Nobody reads before all have come: who came late might find nothing left."""
+        consumer.assign(partitions)
+        self._have_joined[member] = bool(partitions)
+        self._are_held[member] = not all(self._have_joined)
+        if self._are_held[member]:
+            consumer.pause(partitions)
+
+    def _go_on(self, member: int, consumer: Consumer) -> None:
+        if self._are_held[member] and all(self._have_joined):
+            self._are_held[member] = False
+            consumer.resume(consumer.assignment())
 
     def _note(self, member: int, messages: list[object]) -> None:
         with self._lock:

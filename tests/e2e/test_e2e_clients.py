@@ -252,12 +252,17 @@ def test_static_members_come_back_without_a_rebalance(cluster: Cluster, admin: A
         return consumer
 
     one, two = member("one"), member("two")
-    wait_until(lambda: one.poll(0.05) or two.poll(0.05) or (one.assignment() and two.assignment()), 60, "both to join")
+
+    def have_joined(*members: Consumer) -> bool:
+        messages = [consumer.poll(0.05) for consumer in (*members, two)]
+        return not any(messages) and all(consumer.assignment() for consumer in members)
+
+    wait_until(lambda: have_joined(one, two), 60, "both to join")
     before = one.assignment()
     assigned.clear()
     one.close()  # a static member that closes does not leave
     again = member("one")
-    wait_until(lambda: again.poll(0.05) or two.poll(0.05) or again.assignment(), 60, "the member to be back")
+    wait_until(lambda: have_joined(again), 60, "the member to be back")
     assert again.assignment() == before
     assert assigned == ["one"]
     again.close()

@@ -153,4 +153,5 @@ def test_uploads_to_an_s3_server_that_nobody_completes_go(tmp_path: Path, monkey
         with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1", "--store", bucket.url) as cluster:
             wait_until(lambda: len(bucket.unfinished()) == 1, SWEPT_S, "the uploads to go", 0.2)
             assert [unfinished.key for unfinished in bucket.unfinished()] == [foreign]
+            wait_until(lambda: len(deletions(cluster.data)) == len(mine), SWEPT_S, "the last of it to be told", 0.2)
             assert deletions(cluster.data) == dict.fromkeys(mine, "unfinished")
