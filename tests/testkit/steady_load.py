@@ -96,6 +96,7 @@ class SteadyReader:
 
     def __init__(self, bootstrap: str, topic: str, group: str, **settings: object) -> None:
         self.faults: list[str] = []
+        self.errors: list[str] = []  # that the client was told of, retried or not
         self.count = 0
         self._consumer = Consumer(
             {
@@ -142,6 +143,7 @@ class SteadyReader:
             if message is None:
                 continue
             if message.error():
+                self.errors.append(str(message.error()))
                 if message.error().fatal():
                     self.faults.append(str(message.error()))
                 continue
