@@ -81,8 +81,12 @@ class Driver:
 
     def ask(self, name: str, /, **arguments: Any) -> Any:
         """Ask and wait for the answer; `ClientError` with the client's own words, `NotOffered` if it cannot do this."""
-        self._send({"do": name, **arguments})
+        self.begin(name, **arguments)
         return self.answer()
+
+    def begin(self, name: str, /, **arguments: Any) -> None:
+        """Ask, and leave the answer for `answer`."""
+        self._send({"do": name, **arguments})
 
     def ask_until(self, step: str, name: str, /, **arguments: Any) -> None:
         """Ask, and return when the client holds at `step`."""

@@ -41,17 +41,23 @@ class Stage:
         finally:
             driver.close()
 
-    def tool(self, *command: str, given: str = "") -> str:
-        """Run a command of the client to its end and return what it said; only for clients that are commands."""
-        return run_tool([*self._command, *command], given, self._folder)
+    def tool(self, main: str, *arguments: str, given: str = "", where: str = "--bootstrap-server") -> str:
+        """Run a tool to its end and return what it said; only for the client that is Kafka's tools.
 
+        `main` is the main class, with a subcommand where that comes before the cluster's address.
+        """
+        command = [*self._command, *main.split(), where, self.bootstrap, *arguments]
+        done = subprocess.run(command, input=given, cwd=self._folder, timeout=TIMEOUT_S, capture_output=True, text=True)
+        if done.returncode:
+            last_words = " | ".join((done.stdout + done.stderr).strip().splitlines()[-4:])
+            raise AssertionError(f"exit code {done.returncode}: {last_words} (of {' '.join(arguments)})")
+        return done.stdout
 
-def run_tool(command: list[str], given: str, folder: Path) -> str:
-    """The standard output of a command that must succeed."""
-    done = subprocess.run(command, input=given, cwd=folder, timeout=TIMEOUT_S, capture_output=True, text=True)
-    if done.returncode:
-        raise AssertionError(f"exit code {done.returncode}: {done.stdout[-1000:]} {done.stderr[-1000:]}")
-    return done.stdout
+    def file(self, name: str, content: str) -> str:
+        """The path of a new file that a tool is given."""
+        path = self._folder / self.name(name)
+        path.write_text(content)
+        return str(path)
 
 
 class Scenario:

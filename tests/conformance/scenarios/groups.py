@@ -29,8 +29,10 @@ class Members:
         """How many partitions each has, smallest first; None while they do not have each partition once."""
         held: list[tuple[str, int]] = []
         counts = []
+        for driver in self.drivers:  # all at once: some clients come to nothing if they are kept waiting in between
+            driver.begin("poll", for_ms=POLL_MS)
         for driver in self.drivers:
-            answer: dict[str, Any] = driver.ask("poll", for_ms=POLL_MS)
+            answer: dict[str, Any] = driver.answer()
             self.read += [(partition, value) for partition, _, value in answer["records"]]
             held += [(topic, partition) for topic, partition in answer["assignment"]]
             counts.append(len(answer["assignment"]))

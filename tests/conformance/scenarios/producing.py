@@ -1,6 +1,7 @@
 """Records in and out: every codec, several partitions, records without values."""
 
 import functools
+import time
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,12 +22,13 @@ def create_topic(bootstrap: str, name: str, partitions: int, **configs: str) -> 
 
 
 def fill(bootstrap: str, topic: str, partitions: int, count: int) -> dict[int, list[str]]:
-    """Produce `count` records to each partition, with another client than the one that is shown."""
+    """Produce `count` records a millisecond apart to each partition, with another client than the one that is shown."""
     producer = Producer({"bootstrap.servers": bootstrap})
+    now_ms = time.time_ns() // 1_000_000
     written = {each: [f"{each}-{number}" for number in range(count)] for each in range(partitions)}
     for partition, values in written.items():
-        for value in values:
-            producer.produce(topic, value, f"key of {value}", partition=partition)
+        for number, value in enumerate(values):
+            producer.produce(topic, value, f"key of {value}", partition, timestamp=now_ms + number)
     assert producer.flush(60) == 0
     return written
 

@@ -1,8 +1,239 @@
 """Kafka's own command-line tools, each as its manual shows it."""
 
-from tests.conformance.scenario import Scenario
+import json
+import re
+
+from tests.conformance.scenario import Scenario, Stage, until
+from tests.conformance.scenarios.producing import create_topic, fill
+from tests.conformance.scenarios.transactions import read_committed
+
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+COUNT = 30
+
+
+def has(said: str, *patterns: str) -> None:
+    """The tool's words must match each of the patterns."""
+    for pattern in patterns:
+        assert re.search(pattern, said, re.MULTILINE), f"no {pattern!r} in {said!r}"
+
+
+def topics(stage: Stage) -> None:
+    """kafka-topics: --create, --list, --describe, --alter, --delete."""
+    topic = stage.name("topic")
+    create = ["--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=86400000"]
+    has(stage.tool(TOPICS, *create), "Created topic")
+    has(stage.tool(TOPICS, "--list"), f"^{topic}$")
+    has(stage.tool(TOPICS, "--describe", "--topic", topic), r"PartitionCount: 2\b.*retention.ms=86400000")
+    stage.tool(TOPICS, "--alter", "--topic", topic, "--partitions", "4")
+    has(stage.tool(TOPICS, "--describe", "--topic", topic), r"PartitionCount: 4\b")
+    has(stage.tool(TOPICS, *create, "--if-not-exists"), "")
+    stage.tool(TOPICS, "--delete", "--topic", topic)
+    until(lambda: topic not in stage.tool(TOPICS, "--list").split(), "the topic to be gone")
+
+
+def configs(stage: Stage) -> None:
+    """kafka-configs: topics' configurations are altered and described."""
+    topic = stage.name("topic")
+    create_topic(stage.bootstrap, topic, 1)
+    entity = ["--entity-type", "topics", "--entity-name", topic]
+    stage.tool(CONFIGS, *entity, "--alter", "--add-config", "max.message.bytes=2000,cleanup.policy=[compact,delete]")
+    has(stage.tool(CONFIGS, *entity, "--describe"), "max.message.bytes=2000 ", "cleanup.policy=compact,delete ")
+    stage.tool(CONFIGS, *entity, "--alter", "--delete-config", "max.message.bytes")
+    has(stage.tool(CONFIGS, *entity, "--describe", "--all"), "max.message.bytes=1048588 ", "retention.ms=604800000 ")
+    has(stage.tool(CONFIGS, "--entity-type", "brokers", "--entity-default", "--describe"), "Default configs")
+
+
+def quotas(stage: Stage) -> None:
+    """kafka-configs: quotas of users are set, described and removed."""
+    user = ["--entity-type", "users", "--entity-name", stage.name("user")]
+    stage.tool(CONFIGS, *user, "--alter", "--add-config", "producer_byte_rate=100000,consumer_byte_rate=200000")
+    has(stage.tool(CONFIGS, *user, "--describe"), "producer_byte_rate=100000.0", "consumer_byte_rate=200000.0")
+    stage.tool(CONFIGS, *user, "--alter", "--delete-config", "producer_byte_rate,consumer_byte_rate")
+    assert "byte_rate" not in stage.tool(CONFIGS, *user, "--describe")
+
+
+def console(stage: Stage) -> None:
+    """kafka-console-producer, -consumer: what is typed into one is shown by the other."""
+    topic = stage.name("topic")
+    lines = "".join(f"key {number}:value {number}\n" for number in range(COUNT))
+    keys = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
+    stage.tool(CONSOLE_PRODUCER, "--topic", topic, *keys, given=lines)
+    shown = ["--formatter-property", "print.key=true", "--formatter-property", "key.separator=:"]
+    read = ["--topic", topic, "--from-beginning", "--max-messages", str(COUNT), "--timeout-ms", "60000"]
+    said = stage.tool(CONSOLE_CONSUMER, *read, *shown, "--group", stage.name("group"))
+    assert said == lines, said
+
+
+def consumer_groups(stage: Stage) -> None:
+    """kafka-consumer-groups: --list, --describe, --reset-offsets, --delete-offsets, --delete."""
+    topic, group = stage.name("topic"), stage.name("group")
+    create_topic(stage.bootstrap, topic, 1)
+    fill(stage.bootstrap, topic, 1, COUNT)
+    stage.tool(CONSOLE_CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", str(COUNT), "--group", group)
+    has(stage.tool(GROUPS, "--list"), f"^{group}$")
+    has(stage.tool(GROUPS, "--list", "--state"), rf"^{group}\s+Empty")
+    has(stage.tool(GROUPS, "--describe", "--group", group), rf"{topic}\s+0\s+{COUNT}\s+{COUNT}\s+0\s")
+    has(stage.tool(GROUPS, "--describe", "--group", group, "--state"), r"\bEmpty\b")
+    reset = ["--reset-offsets", "--group", group, "--topic", topic, "--to-offset", "7", "--execute"]
+    has(stage.tool(GROUPS, *reset), rf"{topic}\s+0\s+7")
+    has(stage.tool(GROUPS, "--describe", "--group", group), rf"{topic}\s+0\s+7\s+{COUNT}\s+{COUNT - 7}\s")
+    has(stage.tool(GROUPS, "--delete-offsets", "--group", group, "--topic", topic), "Successful")
+    stage.tool(GROUPS, *reset)
+    has(stage.tool(GROUPS, "--delete", "--group", group), "successful")
+    assert group not in stage.tool(GROUPS, "--list").split()
+
+
+def performance(stage: Stage) -> None:
+    """kafka-producer-perf-test, kafka-consumer-perf-test: both say how much they moved."""
+    topic = stage.name("topic")
+    create_topic(stage.bootstrap, topic, 1)
+    load = ["--topic", topic, "--num-records", "2000", "--record-size", "200", "--throughput", "-1"]
+    has(stage.tool("org.apache.kafka.tools.ProducerPerformance", *load), "^2000 records sent")
+    read = ["--topic", topic, "--num-records", "2000", "--timeout", "60000"]
+    has(stage.tool("org.apache.kafka.tools.ConsumerPerformance", *read), r"^\d{4}-.*, 2000, ")
+
+
+def get_offsets(stage: Stage) -> None:
+    """kafka-get-offsets: the earliest, the latest, and that of the largest timestamp."""
+    topic = stage.name("topic")
+    create_topic(stage.bootstrap, topic, 2)
+    fill(stage.bootstrap, topic, 2, COUNT)
+    asked = ["--topic", topic, "--time"]
+    tool = "org.apache.kafka.tools.GetOffsetShell"
+    assert stage.tool(tool, *asked, "latest").split() == [f"{topic}:0:{COUNT}", f"{topic}:1:{COUNT}"]
+    assert stage.tool(tool, *asked, "earliest").split() == [f"{topic}:0:0", f"{topic}:1:0"]
+    assert stage.tool(tool, *asked, "max-timestamp").split() == [f"{topic}:0:{COUNT - 1}", f"{topic}:1:{COUNT - 1}"]
+
+
+def log_dirs(stage: Stage) -> None:
+    """kafka-log-dirs: every partition has a size."""
+    topic = stage.name("topic")
+    create_topic(stage.bootstrap, topic, 2)
+    fill(stage.bootstrap, topic, 2, COUNT)
+    said = stage.tool("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", topic)
+    (described,) = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    sizes = {
+        partition["partition"]: partition["size"]
+        for broker in described["brokers"]
+        for directory in broker["logDirs"]
+        for partition in directory["partitions"]
+    }
+    assert sorted(sizes) == [f"{topic}-0", f"{topic}-1"]
+    assert all(size > 0 for size in sizes.values()), sizes
+
+
+def transactions(stage: Stage) -> None:
+    """kafka-transactions: list, describe and describe-producers know of a transaction."""
+    tool = "org.apache.kafka.tools.TransactionsCommand"
+    source, target, identity = stage.name("source"), stage.name("target"), stage.name("id")
+    copy(stage, source, target, identity)
+    has(stage.tool(tool, "list"), rf"^{identity}\s+\S+\s+\S+\s+CompleteCommit")
+    has(stage.tool(tool, "describe", "--transactional-id", identity), rf"{identity}\s.*CompleteCommit")
+    has(stage.tool(tool, "describe-producers", "--topic", target, "--partition", "0"), r"^\d+\s+\d+\s")
+
+
+def copy(stage: Stage, source: str, target: str, identity: str) -> None:
+    """Let Kafka's own copier copy two partitions of `source`, each record in a transaction."""
+    for topic in (source, target):
+        create_topic(stage.bootstrap, topic, 2)
+    fill(stage.bootstrap, source, 2, COUNT)
+    for partition in ("0", "1"):
+        given = ["--input-topic", source, "--output-topic", target, "--input-partition", partition]
+        names = ["--transactional-id", identity, "--consumer-group", f"{identity}.group"]
+        size = ["--max-messages", str(COUNT), "--transaction-size", "7", "--enable-random-aborts"]
+        stage.tool("org.apache.kafka.tools.TransactionalMessageCopier", *given, *names, *size, where="--broker-list")
+
+
+def copier(stage: Stage) -> None:
+    """TransactionalMessageCopier, Kafka's own test, copies every record once, with random aborts."""
+    source, target = stage.name("source"), stage.name("target")
+    copy(stage, source, target, stage.name("id"))
+    copied = sorted(value for values in read_committed(stage.bootstrap, target).values() for value in values)
+    assert copied == sorted(f"{partition}-{number}" for partition in range(2) for number in range(COUNT)), copied
+
+
+def leader_election(stage: Stage) -> None:
+    """kafka-leader-election: there is a leader, and nothing to elect."""
+    topic = stage.name("topic")
+    create_topic(stage.bootstrap, topic, 1)
+    asked = ["--election-type", "preferred", "--topic", topic, "--partition", "0"]
+    has(stage.tool("org.apache.kafka.tools.LeaderElectionCommand", *asked), "Valid replica already elected|completed")
+
+
+def reassignment(stage: Stage) -> None:
+    """kafka-reassign-partitions: --list and --generate answer; nothing is under way."""
+    topic = stage.name("topic")
+    create_topic(stage.bootstrap, topic, 1)
+    tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    has(stage.tool(tool, "--list"), "No partition reassignments found")
+    moved = stage.file("topics.json", json.dumps({"topics": [{"topic": topic}], "version": 1}))
+    brokers = re.findall(r"\(id: (\d+) ", stage.tool("org.apache.kafka.tools.BrokerApiVersionsCommand"))
+    asked = ["--generate", "--topics-to-move-json-file", moved, "--broker-list", brokers[0]]
+    has(stage.tool(tool, *asked), "Proposed partition reassignment")
+
+
+def delete_records(stage: Stage) -> None:
+    """kafka-delete-records: the log's start moves."""
+    topic = stage.name("topic")
+    create_topic(stage.bootstrap, topic, 1)
+    fill(stage.bootstrap, topic, 1, COUNT)
+    wanted = {"partitions": [{"topic": topic, "partition": 0, "offset": 12}], "version": 1}
+    asked = ["--offset-json-file", stage.file("offsets.json", json.dumps(wanted))]
+    has(stage.tool("org.apache.kafka.tools.DeleteRecordsCommand", *asked), r"low_watermark: 12")
+
+
+def verifiable(stage: Stage) -> None:
+    """kafka-verifiable-producer, -consumer: each record is acknowledged, and consumed."""
+    topic = stage.name("topic")
+    create_topic(stage.bootstrap, topic, 2)
+    said = stage.tool("org.apache.kafka.tools.VerifiableProducer", "--topic", topic, "--max-messages", "200")
+    has(said, r'"acked":200\b')
+    read = ["--topic", topic, "--group-id", stage.name("group"), "--max-messages", "200"]
+    said = stage.tool("org.apache.kafka.tools.VerifiableConsumer", *read, "--reset-policy", "earliest")
+    events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 200
+    assert {"startup_complete", "partitions_assigned", "offsets_committed"} <= {event["name"] for event in events}
+
+
+def api_versions(stage: Stage) -> None:
+    """kafka-broker-api-versions: what there is, is usable."""
+    has(
+        stage.tool("org.apache.kafka.tools.BrokerApiVersionsCommand"),
+        r"Produce\(0\): .*usable",
+        r"Fetch\(1\): .*usable",
+    )
+
+
+def cluster(stage: Stage) -> None:
+    """kafka-cluster, kafka-groups: the cluster has an id, and groups are listed."""
+    has(stage.tool("org.apache.kafka.tools.ClusterTool cluster-id"), "Cluster ID: .+")
+    group, topic = stage.name("group"), stage.name("topic")
+    stage.tool(CONSOLE_CONSUMER, "--topic", topic, "--group", group, "--timeout-ms", "2000")
+    has(stage.tool("org.apache.kafka.tools.GroupsCommand", "--list"), rf"^{group}\s+Classic")
 
 
 def all_scenarios() -> list[Scenario]:
     """In the order of the table."""
-    return []
+    rows = [
+        ("tool-topics", topics),
+        ("tool-configs", configs),
+        ("tool-quotas", quotas),
+        ("tool-console", console),
+        ("tool-consumer-groups", consumer_groups),
+        ("tool-performance", performance),
+        ("tool-get-offsets", get_offsets),
+        ("tool-log-dirs", log_dirs),
+        ("tool-transactions", transactions),
+        ("tool-transactional-copier", copier),
+        ("tool-leader-election", leader_election),
+        ("tool-reassign-partitions", reassignment),
+        ("tool-delete-records", delete_records),
+        ("tool-verifiable", verifiable),
+        ("tool-api-versions", api_versions),
+        ("tool-cluster", cluster),
+    ]
+    return [Scenario(name, "tools", (run.__doc__ or "").rstrip(), run) for name, run in rows]
