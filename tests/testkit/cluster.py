@@ -113,7 +113,7 @@ class Cluster:
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to one child process; waits for it to be up first."""
-        os.kill(self._pid(name), number)
+        wait_until(lambda: self._has_got(name, number), READY_TIMEOUT_S, f"{name} to run")
 
     def pause(self, name: str) -> None:
         """Return when nothing of one child process runs; waits for it to be up first."""
@@ -123,9 +123,25 @@ class Cluster:
         """Let it go on after `pause`."""
         self.kill(name, signal.SIGCONT)
 
+    def _has_got(self, name: str, number: signal.Signals) -> bool:
+        pid = self._pid_now(name)
+        if pid is None:
+            return False
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:  # it has just ended, and will be started again
+            return False
+        return True
+
     def _pid(self, name: str) -> int:
-        pid: int = wait_until(lambda: self.processes()[name]["pid"], READY_TIMEOUT_S, f"{name} to run")
+        pid: int = wait_until(lambda: self._pid_now(name), READY_TIMEOUT_S, f"{name} to run")
         return pid
+
+    def _pid_now(self, name: str) -> int | None:
+        with contextlib.suppress(urllib.error.URLError, TimeoutError):  # a busy machine may be late
+            pid: int | None = self.processes()[name]["pid"]
+            return pid
+        return None
 
     def kill_all(self) -> None:
         """SIGKILL for every process, the one that would start them again first."""
