@@ -1,13 +1,21 @@
-"""The complete part of a rebuild: segments whose commits are lost are committed to the state again (pure)."""
+"""The complete part of a rebuild: segments whose commits are lost are committed to the state again (pure).
+
+Of transactions nobody knows what lost entries said: that one was ended, and how; which offsets of groups were in it.
+Half of one must never be committed. So what was written comes back as part of its transaction, and then all that are
+ongoing are aborted. No transactional id is known afterwards: whoever lives asks for a producer id, and gets a new one.
+"""
 
 from array import array
 from collections import Counter
 
-from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchRun
+import msgspec
+
+from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta, BatchRun
 from penstock.contracts.commands import (
     CommitSegment,
     CreatePartitions,
     CreateTopic,
+    InitTransactionalProducer,
     Outcome,
     Refused,
     SegmentCommitted,
@@ -45,16 +53,49 @@ def commit_lost_segments(state: State, indexes: list[SegmentIndex], now_ms: int,
         tally = _Tally(state, index)
         then_ms = min(segment_born_ms(index.segment_id), now_ms)
         zone = zones.get(index.writer, UNKNOWN_ZONE)
-        commit = CommitSegment(then_ms, index.segment_id, index.size_bytes, index.writer, zone, index.runs)
+        runs = [_joining(run) for run in index.runs]
+        commit = CommitSegment(then_ms, index.segment_id, index.size_bytes, index.writer, zone, runs)
         _, outcome = _apply(state, Tick(then_ms), commit)
         if isinstance(outcome, SegmentCommitted):
             tally.note(outcome, report)
         else:
             assert isinstance(outcome, Refused), f"a commit was answered with {type(outcome).__name__}"
             report.refused_segments[segment_name(index.segment_id)] = outcome.message
+    _end_transactions(state, report)
 
 
-def _apply(state: State, *commands: Tick | CommitSegment | CreateTopic | CreatePartitions) -> list[Outcome]:
+def _joining(run: BatchRun) -> BatchRun:
+    """The run with transactional batches that join their transaction: that they were let in is all that is known."""
+    if not any(batch.attributes & TRANSACTIONAL for batch in run.batches):
+        return run
+    batches = [
+        msgspec.structs.replace(batch, adds_partition=True) if batch.attributes & TRANSACTIONAL else batch
+        for batch in run.batches
+    ]
+    return msgspec.structs.replace(run, batches=batches)
+
+
+def _end_transactions(state: State, report: Report) -> None:
+    """All that are ongoing are aborted, and all transactional ids forgotten.
+
+    An epoch that a lost entry has given out must not be given out again: else nobody would be fenced by it.
+    """
+    report.aborted_transactions = len(state.ongoing)
+    for transaction in list(state.ongoing.values()):
+        _apply(
+            state,
+            InitTransactionalProducer(state.clock_ms, transaction.transactional_id, transaction.timeout_ms),
+        )
+    assert not state.ongoing, "who begins anew ends what was"
+    report.forgotten_transactional_ids = len(state.transactions)
+    state.transactions.clear()
+    state.transactions_by_producer.clear()
+
+
+_Command = Tick | CommitSegment | CreateTopic | CreatePartitions | InitTransactionalProducer
+
+
+def _apply(state: State, *commands: _Command) -> list[Outcome]:
     (outcomes,), _ = apply_entry(state, state.sequence + 1, [list(commands)], announce=False)
     return outcomes
 

@@ -35,6 +35,8 @@ class Report(msgspec.Struct, kw_only=True):
     adopted_topics: dict[str, int] = {}  # made under a new name, because only the id is known: -> records
     deleted_topic_batches: int = 0
     grown_topics: dict[str, int] = {}  # -> partitions
+    aborted_transactions: int = 0  # that were ongoing in the end: how they went on is lost
+    forgotten_transactional_ids: int = 0
     # What was made.
     next_producer_id: int = 0
     first_sequence: int = 0  # of the new journal
@@ -99,6 +101,11 @@ def _what_segments_gave(report: Report) -> list[str]:
         lines.append(
             f"  {len(report.passed_by_segments)} segments are older than what their flushers had committed before: "
             f"given up, or named by a clock that stepped back; they were taken, too"
+        )
+    if report.aborted_transactions:
+        lines.append(
+            f"  {report.aborted_transactions} transactions aborted that were ongoing, or whose end is lost; their "
+            f"producers, and {report.forgotten_transactional_ids} transactional ids in all, begin anew"
         )
     if report.leaps:
         lines.append(f"  {report.leaps} times a producer's batch came in without the one before it, which is nowhere")
