@@ -33,6 +33,7 @@ from penstock.contracts.queries import GroupWaitQuery, HeartbeatQuery
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import INITIAL_REBALANCE_DELAY, group_config
 from sequencer.core import markers, queries
+from sequencer.core.consumer_state import ASSIGNING, AWAY, RECONCILED, REVOKING, ConsumerGroup
 from sequencer.core.contents import live_extents
 from sequencer.core.deadlines import next_deadline_ms
 from sequencer.core.extents import Extents
@@ -299,6 +300,7 @@ def check_invariants(state: State) -> None:
         assert group.emptied_ms <= state.lived_ms
     check_ages(state)
     check_deadlines(state)
+    check_subscriptions(state)
     custody = state.custody
     assert 0 <= custody.archived_sequence <= state.sequence
     assert custody.snapshots == sorted(set(custody.snapshots))[-2:]
@@ -320,7 +322,9 @@ def check_invariants(state: State) -> None:
     assert 0 <= state.forgotten_sequence <= state.sequence
     said = [len(each.name) + len(each.metadata) for member in members for each in member.protocols]
     sizes = [1_024 + len(member.assignment) for member in members] + [256 + len(each.metadata) for each in offsets]
-    assert state.group_bytes == sum(said) + sum(sizes)
+    consumers = [group.consumer for group in state.groups.values() if group.consumer is not None]
+    held = [member.size_bytes for consumer in consumers for member in consumer.members.values()]
+    assert state.group_bytes == sum(said) + sum(sizes) + sum(held)
 
 
 def check_ages(state: State) -> None:
@@ -492,6 +496,10 @@ def check_topic_tables(state: State) -> None:
 
 
 def check_group(group: Group) -> None:
+    if group.consumer is not None:
+        assert not (group.members or group.pending or group.static_members or group.join_deadline_ms)
+        check_consumer_group(group, group.consumer)
+        return
     assert group.leader in group.members if group.members else group.leader == ""
     assert not group.pending.keys() & group.members.keys()
     for instance, member_id in group.static_members.items():
@@ -510,12 +518,61 @@ def check_group(group: Group) -> None:
         assert not any(member.joining for member in group.members.values())
 
 
+def check_consumer_group(group: Group, consumer: ConsumerGroup) -> None:
+    """Each partition is one member's, and in one member's target; who is reconciled has its target."""
+    assert group.generation == consumer.epoch
+    assert consumer.assignment_epoch <= consumer.epoch
+    owners: dict[bytes, dict[int, str]] = {}
+    wanted: dict[tuple[bytes, int], str] = {}
+    for member_id, member in consumer.members.items():
+        assert member.member_id == member_id
+        assert member.epoch == AWAY or 0 <= member.previous_epoch <= member.epoch <= consumer.assignment_epoch
+        assert (member.state == REVOKING) == bool(member.revoking)
+        assert member.state != REVOKING or member.due_ms
+        for partitions in (member.assigned, member.revoking):
+            for topic_id, numbers in partitions.items():
+                assert numbers == sorted(set(numbers)) != []
+                for number in numbers:
+                    assert number not in owners.setdefault(topic_id, {}), "a partition of two members"
+                    owners[topic_id][number] = member_id
+        for topic_id, numbers in member.target.items():
+            assert not [number for number in numbers if (topic_id, number) in wanted], "a target of two members"
+            wanted |= dict.fromkeys(((topic_id, number) for number in numbers), member_id)
+        if member.state == RECONCILED and member.epoch == consumer.assignment_epoch:
+            assert member.assigned == member.target
+    assert owners == consumer.owners
+    statics = {each.instance_id: each.member_id for each in consumer.members.values() if each.instance_id is not None}
+    assert statics == consumer.static_members
+    assert not consumer.departed.keys() & consumer.members.keys()
+    assert (group.state == EMPTY) == (not consumer.members)
+    assert (group.state == ASSIGNING) == (bool(consumer.members) and consumer.assignment_epoch < consumer.epoch)
+    assert not consumer.members or not all(each.protocols for each in consumer.members.values())
+
+
+def check_subscriptions(state: State) -> None:
+    """The tables of who subscribes what are those that the members give."""
+    topics: dict[str, dict[str, int]] = {}
+    patterns: dict[str, dict[str, int]] = {}
+    for group_id, group in state.groups.items():
+        for member in () if group.consumer is None else group.consumer.members.values():
+            for table, keys in ((topics, member.topics), (patterns, [member.pattern] if member.pattern else [])):
+                for key in keys:
+                    counts = table.setdefault(key, {})
+                    counts[group_id] = counts.get(group_id, 0) + 1
+    assert topics == state.subscriptions.groups_by_topic
+    assert patterns == {text: use.groups for text, use in state.subscriptions.patterns.items()}
+    for use in state.subscriptions.patterns.values():
+        assert use.topics.keys() == {name for name in state.topics if use.pattern.matches(name)}
+
+
 def check_deadlines(state: State) -> None:
     for group_id, deadline_ms in state.deadlines.items():
         assert deadline_ms > state.clock_ms
         assert group_id in state.groups
     for group_id, group in state.groups.items():
         due = [*group.pending.values(), group.join_deadline_ms, group.sync_deadline_ms]
+        if group.consumer is not None:
+            due += [member.due_ms for member in group.consumer.members.values()]
         assert state.deadlines.get(group_id, 0) == min((each for each in due if each), default=0)
     assert next_deadline_ms(state) == min(state.deadlines.values(), default=None)
     assert state.idle_groups.keys() <= state.groups.keys()

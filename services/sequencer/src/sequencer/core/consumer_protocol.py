@@ -98,6 +98,11 @@ def read_subscription(data: bytes) -> Subscription:
     return Subscription(version, topics, owned, reader.nullable_text() if version >= 3 else None)
 
 
+def spoken_version(data: bytes) -> int:
+    """The version of a subscription, and so of the assignment that is understood."""
+    return min(max(int.from_bytes(data[:2], "big", signed=True), 0), NEWEST_VERSION)
+
+
 def read_topics(data: bytes) -> list[str]:
     """The topics that a subscription of whatever version begins with. Raises `Malformed`."""
     reader = _Reader(data)

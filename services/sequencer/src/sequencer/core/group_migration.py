@@ -151,7 +151,7 @@ def _downgraded(member: ConsumerMember) -> Member:
 
 def assignment_of(state: State, member: ConsumerMember, partitions: Partitions) -> bytes:
     """Partitions as a classic member is told, in the version that it speaks."""
-    version = consumer_protocol.read_subscription(member.protocols[0].metadata).version
+    version = consumer_protocol.spoken_version(member.protocols[0].metadata)
     named = [
         (state.topics_by_id[topic_id].name, numbers)
         for topic_id, numbers in partitions.items()
