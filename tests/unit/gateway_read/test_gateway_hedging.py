@@ -1,4 +1,4 @@
-"""A cacher that is slow, paused or gone holds no reader up for long, and costs few GETs."""
+"""A cacher that is slow, paused, gone or new holds no reader up for long, and costs few GETs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -167,3 +167,40 @@ def test_who_goes_on_losing_is_left_alone_for_longer_and_one_win_ends_that() -> 
     assert pace.note_lost("c2") == 0.0
     pace.note_won("c1")
     assert pace.note_lost("c1") == 0.0
+
+
+def owners_among(names: list[str]) -> dict[int, str]:
+    zone = Zone()
+    zone.directory.change(names)
+    ring = CacherRing(zone.directory, ZONE, zone.clock)
+    return {number: ring.owners(part_of(segment(number), 0), 1)[0] for number in range(2_000)}
+
+
+def test_a_cacher_that_joins_takes_its_share_and_nothing_else_moves() -> None:
+    before, after = owners_among(["c1", "c2", "c3"]), owners_among(["c1", "c2", "c3", "c4"])
+    moved = {number for number in before if before[number] != after[number]}
+    assert {after[number] for number in moved} == {"c4"}
+    assert 0.15 < len(moved) / len(before) < 0.35  # a quarter, about
+
+
+def test_a_cacher_that_leaves_is_followed_by_those_who_were_second() -> None:
+    zone = Zone()
+    zone.directory.change(["c1", "c2", "c3"])
+    ring = CacherRing(zone.directory, ZONE, zone.clock)
+    parts = [part_of(segment(number), 0) for number in range(500)]
+    ranked = [ring.owners(part, 2) for part in parts]
+    zone.directory.change(["c1", "c2"])
+    for part, (first, second) in zip(parts, ranked, strict=True):
+        assert ring.owners(part, 1) == [second if first == "c3" else first]
+
+
+@in_a_zone
+async def test_gateways_that_see_other_cachers_for_a_moment_read_the_same(zone: Zone) -> None:
+    for name in ("c1", "c2", "c3"):
+        await zone.add_cacher(name)
+    zone.directory.change(["c1", "c2"])  # the third has not been heard of here yet
+    reads = [SegmentRead(segment(number), number, 50) for number in range(40)]
+    await check(zone, *reads)
+    zone.directory.change(["c2", "c3"])
+    await check(zone, *reads)
+    assert zone.store.gets == []
