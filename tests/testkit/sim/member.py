@@ -82,6 +82,9 @@ class GroupLedger:
 class Member:
     """One member, for all its lives."""
 
+    requires_stable = False  # offsets, when it begins: none that a transaction may still change (KIP-447)
+    retriable = RETRIABLE
+
     def __init__(self, client: KafkaClient, oracle: Oracle, ledger: GroupLedger, topic: str, partitions: int) -> None:
         self.name = client.name
         self.assigned: list[int] | None = None
@@ -181,7 +184,7 @@ class Member:
     async def _start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
         floors = dict(self._ledger.committed)
         topics = [OffsetFetchRequestTopic(self._topic, partitions)]
-        request = OffsetFetchRequest(self._ledger.group_id, topics)
+        request = OffsetFetchRequest(self._ledger.group_id, topics, require_stable=self.requires_stable)
         answer = await connection.ask(OFFSET_FETCH, 7, request)
         self._check("an offset fetch", answer.error_code)
         self._oracle.heard(self.name, f"offsets {[e.committed_offset for t in answer.topics for e in t.partitions]}")
@@ -268,7 +271,7 @@ class Member:
             raise Rejoin
         if error == ErrorCode.REBALANCE_IN_PROGRESS:
             raise Rejoin
-        if error in RETRIABLE:
+        if error in self.retriable:
             raise Disconnected(f"to be asked again: {error.name}")
         self._oracle.refused(self.name, what, error.name)
         raise Disconnected(error.name)

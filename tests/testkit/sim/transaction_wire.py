@@ -48,6 +48,22 @@ class Fenced(Exception):
     """Somebody else has the transactional id now, or the transaction took too long."""
 
 
+class Refused(Exception):
+    """What was asked for is not done, for a reason that the life has to judge."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+class Member(msgspec.Struct, frozen=True):
+    """Who commits a group's offsets (KIP-447); by itself nobody."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
 class Protocol(msgspec.Struct, frozen=True):
     """Versions of requests that belong together."""
 
@@ -76,6 +92,7 @@ class TransactionWire:
         self._protocol = protocol
         self._timeout_ms = timeout_ms
         self._connection: KafkaConnection | None = None
+        self.judged: frozenset[ErrorCode] = frozenset()  # errors that are told as `Refused`
 
     async def init(self) -> None:
         """Take the transactional id over, or go on with another epoch."""
@@ -99,15 +116,26 @@ class TransactionWire:
 
         await self.told(ADD_PARTITIONS_TO_TXN, min(self._protocol.end, 3), request, errors)
 
-    async def commit_offset(self, group_id: str, topic: str, partition: int, offset: int) -> None:
-        """Commit a group's offset with the transaction."""
+    async def commit_offsets(
+        self, group_id: str, topic: str, offsets: Mapping[int, int], member: Member | None = None
+    ) -> None:
+        """Commit a group's offsets of a topic with the transaction."""
         version = self._protocol.offsets
         if not self._protocol.is_implicit:
             adding = AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, group_id)
             await self.told(ADD_OFFSETS_TO_TXN, version, adding, lambda told: [told.error_code])
-        offsets = [TxnOffsetCommitRequestPartition(partition, offset)]
-        topics = [TxnOffsetCommitRequestTopic(topic, offsets)]
-        request = TxnOffsetCommitRequest(self._id, group_id, self.producer_id, self.epoch, topics=topics)
+        by = member or Member()
+        partitions = [TxnOffsetCommitRequestPartition(*each) for each in offsets.items()]
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            generation_id=by.generation,
+            member_id=by.member_id,
+            group_instance_id=by.instance_id,
+            topics=[TxnOffsetCommitRequestTopic(topic, partitions)],
+        )
         await self.told(
             TXN_OFFSET_COMMIT,
             version,
@@ -180,6 +208,8 @@ class TransactionWire:
         for error in errors:
             if error in FENCED:
                 raise Fenced(error.name)
+            if error in self.judged:
+                raise Refused(error)
             if error not in RETRIABLE:
                 self._oracle.refused(self._client.name, f"{what} of {self._id}", error.name)
                 raise Fenced(error.name)

@@ -6,23 +6,29 @@ from typing import TYPE_CHECKING
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.clerk import Clerk
 from tests.testkit.sim.consumer import Reader
 from tests.testkit.sim.isolated import IsolatedReading
 from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected
+from tests.testkit.sim.member import GroupLedger
 from tests.testkit.sim.producer import Producer
 from tests.testkit.sim.transaction_wire import NEW, TransactionWire
 from tests.testkit.sim.transactor import Transactor, committed_offset
 from tests.testkit.sim.wire import START_MS
 from tests.testkit.transaction_checker import check
-from tests.testkit.transaction_history import History, Isolation, Outcome
+from tests.testkit.transaction_history import GroupPlace, History, Isolation, Outcome
 
 if TYPE_CHECKING:
     from tests.testkit.sim.world import World
 
 TOPIC = "accounts"
+CLERKS_SOURCE = "events"  # what all others work with
 SOURCE = "orders"  # consumed by all, written by nobody: its offsets are numbers like others
 GROUP = "clerks"
-PREFIX = b"transactor"
+PREFIX = b"trans"  # of all names, and so of all values, of those who write in transactions
+CLERKS_GROUP = "transforming clerks"
+CLERKS = 2
+CLERKS_SHARE = 0.4  # of runs with transactions
 SHARE = 0.4  # of runs
 PARTITIONS_MAX = 3
 TRANSACTORS = (1, 3)
@@ -42,6 +48,8 @@ class Transactions:
         self.history = History()
         self.transactors: list[Transactor] = []
         self.readers: list[Reader] = []
+        self.clerks: list[Clerk] = []
+        self.clerks_ledger = GroupLedger(CLERKS_GROUP, world.oracle)
         self.plain: Producer | None = None
         self._world = world
         self._dice = world.stream("transactions")
@@ -59,7 +67,7 @@ class Transactions:
         await self._make_topics(count)
         for number in range(count):
             transactor = Transactor(
-                world.client(f"{PREFIX.decode()}-{number}"),
+                world.client(f"transactor-{number}"),
                 world.oracle,
                 self.history,
                 TOPIC,
@@ -73,6 +81,8 @@ class Transactions:
             world.spawn(transactor.run())
         if dice.random() < PLAIN_SHARE:
             self._begin_plain()
+        if dice.random() < CLERKS_SHARE:
+            self._begin_clerks()
         for number, isolation in enumerate(READERS):
             self._add_reader(f"isolated-{number}", isolation)
         self.has_begun = True
@@ -86,7 +96,17 @@ class Transactions:
     def is_done(self) -> bool:
         """Whether all who write have written everything."""
         is_plain_done = self.plain is None or self.plain.is_done
-        return self.has_begun and is_plain_done and all(each.is_done for each in self.transactors)
+        is_written = self.has_begun and is_plain_done and all(each.is_done for each in self.transactors)
+        return is_written and all(self._consumed(each) for each in self._clerks_places())
+
+    def _clerks_places(self) -> list[GroupPlace]:
+        partitions = range(self._world.partitions) if self.clerks else ()
+        return [(CLERKS_GROUP, (CLERKS_SOURCE, each)) for each in partitions]
+
+    def _consumed(self, group_place: GroupPlace) -> bool:
+        """Whether clerks have consumed all there is of one of their partitions."""
+        topic, partition = group_place[1]
+        return self.clerks_ledger.committed[partition] == self._world.oracle.log(topic, partition).end
 
     def add_auditors(self) -> None:
         """Somebody reads everything once more, and the groups' offsets."""
@@ -97,7 +117,8 @@ class Transactions:
     @property
     def is_read(self) -> bool:
         """Whether everybody has read everything, and all offsets were asked for."""
-        is_known = sum(each.is_last for each in self.history.observed) == len(self.transactors)
+        places = len(self.transactors) + len(self._clerks_places())
+        is_known = sum(each.is_last for each in self.history.observed) == places
         return is_known and all(each.is_at_end for each in self.readers)
 
     def judge(self) -> None:
@@ -113,6 +134,10 @@ class Transactions:
         outcomes = [each.outcome for each in self.history.transactions]
         counts = {f"transactions {each.value}": outcomes.count(each) for each in Outcome}
         return counts | {
+            "transactions of members": sum(
+                each.outcome is Outcome.COMMITTED and any(group == CLERKS_GROUP for group, _ in each.consumed)
+                for each in self.history.transactions
+            ),
             "producers fenced": sum(each.fenced for each in self.transactors),
             "producers that stood still while another came": sum(each.zombies for each in self.transactors),
         }
@@ -132,6 +157,15 @@ class Transactions:
             finally:
                 connection.close()
             await client.back_off()
+
+    def _begin_clerks(self) -> None:
+        world = self._world
+        source, target = (CLERKS_SOURCE, world.partitions), (TOPIC, self.partitions)
+        for number in range(CLERKS):
+            client = world.client(f"transformer-{number}")
+            clerk = Clerk(client, world.oracle, self.clerks_ledger, source, target, self.history, START_MS)
+            self.clerks.append(clerk)
+            world.spawn(clerk.run())
 
     def _begin_plain(self) -> None:
         world = self._world
@@ -158,6 +192,6 @@ class Transactions:
     async def _look_at_offsets(self) -> None:
         client = self._world.client("transactions-auditor")
         wire = TransactionWire(client, self._world.oracle, "", NEW, 1)
-        for transactor in self.transactors:
-            await committed_offset(wire, self.history, transactor.group_place, is_last=True)
+        for group_place in [each.group_place for each in self.transactors] + self._clerks_places():
+            await committed_offset(wire, self.history, group_place, is_last=True)
         wire.close()

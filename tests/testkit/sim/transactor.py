@@ -270,7 +270,7 @@ class Life:
     async def _commit_offset(self, offset: int) -> None:
         await self._accident()
         group_id, (topic, partition) = self._owner.group_place
-        await self._wire.commit_offset(group_id, topic, partition, offset)
+        await self._wire.commit_offsets(group_id, topic, {partition: offset})
 
     async def _committed_offset(self) -> int:
         """What our predecessors have consumed; nothing of theirs is undecided any more."""
