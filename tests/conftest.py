@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests.testkit import engine
 from tests.testkit.nats import NatsServer, running_nats_server
+
+# By itself Hypothesis fails a test of which one example takes 200 ms, which on a busy machine any may.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 # Spark is in an environment of its own (`make test-spark`); the other one cannot even import these tests.
 collect_ignore = [] if find_spec("pyspark") else ["spark"]

@@ -371,7 +371,9 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(steps)
 def test_whatever_happens_to_flushers_nothing_sent_twice_arrives_twice_or_out_of_order(
     script: list[tuple[str, int]],
