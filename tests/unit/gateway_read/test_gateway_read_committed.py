@@ -10,6 +10,7 @@ from gateway_compaction import compact
 from gateway_read_world import START_MS, World, asking, batch_of, partitions_of, values_of
 from gateway_transactions import COMMITTED, Writer, end, new_writer, open_world, read_committed, taken, write
 
+from gateway import tail
 from penstock.contracts.commands import Tick
 from penstock.contracts.ids import TopicId
 from penstock.kafkawire.api.fetch import AbortedTransaction
@@ -123,6 +124,37 @@ async def test_a_fetch_begins_before_at_and_behind_a_marker(world: World, offset
     least = partitions_of(await world.fetch(asking({0: offset}, partition_max_bytes=1)))[0]
     ((_, header),) = batches(bytes(cast(Buffer, least.records)))
     assert header.base_offset == offset
+
+
+async def test_at_the_end_of_the_log_nobody_is_asked_for_what_is_committed(world: World) -> None:
+    topic_id = await open_world(world)
+    await world.fetch(asking({0: 0}, isolation_level=COMMITTED))
+    asked = world.sequencer.asked.count("plan")
+    writer, offset = await new_writer(world), 0
+    for number in range(6):
+        await write(world, topic_id, writer, b"a", b"b")
+        await end(world, writer, committed=number % 2 == 0)
+        answer = partitions_of(await world.fetch(asking({0: offset}, isolation_level=COMMITTED)))[0]
+        values, position = taken(answer, offset)
+        assert (len(values), position) == (2 if number % 2 == 0 else 0, offset + 3)
+        offset = position
+    assert world.sequencer.asked.count("plan") == asked
+
+
+async def test_too_many_aborted_transactions_are_asked_for_each_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when there is no room for them in a plan, the tail does not hold what it would have to hold them for."""
+    monkeypatch.setattr(tail, "ABORTED_LEARNT_MAX", 2)
+    topic_id = await open_world(world)
+    writer = await new_writer(world)
+    for _ in range(3):
+        await write(world, topic_id, writer, b"a")
+        await end(world, writer, committed=False)
+    answer = partitions_of(await world.fetch(asking({0: 0}, isolation_level=COMMITTED)))[0]
+    assert taken(answer, 0) == ({}, 6)
+    assert world.tail.lookup((topic_id, 0), 0, 1) is None
+    assert world.tail.lookup((topic_id, 0), 6, 1) is not None
 
 
 async def test_only_transactions_with_records_in_the_answer_are_told(world: World) -> None:

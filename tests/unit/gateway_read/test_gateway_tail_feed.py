@@ -83,6 +83,11 @@ async def feed() -> AsyncIterator[Feed]:
     made.hub.kill("sequencer")
 
 
+async def test_announcements_tell_the_clusters_level(feed: Feed) -> None:
+    await feed.publisher.publish(subjects.advanced(CLUSTER), encode(Advanced(2, [], [], 3)))
+    await until(lambda: feed.told.level == 3)
+
+
 async def test_news_of_a_watched_partition_wakes_and_of_others_does_not(feed: Feed) -> None:
     with feed.tail.watch([KEY]) as watch, feed.tail.watch([OTHER]) as other:
         await feed.announce(2, KEY)

@@ -27,6 +27,7 @@ from penstock.contracts.queries import PartitionPlan
 from penstock.contracts.refusals import Refusal
 
 TAIL_EXTENTS_MAX = 65_536  # about 25 MB; a partition counts as one more
+ABORTED_LEARNT_MAX = 1_000  # by one plan, about 100 KB; beyond it the extents are not worth holding
 HELD_BACK_MAX = 1_000  # announcements behind a missing one; more than come in HOLD_BACK_S, so it is surely lost
 # By the time that an extent is read it is twice as old at most: the objects of replaced segments stay for 10 minutes.
 BELIEVED_S = 120.0
@@ -144,8 +145,9 @@ class TailIndex:
         if partition.end is None or sequence > partition.sequence:
             self._take(partition, sequence, plan, offset if plan.aborted_end_offset >= 0 else 0)
             _learn_aborted(partition, plan)
-            if plan.extents and 0 <= plan.aborted_end_offset <= plan.extents[-1].last_offset:
-                self._drop_extents(partition)  # there are aborted ones that the plan had no room for
+            has_all = not plan.extents or not 0 <= plan.aborted_end_offset <= plan.extents[-1].last_offset
+            if not has_all or len(plan.aborted) > ABORTED_LEARNT_MAX:
+                self._drop_extents(partition)
             self._trim()
 
     def apply(self, sequence: int, advances: Sequence[PartitionAdvance]) -> None:
