@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from penstock.audit.audit import segment_checks
 from penstock.audit.inventory import Inventory, take_inventory
 from penstock.audit.judge import judge
 from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta, BatchRun
@@ -153,3 +154,6 @@ async def test_the_end_of_a_transaction_is_in_no_object_and_leaves_no_hole() -> 
     inventory = await take_inventory(sequencer, store, "c")  # type: ignore[arg-type]
     assert judge(inventory, "c", NOW_MS)[0] == []
     assert (inventory.extents, inventory.live_bytes) == (2, 2 * BATCH_BYTES)
+    assert inventory.transactional == {(0, 0)}
+    extents = [extent for check in segment_checks(inventory, "c") for extent in check.extents]
+    assert [extent.may_have_gaps for extent in extents] == [True, True], "compaction leaves out what was aborted"

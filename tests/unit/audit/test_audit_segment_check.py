@@ -9,6 +9,7 @@ from penstock.contracts.batches import BatchMeta
 from penstock.contracts.codec import Buffer
 from penstock.contracts.ids import new_segment_id, new_topic_id
 from penstock.kafkawire.cleaning import empty_batch
+from penstock.kafkawire.control import control_batch
 from penstock.kafkawire.records import Record, build_batch, place_batch, read_batch_header
 from penstock.objectstore.errors import NotFound
 from penstock.segment import CompactedWriter, build_segment
@@ -146,6 +147,23 @@ def test_a_batch_without_records_may_be_later_than_its_extent_says() -> None:
     writer.finish()
     data = b"".join(buffers)
     check = SegmentCheck(KEY, 2, len(data), [extent(position, length, 4, may_have_gaps=True)])
+    assert check_segments([check], Objects({KEY: data}).stream) == Checked(1, 2, 2, length, [])
+
+
+def test_a_stored_marker_is_no_record_and_may_be_later_than_its_extent_says() -> None:
+    buffers: list[Buffer] = []
+    writer = CompactedWriter(SEGMENT, level=1, created_ms=1, sink=buffers.append)
+    writer.begin_run(TOPIC, 0, FIRST_OFFSET)
+    position = writer.position
+    placed = bytearray(batch(2, 5))
+    place_batch(placed, 0, FIRST_OFFSET, 1)
+    writer.add(bytes(placed))
+    writer.add(control_batch(FIRST_OFFSET + 2, 7, 0, committed=True, coordinator_epoch=0, timestamp_ms=9_999))
+    length = writer.position - position
+    assert writer.end_run().max_timestamp == 5
+    writer.finish()
+    data = b"".join(buffers)
+    check = SegmentCheck(KEY, 1, len(data), [extent(position, length, 3)])
     assert check_segments([check], Objects({KEY: data}).stream) == Checked(1, 2, 2, length, [])
 
 

@@ -82,7 +82,7 @@ class Audit:
 
 def segment_checks(inventory: Inventory, cluster: str) -> list[SegmentCheck]:
     """What to read, by object; objects that are missing are left out."""
-    gaps = [is_compacted(topic.configs) for topic in inventory.topics]
+    compacted = [is_compacted(topic.configs) for topic in inventory.topics]
     checks = []
     for segment_id, rows in inventory.extents_by_segment.items():
         level, size_bytes = inventory.named[segment_id]
@@ -94,7 +94,8 @@ def segment_checks(inventory: Inventory, cluster: str) -> list[SegmentCheck]:
             topic = inventory.topics[rows[row]]
             partition, base, last, position, length, timestamp = rows[row + 1 : row + EXTENT_FIELDS]
             where = (topic.name, topic.topic_id, partition)
-            extents.append(ExtentCheck(*where, base, last, position, length, timestamp, gaps[rows[row]]))
+            may_have_gaps = compacted[rows[row]] or (rows[row], partition) in inventory.transactional
+            extents.append(ExtentCheck(*where, base, last, position, length, timestamp, may_have_gaps))
         extents.sort(key=lambda extent: extent.position)
         checks.append(SegmentCheck(key, level, size_bytes, extents))
     return checks

@@ -45,6 +45,7 @@ class Inventory(msgspec.Struct):
     extents: int = 0
     live_bytes: int = 0
     extents_by_segment: dict[SegmentId, "array[int]"] = {}  # rows of EXTENT_FIELDS numbers, about 56 bytes each
+    transactional: set[tuple[int, int]] = set()  # topic's number and partition of logs that have had transactions
     hidden: dict[SegmentId, "array[int]"] = {}  # position and length of extents that are in no log, and counted
     is_dropping: bool = False  # extents that nobody tells of are still counted
     named: dict[SegmentId, tuple[int, int]] = {}  # segments of all these extents -> level, size
@@ -106,6 +107,8 @@ def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPl
         return None
     if offset < found.log_start_offset:  # retention was faster
         return found.log_start_offset
+    if found.aborted_end_offset >= 0:
+        inventory.transactional.add((number, found.partition))
     for extent in found.extents:
         if extent.last_offset < offset:
             continue

@@ -11,7 +11,15 @@ from penstock.contracts.batches import BatchRun
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, Invalid
 from penstock.contracts.ids import TopicId
-from penstock.kafkawire.records import BATCH_OVERHEAD, CRC_START, MAGIC, BatchHeader, read_batch_header, size_bytes
+from penstock.kafkawire.records import (
+    BATCH_OVERHEAD,
+    CRC_START,
+    MAGIC,
+    BatchHeader,
+    is_control,
+    read_batch_header,
+    size_bytes,
+)
 from penstock.objectstore.errors import NotFound
 from penstock.segment import CompactedIndex, SegmentIndex, read_any_index_of
 from penstock.segment.writer import run_length
@@ -31,7 +39,7 @@ class ExtentCheck(msgspec.Struct, frozen=True, array_like=True):
     position: int
     length: int
     max_timestamp: int
-    may_have_gaps: bool  # key compaction takes records out of this topic
+    may_have_gaps: bool  # compaction takes records out: older ones of a key, or those that were aborted
 
 
 class SegmentCheck(msgspec.Struct, frozen=True, array_like=True):
@@ -139,7 +147,7 @@ def _check_extent(check: SegmentCheck, extent: ExtentCheck, window: Window, chec
         offset = _check_place(check.level, extent, header, offset) + 1
         left_bytes -= size
         checked.batches += 1
-        checked.records += header.record_count
+        checked.records += 0 if is_control(header) else header.record_count
         checked.bytes += size
     if offset != extent.last_offset + 1:
         raise Corrupt(f"it ends at offset {offset - 1}, not {extent.last_offset}")
@@ -154,8 +162,8 @@ def _check_place(level: int, extent: ExtentCheck, header: BatchHeader, offset: i
     is_dense = base_offset == offset and header.record_count == header.last_offset_delta + 1
     if not is_dense and not (level and extent.may_have_gaps):
         raise Corrupt(f"{header.record_count} records for the offsets {offset} to {last_offset}")
-    # What holds the place of records that key compaction took still says how late they were.
-    if header.record_count and header.max_timestamp > extent.max_timestamp:
+    # What holds the place of records that compaction took still says how late they were, and markers have other times.
+    if header.record_count and not is_control(header) and header.max_timestamp > extent.max_timestamp:
         raise Corrupt(
             f"the time {header.max_timestamp} at offset {base_offset}, at most {extent.max_timestamp} is said"
         )
