@@ -243,6 +243,7 @@ async def test_refusals_have_kafkas_codes(ask_error: Any, refusal: Refusal, erro
         (Refusal.STALE, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (Refusal.STALE, 2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (Refusal.ILLEGAL_GENERATION, 3, ErrorCode.ILLEGAL_GENERATION),
+        (Refusal.STALE_MEMBER_EPOCH, 5, ErrorCode.ILLEGAL_GENERATION),
         (Refusal.UNKNOWN_MEMBER, 3, ErrorCode.UNKNOWN_MEMBER_ID),
         (Refusal.FENCED_INSTANCE, 3, ErrorCode.FENCED_INSTANCE_ID),
     ],

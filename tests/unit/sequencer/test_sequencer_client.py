@@ -177,3 +177,12 @@ async def test_a_command_that_is_sent_again_says_no_more_than_was_known_when_it_
         rig.client.note_sequence(99)
         await asking
         assert [codec.decode(data, CommandRequest).commands for data in rig.asked] == [[commit]] * 3
+
+
+@in_virtual_time
+async def test_the_clusters_level_is_unknown_until_it_was_told_and_never_falls() -> None:
+    async with Rig() as rig:
+        assert rig.client.seen_level is None
+        for told, seen in ((0, 0), (3, 3), (2, 3)):
+            rig.client.note_level(told)
+            assert rig.client.seen_level == seen

@@ -65,6 +65,8 @@ def _errors(version: int, outcome: Outcome | ErrorCode, count: int) -> list[Erro
 def _error(version: int, refusal: int) -> ErrorCode:
     if refusal == Refusal.INVALID_TXN_STATE and version >= FIRST_VERSION_ABORTABLE:
         return ErrorCode.TRANSACTION_ABORTABLE
+    if refusal == Refusal.STALE_MEMBER_EPOCH:  # clients of this API take it for fatal
+        return ErrorCode.ILLEGAL_GENERATION
     error = transaction_error(refusal, fenced=ErrorCode.INVALID_PRODUCER_EPOCH)
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
