@@ -79,9 +79,9 @@ class LyingCatalog(Catalog):
 
 async def test_a_time_that_no_record_bears_out_makes_a_reader_begin_early_and_end_late() -> None:
     data = build_batch([Record(0, 1000), Record(1, 1001)])
-    segment = SegmentRef(bytes(16), 0, 1000, "", "")
+    segment = SegmentRef(TOPIC_ID, 0, 1000, "", "")
     store = MemoryStore("lies", now_ms=lambda: 0)
-    await store.put(segment_key("", "default", 0, bytes(16)), [data])
+    await store.put(segment_key("", "default", 0, TOPIC_ID), [data])
     # The header is taken at its word for which extent to look into; here it says nothing above 1001.
     planner = Planner(
         read_source_config({"topics": "t", "nats": "nats://x", "store": "memory://lies"}, environ={}),

@@ -38,7 +38,7 @@ class Bucket:
 
     def add(self, level: int, runs: Sequence[tuple[int, list[list[int]]]]) -> None:
         """A segment: per partition its batches, each with the record counts before gaps (as key compaction leaves)."""
-        ref = SegmentRef(len(self.objects).to_bytes(16, "big"), level, 0, "", "")
+        ref = SegmentRef((len(self.objects) + 1).to_bytes(16, "big"), level, 0, "", "")
         data = bytearray(HEAD)
         for partition, batches in runs:
             position = len(data)

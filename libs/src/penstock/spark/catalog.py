@@ -40,6 +40,13 @@ NO_OFFSET = -1  # of no partition: asked for, it is answered with the log's boun
 Result = TypeVar("Result")
 
 
+class _Search(msgspec.Struct):
+    """What is wanted of one partition, and up to where it is found."""
+
+    wanted: Wanted
+    next_offset: int  # before it all extents are known, and all that was aborted
+
+
 class Catalog:
     """Asks sequencers; everything that it says is true together or later, never earlier."""
 
@@ -74,25 +81,28 @@ class Catalog:
         return found
 
     async def extents(self, wanted: Sequence[Wanted], bytes_max: int | None = None) -> list[Wanted]:
-        """The same with the extents that hold them.
+        """The same with the extents that hold them, and what was aborted there.
 
         With `bytes_max` about so many bytes of each partition at most, and its `to_offset` is where these end.
         `Conflict` if a part of them is not there (any more).
         """
-        filled = [msgspec.structs.replace(each, extents=[]) for each in wanted]
-        waiting = [each for each in filled if each.from_offset < each.to_offset]
+        searches = [_Search(msgspec.structs.replace(each, extents=[], aborted=[]), each.from_offset) for each in wanted]
+        budget = bytes_max or EVERYTHING_BYTES
+        waiting = [each for each in searches if _is_waiting(each, budget)]
         while waiting:
-            budget = bytes_max or EVERYTHING_BYTES
-            asked = [PlanPartition(each.topic_id, each.partition, _next_offset(each), budget) for each in waiting]
             # An answer has room for some extents only, and tells of the first partitions first.
-            asked = asked[:PARTITIONS_PER_QUESTION]
-            plans = await self._plans(asked)
+            asked = waiting[:PARTITIONS_PER_QUESTION]
+            places = [
+                PlanPartition(each.wanted.topic_id, each.wanted.partition, each.next_offset, budget) for each in asked
+            ]
+            plans = await self._plans(places)
             if not any(plan.extents or plan.refusal for plan in plans):
-                raise Conflict(f"{waiting[0].topic} [{waiting[0].partition}] has no offset {_next_offset(waiting[0])}")
-            for each, plan in zip(waiting, plans, strict=False):
+                first = waiting[0]
+                raise Conflict(f"{first.wanted.topic} [{first.wanted.partition}] has no offset {first.next_offset}")
+            for each, plan in zip(asked, plans, strict=True):
                 _take(each, plan)
-            waiting = [each for each in waiting if _is_waiting(each, bytes_max)]
-        return filled if bytes_max is None else [_cut(each) for each in filled]
+            waiting = [each for each in waiting if _is_waiting(each, budget)]
+        return [each.wanted if bytes_max is None else _cut(each) for each in searches]
 
     async def offsets_at(self, wanted: Sequence[OffsetOf]) -> list[OffsetFound]:
         """Where a time is in each partition's log: the extent to look into, or none past the last record."""
@@ -106,32 +116,38 @@ class Catalog:
         return plans
 
 
-def _next_offset(wanted: Wanted) -> int:
-    return wanted.extents[-1].last_offset + 1 if wanted.extents else wanted.from_offset
-
-
-def _take(wanted: Wanted, plan: PartitionPlan) -> None:
-    if plan.refusal == Refusal.NONE:
-        wanted.extents.extend(extent for extent in plan.extents if extent.base_offset < wanted.to_offset)
-        return
+def _take(search: _Search, plan: PartitionPlan) -> None:
+    wanted = search.wanted
     if plan.refusal == Refusal.UNKNOWN_TOPIC:
         raise Conflict(f"topic {wanted.topic!r} was deleted meanwhile")
-    raise Conflict(
-        f"{wanted.topic} [{wanted.partition}] has offsets {plan.log_start_offset} to {plan.high_watermark}, "
-        f"wanted are those from {_next_offset(wanted)} on"
+    if plan.refusal != Refusal.NONE:
+        raise Conflict(
+            f"{wanted.topic} [{wanted.partition}] has offsets {plan.log_start_offset} to {plan.high_watermark}, "
+            f"wanted are those from {search.next_offset} on"
+        )
+    if not plan.extents:
+        return
+    behind = wanted.extents[-1].last_offset + 1 if wanted.extents else 0  # where not all that was aborted was told
+    wanted.extents.extend(
+        extent for extent in plan.extents if behind <= extent.last_offset and extent.base_offset < wanted.to_offset
     )
+    wanted.aborted.extend(plan.aborted)
+    end = plan.extents[-1].last_offset + 1
+    if plan.aborted_end_offset >= 0:
+        end = min(end, plan.aborted_end_offset)
+    search.next_offset = max(search.next_offset, end)
 
 
-def _is_waiting(wanted: Wanted, bytes_max: int | None) -> bool:
-    if _next_offset(wanted) >= wanted.to_offset:
+def _is_waiting(search: _Search, bytes_max: int) -> bool:
+    if search.next_offset >= search.wanted.to_offset:
         return False
-    return bytes_max is None or sum(extent.length for extent in wanted.extents) < bytes_max
+    return sum(extent.length for extent in search.wanted.extents) < bytes_max
 
 
-def _cut(wanted: Wanted) -> Wanted:
-    return msgspec.structs.replace(
-        wanted, to_offset=max(wanted.from_offset, min(wanted.to_offset, _next_offset(wanted)))
-    )
+def _cut(search: _Search) -> Wanted:
+    wanted = search.wanted
+    to_offset = max(wanted.from_offset, min(wanted.to_offset, search.next_offset))
+    return msgspec.structs.replace(wanted, to_offset=to_offset)
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+import msgspec
+
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.errors import Conflict
 from penstock.contracts.queries import OffsetFound, OffsetOf, TopicView
@@ -99,6 +101,7 @@ class Planner:
             config.split_bytes,
             places=await self._places(segments_to_cut(filled, config.split_bytes, timestamp_min_ms)),
             timestamp_min_ms=timestamp_min_ms,
+            read_committed=config.read_committed,
         )
 
     async def offsets_at(
@@ -178,8 +181,14 @@ async def replanned(address: ClusterAddress, rest: Split) -> Split:
     wanted = [Wanted(*key, first, behind, []) for key, (first, behind) in spans.items()]
     async with opened_catalog(address) as catalog:
         filled = await catalog.extents(wanted)
-    splits = plan_splits(filled, address.cluster, 2**62, timestamp_min_ms=rest.timestamp_min_ms)
-    return Split([stretch for split in splits for stretch in split.stretches], rest.timestamp_min_ms)
+    splits = plan_splits(
+        filled,
+        address.cluster,
+        2**62,
+        timestamp_min_ms=rest.timestamp_min_ms,
+        read_committed=rest.read_committed,
+    )
+    return splits[0] if splits else msgspec.structs.replace(rest, stretches=[], aborted=[])
 
 
 @contextlib.asynccontextmanager

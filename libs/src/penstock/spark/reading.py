@@ -8,14 +8,15 @@ import msgspec
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt
-from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END
+from penstock.kafkawire.records import BATCH_OVERHEAD, CONTROL, LENGTH_END, TRANSACTIONAL
 from penstock.objectstore.errors import NotFound
+from penstock.segment.aborted import Aborted
 from penstock.spark.columns import Columns
 from penstock.spark.splits import Run, Split, Stretch
 from penstock.spark.window import Window
 
-# Base offset, length; last offset delta; max timestamp; record count: all that placing a batch takes.
-_FACTS = struct.Struct(">qi11xi8xq14xi")
+# Base offset, length; attributes, last offset delta; max timestamp, producer id; record count.
+_FACTS = struct.Struct(">qi9xhi8xqq6xi")
 
 Range = tuple[str, int, int]  # key, position, length
 # The ranges' bytes one after the other, in pieces of any size; raises what the store does.
@@ -47,10 +48,12 @@ def read_split(split: Split, columns: Columns, stream: Stream, replan: Replan | 
 
 def _read(progress: "_Progress", columns: Columns, stream: Stream) -> Iterator[Any]:
     split = progress.split
+    aborted = {(each.topic_id, each.partition): Aborted(each.transactions) for each in split.aborted}
     window = Window(stream([(stretch.key, stretch.position, stretch.length) for stretch in split.stretches]))
     for stretch in split.stretches:
         for run in stretch.runs:
-            for batch, base_offset, last_offset in batches_of(run, window, split.timestamp_min_ms):
+            of_log = aborted.get((run.topic_id, run.partition))
+            for batch, base_offset, last_offset in batches_of(run, window, split.timestamp_min_ms, of_log):
                 columns.add(
                     batch,
                     topic=run.topic,
@@ -65,14 +68,21 @@ def _read(progress: "_Progress", columns: Columns, stream: Stream) -> Iterator[A
             progress.note_end()
 
 
-def batches_of(run: Run, window: "Window", timestamp_min_ms: int | None = None) -> Iterator[tuple[Buffer, int, int]]:
-    """The batches of a run that have wanted offsets, with their first and last; `Corrupt` if they are not the run's."""
+def batches_of(
+    run: Run, window: "Window", timestamp_min_ms: int | None = None, aborted: Aborted | None = None
+) -> Iterator[tuple[Buffer, int, int]]:
+    """The batches of a run that have wanted offsets, with their first and last; `Corrupt` if they are not the run's.
+
+    Control batches, and those that are aborted, have no records for anybody.
+    """
     left_bytes = run.length
     offset = run.base_offset
     while left_bytes and offset < run.to_offset:
         if left_bytes < BATCH_OVERHEAD:
             raise _corrupt(run, offset, f"{left_bytes} bytes that are no batch")
-        base_offset, length, last_delta, max_timestamp, count = _FACTS.unpack_from(window.peek(BATCH_OVERHEAD))
+        base_offset, length, attributes, last_delta, max_timestamp, producer_id, count = _FACTS.unpack_from(
+            window.peek(BATCH_OVERHEAD)
+        )
         length += LENGTH_END
         if not BATCH_OVERHEAD <= length <= left_bytes:
             raise _corrupt(run, offset, f"a batch of {length} bytes, {left_bytes} are left")
@@ -85,7 +95,9 @@ def batches_of(run: Run, window: "Window", timestamp_min_ms: int | None = None) 
         if not left_bytes and not run.has_offsets and last_offset != run.last_offset:
             raise _corrupt(run, offset, f"an end at offset {last_offset}")
         offset = last_offset + 1
-        if offset <= run.from_offset or (timestamp_min_ms is not None and max_timestamp < timestamp_min_ms):
+        is_old = timestamp_min_ms is not None and max_timestamp < timestamp_min_ms
+        is_aborted = aborted is not None and attributes & TRANSACTIONAL and aborted.has(producer_id, base_offset)
+        if offset <= run.from_offset or is_old or is_aborted or attributes & CONTROL:
             window.skip(length)
         else:
             yield window.take(length), base_offset, last_offset
@@ -128,4 +140,4 @@ class _Progress:
         if left and self._next_offset >= 0:
             key, run = left[0]
             left[0] = key, msgspec.structs.replace(run, from_offset=max(run.from_offset, self._next_offset))
-        return Split([Stretch(key, [run]) for key, run in left], self.split.timestamp_min_ms)
+        return msgspec.structs.replace(self.split, stretches=[Stretch(key, [run]) for key, run in left])

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from penstock.contracts.batches import Extent, SegmentRef
+from penstock.contracts.batches import NO_SEGMENT_ID, AbortedTransaction, Extent, SegmentRef
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.segment.compacted import Place
 from penstock.segment.keys import segment_key
@@ -50,11 +50,24 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
         return sum(run.length for run in self.runs)
 
 
+class LogAborted(msgspec.Struct, frozen=True, array_like=True):
+    """The aborted transactions of one partition with records in a split."""
+
+    topic_id: TopicId
+    partition: int
+    transactions: list[AbortedTransaction]
+
+
 class Split(msgspec.Struct, frozen=True, array_like=True):
-    """What one task reads, in this order; `timestamp_min_ms` is the least that is of interest."""
+    """What one task reads, in this order; `timestamp_min_ms` is the least that is of interest.
+
+    Whoever reads what is committed leaves out what is `aborted`; else nothing is told of that.
+    """
 
     stretches: list[Stretch]
     timestamp_min_ms: int | None = None
+    read_committed: bool = True
+    aborted: list[LogAborted] = []
 
     @property
     def size_bytes(self) -> int:
@@ -63,7 +76,7 @@ class Split(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """The offsets of one partition that are to be read, and the extents that hold them, in order."""
+    """The offsets of one partition that are to be read, the extents that hold them, in order, and what was aborted."""
 
     topic: str
     topic_id: TopicId
@@ -71,6 +84,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     from_offset: int
     to_offset: int
     extents: list[Extent]
+    aborted: list[AbortedTransaction] = []  # all with anything in the extents
 
 
 def plan_splits(
@@ -80,13 +94,14 @@ def plan_splits(
     *,
     places: Places | None = None,
     timestamp_min_ms: int | None = None,
+    read_committed: bool = True,
 ) -> list[Split]:
     """Shares of about `split_bytes`; every partition's runs come in the order of their offsets.
 
     Segments are gone through from the oldest on, all partitions side by side: runs of several partitions that lie next
     to each other are one stretch. Runs are cut only where `places` tells how.
     """
-    splits: list[Split] = []
+    shares: list[list[Stretch]] = []
     stretches: list[Stretch] = []
     size = 0
     queues = [_runs(each, places or {}, split_bytes, timestamp_min_ms) for each in wanted]
@@ -94,13 +109,29 @@ def plan_splits(
         key = segment_key(NO_PREFIX, cluster, segment_level, segment_id)
         for stretch in _contiguous(key, sorted(runs, key=lambda run: run.position), split_bytes):
             if stretches and size + stretch.length > split_bytes:
-                splits.append(Split(stretches, timestamp_min_ms))
+                shares.append(stretches)
                 stretches, size = [], 0
             stretches.append(stretch)
             size += stretch.length
     if stretches:
-        splits.append(Split(stretches, timestamp_min_ms))
-    return splits
+        shares.append(stretches)
+    logs = [each for each in wanted if each.aborted] if read_committed else []
+    return [Split(share, timestamp_min_ms, read_committed, _aborted_in(share, logs)) for share in shares]
+
+
+def _aborted_in(share: Sequence[Stretch], logs: Sequence[Wanted]) -> list[LogAborted]:
+    """Of these logs, what was aborted of a task's share."""
+    spans: dict[tuple[TopicId, int], tuple[int, int]] = {}
+    for run in (run for stretch in share for run in stretch.runs):
+        first, last = spans.get((run.topic_id, run.partition), (run.base_offset, run.last_offset))
+        spans[run.topic_id, run.partition] = min(first, run.base_offset), max(last, run.last_offset)
+    found = []
+    for each in logs:
+        first, last = spans.get((each.topic_id, each.partition), (0, -1))
+        among = [one for one in each.aborted if one.first_offset <= last and one.last_offset >= first]
+        if among:
+            found.append(LogAborted(each.topic_id, each.partition, among))
+    return found
 
 
 def segments_to_cut(
@@ -154,10 +185,12 @@ def _runs(wanted: Wanted, places: Places, split_bytes: int, timestamp_min_ms: in
 
 
 def _extents(wanted: Wanted, timestamp_min_ms: int | None) -> list[Extent]:
+    """Those that are to be read; a marker is stored nowhere, and nobody's record."""
     return [
         extent
         for extent in wanted.extents
-        if extent.last_offset >= wanted.from_offset
+        if extent.segment.segment_id != NO_SEGMENT_ID
+        and extent.last_offset >= wanted.from_offset
         and extent.base_offset < wanted.to_offset
         and (timestamp_min_ms is None or extent.max_timestamp >= timestamp_min_ms)
     ]
