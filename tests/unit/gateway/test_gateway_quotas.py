@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.dispatch import HANDLERS
 from gateway.meter import BURST_S, WAIT_S_MAX, Meter, share_of
-from gateway.throttling import Timed, connection_delay_s
+from gateway.throttling import Timed, connection_delay_s, note_arrival
 from penstock.contracts.client_quotas import PRODUCE_RATE, client_quota, connection_quota
 from penstock.contracts.messages import QuotaUse
 from penstock.kafkawire.api import decode_response, encode_request
@@ -20,7 +20,7 @@ from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_fakes import World, gateway_presence, new_client, new_world
-from tests.unit.gateway.gateway_wire import ask, batch
+from tests.unit.gateway.gateway_wire import ask, batch, request_frame
 from tests.unit.gateway.test_gateway_listener import Kafka
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
@@ -45,8 +45,12 @@ async def held_to(world: World, key: str, value: str, **entity: str | None) -> N
 
 
 async def produced(world: World, client: Any, records: int = 1) -> Any:
+    """As a connection does it: the request is noted when it comes, and then answered."""
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch(records))])]
-    return await ask(world, PRODUCE, 9, ProduceRequest(None, -1, 30_000, data), client)
+    request = ProduceRequest(None, -1, 30_000, data)
+    frame = request_frame(PRODUCE, 9, encode_request(PRODUCE, 9, request), client.client_id)
+    note_arrival(world.gateway, client, memoryview(frame))
+    return await ask(world, PRODUCE, 9, request, client)
 
 
 async def test_who_produces_too_much_is_told_to_wait_as_long_as_it_would_have_taken(world: World) -> None:
@@ -215,6 +219,20 @@ async def test_nothing_is_read_from_a_connection_whose_client_has_to_wait() -> N
                 await client.next_correlation_id()
         kafka.world.clock.now_s += 3
         assert await client.next_correlation_id() == 2
+
+
+async def test_what_was_sent_behind_a_request_that_used_up_the_quota_is_not_begun_before_its_time() -> None:
+    async with Kafka() as kafka:
+        flusher = await kafka.world.add_flusher("f1")
+        await held_to(kafka.world, "producer_byte_rate", "2000", client_id="test")
+        client = await kafka.connect()
+        for number in range(5):  # at once, as clients do that have many requests in flight
+            client.produce(number, batch(200))
+        assert await client.next_correlation_id() == 0
+        for number in range(1, 5):
+            assert len(flusher.produces) <= number + 1  # the first second's worth is there at once
+            kafka.world.clock.now_s += 2
+            assert await client.next_correlation_id() == number
 
 
 async def test_an_address_that_opens_too_many_connections_is_kept_waiting_and_sent_away() -> None:

@@ -71,6 +71,11 @@ class Connection(asyncio.BufferedProtocol):
         self.get_buffer: Callable[[int], memoryview] = self._session.get_buffer  # type: ignore[assignment]  # bound once
 
     @property
+    def client(self) -> Client:
+        """Who is at the other end."""
+        return self._client
+
+    @property
     def unanswered(self) -> int:
         """How many requests have not been answered."""
         return self._session.unanswered

@@ -10,7 +10,7 @@ from gateway.context import Client, Gateway
 from gateway.dispatch import answer
 from gateway.listener import Listener
 from gateway.session import ReceiveBudget, Session, Slot
-from gateway.throttling import connection_delay_s
+from gateway.throttling import connection_delay_s, note_arrival
 from penstock.kafkawire.primitives import Buffer
 
 SWEEP_INTERVAL_S = 5.0
@@ -105,6 +105,7 @@ class Connections:
 
     def start(self, connection: Connection, slot: Slot, frame: memoryview) -> asyncio.Task[None]:
         assert self._tasks is not None, "connections are accepted by run()"
+        note_arrival(self._gateway, connection.client, frame)
         return self._tasks.create_task(connection.serve(slot, frame))
 
     async def answer(self, client: Client, frame: memoryview) -> list[Buffer]:

@@ -16,6 +16,8 @@ from gateway.handlers import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
@@ -116,6 +118,8 @@ HANDLERS: dict[int, Handler] = {
     65: describe_transactions.handle,
     66: list_transactions.handle,
     74: list_config_resources.handle,
+    68: consumer_group_heartbeat.handle,
+    69: consumer_group_describe.handle,
     75: describe_topic_partitions.handle,
 }
 
@@ -158,7 +162,7 @@ async def _answer(gateway: Gateway, client: Client, frame: memoryview) -> list[B
     if gateway.quotas.is_empty:
         response = await _handle(gateway, client, header, request)
     else:
-        response = await handle_within_quotas(gateway, client, header, request, len(frame), _handle)
+        response = await handle_within_quotas(gateway, client, header, request, _handle)
     gateway.metrics.request_seconds[header.api_key].observe(gateway.clock.monotonic_s() - began_s)
     if response is None:
         return []

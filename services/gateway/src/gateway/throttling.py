@@ -1,4 +1,4 @@
-"""Holds clients to their quotas: what a request has used is counted, and its answer says how long to wait (KIP-219).
+"""Holds clients to their quotas: what a request uses is counted, and its answer says how long to wait (KIP-219).
 
 As in Kafka the answer comes at once, and for that long nothing more is read from the connection, so that a client that
 does not wait by itself has to. A Fetch of somebody who has to wait gets no records.
@@ -13,9 +13,11 @@ from gateway.context import Client, Gateway
 from gateway.meter import BURST_S
 from penstock.contracts.client_quotas import CONNECTION_RATE, FETCH_RATE, PRODUCE_RATE, REQUEST_TIME
 from penstock.kafkawire.api.fetch import FetchRequest, FetchResponse
-from penstock.kafkawire.frame import RequestHeader
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.frame import RequestHeader, read_request_header
 
 PRODUCE, FETCH = 0, 1
+PRODUCE_KEY = PRODUCE.to_bytes(2, "big")
 PER_CENT = 100.0
 
 Response = msgspec.Struct | None
@@ -26,7 +28,6 @@ async def handle_within_quotas(
     client: Client,
     header: RequestHeader,
     request: Any,
-    frame_bytes: int,
     handle: Callable[[Gateway, Client, RequestHeader, Any], Coroutine[Any, Any, Response]],
 ) -> Response:
     """What `handle` answers, with the time to wait in it, which begins now for the connection."""
@@ -44,13 +45,30 @@ async def handle_within_quotas(
     if header.api_key == PRODUCE:
         produced = quotas.meter(PRODUCE_RATE, client.user, client.client_id)
         if produced is not None:
-            waits_s = produced.use(frame_bytes, now_s())
+            waits_s = produced.wait_s(now_s())
     if fetched is not None and isinstance(response, FetchResponse):
         waits_s = fetched.use(fetched_bytes(response), now_s())
     used_time = quotas.meter(REQUEST_TIME, client.user, client.client_id)
     if used_time is not None:
         waits_s = max(waits_s, used_time.use(timed.used_s * PER_CENT, now_s()))
     return _throttled(gateway, client, response, waits_s) if waits_s else response
+
+
+def note_arrival(gateway: Gateway, client: Client, frame: memoryview) -> None:
+    """Count what is produced as it comes: a client may have sent many requests before the first one is answered.
+
+    Nothing is begun of what comes behind this one, if the client has to wait from now on.
+    """
+    if gateway.quotas.is_empty or frame[:2] != PRODUCE_KEY:
+        return
+    try:
+        header, _ = read_request_header(frame)
+    except DecodeError:
+        return  # said where it is answered
+    now_s = gateway.clock.monotonic_s()
+    meter = gateway.quotas.meter(PRODUCE_RATE, client.user, header.client_id or "")
+    if meter is not None and (waits_s := meter.use(len(frame), now_s)):
+        client.muted_until_s = max(client.muted_until_s, now_s + waits_s)
 
 
 def connection_delay_s(gateway: Gateway, address: str) -> float:

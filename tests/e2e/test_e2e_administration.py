@@ -1,0 +1,238 @@
+"""What administrators and their scripts ask of Kafka, with stock clients: quotas, sizes, rights, and usual settings."""
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import kafka
+import msgspec
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka.admin import KafkaAdminClient
+
+from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible
+from penstock.kafkawire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from penstock.kafkawire.api.describe_client_quotas import DescribeClientQuotasRequest
+from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.kafkawire.records import Record, build_batch
+from tests.testkit.cluster import Cluster, running, wait_until
+from tests.testkit.levels import processes_know_level
+
+pytestmark = pytest.mark.e2e
+
+PRODUCE, LIST_OFFSETS, DESCRIBE_QUOTAS, ALTER_QUOTAS = 0, 2, 48, 49
+RATE = 200_000  # bytes per second
+QUOTA_RECORDS, RECORD_BYTES = 800, 1_000
+LEVEL_S_MAX = 30
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with (
+        processes_know_level(),
+        running(tmp_path_factory.mktemp("administration") / "data", "--flush-ms", "20", "--gateways", "2") as started,
+    ):
+        yield started
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.kafka})
+
+
+@pytest.fixture
+def python_admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
+    made = kafka.KafkaAdminClient(bootstrap_servers=cluster.kafka)
+    yield made
+    made.close()
+
+
+def ask(cluster: Cluster, api_key: int, version: int, request: msgspec.Struct) -> Any:
+    """The answer to one request, on a connection of its own."""
+    host, port = cluster.kafka.split(":")
+    tags = b"\0" if is_flexible(API_TABLE[api_key], version) else b""
+    frame = struct.pack(">hhih", api_key, version, 1, -1) + tags + encode_request(api_key, version, request)
+    with socket.create_connection((host, int(port)), timeout=30) as connection, connection.makefile("rb") as answers:
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        (length,) = struct.unpack(">i", answers.read(4))
+        return decode_response(api_key, version, answers.read(length)[4 + len(tags) :])
+
+
+def set_quotas(cluster: Cluster, client_id: str, **values: float | None) -> None:
+    """As soon as the cluster has reached their level."""
+    ops = [OpData(key, value or 0.0, value is None) for key, value in values.items()]
+    request = AlterClientQuotasRequest([EntryData([EntityData("client-id", client_id)], ops)])
+    wait_until(
+        lambda: not ask(cluster, ALTER_QUOTAS, 1, request).entries[0].error_code, LEVEL_S_MAX, "quotas to be taken"
+    )
+
+
+def test_clients_are_held_to_their_quotas_and_others_are_not(cluster: Cluster, admin: AdminClient) -> None:
+    admin.create_topics([NewTopic("held", 2)])["held"].result(30)
+    set_quotas(cluster, "held", producer_byte_rate=float(RATE), consumer_byte_rate=float(RATE))
+    told = ask(cluster, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
+    assert {value.key: value.value for entry in told.entries for value in entry.values} == {
+        "producer_byte_rate": RATE,
+        "consumer_byte_rate": RATE,
+    }
+    needed_s = QUOTA_RECORDS * RECORD_BYTES / RATE - 2.2  # a second's worth is saved up, another paid for afterwards
+    throttled: list[float] = []
+    settings = {"bootstrap.servers": cluster.kafka, "throttle_cb": lambda event: throttled.append(event.throttle_time)}
+    produce(Producer({**settings, "client.id": "free"}), "held")
+    assert throttled == []
+    settings["client.id"] = "held"
+    assert produce(Producer({**settings, "batch.size": 20_000}), "held") > needed_s
+    assert throttled
+    consumer = Consumer({**settings, "group.id": "held", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("held", number, 0) for number in range(2)])
+    began_s, seen = time.monotonic(), 0
+    while seen < QUOTA_RECORDS:
+        seen += len(consumer.consume(100, 1.0))
+    assert time.monotonic() - began_s > needed_s
+    consumer.close()
+
+
+def produce(producer: Producer, topic: str) -> float:
+    """How many seconds it took."""
+    began_s = time.monotonic()
+    for number in range(QUOTA_RECORDS):
+        producer.produce(topic, bytes(RECORD_BYTES), partition=number % 2)
+    assert producer.flush(60) == 0
+    return time.monotonic() - began_s
+
+
+def test_a_quota_that_is_taken_back_holds_nobody_any_more(cluster: Cluster) -> None:
+    set_quotas(cluster, "once", producer_byte_rate=1.0)
+    set_quotas(cluster, "once", producer_byte_rate=None)
+    told = ask(cluster, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
+    assert "once" not in {part.entity_name for entry in told.entries for part in entry.entity}
+
+
+def test_the_bytes_of_each_partition_are_told_once(
+    cluster: Cluster, admin: AdminClient, python_admin: KafkaAdminClient
+) -> None:
+    admin.create_topics([NewTopic("sized", 2)])["sized"].result(30)
+    producer = Producer({"bootstrap.servers": cluster.kafka})
+    producer.produce("sized", bytes(50_000), partition=1)
+    assert producer.flush(30) == 0
+    brokers = python_admin.describe_log_dirs(["sized"])
+    sizes: dict[int, list[int]] = {}
+    for broker in brokers:
+        for log_dir in broker["log_dirs"]:
+            assert (log_dir["error_code"], log_dir["log_dir"]) == (0, "penstock")
+            for topic in log_dir["topics"]:
+                for partition in topic["partitions"]:
+                    sizes.setdefault(partition["partition_index"], []).append(partition["partition_size"])
+    assert sizes.keys() == {0, 1}
+    assert sizes[0] == [0]
+    assert len(sizes[1]) == 1
+    assert 50_000 < sizes[1][0] < 51_000
+
+
+def test_nothing_is_moved_to_another_directory(admin: AdminClient, python_admin: KafkaAdminClient) -> None:
+    admin.create_topics([NewTopic("unmoved", 1)])["unmoved"].result(30)
+    (broker,) = python_admin.describe_log_dirs(["unmoved"])
+    (answer,) = python_admin.alter_replica_log_dirs({("unmoved", 0, broker["broker"]): "/elsewhere"}).values()
+    assert answer.errno == 57  # LOG_DIR_NOT_FOUND
+
+
+def test_who_asks_for_acls_or_passwords_learns_that_there_are_none(admin: AdminClient) -> None:
+    wanted = AclBinding(
+        ResourceType.TOPIC,
+        "t",
+        ResourcePatternType.LITERAL,
+        "User:alice",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    with pytest.raises(KafkaException, match="No Authorizer is configured"):
+        admin.create_acls([wanted])[wanted].result(30)
+    assert admin.describe_user_scram_credentials().result(30) == {}
+
+
+def test_everybody_may_do_everything_and_is_told_so(admin: AdminClient) -> None:
+    admin.create_topics([NewTopic("open", 1)])["open"].result(30)
+    asked = admin.describe_topics(TopicCollection(["open"]), include_authorized_operations=True)
+    assert AclOperation.ALTER_CONFIGS in asked["open"].result(30).authorized_operations
+    cluster = admin.describe_cluster(include_authorized_operations=True).result(30)
+    assert AclOperation.CLUSTER_ACTION in cluster.authorized_operations
+
+
+def test_what_scripts_usually_set_is_taken_and_what_nobody_keeps_is_refused(
+    cluster: Cluster, admin: AdminClient
+) -> None:
+    usual = {"segment.bytes": "52428800", "min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+
+    def made() -> bool:
+        future = admin.create_topics([NewTopic("usual", 1, 3, config=usual)])["usual"]
+        return future.exception(30) is None
+
+    wait_until(made, LEVEL_S_MAX, "the level at which these are known")
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "usual")
+    configs = admin.describe_configs([resource])[resource].result(30)
+    assert {name: configs[name].value for name in usual} == usual
+    assert configs["flush.ms"].value == str(2**63 - 1)
+    refused = admin.create_topics([NewTopic("tiered", 1, config={"remote.storage.enable": "true"})])["tiered"]
+    with pytest.raises(KafkaException, match=r"remote\.storage\.enable is not a supported topic configuration"):
+        refused.result(30)
+
+
+def send(cluster: Cluster, topic: str, records: list[Record]) -> Any:
+    data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, build_batch(records))])]
+    (answer,) = ask(cluster, PRODUCE, 9, ProduceRequest(None, -1, 30_000, data)).responses
+    return answer.partition_responses[0]
+
+
+def test_records_without_a_key_are_named_one_by_one_where_a_topic_is_compacted(
+    cluster: Cluster, admin: AdminClient
+) -> None:
+    admin.create_topics([NewTopic("keyed", 1, config={"cleanup.policy": "compact"})])["keyed"].result(30)
+    records = [Record(number, key=key, value=b"v") for number, key in enumerate((b"a", None, b"c", None))]
+    refused = send(cluster, "keyed", records)
+    assert refused.error_code == 87  # INVALID_RECORD
+    assert [error.batch_index for error in refused.record_errors] == [1, 3]
+    assert send(cluster, "keyed", records[:1]).error_code == 0
+    producer = Producer({"bootstrap.servers": cluster.kafka})
+    told: list[Any] = []
+    producer.produce("keyed", b"v", on_delivery=lambda error, _: told.append(error))
+    producer.flush(30)
+    assert told[0].name() == "_INVALID_RECORD" or told[0].code() == 87
+
+
+def test_times_at_the_edges_of_a_log_are_found(cluster: Cluster, admin: AdminClient) -> None:
+    admin.create_topics([NewTopic("edges", 1)])["edges"].result(30)
+
+    def found(timestamp: int, topic: str = "edges") -> tuple[int, int]:
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(topic, [ListOffsetsPartition(0, -1, timestamp)])])
+        ((partition,),) = [each.partitions for each in ask(cluster, LIST_OFFSETS, 7, request).topics]
+        assert partition.error_code == 0
+        return partition.offset, partition.timestamp
+
+    earliest, latest, largest = -2, -1, -3
+    assert [found(each) for each in (earliest, latest, largest, 0)] == [(0, -1), (0, -1), (-1, -1), (-1, -1)]
+    start_ms = 1_700_000_000_000
+    for first_ms in (start_ms, start_ms + 1_000):
+        records = [Record(number, first_ms + 100 * number, value=b"v") for number in range(3)]
+        assert send(cluster, "edges", records).error_code == 0
+    assert found(0) == (0, start_ms)
+    assert found(start_ms + 100) == (1, start_ms + 100)  # inside of a batch
+    assert found(start_ms + 101) == (2, start_ms + 200)
+    assert found(start_ms + 201) == (3, start_ms + 1_000)  # between batches
+    assert found(start_ms + 1_200) == (5, start_ms + 1_200)  # the very last
+    assert found(start_ms + 1_201) == (-1, -1)  # beyond the end
+    assert found(largest) == (5, start_ms + 1_200)
+    assert (found(earliest), found(latest)) == ((0, -1), (6, -1))
