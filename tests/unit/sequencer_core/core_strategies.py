@@ -18,6 +18,7 @@ from penstock.contracts.commands import (
     CommitOffsets,
     CommitSegment,
     CommitTxnOffsets,
+    ConsumerHeartbeat,
     CreatePartitions,
     CreateTopic,
     DeletedOffset,
@@ -53,6 +54,7 @@ from penstock.contracts.commands import (
     TransactionPartition,
     UndeleteTopic,
 )
+from penstock.contracts.consumer_group_commands import TopicPartitions
 from penstock.contracts.ids import new_segment_id
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset, LogRef
 from penstock.contracts.quota_commands import QuotaChange, QuotaPart
@@ -235,10 +237,32 @@ def data_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[C
     return st.one_of(ticks, segments(number), segments(number), segments(number), *topics(number))
 
 
+def consumer_heartbeats(number: Callable[[Integers], Integers]) -> st.SearchStrategy[ConsumerHeartbeat]:
+    partitions = st.builds(TopicPartitions, TOPIC_IDS, st.lists(number(SMALL), max_size=2))
+    return st.builds(
+        ConsumerHeartbeat,
+        number(NOW_MS),
+        GROUPS,
+        MEMBERS,
+        number(st.sampled_from([0, 0, 0, 0, 1, 2, 3, -1, -2])),
+        INSTANCES,
+        st.sampled_from([None, "r"]),
+        number(st.sampled_from([-1, 500, 5_000])),
+        st.just("client"),
+        st.just("host"),
+        st.none() | st.lists(NAMES, max_size=2),
+        st.sampled_from([None, None, "", "t.*", "("]),
+        st.sampled_from([None, None, "uniform", "range", "x"]),
+        st.sampled_from([None, [], []]) | st.lists(partitions, max_size=2),
+        number(SEEN),
+    )
+
+
 def group_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
     ticks = st.builds(Tick, number(NOW_MS))
     join = joins(number)
-    return st.one_of(ticks, ticks, join, join, join, *groups(number))
+    heartbeat = consumer_heartbeats(number)
+    return st.one_of(ticks, ticks, join, join, join, heartbeat, heartbeat, heartbeat, *groups(number))
 
 
 def compaction_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:

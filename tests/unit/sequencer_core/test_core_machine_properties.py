@@ -22,6 +22,7 @@ from core_strategies import (
     TOPIC_IDS,
     Log,
     commands,
+    consumer_heartbeats,
     logs,
     wild,
 )
@@ -30,6 +31,7 @@ from core_world import START_MS, World, batch, check_invariants, topic_id
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.contracts import consumer_group_queries as consumers
 from penstock.contracts import janitor_queries as janitors
 from penstock.contracts import queries as contracts
 from penstock.contracts import transaction_queries as told
@@ -203,6 +205,8 @@ wanted_queries = st.one_of(
     st.builds(contracts.GroupsQuery, st.just(0), st.lists(st.sampled_from(["Stable", "Empty", "x"]))),
     st.builds(contracts.DescribeGroupsQuery, st.just(0), st.lists(GROUPS)),
     st.builds(contracts.HeartbeatQuery, st.just(0), GROUPS, wild(SMALL), MEMBERS, INSTANCES),
+    st.builds(consumers.ConsumerHeartbeatQuery, st.just(0), consumer_heartbeats(wild)),
+    st.builds(consumers.ConsumerGroupsQuery, st.just(0), st.lists(GROUPS)),
     st.builds(
         contracts.GroupWaitQuery,
         st.just(0),
@@ -235,6 +239,8 @@ FUNCTIONS = {
     contracts.GroupOffsetsQuery: queries.group_offsets,
     contracts.GroupsQuery: queries.groups,
     contracts.DescribeGroupsQuery: queries.describe_groups,
+    consumers.ConsumerHeartbeatQuery: queries.consumer_heartbeat,
+    consumers.ConsumerGroupsQuery: queries.consumer_groups,
     contracts.HeartbeatQuery: queries.heartbeat,
     contracts.GroupWaitQuery: queries.group_wait,
     contracts.ValidateQuery: queries.validate,

@@ -57,6 +57,8 @@ from sequencer.core.transaction_queries import describe_transactions, producers,
 _UNKNOWN_TIME = -1
 __all__ = [
     "QUERIES",
+    "consumer_groups",
+    "consumer_heartbeat",
     "describe_groups",
     "extent",
     "group_offsets",

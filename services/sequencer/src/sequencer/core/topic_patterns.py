@@ -117,7 +117,8 @@ class _Parser:
                 end = self._text.find("\\E", self._at)
                 quoted = self._text[self._at :] if end < 0 else self._text[self._at : end]
                 self._at = len(self._text) if end < 0 else end + 2
-                parts += [self._letter(letter) for letter in quoted]
+                parts += [self._letter(letter) for letter in quoted[:-1]]
+                parts += [self._repeated(self._letter(letter)) for letter in quoted[-1:]]
                 continue
             parts.append(self._repeated(self._atom()))
         return Sequence(parts)
