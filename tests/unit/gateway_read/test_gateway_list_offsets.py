@@ -19,6 +19,7 @@ from penstock.kafkawire.api.list_offsets import (
 from penstock.kafkawire.error_codes import ErrorCode
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 NOT_FOUND = (0, -1, -1)
 
 
@@ -87,6 +88,19 @@ async def test_the_record_with_the_largest_timestamp(world: World) -> None:
     await world.produce(topic_id, {0: [timed(250)]})
     assert await find(world, MAX_TIMESTAMP) == (0, 2, 300)
     assert await find(world, MAX_TIMESTAMP, partition=1) == NOT_FOUND
+
+
+async def test_all_that_there_is_counts_as_local_and_nothing_is_in_a_second_tier(world: World) -> None:
+    topic_id = await world.open()
+    await world.produce(topic_id, {0: [timed(100, 500), timed(200)]})
+    await world.delete_records(topic_id, {0: 2})
+    (answer,) = await ask(world, (0, EARLIEST_LOCAL), version=11)
+    assert (answer.error_code, answer.offset, answer.timestamp) == (0, 2, -1)
+    for timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        (answer,) = await ask(world, (0, timestamp), version=11)
+        assert (answer.error_code, answer.offset, answer.timestamp, answer.leader_epoch) == (0, -1, -1, -1)
+        (answer,) = await ask(world, (99, timestamp), version=11)
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_an_empty_partition_has_no_record_of_any_time(world: World) -> None:
@@ -167,7 +181,9 @@ def test_a_batch_made_to_burst_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) 
     assert first_at(large, 15, 20) == (0, 20)
 
 
-@pytest.mark.parametrize(("timestamp", "version"), [(-4, 7), (-5, 7), (-(2**63), 7), (MAX_TIMESTAMP, 6)])
+@pytest.mark.parametrize(
+    ("timestamp", "version"), [(-4, 7), (-5, 8), (-6, 10), (-7, 11), (-(2**63), 11), (MAX_TIMESTAMP, 6)]
+)
 async def test_a_time_that_the_version_does_not_know_is_refused(world: World, timestamp: int, version: int) -> None:
     await world.open()
     (answer,) = await ask(world, (0, timestamp), version=version)
@@ -230,7 +246,7 @@ async def test_a_store_that_is_away_is_an_error_to_retry(world: World, monkeypat
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-@pytest.mark.parametrize("version", range(1, 8))
+@pytest.mark.parametrize("version", range(1, 12))
 async def test_every_version_can_be_encoded(world: World, version: int) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [timed(10, 20)]})

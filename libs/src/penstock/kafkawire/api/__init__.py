@@ -101,7 +101,7 @@ API_TABLE: dict[int, Api] = {
     for api in (
         Api(0, "Produce", 0, 13, 9, ProduceRequest, ProduceResponse),
         Api(1, "Fetch", 4, 17, 12, FetchRequest, FetchResponse),
-        Api(2, "ListOffsets", 1, 7, 6, ListOffsetsRequest, ListOffsetsResponse),
+        Api(2, "ListOffsets", 1, 11, 6, ListOffsetsRequest, ListOffsetsResponse),
         Api(3, "Metadata", 0, 13, 9, MetadataRequest, MetadataResponse),
         Api(8, "OffsetCommit", 2, 9, 8, OffsetCommitRequest, OffsetCommitResponse),
         Api(9, "OffsetFetch", 1, 9, 6, OffsetFetchRequest, OffsetFetchResponse),

@@ -24,7 +24,11 @@ from penstock.objectstore.errors import NotFound
 
 log = structlog.get_logger()
 
-MAX_TIMESTAMP_SINCE = 7  # the version that may ask for it (KIP-734)
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
+IN_SECOND_TIER = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)  # there is none, so there is no such offset
+# The first versions that may ask for these; other times below 0 are none.
+SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11, EARLIEST: 1, LATEST: 1}
+NEVER = 32_767
 READ_COMMITTED = 1
 NOTHING = -1
 
@@ -44,6 +48,11 @@ class _Wanted:
     leader_epoch: int = NOTHING
     last_stable_offset: int = NOTHING
     search: TimeSearch | None = None
+
+    @property
+    def time(self) -> int:
+        """What to look for: all that there is counts as being local."""
+        return EARLIEST if self.asked.timestamp == EARLIEST_LOCAL else self.asked.timestamp
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -73,11 +82,11 @@ async def _locate(gateway: Gateway, version: int, wanted: list[_Wanted]) -> None
         topic = located.partition(each.topic, asked.partition_index, asked.current_leader_epoch)
         if times[each.topic, asked.partition_index] > 1:
             each.error = ErrorCode.INVALID_REQUEST
-        elif asked.timestamp < MAX_TIMESTAMP or (asked.timestamp == MAX_TIMESTAMP and version < MAX_TIMESTAMP_SINCE):
+        elif asked.timestamp < 0 and version < SINCE.get(asked.timestamp, NEVER):
             each.error = ErrorCode.UNSUPPORTED_VERSION
         elif isinstance(topic, ErrorCode):
             each.error = topic
-        else:
+        elif asked.timestamp not in IN_SECOND_TIER:
             each.topic_id = topic.topic_id
 
 
@@ -101,8 +110,7 @@ async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
     if not known:
         return
     partitions = [
-        OffsetOf(topic_id, each.asked.partition_index, each.asked.timestamp, each.from_offset)
-        for each, topic_id in known
+        OffsetOf(topic_id, each.asked.partition_index, each.time, each.from_offset) for each, topic_id in known
     ]
     try:
         view = await gateway.sequencer.query("offsets", OffsetsQuery(0, partitions, fresh=True), OffsetsView)
@@ -118,10 +126,10 @@ async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
         each.leader_epoch = found.leader_epoch
         each.search = None
         if found.extent is not None and not each.error:
-            if each.asked.timestamp == MAX_TIMESTAMP:  # whatever was deleted before it in its extent; so does Kafka
+            if each.time == MAX_TIMESTAMP:  # whatever was deleted before it in its extent; so does Kafka
                 each.search = TimeSearch(found.extent, found.extent.max_timestamp)
             else:
-                each.search = TimeSearch(found.extent, each.asked.timestamp, found.log_start_offset)
+                each.search = TimeSearch(found.extent, each.time, found.log_start_offset)
 
 
 async def _search(gateway: Gateway, wanted: list[_Wanted]) -> None:
@@ -146,9 +154,9 @@ def _hide_undecided(each: _Wanted) -> None:
     """Who reads what is committed does not come beyond the last stable offset: the log ends there for him."""
     if not each.committed_only or not 0 <= each.last_stable_offset <= each.offset:
         return
-    if each.asked.timestamp == LATEST:
+    if each.time == LATEST:
         each.offset = each.last_stable_offset
-    elif each.asked.timestamp != EARLIEST:
+    elif each.time != EARLIEST:
         each.offset = each.timestamp = NOTHING
 
 
