@@ -109,6 +109,8 @@ def downgrade_if_due(state: State, group: Group, changes: Changes) -> None:
     if consumer is None or not consumer.members or not all(each.protocols for each in consumer.members.values()):
         return
     members = list(consumer.members.values())
+    # As in Kafka not the epoch to which this very change led: so members who were up to date still are, and only rejoin.
+    group.generation = max(group.generation, *(each.epoch for each in members))
     leave_new_protocol(state, group)
     group.state, group.leader = STABLE, members[0].member_id
     for each in members:
@@ -126,11 +128,10 @@ def downgrade_if_due(state: State, group: Group, changes: Changes) -> None:
 
 
 def leave_new_protocol(state: State, group: Group) -> None:
-    """The group is a classic one without members; its generation goes on from its epoch."""
+    """The group is a classic one without members; its generation goes on from the epoch that it had."""
     consumer = consumer_of(group)
     for member in list(consumer.members.values()):
         leave_member(state, group, member)
-    group.generation = consumer.epoch
     group.state, group.consumer = EMPTY, None
     group.protocol_type = PROTOCOL_TYPE
 
