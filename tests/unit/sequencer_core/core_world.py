@@ -470,7 +470,7 @@ def check_partition_transactions(partition: Partition, opened: dict[tuple[int, t
     firsts, lasts, stables = (list(known._aborted[place::4]) for place in (1, 2, 3))
     assert (lasts, stables) == (sorted(lasts), sorted(stables))
     aborted = zip(firsts, lasts, stables, strict=True)
-    assert all(first <= last < partition.high_watermark and stable <= last + 1 for first, last, stable in aborted)
+    assert all(first < last < partition.high_watermark and stable <= last + 1 for first, last, stable in aborted)
     return known.aborted_count
 
 

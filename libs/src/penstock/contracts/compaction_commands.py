@@ -44,8 +44,8 @@ class ReplacedRun(msgspec.Struct, frozen=True, array_like=True):
     Cleaned runs of a partition make a pass over its log: the first begins at the log's start, each next one where the
     one before ended. After one that is refused the pass is over.
 
-    A run `without_aborted` lies before the last stable offset, and has no record of an aborted transaction. Of one all
-    of whose records lay in it the marker is not in it either, and the transaction is forgotten.
+    A run `without_aborted` lies before the last stable offset, and has no record of an aborted transaction. Of one that
+    lay in it as a whole the marker is not in it either, and the transaction is forgotten.
     """
 
     topic_id: TopicId

@@ -7,13 +7,10 @@ from penstock.contracts.batches import AbortedTransaction
 
 
 class Aborted:
-    """Aborted transactions of one log; some may be named twice, with less of them the second time."""
+    """Aborted transactions of one log; some may be named twice."""
 
     def __init__(self, transactions: Iterable[AbortedTransaction] = ()) -> None:
-        firsts: dict[tuple[int, int], int] = {}
-        for each in transactions:
-            end = (each.producer_id, each.last_offset)
-            firsts[end] = min(each.first_offset, firsts.get(end, each.first_offset))
+        firsts = {(each.producer_id, each.last_offset): each.first_offset for each in transactions}
         # A producer's transactions lie one behind the other, so they are in order by either end.
         self._firsts: dict[int, list[int]] = {}
         self._lasts: dict[int, list[int]] = {}

@@ -1,9 +1,9 @@
 """What is left out of a run all of whose transactions are decided: what was aborted, and markers that mean nothing.
 
-A marker tells readers where to stop leaving out what its producer wrote. So the marker of an aborted transaction stays
-as long as records of it may be there: those before the run. One whose transaction lay in the run as a whole goes with
-it, and the state machine forgets that transaction when it takes the run; of others it knows on. Nobody needs the marker
-of a committed one; merging leaves it where it is, as all that was committed, and key compaction does not.
+The marker of an aborted transaction tells readers where to stop leaving out what its producer wrote. It stays as long
+as they may be told of that transaction: it goes when the transaction lies in one run as a whole, of which the state
+machine then knows no more. Nobody needs the marker of a committed one; merging leaves it where it is, as all that was
+committed, and key compaction does not.
 """
 
 from collections.abc import Iterable
@@ -36,8 +36,10 @@ class Decided:
         begin = self._aborted.begin_of(producer_id, offset)
         if begin is not None:
             return begin >= self._first_offset
+        if self._keeps_commits:
+            return False
         try:
             end = read_control_batch(batch)
         except DecodeError:
             return False
-        return end is not None and not (end.committed and self._keeps_commits)
+        return end is not None and end.committed

@@ -78,22 +78,18 @@ class PartitionTransactions:
         del self._markers[start * _MARKER_NUMBERS : stop * _MARKER_NUMBERS]
 
     def forget_aborted(self, first_offset: int, last_offset: int) -> int:
-        """No record of an aborted transaction is left in this range: how many of them are forgotten.
+        """Nothing that was aborted is left in this range: how many are forgotten, of transactions that lay in it as a whole.
 
-        Those go that lay in it as a whole. One that goes on behind it begins there now; one that began before it stays,
-        for its marker does, and means those before.
+        Of others there may be records elsewhere. And who holds extents from before cannot mix them with the one that
+        takes this range: it lies across them.
         """
         start = self._find_aborted(first_offset)
-        kept = array("q")
         stop = self._after_aborted(start, last_offset + 1)
+        kept = array("q")
         for row in range(start, stop):
             numbers = self._aborted[row * _ABORTED_NUMBERS : (row + 1) * _ABORTED_NUMBERS]
-            begins_inside = first_offset <= numbers[1] <= last_offset
-            if begins_inside and numbers[2] <= last_offset:
-                continue
-            if begins_inside:
-                numbers[1] = last_offset + 1
-            kept.extend(numbers)
+            if not (first_offset <= numbers[1] and numbers[2] <= last_offset):
+                kept.extend(numbers)
         self._aborted[start * _ABORTED_NUMBERS : stop * _ABORTED_NUMBERS] = kept
         return stop - start - len(kept) // _ABORTED_NUMBERS
 
