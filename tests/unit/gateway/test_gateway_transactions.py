@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
+from gateway.errors import CloseConnection
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -443,3 +445,12 @@ async def test_no_transactional_batch_is_flushed_while_some_sequencer_may_not_kn
     produce_world.sequencer.seen_level = level
     assert await error_of_producing(produce_world, producing(transactional()), 9) == error
     assert not flusher.produces
+
+
+async def test_who_wants_no_answer_is_cut_off_when_his_transactional_batches_are_refused(
+    produce_world: World,
+) -> None:
+    produce_world.sequencer.seen_level = TRANSACTIONS_LEVEL - 1
+    request = msgspec.structs.replace(producing(transactional()), acks=0)
+    with pytest.raises(CloseConnection, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        await ask(produce_world, PRODUCE, 9, request)

@@ -68,13 +68,10 @@ class _Checked(msgspec.Struct):
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
-    if request.acks not in ACKS:
-        refused: list[Verdict] = [ErrorCode.INVALID_REQUIRED_ACKS] * _partition_count(request)
-        return _answer(version, request, _Checked({}, [], [], refused), None)
-    refusal = transactions_error(gateway) if request.transactional_id is not None else ErrorCode.NONE
-    if refusal:
-        refused = [_UNKNOWN_LEVEL if refusal is TRANSACTIONS_UNAVAILABLE else refusal] * _partition_count(request)
-        return _answer(version, request, _Checked({}, [], [], refused), None)
+    error = _request_error(gateway, request)
+    if error:
+        refused: list[Verdict] = [error] * _partition_count(request)
+        return _if_wanted(request, _answer(version, request, _Checked({}, [], [], refused), None))
     async with client.produce_order:  # left before the answer comes: the next request of the connection follows
         checked = await _check(gateway, version, request, await _topics_of(gateway, client, version, request))
         flushed_later = _hand_over(gateway, client, request, checked)
@@ -83,6 +80,19 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Produc
     _note_failures(gateway, checked, flushed)
     if flushed is not None and is_undecided(flushed.results):
         raise CloseConnection("a produce request was not decided; the client has to send it again")
+    return _if_wanted(request, response)
+
+
+def _request_error(gateway: Gateway, request: ProduceRequest) -> ErrorCode:
+    """What is wrong with the request, whatever its batches are; `NONE` if nothing."""
+    if request.acks not in ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    error = transactions_error(gateway) if request.transactional_id is not None else ErrorCode.NONE
+    return _UNKNOWN_LEVEL if error is TRANSACTIONS_UNAVAILABLE else error
+
+
+def _if_wanted(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
+    """The response to those who want one; the others' connection ends if something went wrong."""
     if request.acks != ACKS_NONE:
         return response
     _close_on_error(response)
