@@ -78,10 +78,10 @@ class PartitionTransactions:
         del self._markers[start * _MARKER_NUMBERS : stop * _MARKER_NUMBERS]
 
     def forget_aborted(self, first_offset: int, last_offset: int) -> int:
-        """Nothing that was aborted is left in this range: how many are forgotten, of transactions that lay in it as a whole.
+        """Nothing that was aborted is left in this range; how many transactions are forgotten, of which it holds all.
 
-        Of others there may be records elsewhere. And who holds extents from before cannot mix them with the one that
-        takes this range: it lies across them.
+        Of others there may be records elsewhere. And whoever holds extents from before cannot mix them with the one
+        that takes this range: it lies across them.
         """
         start = self._find_aborted(first_offset)
         stop = self._after_aborted(start, last_offset + 1)
