@@ -1,0 +1,83 @@
+"""How long a large group takes from its last member's coming until everybody has what is assigned to it."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+
+from benches.group_members import HEARTBEAT_S, ClassicMember, ConsumerMember, Roll
+from benches.report import Result
+from benches.whole import create_topic, scratch_cluster
+from tests.testkit.cluster import Cluster
+from tests.testkit.levels import processes_know_level
+
+MEMBERS = 200
+PARTITIONS = 200
+TIMEOUT_S = 120.0
+QUIET_S = 1.0  # with a whole assignment before the last member comes
+SERVICES = ("gateway", "sequencer", "nats-server")
+
+MakeMember = Callable[[int, Roll], ClassicMember | ConsumerMember]
+
+
+def rebalances() -> Iterator[Result]:
+    """Both protocols, all members at once and one more; with the heartbeats of stock clients."""
+    with processes_know_level(), scratch_cluster() as cluster:
+        create_topic(cluster, "grouped", PARTITIONS)
+
+        def classic(number: int, roll: Roll) -> ClassicMember:
+            return ClassicMember(number, roll, "grouped", PARTITIONS, HEARTBEAT_S)
+
+        def consumer(number: int, roll: Roll) -> ConsumerMember:
+            return ConsumerMember(number, roll, "grouped", f"member-{number}")
+
+        for protocol, make in (("classic", classic), ("KIP-848", consumer)):
+            yield from _measured(cluster, protocol, make)
+
+
+def _measured(cluster: Cluster, protocol: str, make: MakeMember) -> Iterator[Result]:
+    for what, late in (("all at once", MEMBERS), ("one more", 1)):
+        seconds, cpu_ms = asyncio.run(_group(cluster, f"{protocol}-{late}", make, late))
+        name = f"{protocol}, {MEMBERS} members, {what}"
+        yield Result("groups", f"{name}: last join to stable", seconds, "s")
+        yield Result("groups", f"{name}: CPU of services", cpu_ms, "ms")
+
+
+async def _group(cluster: Cluster, group_id: str, make: MakeMember, late: int) -> tuple[float, float]:
+    """Seconds from the last member's first request until the assignment was whole; CPU since the late ones came, in ms."""
+    host, port = _address(cluster)
+    roll = Roll(PARTITIONS)
+    members = [make(number, roll) for number in range(MEMBERS)]
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        if late < MEMBERS:
+            tasks += [asyncio.create_task(member.run(host, port, group_id)) for member in members[:-late]]
+            roll.members = MEMBERS - late
+            await _until_whole(roll, tasks)
+            await asyncio.sleep(QUIET_S)
+        before_ms = _cpu_ms(cluster)
+        roll.members = MEMBERS
+        tasks += [asyncio.create_task(member.run(host, port, group_id)) for member in members[-late:]]
+        await _until_whole(roll, tasks)
+        return roll.whole_s - max(member.joined_s for member in members), _cpu_ms(cluster) - before_ms
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _until_whole(roll: Roll, tasks: list["asyncio.Task[None]"]) -> None:
+    """Wait for the assignment; a member that fails fails all."""
+    whole = asyncio.create_task(roll.until_whole(TIMEOUT_S))
+    done, _ = await asyncio.wait([whole, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+def _cpu_ms(cluster: Cluster) -> float:
+    used = cluster.cpu_seconds()
+    return sum(seconds for name, seconds in used.items() if re.sub(r"-\d+$", "", name) in SERVICES) * 1000
+
+
+def _address(cluster: Cluster) -> tuple[str, int]:
+    host, _, port = cluster.kafka.rpartition(":")
+    return host, int(port)
