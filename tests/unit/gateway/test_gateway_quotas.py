@@ -61,6 +61,7 @@ async def test_who_produces_too_much_is_told_to_wait_as_long_as_it_would_have_ta
     told_s = first.throttle_time_ms / 1000
     assert told_s > 5
     assert client.muted_until_s == pytest.approx(world.clock.monotonic_s() + told_s, abs=0.01)
+    assert world.metric("penstock_gateway_throttled_total", quota="producer_byte_rate") == 1
 
 
 async def test_who_stays_below_the_quota_is_told_nothing(world: World) -> None:

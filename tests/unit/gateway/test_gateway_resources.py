@@ -251,6 +251,13 @@ async def test_what_was_altered_holds_here_at_once(world: World) -> None:
     assert meter.limit == 5
 
 
+async def test_quotas_that_some_sequencers_do_not_know_are_refused_at_once(world: World) -> None:
+    world.sequencer.seen_level = 2
+    request = AlterClientQuotasRequest([entry({"user": "a"}, producer_byte_rate=1.0)])
+    assert (await ask(world, ALTER_QUOTAS, 1, request)).entries[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert world.sequencer.commands == []
+
+
 async def test_quotas_that_are_only_validated_are_not_altered(world: World) -> None:
     world.sequencer.views["validate"] = lambda query: ValidateView(1, [Done()] * len(query.commands))
     request = AlterClientQuotasRequest([entry({"user": "a"}, producer_byte_rate=1.0)], validate_only=True)

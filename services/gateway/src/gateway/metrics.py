@@ -36,6 +36,12 @@ class GatewayMetrics:
         self.batches_refused = Counter(
             "penstock_gateway_batches_refused", "Record batches refused.", ["error"], registry=registry
         )
+        self.throttled = Counter(
+            "penstock_gateway_throttled",
+            "Answers that told clients to wait, by their quota.",
+            ["quota"],
+            registry=registry,
+        )
         self.flush_messages = Counter(
             "penstock_gateway_flush_messages", "Messages sent to flushers.", registry=registry
         )

@@ -37,21 +37,22 @@ async def handle_within_quotas(
     if fetched is not None:
         waits_s = fetched.wait_s(now_s())
         if waits_s:
-            return _throttled(gateway, client, FetchResponse(), waits_s)
+            return _throttled(gateway, client, FetchResponse(), FETCH_RATE, waits_s)
         request = _bounded(request, int(fetched.rate * BURST_S))
     timed = Timed(handle(gateway, client, header, request), now_s)
     response = await timed
-    waits_s = 0.0
+    waits: dict[str, float] = {}  # in seconds, by quota
     if header.api_key == PRODUCE:
         produced = quotas.meter(PRODUCE_RATE, client.user, client.client_id)
         if produced is not None:
-            waits_s = produced.wait_s(now_s())
+            waits[PRODUCE_RATE] = produced.wait_s(now_s())
     if fetched is not None and isinstance(response, FetchResponse):
-        waits_s = fetched.use(fetched_bytes(response), now_s())
+        waits[FETCH_RATE] = fetched.use(fetched_bytes(response), now_s())
     used_time = quotas.meter(REQUEST_TIME, client.user, client.client_id)
     if used_time is not None:
-        waits_s = max(waits_s, used_time.use(timed.used_s * PER_CENT, now_s()))
-    return _throttled(gateway, client, response, waits_s) if waits_s else response
+        waits[REQUEST_TIME] = used_time.use(timed.used_s * PER_CENT, now_s())
+    longest = max(waits, key=lambda key: waits[key], default="")
+    return _throttled(gateway, client, response, longest, waits[longest]) if waits.get(longest) else response
 
 
 def note_arrival(gateway: Gateway, client: Client, frame: memoryview) -> None:
@@ -95,7 +96,8 @@ def _bounded(request: FetchRequest, bytes_max: int) -> FetchRequest:
     return msgspec.structs.replace(request, max_bytes=max(min(request.max_bytes, bytes_max), 1))
 
 
-def _throttled(gateway: Gateway, client: Client, response: Response, waits_s: float) -> Response:
+def _throttled(gateway: Gateway, client: Client, response: Response, quota: str, waits_s: float) -> Response:
+    gateway.metrics.throttled.labels(quota).inc()
     client.muted_until_s = max(client.muted_until_s, gateway.clock.monotonic_s() + waits_s)
     told_ms = getattr(response, "throttle_time_ms", None)
     if response is None or told_ms is None:

@@ -5,6 +5,7 @@ from gateway.config_changes import ATTEMPTS_MAX, STALE
 from gateway.context import Client, Gateway
 from penstock.contracts.client_quotas import Entity, entity_objection, entity_of, value_objection, value_text
 from penstock.contracts.commands import AlterClientQuotas
+from penstock.contracts.levels import QUOTAS_LEVEL
 from penstock.contracts.quota_commands import QuotaChange, QuotaPart
 from penstock.kafkawire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -16,6 +17,7 @@ from penstock.kafkawire.api.alter_client_quotas import (
 from penstock.kafkawire.error_codes import ErrorCode
 
 TIMEOUT_MS = 30_000  # the API has none of its own
+NOT_YET: Verdict = (ErrorCode.UNSUPPORTED_VERSION, "some sequencers do not know client quotas yet")
 
 
 async def handle(
@@ -25,6 +27,8 @@ async def handle(
     repeated = duplicates(entities)
     asked = dict(zip(entities, request.entries, strict=True))
     verdicts = {entity: _objection(entity, entry, entity in repeated) for entity, entry in asked.items()}
+    if gateway.sequencer.seen_level is not None and gateway.sequencer.seen_level < QUOTAS_LEVEL:
+        verdicts = dict.fromkeys(asked, NOT_YET)
     good = [entity for entity, verdict in verdicts.items() if not verdict[0]]
     for _ in range(ATTEMPTS_MAX):  # all but the first for who did not know of a change made elsewhere
         commands = [_command(gateway, entity, asked[entity]) for entity in good]
