@@ -43,7 +43,7 @@ def _measured(cluster: Cluster, protocol: str, make: MakeMember) -> Iterator[Res
 
 
 async def _group(cluster: Cluster, group_id: str, make: MakeMember, late: int) -> tuple[float, float]:
-    """Seconds from the last member's first request until the assignment was whole; CPU since the late ones came, in ms."""
+    """Seconds from the last member's coming until the assignment was whole; CPU in ms since the late ones came."""
     host, port = _address(cluster)
     roll = Roll(PARTITIONS)
     members = [make(number, roll) for number in range(MEMBERS)]
