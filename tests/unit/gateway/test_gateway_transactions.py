@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from gateway.errors import CloseConnection
+from gateway.transactions import LEVEL_PATIENCE_S
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -272,6 +273,17 @@ async def test_nothing_is_journaled_while_some_sequencer_may_not_know_transactio
     world.sequencer.seen_level = level
     assert await ask_error(world, 3) == error
     assert not world.sequencer.commands
+
+
+@pytest.mark.parametrize("ask_error", [*COMMANDS, error_of_finding])
+async def test_while_the_level_may_just_be_rising_clients_are_told_to_ask_again(ask_error: Any) -> None:
+    """A new cluster has no level yet; the other answer would be final for them."""
+    world = answering(Done())
+    world.sequencer.seen_level = 0
+    world.sequencer.level_told_s = world.clock.monotonic_s() - LEVEL_PATIENCE_S + 0.01
+    assert await ask_error(world, 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.sequencer.level_told_s -= 0.02
+    assert await ask_error(world, 3) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("ask_error", COMMANDS)

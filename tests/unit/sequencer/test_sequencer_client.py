@@ -183,6 +183,8 @@ async def test_a_command_that_is_sent_again_says_no_more_than_was_known_when_it_
 async def test_the_clusters_level_is_unknown_until_it_was_told_and_never_falls() -> None:
     async with Rig() as rig:
         assert rig.client.seen_level is None
+        first_s = rig.clock.monotonic_s()
         for told, seen in ((0, 0), (3, 3), (2, 3)):
             rig.client.note_level(told)
-            assert rig.client.seen_level == seen
+            assert (rig.client.seen_level, rig.client.level_told_s) == (seen, first_s)
+            await asyncio.sleep(1)

@@ -35,13 +35,15 @@ class SequencerClient:
     """Whichever sequencers there are, as one.
 
     `seen_sequence` is the highest journal sequence in any answer, `seen_clock_ms` the latest time of the state machine
-    in any answer to commands, `seen_level` the level that the cluster has reached, None until that was announced.
+    in any answer to commands, `seen_level` the level that the cluster has reached, None until that was announced, which
+    was first at `level_told_s` (monotonic).
     """
 
     def __init__(self, bus: Bus, cluster: str, clock: Clock) -> None:
         self.seen_sequence = 0
         self.seen_clock_ms = 0
         self.seen_level: int | None = None
+        self.level_told_s = 0.0
         self._bus = bus
         self._cluster = cluster
         self._clock = clock
@@ -52,6 +54,8 @@ class SequencerClient:
 
     def note_level(self, level: int) -> None:
         """The cluster has reached this level, which never falls."""
+        if self.seen_level is None:
+            self.level_told_s = self._clock.monotonic_s()
         self.seen_level = max(self.seen_level or 0, level)
 
     async def command(

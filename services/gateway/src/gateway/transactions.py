@@ -9,6 +9,9 @@ from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.error_codes import ErrorCode
 
 COMMAND_DEADLINE_S = 10.0
+# A cluster that is new, or whose last old sequencer has just gone, has its level seconds later. Until then clients are
+# told to ask again: what says that there are no transactions is final for them.
+LEVEL_PATIENCE_S = 10.0
 # While the sequencers cannot be reached; every client looks for the coordinator again, and asks once more.
 TRANSACTIONS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -16,9 +19,10 @@ TRANSACTIONS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 def transactions_error(gateway: Gateway) -> ErrorCode:
     """Why there are no transactions here: some sequencer does not know them yet. `NONE` if there are."""
     level = gateway.sequencer.seen_level
-    if level is None:  # a gateway hears of it within a second of its start
-        return TRANSACTIONS_UNAVAILABLE
-    return ErrorCode.NONE if level >= TRANSACTIONS_LEVEL else TRANSACTIONS_REFUSED
+    if level is not None and level >= TRANSACTIONS_LEVEL:
+        return ErrorCode.NONE
+    is_new = level is None or gateway.clock.monotonic_s() - gateway.sequencer.level_told_s < LEVEL_PATIENCE_S
+    return TRANSACTIONS_UNAVAILABLE if is_new else TRANSACTIONS_REFUSED
 
 
 async def transaction_command(gateway: Gateway, command: Command) -> Outcome | ErrorCode:
