@@ -1,7 +1,7 @@
 """ApiVersions: exactly the APIs and versions that the codec's table says we serve (KIP-35, KIP-511), and features."""
 
 from gateway.context import Client, Gateway
-from gateway.transactions import transactions_error
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, TRANSACTIONS_LEVEL
 from penstock.kafkawire.api import API_TABLE
 from penstock.kafkawire.api.api_versions import (
     ApiVersion,
@@ -12,21 +12,26 @@ from penstock.kafkawire.api.api_versions import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 
-TRANSACTION_FEATURE = "transaction.version"
-TRANSACTION_VERSION = 2  # each transaction has an epoch of its own, partitions join with their first batch (KIP-890)
+# Name, version, and the level of the cluster from which on it is so.
+FEATURES = (
+    ("group.version", 1, CONSUMER_GROUPS_LEVEL),  # consumer groups (KIP-848)
+    # Each transaction has an epoch of its own, partitions join with their first batch (KIP-890).
+    ("transaction.version", 2, TRANSACTIONS_LEVEL),
+)
+UNKNOWN_EPOCH = -1
 FIRST_VERSION_MIN_ZERO = 4  # before it a client may fail over a feature that begins with level 0 (KAFKA-17011)
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ApiVersionsRequest) -> ApiVersionsResponse:
     level_min = 0 if version >= FIRST_VERSION_MIN_ZERO else 1
-    supported = [SupportedFeatureKey(TRANSACTION_FEATURE, level_min, TRANSACTION_VERSION)]
-    if transactions_error(gateway):
-        return ApiVersionsResponse(api_keys=_ranges(), supported_features=supported)
+    supported = [SupportedFeatureKey(name, level_min, newest) for name, newest, _ in FEATURES]
+    level = gateway.sequencer.seen_level or 0
+    reached = [(name, newest) for name, newest, needed_level in FEATURES if level >= needed_level]
     return ApiVersionsResponse(
         api_keys=_ranges(),
         supported_features=supported,
-        finalized_features_epoch=gateway.sequencer.seen_level or 0,  # it grows with what is finalized
-        finalized_features=[FinalizedFeatureKey(TRANSACTION_FEATURE, TRANSACTION_VERSION, TRANSACTION_VERSION)],
+        finalized_features_epoch=level if reached else UNKNOWN_EPOCH,  # it grows with what is finalized
+        finalized_features=[FinalizedFeatureKey(name, newest, newest) for name, newest in reached],
     )
 
 

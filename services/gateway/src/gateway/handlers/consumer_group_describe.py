@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
+from gateway.authorized import GROUP_OPERATIONS
 from gateway.context import Client, Gateway
 from gateway.errors import GROUPS_UNAVAILABLE
 from penstock.contracts.consumer_group_commands import TopicPartitions
@@ -22,7 +25,14 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 async def handle(
     gateway: Gateway, client: Client, version: int, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=[await _describe(gateway, group_id) for group_id in request.group_ids])
+    groups = [await _describe(gateway, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        groups = [each if each.error_code else _with_operations(each) for each in groups]
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _with_operations(group: wire.DescribedGroup) -> wire.DescribedGroup:
+    return msgspec.structs.replace(group, authorized_operations=GROUP_OPERATIONS)
 
 
 async def _describe(gateway: Gateway, group_id: str) -> wire.DescribedGroup:

@@ -109,7 +109,7 @@ def downgrade_if_due(state: State, group: Group, changes: Changes) -> None:
     if consumer is None or not consumer.members or not all(each.protocols for each in consumer.members.values()):
         return
     members = list(consumer.members.values())
-    # As in Kafka not the epoch to which this very change led: so members who were up to date still are, and only rejoin.
+    # As in Kafka not the epoch to which this very change led: so members who were up to date are still.
     group.generation = max(group.generation, *(each.epoch for each in members))
     leave_new_protocol(state, group)
     group.state, group.leader = STABLE, members[0].member_id
