@@ -42,7 +42,7 @@ class DescribeTransactionsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """All transactions, by their ids behind `after`; an empty filter lets all pass, and so does `duration_ms` below 0."""
+    """All transactions with ids behind `after`; an empty filter lets all pass, and so does `duration_ms` below 0."""
 
     min_sequence: int
     states: list[str] = []
