@@ -4,8 +4,10 @@ from typing import Any
 
 from nats.aio.client import Client
 
+from penstock.runtime.nats_bulk import BulkClient
 
-class ImpatientClient(Client):
+
+class ImpatientClient(BulkClient):
     """Leaves a server that was found dead at once.
 
     The client's own way is to close its socket, which first waits until all that is unsent was taken. A server that
