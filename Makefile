@@ -19,7 +19,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help env spark-env up test test-simulation test-services test-spark spark-classes \
-    quick e2e-compose sim sim-all chaos check format bench bench-spark docs lock clean
+    quick e2e-compose conformance sim sim-all chaos check format bench bench-spark docs lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ e2e-compose: env  ## build, start, scale and break the compose project; gets an 
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
 	    docker compose -f compose.yaml -f tests/compose/clients.yaml --profile client --progress quiet build && \
 	    PENSTOCK_E2E_IMAGES=built nice $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
+
+# What has been shown is kept in the repository; `make docs` puts it on its page.
+conformance: env  ## show what stock clients in four languages can do, and Kafka's tools; ARGS="--allow-missing" and others
+	$(BIN)/python -m tests.conformance --results docs/conformance.json $(ARGS)
 
 sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"
 	@$(BIN)/python -m tests.testkit.sim $(SEED)

@@ -19,6 +19,8 @@ from tests.conformance.provision import Missing
 from tests.conformance.results import About, Result
 from tests.conformance.scenario import Scenario, Stage
 from tests.testkit.cluster import running
+from tests.testkit.levels import processes_know_level
+from tests.testkit.transaction_load import wait_for_transactions
 
 SIDE_BY_SIDE = 4  # scenarios mostly wait: for sessions to end, and for Javas to start
 RUN = f"{time_ns():x}"[-8:]  # names do not come again, so a cluster can be shown to more than once
@@ -109,7 +111,10 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-conformance-")))
         bootstrap = arguments.bootstrap
         if bootstrap is None:
-            bootstrap = stack.enter_context(running(folder / "data", *arguments.up)).kafka
+            stack.enter_context(processes_know_level())
+            cluster = stack.enter_context(running(folder / "data", *arguments.up))
+            wait_for_transactions(cluster)
+            bootstrap = cluster.kafka
         results, about = perform_all(arguments, bootstrap, folder)
     print(f"\n{shown.table(results, SCENARIOS)}\n")
     if arguments.results:

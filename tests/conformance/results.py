@@ -49,7 +49,7 @@ def save(path: Path, results: list[Result], about: list[About], scenarios: list[
     for client in about:
         shown = {each.scenario: each for each in results if each.client == client.client}
         before: dict[str, Any] = known.get(client.client, {}).get("results", {})
-        now = {name: {"outcome": each.outcome, "detail": short(each.detail)} for name, each in shown.items()}
+        now = {name: {"outcome": each.outcome, "detail": kept_detail(each)} for name, each in shown.items()}
         both = {**before, **now}
         known[client.client] = {**client._asdict(), "results": {name: both[name] for name in names if name in both}}
     content = {
@@ -62,3 +62,8 @@ def save(path: Path, results: list[Result], about: list[About], scenarios: list[
 def short(detail: str) -> str:
     """The beginning of the first line: what a table has room for, and nothing of the machine."""
     return (detail.splitlines() or [""])[0][:DETAIL_CHARACTERS_MAX]
+
+
+def kept_detail(result: Result) -> str:
+    """What the file says beside an outcome: why, where it is not as it should be."""
+    return short(result.detail) if result.outcome in (FAILED, NOT_RUN) else ""

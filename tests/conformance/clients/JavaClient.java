@@ -45,6 +45,7 @@ import org.apache.kafka.common.utils.AppInfoParser;
 public final class JavaClient {
     private static final String MARK = "@@ ";
     private static final int SESSION_TIMEOUT_MS = 6_000;
+    private static final int STATIC_SESSION_TIMEOUT_MS = 30_000;
     private static final Duration IDLE = Duration.ofSeconds(1);
     private static final long CONSUME_TIMEOUT_MS = 60_000;
     private static final long TIMEOUT_S = 30;
@@ -144,9 +145,14 @@ public final class JavaClient {
     private Object join(JsonNode request) {
         String protocol = request.path("protocol").asText("classic");
         String group = request.get("group").asText();
-        member = protocol.equals("classic")
-            ? consumer("group.id", group, "session.timeout.ms", SESSION_TIMEOUT_MS)
-            : consumer("group.id", group, "group.protocol", protocol);
+        Properties settings = settings("group.id", group, "group.protocol", protocol, "auto.offset.reset", "earliest");
+        if (request.hasNonNull("instance")) {
+            settings.put("group.instance.id", request.get("instance").asText());
+        }
+        if (protocol.equals("classic")) {
+            settings.put("session.timeout.ms", request.hasNonNull("instance") ? STATIC_SESSION_TIMEOUT_MS : SESSION_TIMEOUT_MS);
+        }
+        member = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
         List<String> topics = new ArrayList<>();
         request.get("topics").forEach(each -> topics.add(each.asText()));
         member.subscribe(topics);

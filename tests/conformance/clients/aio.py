@@ -14,6 +14,7 @@ from tests.conformance.clients.protocol import (
     CONSUME_TIMEOUT_S,
     IDLE_S,
     SESSION_TIMEOUT_MS,
+    STATIC_SESSION_TIMEOUT_MS,
     pausing,
     serve_asynchronously,
 )
@@ -68,14 +69,15 @@ class Aio:
                     read.append([each.partition, each.offset, text(each.key), text(each.value)])
             return read
 
-    async def join(self, group: str, topics: list[str], protocol: str = "classic") -> None:
+    async def join(self, group: str, topics: list[str], protocol: str = "classic", instance: str | None = None) -> None:
         if protocol != "classic":
             raise NotImplementedError(protocol)
         self._member = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap,
             group_id=group,
+            group_instance_id=instance,
             auto_offset_reset="earliest",
-            session_timeout_ms=SESSION_TIMEOUT_MS,
+            session_timeout_ms=STATIC_SESSION_TIMEOUT_MS if instance else SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=SESSION_TIMEOUT_MS // 6,
         )
         self._member.subscribe(topics)

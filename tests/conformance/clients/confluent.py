@@ -17,7 +17,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.conformance.clients.protocol import CONSUME_TIMEOUT_S, IDLE_S, SESSION_TIMEOUT_MS, pausing, serve
+from tests.conformance.clients.protocol import (
+    CONSUME_TIMEOUT_S,
+    IDLE_S,
+    SESSION_TIMEOUT_MS,
+    STATIC_SESSION_TIMEOUT_MS,
+    pausing,
+    serve,
+)
 
 TIMEOUT_S = 30
 EARLIEST = {"auto.offset.reset": "earliest"}
@@ -63,9 +70,13 @@ class Confluent:
         consumer.close()
         return read
 
-    def join(self, group: str, topics: list[str], protocol: str = "classic") -> None:
-        timeout = {"session.timeout.ms": SESSION_TIMEOUT_MS} if protocol == "classic" else {"group.protocol": protocol}
-        self._member = Consumer({**self._servers, **EARLIEST, **timeout, "group.id": group})
+    def join(self, group: str, topics: list[str], protocol: str = "classic", instance: str | None = None) -> None:
+        settings: dict[str, Any] = {**self._servers, **EARLIEST, "group.id": group, "group.protocol": protocol}
+        if protocol == "classic":
+            settings["session.timeout.ms"] = STATIC_SESSION_TIMEOUT_MS if instance else SESSION_TIMEOUT_MS
+        if instance:
+            settings["group.instance.id"] = instance
+        self._member = Consumer(settings)
         self._member.subscribe(topics)
 
     def poll(self, for_ms: int) -> dict[str, Any]:

@@ -9,7 +9,14 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 
-from tests.conformance.clients.protocol import CONSUME_TIMEOUT_S, IDLE_S, SESSION_TIMEOUT_MS, pausing, serve
+from tests.conformance.clients.protocol import (
+    CONSUME_TIMEOUT_S,
+    IDLE_S,
+    SESSION_TIMEOUT_MS,
+    STATIC_SESSION_TIMEOUT_MS,
+    pausing,
+    serve,
+)
 
 TIMEOUT_S = 30
 LEADER_EPOCH_UNKNOWN = -1
@@ -59,20 +66,20 @@ class KafkaPython:
         consumer.close()
         return read
 
-    def join(self, group: str, topics: list[str], protocol: str = "classic") -> None:
+    def join(self, group: str, topics: list[str], protocol: str = "classic", instance: str | None = None) -> None:
         if protocol != "classic":
             raise NotImplementedError(protocol)
-        self._member = self._consumer(group)
+        timeout_ms = STATIC_SESSION_TIMEOUT_MS if instance else SESSION_TIMEOUT_MS
+        self._member = self._consumer(group, group_instance_id=instance, session_timeout_ms=timeout_ms)
         self._member.subscribe(topics)
 
     def _consumer(self, group: str, **settings: Any) -> KafkaConsumer:
+        defaults = {"session_timeout_ms": SESSION_TIMEOUT_MS, "heartbeat_interval_ms": SESSION_TIMEOUT_MS // 6}
         return KafkaConsumer(
             bootstrap_servers=self._bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=SESSION_TIMEOUT_MS // 6,
-            **settings,
+            **(defaults | settings),
         )
 
     def poll(self, for_ms: int) -> dict[str, Any]:

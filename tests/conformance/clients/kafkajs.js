@@ -93,8 +93,9 @@ const operations = {
     return read
   },
 
-  async join({ group, topics, protocol }) {
+  async join({ group, topics, protocol, instance }) {
     if (protocol && protocol !== 'classic') return { notOffered: `join ${protocol}` }
+    if (instance) return { notOffered: 'join as a static member' }
     const settings = { groupId: group, sessionTimeout: SESSION_TIMEOUT_MS, heartbeatInterval: SESSION_TIMEOUT_MS / 6 }
     member.consumer = kafka.consumer(settings)
     follow(member.consumer)

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from tests.conformance.clients.protocol import CONSUME_TIMEOUT_S, SESSION_TIMEOUT_MS, serve
+from tests.conformance.clients.protocol import CONSUME_TIMEOUT_S, SESSION_TIMEOUT_MS, STATIC_SESSION_TIMEOUT_MS, serve
 from tests.testkit import debian
 
 KEY_DELIMITER = ":"
@@ -56,10 +56,13 @@ class Kcat:
         read = [json.loads(line) for line in output.splitlines()]
         return [[each["partition"], each["offset"], each["key"], each["payload"]] for each in read]
 
-    def join(self, group: str, topics: list[str], protocol: str = "classic") -> None:
+    def join(self, group: str, topics: list[str], protocol: str = "classic", instance: str | None = None) -> None:
         if protocol != "classic":
             raise NotImplementedError(protocol)
-        settings = ["-X", "auto.offset.reset=earliest", "-X", f"session.timeout.ms={SESSION_TIMEOUT_MS}"]
+        timeout_ms = STATIC_SESSION_TIMEOUT_MS if instance else SESSION_TIMEOUT_MS
+        settings = ["-X", "auto.offset.reset=earliest", "-X", f"session.timeout.ms={timeout_ms}"]
+        if instance:
+            settings += ["-X", f"group.instance.id={instance}"]
         self._member = subprocess.Popen(
             [*self._command, *settings, "-u", "-J", "-G", group, *topics],
             env=self._environment,

@@ -3,7 +3,8 @@
     produce(topic, codec, values, keys?)     offsets of the values in their order, all in partition 0; or null
     consume(topic, count, committed?)        `count` of [partition, offset, key, value], from the beginning, without a
                                              group where there is a way
-    join(group, topics, protocol?)           null; "classic" or "consumer"; from the earliest, else as by default
+    join(group, topics, protocol?, instance?)    null; "classic" or "consumer"; from the earliest, else as by default;
+                                             with an instance id it is a static member, with a longer session
     poll(for_ms)                             {"records": [[partition, offset, value]],
                                               "assignment": [[topic, partition]]}
     leave()                                  null; the member has committed what it was given
@@ -39,6 +40,7 @@ from typing import Any
 from tests.conformance.driver import MARK
 
 SESSION_TIMEOUT_MS = 6_000  # the shortest that Kafka allows; else a killed member is missed only after 45 s
+STATIC_SESSION_TIMEOUT_MS = 30_000  # time enough to be killed and come back
 IDLE_S = 1.0
 CONSUME_TIMEOUT_S = 60.0
 

@@ -16,13 +16,13 @@ POLL_MS = 200
 class Members:
     """The members of one group, and what each of them was given."""
 
-    def __init__(self, group: str, topic: str, protocol: str) -> None:
-        self._join = {"group": group, "topics": [topic], "protocol": protocol}
+    def __init__(self, group: str, topic: str) -> None:
+        self._join = {"group": group, "topics": [topic]}
         self.drivers: list[Driver] = []
         self.read: list[tuple[int, str]] = []
 
-    def add(self, driver: Driver) -> None:
-        driver.ask("join", **self._join)
+    def add(self, driver: Driver, **how: str) -> None:
+        driver.ask("join", **self._join, **how)
         self.drivers.append(driver)
 
     def shares(self) -> list[int] | None:
@@ -49,15 +49,15 @@ class Members:
         until(lambda: self.shares() and everything <= set(self.read), "every record")
 
 
-def come_and_go(protocol: str, stage: Stage) -> None:
+def come_and_go(protocols: list[str], stage: Stage) -> None:
     """Partitions move to members that join, away from those that leave or are killed; all records are read."""
     topic = stage.name("shared")
     create_topic(stage.bootstrap, topic, PARTITIONS)
     written = fill(stage.bootstrap, topic, PARTITIONS, RECORDS_EACH)
-    members = Members(stage.name("group"), topic, protocol)
+    members = Members(stage.name("group"), topic)
     with ExitStack() as stack:
-        for _ in range(3):
-            members.add(stack.enter_context(stage.driver()))
+        for protocol in protocols:
+            members.add(stack.enter_context(stage.driver()), protocol=protocol)
             members.settle()
         members.drivers.pop(0).ask("leave")
         members.settle()
@@ -71,18 +71,36 @@ def hand_over(stage: Stage) -> None:
     topic, group = stage.name("handed"), stage.name("group")
     create_topic(stage.bootstrap, topic, PARTITIONS)
     with stage.driver() as first:
-        members = Members(group, topic, "classic")
+        members = Members(group, topic)
         before = fill(stage.bootstrap, topic, PARTITIONS, RECORDS_EACH)
         members.add(first)
         members.read_all(before)
         first.ask("leave")
     again = fill(stage.bootstrap, topic, PARTITIONS, RECORDS_EACH)
     with stage.driver() as second:
-        members = Members(group, topic, "classic")
+        members = Members(group, topic)
         members.add(second)
         members.read_all(again)
         second.ask("leave")
     assert len(members.read) == PARTITIONS * RECORDS_EACH, f"it was given {len(members.read)} records"
+
+
+def static(stage: Stage) -> None:
+    """Killed and back before its session is over, a static member has what it had, and so have the others."""
+    topic = stage.name("static")
+    create_topic(stage.bootstrap, topic, PARTITIONS)
+    members = Members(stage.name("group"), topic)
+    with stage.driver() as stays, stage.driver() as dies, stage.driver() as comes_back:
+        members.add(stays, instance="stays")
+        members.add(dies, instance="dies")
+        members.settle()
+        before = [driver.ask("poll", for_ms=POLL_MS)["assignment"] for driver in members.drivers]
+        dies.kill()
+        members.drivers.remove(dies)
+        members.add(comes_back, instance="dies")
+        members.settle()
+        after = [driver.ask("poll", for_ms=POLL_MS)["assignment"] for driver in members.drivers]
+    assert [sorted(each) for each in after] == [sorted(each) for each in before], f"{before} became {after}"
 
 
 def all_scenarios() -> list[Scenario]:
@@ -93,12 +111,19 @@ def all_scenarios() -> list[Scenario]:
             "group-classic",
             "groups",
             "Members of a group come, leave and are killed; each partition has one reader, and every record is read.",
-            functools.partial(come_and_go, "classic"),
+            functools.partial(come_and_go, ["classic"] * 3),
         ),
         Scenario(
             "group-consumer",
             "groups",
             "The same with the group protocol of KIP-848.",
-            functools.partial(come_and_go, "consumer"),
+            functools.partial(come_and_go, ["consumer"] * 3),
         ),
+        Scenario(
+            "group-migration",
+            "groups",
+            "The same in a group with members of both protocols, which turns from one into the other.",
+            functools.partial(come_and_go, ["classic", "consumer", "classic"]),
+        ),
+        Scenario("group-static", "groups", "A static member that was killed comes back to its partitions.", static),
     ]
