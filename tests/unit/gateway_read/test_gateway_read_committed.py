@@ -208,6 +208,18 @@ async def test_min_bytes_count_only_what_may_be_read(world: World) -> None:
     assert list(taken(answer, 0)[0]) == [0, 1]
 
 
+async def test_what_a_plan_has_no_room_for_counts_for_min_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "PLAN_EXTENTS_MAX", 3)
+    topic_id = await open_world(world)
+    writer = await new_writer(world)
+    for _ in range(20):
+        await write(world, topic_id, writer, b"a")
+        await end(world, writer, committed=True)
+    request = asking({0: 0}, isolation_level=COMMITTED, min_bytes=1_000, max_wait_ms=FOR_EVER_MS)
+    answer = partitions_of(await asyncio.wait_for(world.fetch(request), 5))[0]
+    assert taken(answer, 0)[1] == 3
+
+
 @KNOWN
 async def test_an_extent_is_read_up_to_the_first_record_that_is_not_decided(world: World, is_known: bool) -> None:
     """A segment may have batches of a transaction and of others side by side, which is one extent."""

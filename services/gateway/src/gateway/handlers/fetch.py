@@ -239,7 +239,8 @@ def _available_bytes(each: _Wanted, isolation_level: int) -> int:
     extents, bytes_max = _readable(each, isolation_level), _partition_max_bytes(each)
     if not extents or each.view is None:
         return 0
-    end_offset = _end_offset(each.view, isolation_level)
+    view = each.view
+    end_offset = view.last_stable_offset if isolation_level == READ_COMMITTED else view.high_watermark
     if extents[-1].last_offset + 1 < end_offset:  # there is more than was listed
         return bytes_max
     unread = sum(extent.length for extent in extents[1:-1])
