@@ -1,0 +1,208 @@
+"""What a conformance run promises: no client is passed over in silence, and what was pinned is what runs."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import __main__ as conformance
+from tests.conformance import provision
+from tests.conformance.catalogue import CLIENTS, SCENARIOS, Client, scenarios_of
+from tests.conformance.driver import ClientError, Driver, NotOffered
+from tests.conformance.provision import Missing
+from tests.conformance.results import FAILED, NOT_OFFERED, NOT_RUN, PASSED, About, Result, save, table
+from tests.conformance.scenario import Scenario, Stage
+
+NOWHERE = "127.0.0.1:1"
+# A client that counts, dies, and cannot dance; what a library prints is no answer.
+DRIVER = """
+import sys
+from tests.conformance.clients.protocol import pausing, serve
+
+class Counting:
+    def add(self, one, other):
+        print("a library's words")
+        return one + other
+    def divide(self, one, other):
+        return one / other
+    def walk(self, hold=None):
+        at = pausing(hold)
+        at("begun")
+        return "walked"
+    def die(self):
+        sys.exit("the last words")
+
+serve(Counting(), {"client": "Counting", "version": "1", "library": "", "codecs": []})
+"""
+
+
+def command() -> list[str]:
+    return [sys.executable, "-c", DRIVER]
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Driver:
+    return Driver(command(), NOWHERE, tmp_path / "log", {})
+
+
+def show_to(run: object, name: str = "shows") -> Scenario:
+    return Scenario(name, "producing", "It shows.", run)  # type: ignore[arg-type]
+
+
+def run_main(monkeypatch: pytest.MonkeyPatch, clients: list[Client], scenario: Scenario, *arguments: str) -> int:
+    monkeypatch.setattr(conformance, "CLIENTS", clients)
+    monkeypatch.setattr(conformance, "scenarios_of", lambda client: [scenario])
+    monkeypatch.setattr(conformance, "SCENARIOS", [scenario])
+    monkeypatch.setattr(sys, "argv", ["conformance", "--bootstrap", NOWHERE, *arguments])
+    return conformance.main()
+
+
+def missing() -> list[str]:
+    raise Missing("there is no nodejs")
+
+
+def test_a_client_answers_refuses_and_says_what_it_does_not_offer(driver: Driver) -> None:
+    try:
+        assert driver.hello["client"] == "Counting"
+        assert driver.ask("add", one=1, other=2) == 3
+        with pytest.raises(ClientError, match="ZeroDivisionError"):
+            driver.ask("divide", one=1, other=0)
+        with pytest.raises(NotOffered, match="dance"):
+            driver.ask("dance")
+        assert driver.ask("walk") == "walked"
+    finally:
+        driver.close()
+
+
+def test_a_client_holds_at_a_step_until_it_may_go_on(driver: Driver) -> None:
+    try:
+        driver.ask_until("begun", "walk")
+        driver.go_on()
+        assert driver.answer() == "walked"
+    finally:
+        driver.close()
+
+
+def test_the_last_words_of_a_client_that_ends_are_told(driver: Driver) -> None:
+    try:
+        with pytest.raises(ClientError, match="the last words"):
+            driver.ask("die")
+    finally:
+        driver.close()
+
+
+def test_a_client_that_cannot_be_had_fails_the_run_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_main(monkeypatch, [Client("Absent", missing)], show_to(lambda stage: None)) == 1
+    assert "NOT RUN: Absent: there is no nodejs" in capsys.readouterr().err
+
+
+def test_a_client_that_cannot_be_had_may_be_allowed_to_be_missing_beside_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clients = [Client("Absent", missing), Client("Counting", command)]
+    assert run_main(monkeypatch, clients, show_to(lambda stage: None), "--allow-missing") == 0
+    assert "NOT RUN: Absent" in capsys.readouterr().err
+
+
+def test_a_scenario_that_fails_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(stage: Stage) -> None:
+        with stage.driver() as client:
+            assert client.ask("add", one=1, other=1) == 3
+
+    assert run_main(monkeypatch, [Client("Counting", command)], show_to(fails)) == 1
+
+
+def test_what_a_client_does_not_offer_is_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def dances(stage: Stage) -> None:
+        with stage.driver() as client:
+            client.ask("dance")
+
+    results = tmp_path / "results.json"
+    assert run_main(monkeypatch, [Client("Counting", command)], show_to(dances), "--results", str(results)) == 0
+    (client,) = json.loads(results.read_text())["clients"]
+    assert (client["client"], client["version"]) == ("Counting", "1")
+    assert client["results"] == {"shows": {"outcome": NOT_OFFERED, "detail": ""}}
+
+
+def test_a_run_that_shows_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = [Client("Counting", command)]
+    assert run_main(monkeypatch, clients, show_to(lambda stage: None), "--scenario", "no such") == 1
+
+
+def test_a_run_of_some_keeps_what_others_have_shown(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    scenarios = [show_to(None, "first"), show_to(None, "second")]
+    save(
+        path, [Result("one", "first", PASSED, "", 1), Result("one", "second", PASSED, "", 1)], [About("one")], scenarios
+    )
+    save(path, [Result("two", "first", NOT_RUN, "why", 1)], [About("two")], scenarios)
+    save(path, [Result("one", "second", FAILED, "so\nmuch more", 1)], [About("one", "2")], scenarios)
+    one, two = json.loads(path.read_text())["clients"]
+    assert one["version"] == "2"
+    assert {name: each["outcome"] for name, each in one["results"].items()} == {"first": PASSED, "second": FAILED}
+    assert one["results"]["second"]["detail"] == "so"
+    assert two["results"] == {"first": {"outcome": NOT_RUN, "detail": "why"}}
+
+
+def test_the_table_has_a_column_for_each_client() -> None:
+    scenarios = [show_to(None, "first"), show_to(None, "never asked")]
+    lines = table([Result("one", "first", PASSED, "", 1), Result("two", "first", FAILED, "", 1)], scenarios).split("\n")
+    assert [line.split() for line in lines] == [["one", "two"], ["first", PASSED, FAILED]]
+
+
+def test_a_jar_that_is_not_what_was_pinned_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "some-1.jar").write_bytes(b"pinned")
+    provision.check_hashes(tmp_path, {"group:some:1": hashlib.sha256(b"pinned").hexdigest()})
+    (tmp_path / "some-1.jar").write_bytes(b"other")
+    with pytest.raises(Missing, match="not what was pinned"):
+        provision.check_hashes(tmp_path, {"group:some:1": hashlib.sha256(b"pinned").hexdigest()})
+    with pytest.raises(Missing, match="brought no group:more:2"):
+        provision.check_hashes(tmp_path, {"group:more:2": ""})
+
+
+def test_what_was_fetched_once_is_kept_where_the_user_keeps_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    fetched = []
+
+    def fetch(folder: Path) -> None:
+        fetched.append(folder)
+        (folder / "file").write_text("whole")
+
+    first, again = provision.made("some", "version 1", fetch), provision.made("some", "version 1", fetch)
+    assert first == again
+    assert first.is_relative_to(tmp_path / "penstock" / "conformance")
+    assert (first / "file").read_text() == "whole"
+    assert provision.made("some", "version 2", fetch) != first
+    assert len(fetched) == 2
+
+
+def test_what_was_fetched_in_part_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def fetch(folder: Path) -> None:
+        (folder / "file").write_text("half")
+        raise Missing("the line went dead")
+
+    with pytest.raises(Missing):
+        provision.made("some", "version 1", fetch)
+    assert not list((tmp_path / "penstock" / "conformance").iterdir())
+
+
+def test_every_pin_has_a_version_and_a_hash() -> None:
+    pinned = provision.pins()
+    assert all(len(coordinate.split(":")) == 3 for coordinate in pinned["maven"])
+    assert all(len(bytes.fromhex(found)) == 32 for found in pinned["maven"].values())
+    assert all(pin["version"] and pin["integrity"].startswith("sha512-") for pin in pinned["npm"].values())
+
+
+def test_scenarios_have_names_of_their_own_and_every_client_has_some() -> None:
+    names = [scenario.name for scenario in SCENARIOS]
+    assert len(set(names)) == len(names)
+    assert all(scenarios_of(client) for client in CLIENTS)
+    assert all(scenario.promise.endswith(".") for scenario in SCENARIOS)
