@@ -191,6 +191,34 @@ async def test_what_is_used_here_is_told_and_what_others_use_leaves_less(world: 
     assert meter.rate == 1000
 
 
+@pytest.mark.parametrize(("wishes", "parts"), [((None, None), (5, 5)), ((None, 200.0), (8, 2)), ((None, 0.0), (10, 0))])
+async def test_gateways_that_hear_of_each_other_give_out_a_quota_together_and_no_more(
+    wishes: tuple[float | None, float | None], parts: tuple[int, int]
+) -> None:
+    """One wants all it can get, the other so much a second, or all too: what each gets in tenths of the quota."""
+    worlds = [new_world(), new_world()]
+    for world in worlds:
+        await held_to(world, "producer_byte_rate", "1000", user="alice")
+    meters = [world.gateway.quotas.meter(PRODUCE_RATE, "alice", "c") for world in worlds]
+    given, seconds, step_s = [0.0, 0.0], 60, 0.1
+    for step in range(int(seconds / step_s)):
+        for place, (world, meter) in enumerate(zip(worlds, meters, strict=True)):
+            assert meter is not None
+            now_s, wish = world.clock.monotonic_s(), wishes[place]
+            amount = 100.0 if wish is None else wish * step_s
+            if amount and not meter.wait_s(now_s):
+                meter.use(amount, now_s)
+                given[place] += amount
+            world.clock.now_s += step_s
+        if step % 10 == 9:
+            for place, world in enumerate(worlds):
+                said = worlds[1 - place].gateway.quotas.told()
+                world.directory.put(msgspec.structs.replace(gateway_presence("g2"), quota_use=said))
+    assert sum(given) <= 1000 * (seconds + 6)  # what was saved up, and the seconds until they have heard of each other
+    assert sum(given) >= 1000 * seconds * 0.85
+    assert [each / seconds / 100 for each in given] == pytest.approx(parts, abs=1.3)
+
+
 async def test_who_uses_nothing_for_a_while_is_forgotten(world: World) -> None:
     await held_to(world, "producer_byte_rate", "1000", user="alice")
     meter = world.gateway.quotas.meter(PRODUCE_RATE, "alice", "c")
