@@ -20,6 +20,7 @@ from penstock.runtime.clock import SystemClock
 from penstock.runtime.env_file import read_env_file, with_store_keys
 from penstock.runtime.nats_client import connect_nats
 from penstock.runtime.sequencer_client import SequencerClient
+from penstock.segment.keys import parse_journal_archive_key
 from tests.testkit.cluster import wait_until
 from tests.testkit.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
 
@@ -83,11 +84,13 @@ async def client_of(server: DeployedNats, credentials: Credentials) -> tuple[Any
     return connection, SequencerClient(connection.bus, CLUSTER, SystemClock())
 
 
-async def archived(place: Place) -> list[str]:
+async def archived(place: Place) -> int:
+    """The last journal sequence in the archive, 0 without one."""
     file = read_env_file(str(place.credentials.env_file("sequencer")))
     store = await open_store(with_store_keys(place.store_url, file, {}))
     try:
-        return [info.key for info in await store.list(f"{CLUSTER}/journal/")]
+        spans = [parse_journal_archive_key(info.key) for info in await store.list(f"{CLUSTER}/journal/")]
+        return max((last for _, last in spans), default=0)
     finally:
         await store.close()
 
@@ -102,9 +105,9 @@ async def test_the_sequencers_own_credentials_are_enough_for_a_rebuild(place: Pl
     with deployed_nats(new_folder(place, "nats-1"), place.credentials) as server, place.sequencer(server):
         connection, client = await client_of(server, place.credentials)
         topic_id = new_topic_id(bytes(16))
-        await client.command([CreateTopic(SystemClock().now_ms(), "kept", topic_id, 3, {})], deadline_s=10)
+        await client.command([CreateTopic(SystemClock().now_ms(), "kept", topic_id, 3, {})], deadline_s=START_TIMEOUT_S)
         async with asyncio.timeout(START_TIMEOUT_S):
-            while not await archived(place):
+            while await archived(place) < client.seen_sequence:
                 await asyncio.sleep(0.2)
         refused = place.rebuild(server)
         assert (refused.returncode, refused.stdout) == (1, "")
