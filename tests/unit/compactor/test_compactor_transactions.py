@@ -93,21 +93,24 @@ async def test_where_the_end_of_a_run_goes_an_empty_batch_holds_its_offset(world
     assert world.read_committed(log) == world.expected(log) != []
 
 
-async def test_while_a_transaction_is_open_what_it_may_have_aborted_stays_as_it_is(
+async def test_an_open_transaction_holds_back_what_is_behind_its_first_record(
     world: TransactionWorld, log: Log
 ) -> None:
     aborting, waiting = world.begin("a"), world.begin("b")
     world.write((log, aborting, PAIRS))
     world.write((log, waiting, PAIRS))
+    world.write((log, aborting, PAIRS))
     world.end(aborting, committed=False)
     before = world.batches_of(log)[0]
     await merge(world, 0)
-    assert [batch[CRC_START:] for batch in world.batches_of(log)[0]] == [batch[CRC_START:] for batch in before]
-    assert ends(world, log) == [(0, 4)]
+    after = world.batches_of(log)[0]
+    assert [batch[CRC_START:] for batch in after[1:]] == [batch[CRC_START:] for batch in before[1:]]
+    assert headers(world, log)[0] == (0, 1, 0, False), "what comes before it is decided"
+    assert ends(world, log) == [(0, 1), (2, 6)]
     world.end(waiting, committed=False)
     assert world.read_committed(log) == []
     await merge(world, 1)
-    assert headers(world, log) == [(5, 5, 0, False)]
+    assert headers(world, log) == [(0, 1, 0, False), (7, 7, 0, False)]
     assert world.machine.state.aborted_count == 0
 
 

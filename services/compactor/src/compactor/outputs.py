@@ -88,16 +88,18 @@ def _runs(extents: Sequence[Sequence[PlacedExtent]], known: dict[_Log, _Known]) 
     runs: list[InputRun] = []
     for topic_id, partition, extent in found:
         last = runs[-1] if runs else None
-        if last is not None and _continues(last, topic_id, partition, extent):
+        if last is not None and _continues(last, topic_id, partition, extent, known.get((topic_id, partition))):
             last.extents.append(extent)
         else:
             runs.append(InputRun(topic_id, partition, [extent]))
     return runs
 
 
-def _continues(run: InputRun, topic_id: TopicId, partition: int, extent: InputExtent) -> bool:
-    is_same = (run.topic_id, run.partition) == (topic_id, partition)
-    return is_same and run.extents[-1].last_offset + 1 == extent.base_offset
+def _continues(run: InputRun, topic_id: TopicId, partition: int, extent: InputExtent, known: _Known | None) -> bool:
+    """Whether the extent follows the run, and is as decided as that: what is not holds back nothing before it."""
+    before = run.extents[-1]
+    is_next = (run.topic_id, run.partition, before.last_offset + 1) == (topic_id, partition, extent.base_offset)
+    return is_next and (known is None or not before.last_offset < known.decided_offset <= extent.last_offset)
 
 
 def _topics_of_their_own(
