@@ -19,7 +19,7 @@ LAST_VICTIMS = ("gateway-1", "nats-server", "janitor-1")  # a sequencer's custod
 JANITORS = ("janitor-1", "janitor-2")
 KILLS = 6
 ROUNDS_PER_KILL = 12
-GONE_S = 60.0
+GONE_S = 120.0
 
 
 @pytest.fixture

@@ -262,7 +262,7 @@ def test_a_shorter_retention_takes_old_records_away_at_once(cluster: Cluster, ad
     create(admin, "expiring")
     produce(cluster, "expiring", 5)
     alter(admin, "expiring", set_to("retention.ms", "1"))
-    wait_until(lambda: ends(admin, "expiring") == (5, 5), 20, "all records to expire")
+    wait_until(lambda: ends(admin, "expiring") == (5, 5), 60, "all records to expire")
 
 
 def test_a_deleted_topic_comes_back_with_its_records_while_its_window_is_open(

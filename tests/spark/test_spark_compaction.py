@@ -121,7 +121,7 @@ def test_readers_from_the_start_miss_nothing_while_compactors_are_killed(cluster
                 jvms = compactor.jvms()
                 assert jvms
                 compactor.kill()
-            wait_until(lambda left=jvms: not any(map(is_running, left)), 60, "the JVM to end with its compactor")
+            wait_until(lambda left=jvms: not any(map(is_running, left)), 180, "the JVM to end with its compactor")
             assert not load.errors, load.errors
         with CompactorProcess(cluster, "compactor-last") as last:
             last.until("jobs_total", kind="mixed", result="done")
@@ -151,7 +151,7 @@ def test_a_compactor_works_on_a_spark_cluster(cluster: Cluster, tmp_path: Path) 
         settings = {"spark-master": spark.url, "spark-conf": conf}
         with load.running(), CompactorProcess(cluster, "compactor-1", **settings) as compactor:
             compactor.until("jobs_total", kind="mixed", result="done")
-            wait_until(lambda: all(spark.used()), 60, "both workers to work", POLL_S)
+            wait_until(lambda: all(spark.used()), 180, "both workers to work", POLL_S)
             load.stop()
             wait_until(lambda: compactor.metric("waiting_segments", level="0") <= 1, 120, "all to be merged", POLL_S)
             load.replay()

@@ -13,7 +13,7 @@ from tests.testkit.retention_load import WHOLE, TopicsLife, until_empty
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROUNDS = 30
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 def levels(bucket: Bucket) -> set[int]:

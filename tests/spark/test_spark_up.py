@@ -17,7 +17,7 @@ def test_it_serves_clients_before_its_compactor_begins_and_leaves_nothing_behind
     for flag, value in {**EAGER, "spark-conf": SPARK_CONF, "spark-master": "local[1]"}.items():
         monkeypatch.setenv(f"PENSTOCK_{flag.replace('-', '_').upper()}", value)
     with running(tmp_path / "data", "--compactors", "1", "--flush-ms", "5") as cluster:
-        wait_until(lambda: "compactor-1" in cluster.processes(), 60, "the compactor to be started", POLL_S)
+        wait_until(lambda: "compactor-1" in cluster.processes(), START_S, "the compactor to be started", POLL_S)
         producer = Producer({"bootstrap.servers": cluster.kafka})
         for number in range(40):
             producer.produce("small", str(number))
@@ -30,7 +30,7 @@ def test_it_serves_clients_before_its_compactor_begins_and_leaves_nothing_behind
         )
         pids = [each["pid"] for each in cluster.processes().values()]
         cluster.kill("compactor-1")
-        wait_until(lambda: cluster.processes()["compactor-1"]["restarts"] == 1, 60, "it to be started again", POLL_S)
+        wait_until(lambda: cluster.processes()["compactor-1"]["restarts"] == 1, START_S, "it to be started again", POLL_S)
         pids += [each["pid"] for each in cluster.processes().values() if each["pid"]]
         assert cluster.is_ready()
         assert cluster.stop() == 0

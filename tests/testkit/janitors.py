@@ -20,7 +20,7 @@ from tests.testkit.ports import free_port
 CLUSTER = "default"
 MARKER = f"{CLUSTER}/journal-identity"
 GRACE_S = 2.0
-START_S = 60.0
+START_S = 120.0
 EXPLAIN_TIMEOUT_S = 60.0
 EAGER = {
     "GRACE_MS": str(int(GRACE_S * 1000)),

@@ -22,8 +22,8 @@ CONFIGS = {
     ASKED: {},
     WHOLE: {"retention.ms": "-1"},
 }
-WAIT_S = 60.0
-EMPTY_S = 60.0
+WAIT_S = 120.0
+EMPTY_S = 120.0
 POLL_S = 0.5
 MORE_SNAPSHOTS = 2
 
