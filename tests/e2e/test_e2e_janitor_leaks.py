@@ -11,7 +11,7 @@ from tests.testkit.janitors import Bucket, make_eager, old_leftovers, until_jani
 from tests.testkit.retention_load import TopicsLife, until_empty
 from tests.testkit.seaweed import running_seaweed
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 ROUNDS = 60
 VICTIMS = ("gateway-1", "flusher-1", "sequencer-1", "nats-server", "janitor-1")

@@ -18,7 +18,7 @@ from tests.testkit.ledger import Ledger, check_nothing_lost_twice_or_reordered, 
 from tests.testkit.moto import running_moto
 from tests.testkit.steady_load import create_topic
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 TOPIC = "records"
 RECORDS = 20

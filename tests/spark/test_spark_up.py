@@ -30,7 +30,9 @@ def test_it_serves_clients_before_its_compactor_begins_and_leaves_nothing_behind
         )
         pids = [each["pid"] for each in cluster.processes().values()]
         cluster.kill("compactor-1")
-        wait_until(lambda: cluster.processes()["compactor-1"]["restarts"] == 1, START_S, "it to be started again", POLL_S)
+        wait_until(
+            lambda: cluster.processes()["compactor-1"]["restarts"] == 1, START_S, "it to be started again", POLL_S
+        )
         pids += [each["pid"] for each in cluster.processes().values() if each["pid"]]
         assert cluster.is_ready()
         assert cluster.stop() == 0
