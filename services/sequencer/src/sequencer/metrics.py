@@ -15,6 +15,14 @@ class SequencerMetrics:
         self.level = Gauge(
             "penstock_sequencer_level", "What all replicas understand, as this one has applied it.", registry=registry
         )
+        self.transactional_ids = Gauge(
+            "penstock_sequencer_transactional_ids", "Transactional ids that are known.", registry=registry
+        )
+        self.ongoing_transactions = Gauge(
+            "penstock_sequencer_ongoing_transactions",
+            "Transactions whose end is still to come; readers of what is committed wait for them.",
+            registry=registry,
+        )
         self.chain_check = Gauge(
             "penstock_sequencer_chain_check",
             "The first bits of the running hash over the journal; equal wherever the applied sequence is.",

@@ -239,6 +239,8 @@ class Replica:
         """
         self._proposals.level = self.state.level
         self._metrics.level.set(self.state.level)
+        self._metrics.transactional_ids.set(len(self.state.transactions))
+        self._metrics.ongoing_transactions.set(len(self.state.ongoing))
         self._metrics.applied_sequence.set(self._chain.sequence)
         self._metrics.chain_check.set(int.from_bytes(self._chain.hash[:CHECK_BYTES]))
         self._applied.wake_all()

@@ -1,0 +1,39 @@
+"""What sequencers tell of transactions, and of the level from which on there are any."""
+
+from penstock.contracts.commands import (
+    AddPartitionsToTxn,
+    EndTxn,
+    InitTransactionalProducer,
+    PerItem,
+    ProducerAllocated,
+    TransactionEnded,
+    TransactionPartition,
+)
+from penstock.contracts.levels import TRANSACTIONS_LEVEL
+from penstock.contracts.refusals import Refusal
+from tests.testkit.virtual_time import in_virtual_time
+from tests.testkit.waiting import until
+from tests.unit.sequencer.sequencer_house import house
+
+
+@in_virtual_time
+async def test_announcements_tell_the_level_and_metrics_how_many_transactions_are_ongoing() -> None:
+    async with house() as built:
+        running = await built.start("a", TRANSACTIONS_LEVEL)
+        await until(lambda: built.level == TRANSACTIONS_LEVEL)
+        now_ms, topic = built.clock.now_ms(), built.create_topic("t")
+        _, allocated = await built.client.command(
+            [topic, InitTransactionalProducer(now_ms, "tx", 60_000)], deadline_s=5
+        )
+        assert isinstance(allocated, ProducerAllocated)
+        assert built.advanced()[-1].level == TRANSACTIONS_LEVEL
+        assert (running.metric("transactional_ids"), running.metric("ongoing_transactions")) == (1, 0)
+        who = (now_ms, "tx", allocated.producer_id, allocated.producer_epoch)
+        partitions = [TransactionPartition(topic.topic_id, 0)]
+        assert await built.client.command([AddPartitionsToTxn(*who, partitions)], deadline_s=5) == [
+            PerItem([Refusal.NONE])
+        ]
+        assert running.metric("ongoing_transactions") == 1
+        (ended,) = await built.client.command([EndTxn(*who, True)], deadline_s=5)
+        assert isinstance(ended, TransactionEnded)
+        assert (running.metric("transactional_ids"), running.metric("ongoing_transactions")) == (1, 0)
