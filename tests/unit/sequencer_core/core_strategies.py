@@ -281,6 +281,7 @@ def compaction_commands(number: Callable[[Integers], Integers]) -> st.SearchStra
         number(st.integers(-1, 100)),
         st.booleans(),
         number(st.integers(-1, 9)),
+        st.booleans(),
     )
     outputs = st.builds(OutputSegment, identifiers, number(st.integers(1, 2)), number(st.integers(0, 300)))
     replacing = st.builds(
