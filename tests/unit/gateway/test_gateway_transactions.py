@@ -286,6 +286,18 @@ async def test_while_the_level_may_just_be_rising_clients_are_told_to_ask_again(
     assert await ask_error(world, 3) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
+async def test_nobody_has_an_empty_transactional_id() -> None:
+    world = answering(Done())
+    world.sequencer.views["describe_transactions"] = lambda query: DescribeTransactionsView(
+        1, [TransactionView("", "Dead")]
+    )
+    assert (await ask(world, END, 3, EndTxnRequest("", 7, 3))).error_code == ErrorCode.INVALID_REQUEST
+    assert (await ask(world, ADD_OFFSETS, 3, AddOffsetsToTxnRequest("", 7, 3))).error_code == ErrorCode.INVALID_REQUEST
+    described = await ask(world, DESCRIBE, 0, DescribeTransactionsRequest([""]))
+    assert described.transaction_states[0].error_code == ErrorCode.INVALID_REQUEST
+    assert not world.sequencer.commands
+
+
 @pytest.mark.parametrize("ask_error", COMMANDS)
 async def test_without_sequencers_clients_ask_again(ask_error: Any) -> None:
     world = answering(Done())
@@ -440,6 +452,13 @@ async def test_batches_are_refused_in_words_that_the_version_knows(
     flusher = await produce_world.add_flusher("f1")
     flusher.refusal = refusal
     assert await error_of_producing(produce_world, producing(transactional()), version) == error
+
+
+async def test_a_plain_batch_of_a_transactional_producer_is_no_reason_to_abort(produce_world: World) -> None:
+    flusher = await produce_world.add_flusher("f1")
+    flusher.refusal = Refusal.INVALID_TXN_STATE
+    plain = transactional(transactional=False)
+    assert await error_of_producing(produce_world, producing(plain), 12) == ErrorCode.INVALID_TXN_STATE
 
 
 @pytest.mark.parametrize(

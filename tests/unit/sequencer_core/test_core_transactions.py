@@ -234,6 +234,26 @@ def test_the_end_writes_one_marker_to_each_partition_with_records(world: Transac
     assert world.state.transactions["tx"].state == (COMMITTED if committed else ABORTED)
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_transaction_that_has_ended_does_not_end_otherwise(world: TransactionWorld, committed: bool) -> None:
+    """Its epoch is over, as a fenced producer's; but Kafka tells its producer what is wrong."""
+    writer = world.init()
+    world.write(writer, adds=True)
+    ended = world.end(writer, committed=committed, bumps=True)
+    assert refusal_of(world.end(writer, committed=not committed, bumps=True)) == Refusal.INVALID_TXN_STATE
+    following = Writer(writer.name, ended.producer_id, ended.producer_epoch)
+    world.write(following, adds=True)
+    assert refusal_of(world.end(writer, committed=not committed, bumps=True)) == Refusal.PRODUCER_FENCED
+
+
+def test_who_comes_to_the_new_protocol_may_abort_nothing_after_any_end(world: TransactionWorld) -> None:
+    """The epoch is still that of the transaction before, which ended otherwise."""
+    writer = world.init()
+    world.write(writer, adds=True)
+    world.end(writer, committed=True)
+    assert world.end(writer, committed=False, bumps=True) == TransactionEnded(writer.producer_id, 1)
+
+
 def test_an_end_that_comes_again_is_answered_again(world: TransactionWorld) -> None:
     writer = world.init()
     world.add(writer)

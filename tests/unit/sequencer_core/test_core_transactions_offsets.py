@@ -10,6 +10,7 @@ from penstock.contracts.ids import new_topic_id
 from penstock.contracts.queries import GroupOffsetsQuery, GroupTopicPartitions
 from penstock.contracts.refusals import Refusal
 from sequencer.core import queries, transaction_offsets, transactions
+from sequencer.core.limits import GROUP_ID_LENGTH_MAX
 from sequencer.core.state import COMPLETING
 
 
@@ -162,4 +163,4 @@ def test_a_transaction_has_so_many_offsets_and_groups(world: TransactionWorld, m
     assert world.commit_txn_offset(writer, 9) == PerItem([Refusal.NONE])
     assert world.commit_txn_offset(writer, adds=True, group_id="other").refusal == Refusal.POLICY_VIOLATION
     assert world.add_offsets(writer) == Done()
-    assert world.add_offsets(writer, "").refusal == Refusal.INVALID_GROUP
+    assert world.add_offsets(writer, "g" * (GROUP_ID_LENGTH_MAX + 1)).refusal == Refusal.INVALID_GROUP

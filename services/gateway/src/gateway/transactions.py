@@ -2,11 +2,21 @@
 
 from gateway.context import Gateway
 from gateway.errors import TRANSACTIONS_REFUSED, error_of
-from penstock.contracts.commands import Command, Outcome, Refused
+from penstock.contracts.commands import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    CommitTxnOffsets,
+    EndTxn,
+    InitTransactionalProducer,
+    Outcome,
+    Refused,
+)
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.error_codes import ErrorCode
+
+TransactionCommand = InitTransactionalProducer | AddPartitionsToTxn | AddOffsetsToTxn | CommitTxnOffsets | EndTxn
 
 COMMAND_DEADLINE_S = 10.0
 # A cluster that is new, or whose last old sequencer has just gone, has its level seconds later. Until then clients are
@@ -25,11 +35,13 @@ def transactions_error(gateway: Gateway) -> ErrorCode:
     return TRANSACTIONS_UNAVAILABLE if is_new else TRANSACTIONS_REFUSED
 
 
-async def transaction_command(gateway: Gateway, command: Command) -> Outcome | ErrorCode:
+async def transaction_command(gateway: Gateway, command: TransactionCommand) -> Outcome | ErrorCode:
     """The outcome of a transaction's command, or the error if it could not be had."""
     error = transactions_error(gateway)
     if error:
         return error
+    if not command.transactional_id:
+        return ErrorCode.INVALID_REQUEST
     try:
         (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
     except Unavailable:

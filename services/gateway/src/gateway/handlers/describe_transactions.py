@@ -44,7 +44,9 @@ async def _ask(gateway: Gateway, transactional_ids: list[str]) -> Sequence[Trans
 
 def _state(view: TransactionView) -> TransactionState:
     if view.state == DEAD:
-        return _failed(view.transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        is_named = bool(view.transactional_id)
+        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_named else ErrorCode.INVALID_REQUEST
+        return _failed(view.transactional_id, error)
     return TransactionState(
         transactional_id=view.transactional_id,
         transaction_state=view.state,

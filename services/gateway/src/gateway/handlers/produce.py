@@ -12,7 +12,7 @@ from gateway.partitions import TopicRef, absence, cached_topic, find_topics, ref
 from gateway.record_check import RecordObjection, RecordRules
 from gateway.topic_rules import TopicRules, record_rules, rules_of
 from gateway.transactions import TRANSACTIONS_UNAVAILABLE, transactions_error
-from penstock.contracts.batches import BatchMeta, BatchResult
+from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import topic_id_text
@@ -280,15 +280,16 @@ def _partition_answer(
     is_stamped = meta.attributes & LOG_APPEND_TIME and not result.refusal
     return PartitionProduceResponse(
         index=index,
-        error_code=_refused_batch_error(version, _ref(version, topic), result.refusal),
+        error_code=_batch_error(version, _ref(version, topic), meta, result.refusal),
         base_offset=result.base_offset,
         log_append_time_ms=meta.max_timestamp if is_stamped else NO_TIMESTAMP,
         log_start_offset=result.log_start_offset,
     )
 
 
-def _refused_batch_error(version: int, ref: TopicRef, refusal: int) -> ErrorCode:
-    if refusal == Refusal.INVALID_TXN_STATE and version >= FIRST_VERSION_ABORTABLE:
+def _batch_error(version: int, ref: TopicRef, meta: BatchMeta, refusal: int) -> ErrorCode:
+    is_abortable = version >= FIRST_VERSION_ABORTABLE and meta.attributes & TRANSACTIONAL
+    if refusal == Refusal.INVALID_TXN_STATE and is_abortable:
         return ErrorCode.TRANSACTION_ABORTABLE
     return refusal_error(ref, refusal)
 

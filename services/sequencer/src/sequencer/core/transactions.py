@@ -28,6 +28,7 @@ from penstock.contracts.refusals import Refusal
 from penstock.contracts.transaction_commands import NO_EPOCH
 from sequencer.core.limits import (
     ABORTED_TRANSACTIONS_MAX,
+    GROUP_ID_LENGTH_MAX,
     OFFSETS_PER_TRANSACTION_MAX,
     PARTITIONS_PER_TRANSACTION_MAX,
     PRODUCER_EPOCH_MAX,
@@ -99,7 +100,7 @@ def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Don
     transaction = find_transaction(state, command)
     if isinstance(transaction, Refused):
         return transaction
-    if not command.group_id:
+    if len(command.group_id) > GROUP_ID_LENGTH_MAX:
         return Refused(Refusal.INVALID_GROUP)
     if command.group_id in transaction.offsets:
         return Done()
@@ -115,9 +116,12 @@ def end_transaction(state: State, command: EndTxn, changes: Changes) -> Transact
         return Refused(Refusal.INVALID_PRODUCER_MAPPING)
     told = (command.producer_id, command.producer_epoch)
     is_ongoing = transaction.state == ONGOING
-    is_next_ongoing = is_ongoing and told == (transaction.producer_id, transaction.epoch)
+    current = (transaction.producer_id, transaction.epoch)
+    is_next_ongoing = is_ongoing and told == current
     if transaction.ended == (*told, command.committed) and not is_next_ongoing:
         return TransactionEnded(transaction.producer_id, transaction.epoch)
+    if not is_ongoing and transaction.ended == (*told, not command.committed) and told != current:
+        return Refused(Refusal.INVALID_TXN_STATE, "the transaction has ended otherwise")
     found = find_transaction(state, command)
     if isinstance(found, Refused):
         return found
