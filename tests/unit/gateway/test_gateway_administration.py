@@ -339,14 +339,14 @@ async def test_topics_grow_each_with_its_own_verdict(version: int) -> None:
 
 async def test_growth_is_only_validated_if_that_is_asked_for() -> None:
     world = accepting_world()
-    refused = Refused(Refusal.INVALID_PARTITIONS, "Topic already has 3 partitions.")
+    refused = Refused(Refusal.INVALID_PARTITIONS, "Topic already has 3 partition(s).")
     world.sequencer.views["validate"] = lambda query: ValidateView(
         1, [refused if each.count == 3 else Done() for each in query.commands]
     )
     topics = [CreatePartitionsTopic("a", 3), CreatePartitionsTopic("b", 4)]
     response = await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics, validate_only=True))
     assert {each.name: (each.error_code, each.error_message) for each in response.results} == {
-        "a": (ErrorCode.INVALID_PARTITIONS, "Topic already has 3 partitions."),
+        "a": (ErrorCode.INVALID_PARTITIONS, "Topic already has 3 partition(s)."),
         "b": (0, None),
     }
     assert world.sequencer.commands == []
@@ -356,7 +356,7 @@ async def test_an_assignment_is_refused_only_where_a_topic_would_grow() -> None:
     world = accepting_world()
     verdicts = {
         "absent": Refused(Refusal.UNKNOWN_TOPIC, "The topic 'absent' does not exist."),
-        "same": Refused(Refusal.INVALID_PARTITIONS, "Topic already has 3 partitions."),
+        "same": Refused(Refusal.INVALID_PARTITIONS, "Topic already has 3 partition(s)."),
         "grows": Done(),
     }
     world.sequencer.views["validate"] = lambda query: ValidateView(1, [verdicts[each.name] for each in query.commands])

@@ -240,8 +240,8 @@ async def test_the_broker_without_a_name_stands_for_the_clusters_defaults() -> N
             ErrorCode.INVALID_CONFIG,
             "too long",
         ),
-        (resource("", AlterableConfig("retention.ms", SET, "1")), ErrorCode.INVALID_TOPIC_EXCEPTION, "topic name"),
-        (resource("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "topic name"),
+        (resource("", AlterableConfig("retention.ms", SET, "1")), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name"),
+        (resource("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name"),
         (resource("7", kind=BROKER), ErrorCode.INVALID_REQUEST, "empty name"),
         (resource("7", kind=8), ErrorCode.INVALID_REQUEST, "type 8"),
         (

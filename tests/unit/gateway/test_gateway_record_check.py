@@ -16,7 +16,7 @@ from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new
 from tests.unit.gateway.gateway_wire import ask
 
 VERSION = 9
-REASON = "Compacted topic cannot accept message without key in topic partition compacted-0."
+REASON = "Compacted topic cannot accept message without key in topic partition compacted-0"
 
 every_codec = pytest.mark.parametrize("codec", range(5), ids=["none", "gzip", "snappy", "lz4", "zstd"])
 

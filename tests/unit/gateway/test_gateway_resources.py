@@ -101,9 +101,8 @@ async def test_who_asks_for_acls_learns_that_there_is_no_authorizer(world: World
     deleted = await ask(world, DELETE_ACLS, version, DeleteAclsRequest([DeleteAclsFilter(2)]))
     answers = [described, *created.results, *deleted.filter_results]
     assert len(answers) == 4
-    assert {(each.error_code, each.error_message) for each in answers} == {
-        (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-    }
+    assert {each.error_code for each in answers} == {ErrorCode.SECURITY_DISABLED}
+    assert all(each.error_message.startswith("No Authorizer is configured") for each in answers)
 
 
 async def test_no_user_has_scram_credentials(world: World) -> None:
@@ -161,7 +160,7 @@ async def test_quotas_are_described_as_a_filter_matches_them(
     with_quotas(world)
     request = DescribeClientQuotasRequest([ComponentData(*each) for each in components], strict)
     response = await ask(world, DESCRIBE_QUOTAS, version, request)
-    assert (response.error_code, response.error_message) == (0, None)
+    assert (response.error_code, response.error_message) == (0, "")
     assert {value.value for entry in response.entries for value in entry.values} == values
 
 

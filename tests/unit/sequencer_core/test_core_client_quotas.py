@@ -146,7 +146,7 @@ def test_a_cluster_must_have_reached_their_level() -> None:
         max_size=12,
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_snapshot_keeps_them_and_what_comes_after_it_is_the_same(
     steps: list[tuple[list[QuotaPart], str, str | None]],
 ) -> None:

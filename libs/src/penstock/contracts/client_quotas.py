@@ -21,7 +21,7 @@ NAME_LENGTH_MAX = 255  # letters; nobody's name is longer, and all quotas togeth
 VALUE_MAX = 2**53 - 1  # up to here a float holds every whole number, and clients send floats
 
 _WHOLE = re.compile(r"[1-9][0-9]{0,15}|0", re.ASCII)
-_DECIMAL = re.compile(r"[0-9]{1,10}(\.[0-9]{1,20})?", re.ASCII)
+_DECIMAL = re.compile(r"[0-9]{1,16}(\.[0-9]{1,20})?", re.ASCII)
 _ADDRESS = re.compile(r"[0-9a-fA-F:.]{2,45}", re.ASCII)
 
 Part = tuple[str, str | None]  # an entity's type, and a name or None
@@ -65,19 +65,21 @@ def entity_objection(entity: Entity) -> str:
     """Why there is no such entity; "" if there is."""
     types = [kind for kind, _ in entity]
     if not entity:
-        return "an entity needs at least one part"
+        return "Invalid empty client quota entity"
     unknown = [kind for kind in types if kind not in ENTITY_TYPES]
     if unknown:
         return f"Unhandled client quota entity type: {unknown[0][:NAME_LENGTH_MAX]}"
     if len(set(types)) < len(types):
         return "an entity has each type once at most"
     if IP in types and len(types) > 1:
-        return "an address has quotas by itself only, not with a user or a client id"
+        return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
     for kind, name in entity:
+        if name == "":
+            return f"Empty {kind} not supported"
         if name is not None and not 0 < len(name) <= NAME_LENGTH_MAX:
             return f"the name of a {kind} has 1 to {NAME_LENGTH_MAX} letters"
         if kind == IP and name is not None and not _ADDRESS.fullmatch(name):
-            return f"{name} is not an address"
+            return f"{name} is not a valid IP or resolvable host."
     return ""
 
 
@@ -85,16 +87,15 @@ def value_objection(entity: Entity, key: str, value: str) -> str:
     """Why the entity cannot have this quota; "" if it can."""
     quota = QUOTAS.get(key)
     if quota is None:
-        return f"{key[:NAME_LENGTH_MAX]} is not a supported quota"
+        return f"Invalid configuration key {key[:NAME_LENGTH_MAX]}"
     if any(kind not in quota.types for kind, _ in entity):
-        return f"{key} is not a quota of this kind of entity"
-    if quota.is_whole:
-        is_good = _WHOLE.fullmatch(value) is not None and int(value) <= VALUE_MAX
-    else:
-        is_good = _DECIMAL.fullmatch(value) is not None
-    if not is_good or (float(value) == 0 and key != CONNECTION_RATE):
-        kind = "a whole number" if quota.is_whole else "a number"
-        return f"{key} must be {kind} larger than 0, and is {value[:NAME_LENGTH_MAX]}"
+        return f"Invalid configuration key {key}"
+    if value.startswith("-") or (_DECIMAL.fullmatch(value) and float(value) == 0 and key != CONNECTION_RATE):
+        return f"Quota {key} must be greater than 0"
+    if quota.is_whole and _DECIMAL.fullmatch(value) and not _WHOLE.fullmatch(value):
+        return f"{key} cannot be a fractional value."
+    if not _DECIMAL.fullmatch(value) or float(value) > VALUE_MAX:
+        return f"Proposed value for {key} is too large for a {'LONG' if quota.is_whole else 'DOUBLE'}."
     return ""
 
 

@@ -8,6 +8,7 @@ from gateway.context import Gateway
 from gateway.errors import error_of
 from penstock.contracts.commands import Command, Outcome, Refused
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.levels import level_of_configs
 from penstock.contracts.queries import ValidateQuery, ValidateView
 from penstock.contracts.refusals import Refusal
@@ -16,6 +17,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 COMMANDS_PER_ENTRY_MAX = 100  # a hundred topics with every configuration set stay far below an entry's limit
 DEADLINE_S_MIN = 1.0
 DEADLINE_S_MAX = 60.0
+TOPIC_NAME_LENGTH_MAX = 249  # Kafka's
 MESSAGE_LENGTH_MAX = 1_000  # an error quotes what the client sent, but not megabytes of it
 
 Verdict = tuple[ErrorCode, str | None]
@@ -33,6 +35,21 @@ def level_objections(gateway: Gateway, configs: dict[str, str]) -> list[str]:
     if level is None or level_of_configs(configs) <= level:
         return []
     return ["some sequencers do not know these configurations yet"]
+
+
+def topic_name_objection(name: str) -> str:
+    """Why there can be no such topic, in Kafka's words; "" if there can."""
+    if is_legal_topic_name(name):
+        return ""
+    name = name[:MESSAGE_LENGTH_MAX]
+    reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > TOPIC_NAME_LENGTH_MAX:
+        reason = f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
+    return f"Topic name is invalid: {reason}"
 
 
 async def run_commands(

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gateway.administration import MESSAGE_LENGTH_MAX, Verdict, duplicates, run_commands, verdict_of
+from gateway.administration import (
+    MESSAGE_LENGTH_MAX,
+    Verdict,
+    duplicates,
+    run_commands,
+    topic_name_objection,
+    verdict_of,
+)
 from gateway.context import Gateway
 from gateway.errors import error_of
 from gateway.topic_settings import BROKER, TOPIC
@@ -78,9 +85,9 @@ def _objection(asked: Alteration, is_repeated: bool) -> Verdict:
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "the resource occurs more than once in the request"
     if kind not in (TOPIC, BROKER):
-        return ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported"
+        return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
     if kind == TOPIC and not is_legal_topic_name(name):
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is 1 to 249 letters, digits, '.', '_' or '-'"
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(name)
     if kind == BROKER and name != CLUSTER:
         return ErrorCode.INVALID_REQUEST, (
             "a single broker has nothing to alter; an empty name stands for the defaults of the whole cluster"

@@ -86,7 +86,7 @@ def _invalid(message: str) -> RecordObjection:
 def _key_objection(place: str, keyless: list[int]) -> RecordObjection | None:
     if not keyless:
         return None
-    reason = f"Compacted topic cannot accept message without key in topic partition {place}."
+    reason = f"Compacted topic cannot accept message without key in topic partition {place}"
     shown = ", ".join(f"RecordError(batchIndex={index}, message='{reason}')" for index in keyless[:ERRORS_SHOWN])
     message = (
         f"One or more records have been rejected due to {len(keyless)} record errors in total, "

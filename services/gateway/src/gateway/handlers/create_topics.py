@@ -6,6 +6,7 @@ from gateway.administration import (
     duplicates,
     level_objections,
     run_commands,
+    topic_name_objection,
     verdict_of,
 )
 from gateway.context import Client, Gateway
@@ -71,9 +72,9 @@ async def _existing(gateway: Gateway, names: list[str]) -> dict[str, CreatableTo
 
 def _objection(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> Verdict:
     if is_repeated:
-        return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
+        return ErrorCode.INVALID_REQUEST, "Duplicate topic name."
     if not is_legal_topic_name(topic.name):
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is 1 to 249 letters, digits, '.', '_' or '-'"
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(topic.name)
     error, message = _config_objection(gateway, topic)
     if error:
         return error, message
@@ -88,16 +89,18 @@ def _placement_objection(topic: CreatableTopic) -> Verdict:
     if topic.assignments:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
     if topic.replication_factor < 1 and topic.replication_factor != DEFAULT:
-        return ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be larger than 0, or -1"
+        return ErrorCode.INVALID_REPLICATION_FACTOR, (
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
     if topic.num_partitions < 1 and topic.num_partitions != DEFAULT:
-        return ErrorCode.INVALID_PARTITIONS, "the number of partitions must be larger than 0, or -1 for the default"
+        return ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
     return ErrorCode.NONE, None
 
 
 def _config_objection(gateway: Gateway, topic: CreatableTopic) -> Verdict:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
-        return ErrorCode.INVALID_CONFIG, f"null is not a value: {', '.join(nulls)}"
+        return ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(nulls)}"
     reasons = objections(_configs(topic)) or level_objections(gateway, _configs(topic))
     if reasons:
         return ErrorCode.INVALID_CONFIG, "; ".join(reasons)

@@ -4,8 +4,9 @@ from gateway.context import Client, Gateway
 from penstock.kafkawire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from penstock.kafkawire.error_codes import ErrorCode
 
-NO_AUTHORIZER = "No Authorizer is configured."
+NONE_HERE = "No Authorizer is configured on the broker"
+NO_AUTHORIZER = "No Authorizer is configured."  # as Kafka's controller says it, which makes and deletes them
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NONE_HERE)

@@ -35,23 +35,29 @@ async def handle(
             error_code=ADMINISTRATION_UNAVAILABLE, error_message=str(failure), entries=None
         )
     found = [_told(entry) for entry in view.entries if _matches(entry, request)]
-    return DescribeClientQuotasResponse(error_message=None, entries=found)
+    return DescribeClientQuotasResponse(entries=found)
 
 
 def _objection(components: list[ComponentData]) -> tuple[ErrorCode, str]:
     types = [component.entity_type for component in components]
     unknown = [kind for kind in types if kind not in ENTITY_TYPES]
     if unknown:
-        return ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{unknown[0][:255]}' not supported."
-    if duplicates(types):
-        return ErrorCode.INVALID_REQUEST, "an entity type occurs more than once in the filter"
+        return ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {unknown[0][:255]}"
+    for kind in sorted(duplicates(types)):
+        return ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter."
     if IP in types and (USER in types or CLIENT_ID in types):
-        return ErrorCode.INVALID_REQUEST, "a filter for addresses has no part for users or client ids"
+        return ErrorCode.INVALID_REQUEST, (
+            "Invalid entity filter component combination. "
+            "IP filter component should not be used with user or clientId filter component."
+        )
     for component in components:
         if component.match_type not in (EXACT, DEFAULT, ANY):
-            return ErrorCode.INVALID_REQUEST, f"match type {component.match_type} is none of 0 to 2"
-        if (component.match_type == EXACT) != (component.match is not None):
-            return ErrorCode.INVALID_REQUEST, "a name is there if and only if it is to be matched exactly"
+            return ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}"
+        if component.match_type == EXACT and component.match is None:
+            return ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match string to null."
+        if component.match_type != EXACT and component.match is not None:
+            name = "DEFAULT" if component.match_type == DEFAULT else "SPECIFIED"
+            return ErrorCode.INVALID_REQUEST, f"Request specified MATCH_TYPE_{name}, but also specified a match string."
     return ErrorCode.NONE, ""
 
 

@@ -12,6 +12,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 
 ENDPOINT_BROKERS = 1
 ENDPOINT_CONTROLLERS = 2
+MISMATCHED = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
 
 
 async def handle(
@@ -20,7 +21,7 @@ async def handle(
     if request.endpoint_type != ENDPOINT_BROKERS:  # KIP-919
         is_known = request.endpoint_type == ENDPOINT_CONTROLLERS
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        message = f"this is a broker endpoint, not one of type {request.endpoint_type}"
+        message = MISMATCHED if is_known else f"Unsupported endpoint type {request.endpoint_type}"
         return DescribeClusterResponse(error_code=error, error_message=message)
     cluster = cluster_of(gateway, client)
     return DescribeClusterResponse(

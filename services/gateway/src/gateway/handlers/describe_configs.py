@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gateway.administration import topic_name_objection
 from gateway.config_changes import CLUSTER
 from gateway.context import Client, Gateway
 from gateway.errors import ADMINISTRATION_UNAVAILABLE
@@ -78,7 +79,7 @@ def _describe(
     resource: DescribeConfigsResource,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResult:
-    error, message, configs = ErrorCode.NONE, None, Results()
+    error, message, configs = ErrorCode.NONE, "", Results()
     try:
         configs = _asked(_configs(gateway, client, known, resource), resource, request)
     except _Refused as refused:
@@ -97,7 +98,7 @@ def _configs(gateway: Gateway, client: Client, known: _Known, resource: Describe
     if kind not in (TOPIC, BROKER):
         raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported")
     if kind == TOPIC and not is_legal_topic_name(name):
-        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is 1 to 249 letters, digits, '.', '_' or '-'")
+        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(name))
     if known.failure:
         raise _Refused(ADMINISTRATION_UNAVAILABLE, known.failure)
     defaults = cluster_settings(known.cluster)

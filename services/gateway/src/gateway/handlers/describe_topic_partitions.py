@@ -75,7 +75,9 @@ def _page(found: _Found, cursor: Cursor, partitions_max: int, leader_id: int) ->
 
 
 def _refused(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _described(view: TopicView, partitions: range, leader_id: int) -> DescribeTopicPartitionsResponseTopic:

@@ -16,7 +16,7 @@ async def handle(
     names = [user.name for user in request.users or []]
     repeated = duplicates(names)
     return DescribeUserScramCredentialsResponse(
-        error_message=None, results=[_result(name, name in repeated) for name in dict.fromkeys(names)]
+        results=[_result(name, name in repeated) for name in dict.fromkeys(names)]
     )
 
 

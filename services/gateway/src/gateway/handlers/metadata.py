@@ -50,7 +50,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Metada
 
 
 def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    return topic if topic.error_code else msgspec.structs.replace(topic, topic_authorized_operations=TOPIC_OPERATIONS)
+    return msgspec.structs.replace(topic, topic_authorized_operations=TOPIC_OPERATIONS)
 
 
 def cluster_of(gateway: Gateway, client: Client) -> _Cluster:

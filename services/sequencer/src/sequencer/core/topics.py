@@ -68,7 +68,7 @@ def check_create_partitions(state: State, command: CreatePartitions) -> Done | R
         return Refused(Refusal.UNKNOWN_TOPIC, f"The topic '{command.name}' does not exist.")
     before, count = len(topic.partitions), command.count
     if count == before:
-        return Refused(Refusal.INVALID_PARTITIONS, f"Topic already has {before} partitions.")
+        return Refused(Refusal.INVALID_PARTITIONS, f"Topic already has {before} partition(s).")
     if count < before:
         message = f"The topic {topic.name} currently has {before} partition(s); {count} would not be an increase."
         return Refused(Refusal.INVALID_PARTITIONS, message)
@@ -107,7 +107,7 @@ def name_objection(state: State, name: str) -> Refused | None:
         return Refused(Refusal.INVALID_TOPIC, f"Topic name '{name[:256]}' is illegal.")
     other = state.topics_by_metric_name.get(metric_name(name))
     if other is not None:
-        return Refused(Refusal.INVALID_TOPIC, f"Topic '{name}' collides with existing topics: {other.name}")
+        return Refused(Refusal.INVALID_TOPIC, f"Topic '{name}' collides with existing topic: {other.name}")
     return None
 
 
