@@ -113,6 +113,7 @@ async def test_the_clusters_defaults_stand_between_a_topics_own_values_and_the_b
         ("log.retention.ms", "2000", 3),
         ("log.retention.ms", "604800000", 5),
     ]
+    assert synonyms["cleanup.policy"] == [("log.cleanup.policy", "delete", 5)]  # as Kafka's brokers name it
     assert synonyms["retention.bytes"] == [("log.retention.bytes", "500", 3), ("log.retention.bytes", "-1", 5)]
     assert (configs["retention.bytes"].value, configs["retention.bytes"].config_source) == ("500", 3)
 

@@ -24,6 +24,26 @@ class ConfigSource(enum.IntEnum):
 CONFIG_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}  # Kafka's numbers (KIP-569)
 
 
+# The names that Kafka's brokers have for the defaults of what here is set for topics only.
+BROKER_NAMES = {
+    "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "preallocate": "log.preallocate",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+}
+
+
 class Synonym(msgspec.Struct, frozen=True):
     """A value that is in force unless one before it is."""
 
@@ -73,6 +93,6 @@ def cluster_settings(cluster: dict[str, str]) -> list[Setting]:
 
 
 def _defaults(config: TopicConfig, cluster: dict[str, str]) -> list[Synonym]:
-    name = config.cluster_name or config.name
+    name = config.cluster_name or BROKER_NAMES.get(config.name, config.name)
     set_here = [Synonym(name, cluster[name], ConfigSource.CLUSTER)] if name in cluster else []
     return [*set_here, Synonym(name, config.default, ConfigSource.DEFAULT)]
