@@ -13,8 +13,13 @@ from gateway.dispatch import HANDLERS
 from gateway.meter import BURST_S, WAIT_S_MAX, Meter, share_of
 from gateway.throttling import Timed, connection_delay_s, note_arrival
 from penstock.contracts.client_quotas import PRODUCE_RATE, client_quota, connection_quota
+from penstock.contracts.commands import Done, TopicCreated
 from penstock.contracts.messages import QuotaUse
+from penstock.contracts.queries import ValidateView
 from penstock.kafkawire.api import decode_response, encode_request
+from penstock.kafkawire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest
 from penstock.kafkawire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -24,6 +29,7 @@ from tests.unit.gateway.gateway_wire import ask, batch, request_frame
 from tests.unit.gateway.test_gateway_listener import Kafka
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 ALICE = (("user", "alice"),)
 FETCHED_TOPIC, FETCHED_PARTITION = FetchableTopicResponse("t"), PartitionData()
 
@@ -380,3 +386,46 @@ def test_an_address_of_its_own_goes_before_the_default() -> None:
     found = connection_quota(quotas, "10.0.0.1")
     assert found is not None
     assert found.value == 0
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_who_makes_too_many_partitions_has_to_wait_and_newer_clients_are_told_topic_by_topic(
+    world: World, version: int
+) -> None:
+    await held_to(world, "controller_mutation_rate", "4", user=None)
+    made: list[str] = []
+
+    def make(command: Any) -> Any:
+        made.append(command.name)
+        return TopicCreated(command.topic_id, command.partitions, {})
+
+    world.sequencer.on_command = make
+    client = new_client()
+    asked = [CreatableTopic(name, count, 1) for name, count in (("a", 3), ("b", 9), ("c", 1))]
+    validated = CreateTopicsRequest(asked, 30_000, True)
+    world.sequencer.views["validate"] = lambda query: ValidateView(1, [Done()] * len(query.commands))
+    assert (await ask(world, CREATE_TOPICS, version, validated, client)).throttle_time_ms == 0
+    answer = await ask(world, CREATE_TOPICS, version, CreateTopicsRequest(asked, 30_000), client)
+    errors = {topic.name: topic.error_code for topic in answer.topics}
+    exceeded = 89 if version >= 6 else 0
+    assert errors == {"a": 0, "b": 0, "c": exceeded}  # what was left when b came was enough to begin it
+    assert made == ["a", "b", "c"][: 2 if exceeded else 3]
+    assert answer.throttle_time_ms == (2000 if exceeded else 2250)
+    world.clock.now_s += 3
+    again = await ask(world, CREATE_TOPICS, version, CreateTopicsRequest([CreatableTopic("d", 1, 1)], 30_000), client)
+    assert again.topics[0].error_code == 0
+
+
+async def test_partitions_that_are_added_and_topics_that_are_deleted_count_as_well(world: World) -> None:
+    await held_to(world, "controller_mutation_rate", "1", user=None)
+    world.sequencer.on_command = lambda command: Done()
+    grown = await ask(
+        world, CREATE_PARTITIONS, 3, CreatePartitionsRequest([CreatePartitionsTopic("t", 7)], 30_000), new_client()
+    )
+    assert (grown.results[0].error_code, grown.throttle_time_ms) == (0, 2000)  # three more than there were
+    deletion = DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000)
+    refused = await ask(world, DELETE_TOPICS, 5, deletion, new_client())
+    assert refused.responses[0].error_code == 89
+    world.clock.now_s += 2
+    deleted = await ask(world, DELETE_TOPICS, 5, deletion, new_client())
+    assert (deleted.responses[0].error_code, deleted.throttle_time_ms) == (0, 4000)

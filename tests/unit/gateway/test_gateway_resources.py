@@ -207,7 +207,7 @@ async def test_each_entity_is_altered_or_refused_by_itself(world: World, version
                 entry({"user": "c"}, consumer_byte_rate=0.5),
                 entry({"group": "d"}, consumer_byte_rate=1.0),
                 entry({"user": ""}, consumer_byte_rate=1.0),
-                entry({"user": "e"}, controller_mutation_rate=1.0),
+                entry({"user": "e"}, no_such_rate=1.0),
                 entry({"user": "f"}, consumer_byte_rate=float("inf")),
             ]
         ),
@@ -215,7 +215,7 @@ async def test_each_entity_is_altered_or_refused_by_itself(world: World, version
     refused = ErrorCode.INVALID_REQUEST
     assert [each.error_code for each in response.entries] == [0, 0, *[refused] * 5]
     assert all(each.error_message for each in response.entries[2:])
-    assert "controller_mutation_rate" in response.entries[5].error_message
+    assert "no_such_rate" in response.entries[5].error_message
     sent = [command for commands in world.sequencer.commands for command in commands]
     assert [(each.entity, each.changes) for each in sent if isinstance(each, AlterClientQuotas)] == [
         (

@@ -70,7 +70,7 @@ def test_everybody_is_another_entity_than_anybody_with_a_name() -> None:
         ([QuotaPart("user", "a" * 256)], {"producer_byte_rate": "1"}),
         (ALICE, {"connection_creation_rate": "1"}),
         ([QuotaPart("ip", "10.0.0.1")], {"producer_byte_rate": "1"}),
-        (ALICE, {"controller_mutation_rate": "1"}),
+        (ALICE, {"no_such_rate": "1"}),
         (ALICE, {"producer_byte_rate": "0"}),
         (ALICE, {"producer_byte_rate": "1.5"}),
         (ALICE, {"producer_byte_rate": "1", "consumer_byte_rate": "-1"}),

@@ -15,6 +15,7 @@ ENTITY_TYPES = (USER, CLIENT_ID, IP)
 PRODUCE_RATE = "producer_byte_rate"
 FETCH_RATE = "consumer_byte_rate"
 REQUEST_TIME = "request_percentage"
+MUTATION_RATE = "controller_mutation_rate"
 CONNECTION_RATE = "connection_creation_rate"
 ANONYMOUS = "ANONYMOUS"  # the user who has not said who he is, as Kafka names him
 NAME_LENGTH_MAX = 255  # letters; nobody's name is longer, and all quotas together fit into one message
@@ -44,6 +45,7 @@ QUOTAS: dict[str, Quota] = {
         Quota(PRODUCE_RATE, (USER, CLIENT_ID), True, "Bytes of Produce requests per second, over all gateways."),
         Quota(FETCH_RATE, (USER, CLIENT_ID), True, "Bytes of records fetched per second, over all gateways."),
         Quota(REQUEST_TIME, (USER, CLIENT_ID), False, "Per cent of the time of each gateway's one thread."),
+        Quota(MUTATION_RATE, (USER, CLIENT_ID), False, "Partitions made or deleted per second, over all gateways."),
         Quota(CONNECTION_RATE, (IP,), True, "New connections per second from an address, over all gateways."),
     )
 }

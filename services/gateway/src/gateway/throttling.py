@@ -11,12 +11,13 @@ import msgspec
 
 from gateway.context import Client, Gateway
 from gateway.meter import BURST_S
-from penstock.contracts.client_quotas import CONNECTION_RATE, FETCH_RATE, PRODUCE_RATE, REQUEST_TIME
+from penstock.contracts.client_quotas import CONNECTION_RATE, FETCH_RATE, MUTATION_RATE, PRODUCE_RATE, REQUEST_TIME
 from penstock.kafkawire.api.fetch import FetchRequest, FetchResponse
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.frame import RequestHeader, read_request_header
 
 PRODUCE, FETCH = 0, 1
+MUTATIONS = (19, 20, 37)  # CreateTopics, DeleteTopics, CreatePartitions: counted in mutation_quota.py
 PRODUCE_KEY = PRODUCE.to_bytes(2, "big")
 PER_CENT = 100.0
 
@@ -48,6 +49,10 @@ async def handle_within_quotas(
             waits[PRODUCE_RATE] = produced.wait_s(now_s())
     if fetched is not None and isinstance(response, FetchResponse):
         waits[FETCH_RATE] = fetched.use(fetched_bytes(response), now_s())
+    if header.api_key in MUTATIONS:
+        mutations = quotas.meter(MUTATION_RATE, client.user, client.client_id)
+        if mutations is not None:
+            waits[MUTATION_RATE] = mutations.wait_s(now_s())
     used_time = quotas.meter(REQUEST_TIME, client.user, client.client_id)
     if used_time is not None:
         waits[REQUEST_TIME] = used_time.use(timed.used_s * PER_CENT, now_s())

@@ -2,7 +2,9 @@
 
 from gateway.administration import Verdict, duplicates, run_commands, verdict_of
 from gateway.context import Client, Gateway
+from gateway.mutation_quota import EXCEEDED, admits
 from penstock.contracts.commands import CreatePartitions
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.kafkawire.api.create_partitions import (
     CreatePartitionsRequest,
@@ -11,6 +13,8 @@ from penstock.kafkawire.api.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+
+FIRST_VERSION_MUTATIONS = 3  # that is told of the quota on them (KIP-599)
 
 
 async def handle(
@@ -23,6 +27,16 @@ async def handle(
         for topic in request.topics
         if not verdicts[topic.name][0] and not topic.assignments
     ]
+    if not request.validate_only:
+        is_strict = version >= FIRST_VERSION_MUTATIONS
+        known = await _known_partitions(gateway, [each.name for each in commands])
+        exceeding = [
+            each
+            for each in commands
+            if not admits(gateway, client, each.count - known.get(each.name, 0), is_strict=is_strict)
+        ]
+        verdicts |= {each.name: EXCEEDED for each in exceeding}
+        commands = [each for each in commands if not verdicts[each.name][0]]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
     if not request.validate_only:
         gateway.topics.forget(command.name for command in commands)
@@ -31,6 +45,16 @@ async def handle(
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(name, *verdict) for name, verdict in verdicts.items()]
     )
+
+
+async def _known_partitions(gateway: Gateway, names: list[str]) -> dict[str, int]:
+    """How many partitions the topics have now, for those of which that can be known; nobody needs it without quotas."""
+    if gateway.quotas.is_empty:
+        return {}
+    try:
+        return {name: view.partitions for name, view in (await gateway.topics.find(names)).items()}
+    except Unavailable:
+        return {}
 
 
 def _objection(topic: CreatePartitionsTopic, is_repeated: bool) -> Verdict:

@@ -11,10 +11,11 @@ from gateway.administration import (
 )
 from gateway.context import Client, Gateway
 from gateway.errors import ADMINISTRATION_UNAVAILABLE
+from gateway.mutation_quota import EXCEEDED, admits
 from gateway.topic_settings import Setting, cluster_configs, settings_of
 from penstock.contracts.commands import CreateTopic, Outcome, TopicCreated
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import ID_BYTES, is_legal_topic_name, new_topic_id
+from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
 from penstock.contracts.topic_configs import objections
 from penstock.kafkawire.api.create_topics import (
     CreatableTopic,
@@ -27,6 +28,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 
 DEFAULT = -1
 FIRST_VERSION_CONFIGS = 5
+FIRST_VERSION_MUTATIONS = 6  # that is told of the quota on them (KIP-599)
 CONFIGS_DEADLINE_S = 1.0  # what is only to be told of topics that are made is worth no longer wait
 REPLICATION_FACTOR = 1  # one leader names itself; the copies are the object store's business
 
@@ -38,6 +40,11 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Create
     doubtful = [name for name, refused in results.items() if refused is not None and name not in repeated]
     results |= await _existing(gateway, doubtful)
     commands = [_command(gateway, topics[name]) for name, refused in results.items() if refused is None]
+    if not request.validate_only:
+        is_strict = version >= FIRST_VERSION_MUTATIONS
+        exceeding = [each for each in commands if not admits(gateway, client, each.partitions, is_strict=is_strict)]
+        results |= {each.name: CreatableTopicResult(each.name, NO_TOPIC_ID, *EXCEEDED) for each in exceeding}
+        commands = [each for each in commands if results[each.name] is None]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
     if not request.validate_only:
         gateway.topics.forget(command.name for command in commands)

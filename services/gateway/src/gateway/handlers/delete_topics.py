@@ -4,6 +4,7 @@ from collections import Counter
 
 from gateway.administration import Verdict, run_commands, verdict_of
 from gateway.context import Client, Gateway
+from gateway.mutation_quota import EXCEEDED, admits
 from penstock.contracts.commands import DeleteTopic, Refused, Tick
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import NO_TOPIC_ID, is_legal_topic_name
@@ -17,6 +18,7 @@ from penstock.kafkawire.api.delete_topics import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 
+FIRST_VERSION_MUTATIONS = 5  # that is told of the quota on them (KIP-599)
 FIRST_VERSION_IDS = 6
 
 
@@ -34,6 +36,12 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Delete
         found = {}
     else:
         verdicts |= {topic: (_unknown(topic), None) for topic in good if topic not in found}
+    is_strict = version >= FIRST_VERSION_MUTATIONS
+    exceeding = [
+        topic for topic, view in found.items() if not admits(gateway, client, view.partitions, is_strict=is_strict)
+    ]
+    verdicts |= dict.fromkeys(exceeding, EXCEEDED)
+    found = {topic: view for topic, view in found.items() if topic not in exceeding}
     commands = [DeleteTopic(gateway.clock.now_ms(), "", view.topic_id) for view in found.values()]
     outcomes = await run_commands(gateway, commands, request.timeout_ms)
     for topic, outcome in zip(found, outcomes, strict=True):
