@@ -35,6 +35,7 @@ CLIENTS = [
     Client("aiokafka", lambda: provision.python_driver("aio")),
     Client("kafka-python", lambda: provision.python_driver("kafka_python")),
     Client("KafkaJS", provision.node_driver, lambda: {"NODE_PATH": str(provision.node_modules())}),
+    Client("franz-go", provision.go_driver),
     Client("kcat", lambda: provision.python_driver("kcat")),
     Client("Java client", lambda: [*provision.java_command(), "JavaClient"]),
     Client(TOOLS, provision.java_command, about=as_pinned),

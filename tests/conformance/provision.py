@@ -13,6 +13,7 @@ from typing import Any
 
 PINS = Path(__file__).parent / "pins.toml"
 JAVA_SOURCE = Path(__file__).parent / "clients" / "JavaClient.java"
+GO_SOURCES = Path(__file__).parent / "clients" / "franz_go"
 KAFKAJS_DRIVER = Path(__file__).parent / "clients" / "kafkajs.js"
 FETCH_TIMEOUT_S = 600
 # A JVM that lives for seconds: no time for a second compiler, and little memory, for several run at once.
@@ -154,6 +155,18 @@ def python_driver(module: str) -> list[str]:
 def node_driver() -> list[str]:
     """The command of the driver that is JavaScript."""
     return [program("node"), str(KAFKAJS_DRIVER)]
+
+
+def go_driver() -> list[str]:
+    """The command of the driver that is Go, built; go.sum holds the hashes of what it is built from."""
+    sources = {path.name: path.read_text() for path in sorted(GO_SOURCES.iterdir())}
+
+    def make(folder: Path) -> None:
+        for name, source in sources.items():
+            (folder / name).write_text(source)
+        run([program("go"), "build", "-mod=readonly", "-trimpath", "-o", "driver", "."], folder)
+
+    return [str(made("go", json.dumps(sources), make) / "driver")]
 
 
 def pinned_version(artifact: str) -> str:
