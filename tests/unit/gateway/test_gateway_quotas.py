@@ -13,8 +13,9 @@ from gateway.dispatch import HANDLERS
 from gateway.meter import BURST_S, WAIT_S_MAX, Meter, share_of
 from gateway.throttling import Timed, connection_delay_s, note_arrival
 from penstock.contracts.client_quotas import PRODUCE_RATE, client_quota, connection_quota
+from penstock.contracts.codec import decode, encode
 from penstock.contracts.commands import Done, TopicCreated
-from penstock.contracts.messages import QuotaUse
+from penstock.contracts.messages import Presence, QuotaUse
 from penstock.contracts.queries import ValidateView
 from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -225,6 +226,12 @@ async def test_gateways_that_hear_of_each_other_give_out_a_quota_together_and_no
     assert [each / seconds / 100 for each in given] == pytest.approx(parts, abs=1.3)
 
 
+async def test_what_gateways_tell_each_other_of_quotas_arrives_as_it_was_told() -> None:
+    use = (QuotaUse(PRODUCE_RATE, ALICE, 12.5), QuotaUse("connection_creation_rate", (("ip", "10.0.0.1"),), 1.0))
+    said = msgspec.structs.replace(gateway_presence("g2"), quota_use=use)
+    assert decode(encode(said), Presence) == said
+
+
 async def test_who_uses_nothing_for_a_while_is_forgotten(world: World) -> None:
     await held_to(world, "producer_byte_rate", "1000", user="alice")
     meter = world.gateway.quotas.meter(PRODUCE_RATE, "alice", "c")
@@ -254,6 +261,17 @@ async def test_nothing_is_read_from_a_connection_whose_client_has_to_wait() -> N
                 await client.next_correlation_id()
         kafka.world.clock.now_s += 3
         assert await client.next_correlation_id() == 2
+
+
+async def test_a_gateway_that_ends_does_not_wait_for_who_has_to_wait() -> None:
+    async with Kafka() as kafka:
+        await kafka.world.add_flusher("f1")
+        await held_to(kafka.world, "producer_byte_rate", "10", client_id="test")
+        client = await kafka.connect()
+        client.produce(1, batch(100))
+        assert await client.next_correlation_id() == 1
+        await kafka.connections.drain(10)
+        assert await client.until_closed() == b""
 
 
 async def test_what_was_sent_behind_a_request_that_used_up_the_quota_is_not_begun_before_its_time() -> None:
