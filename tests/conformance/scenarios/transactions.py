@@ -51,6 +51,16 @@ def read_committed(bootstrap: str, topic: str) -> dict[int, list[str]]:
     return read
 
 
+def check_exactly_once(read: dict[int, list[str]], expected: dict[int, list[str]]) -> None:
+    """Each record of each partition was read once, in order, and no other."""
+    for partition, values in expected.items():
+        found = read[partition]
+        twice = {value: count for value, count in Counter(found).items() if count > 1}
+        assert not twice, f"partition {partition} has records twice: {twice}"
+        assert not set(values) - set(found), f"partition {partition} lacks {set(values) - set(found)}"
+        assert found == values, f"partition {partition} has {found}"
+
+
 class Pipeline:
     """A topic made from another, by clients with one transactional id, one after the other."""
 
@@ -114,13 +124,7 @@ class Pipeline:
 
     def check(self) -> None:
         """What readers of committed records see."""
-        read = read_committed(self._bootstrap, self.topics["target"])
-        for partition, expected in self._expected.items():
-            values = read[partition]
-            twice = {value: count for value, count in Counter(values).items() if count > 1}
-            assert not twice, f"partition {partition} has records twice: {twice}"
-            assert not set(expected) - set(values), f"partition {partition} lacks {set(expected) - set(values)}"
-            assert values == expected, f"partition {partition} has {values}"
+        check_exactly_once(read_committed(self._bootstrap, self.topics["target"]), self._expected)
 
     def check_by(self, client: Driver) -> None:
         """The client itself sees the same, as a reader of committed records."""

@@ -14,6 +14,8 @@ from tests.conformance.driver import ClientError, Driver, NotOffered
 from tests.conformance.provision import Missing
 from tests.conformance.results import FAILED, NOT_OFFERED, NOT_RUN, PASSED, About, Result, save, table
 from tests.conformance.scenario import Scenario, Stage
+from tests.conformance.scenarios.groups import PARTITIONS, Members
+from tests.conformance.scenarios.transactions import check_exactly_once
 
 NOWHERE = "127.0.0.1:1"
 # A client that counts, dies, and cannot dance; what a library prints is no answer.
@@ -206,3 +208,36 @@ def test_scenarios_have_names_of_their_own_and_every_client_has_some() -> None:
     assert len(set(names)) == len(names)
     assert all(scenarios_of(client) for client in CLIENTS)
     assert all(scenario.promise.endswith(".") for scenario in SCENARIOS)
+
+
+@pytest.mark.parametrize("read", [["a", "b", "b"], ["a"], ["b", "a"], ["a", "b", "c"]], ids=str)
+def test_a_record_that_is_twice_or_lost_or_out_of_order_or_aborted_is_not_exactly_once(read: list[str]) -> None:
+    check_exactly_once({0: ["a", "b"], 1: []}, {0: ["a", "b"], 1: []})
+    with pytest.raises(AssertionError):
+        check_exactly_once({0: read, 1: []}, {0: ["a", "b"], 1: []})
+
+
+class Reader:
+    """A member with the partitions that it is told."""
+
+    def __init__(self, *partitions: int) -> None:
+        self._partitions = partitions
+
+    def begin(self, name: str, **arguments: object) -> None:
+        """It is asked for nothing but its share."""
+
+    def answer(self) -> dict[str, list[list[object]]]:
+        return {"records": [], "assignment": [["topic", each] for each in self._partitions]}
+
+
+def test_partitions_are_shared_only_when_each_has_one_reader() -> None:
+    members = Members("group", "topic")
+    half = PARTITIONS // 2
+    shares = {
+        (half, PARTITIONS): [half, PARTITIONS - half],
+        (half + 1, PARTITIONS): None,  # one has two readers
+        (half, PARTITIONS - 1): None,  # one has none
+    }
+    for (first_end, second_end), expected in shares.items():
+        members.drivers = [Reader(*range(first_end)), Reader(*range(half, second_end))]  # type: ignore[list-item]
+        assert members.shares() == expected
