@@ -349,6 +349,12 @@ async def test_offsets_that_were_committed_meanwhile_are_deleted_when_asked_agai
     assert not world.state.groups["g"].offsets
 
 
+async def test_before_all_sequencers_know_how_to_delete_offsets_nobody_waits_for_them() -> None:
+    world = empty()
+    world.gateway.sequencer.seen_level = OFFSET_EXPIRY_LEVEL - 1
+    assert await error_of(world, OFFSET_DELETE, 0, forget()) == E.UNSUPPORTED_VERSION
+
+
 @pytest.mark.parametrize(("key", "request_"), [(OFFSET_DELETE, forget()), (LEAVE, leave(LEADER))])
 async def test_without_sequencers_members_are_told_to_look_for_them_again(key: int, request_: msgspec.Struct) -> None:
     world = absent()

@@ -5,6 +5,7 @@ from gateway.errors import GROUPS_UNAVAILABLE, error_of
 from gateway.group_members import group_command
 from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Refused
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.offset_delete import (
     OffsetDeleteRequest,
@@ -12,9 +13,13 @@ from penstock.kafkawire.api.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from penstock.kafkawire.error_codes import ErrorCode
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    level = gateway.sequencer.seen_level
+    if level is not None and level < OFFSET_EXPIRY_LEVEL:  # nobody would journal it, as long as an upgrade lasts
+        return OffsetDeleteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     gone = [DeletedOffset(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
     command = DeleteOffsets(gateway.clock.now_ms(), request.group_id, gone, gateway.sequencer.seen_sequence)
     try:
