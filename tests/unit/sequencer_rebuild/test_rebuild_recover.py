@@ -3,34 +3,20 @@
 import copy
 from typing import Any
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.contracts.batches import TRANSACTIONAL, BatchMeta
-from penstock.contracts.commands import (
-    CommitSegment,
-    DeleteTopic,
-    EndTxn,
-    InitTransactionalProducer,
-    ProducerAllocated,
-    RaiseLevel,
-    Refused,
-    SegmentCommitted,
-)
-from penstock.contracts.ids import segment_born_ms
-from penstock.contracts.levels import TRANSACTIONS_LEVEL
+from penstock.contracts.commands import DeleteTopic, SegmentCommitted
 from penstock.contracts.refusals import Refusal
 from penstock.segment import SegmentIndex
 from sequencer.core.limits import SEGMENT_COMMIT_AGE_MAX_MS
-from sequencer.core.partitions import last_stable_offset
-from sequencer.core.state import Partition
-from sequencer.rebuild.recover import PRODUCER_IDS_SKIPPED, commit_lost_segments
-from sequencer.rebuild.report import Report, adopted_name, as_json, as_text
-from tests.unit.sequencer_core.core_world import World, check_invariants, topic_id
+from sequencer.rebuild.recover import PRODUCER_IDS_SKIPPED
+from sequencer.rebuild.report import adopted_name
+from tests.unit.sequencer_core.core_world import World, topic_id
+from tests.unit.sequencer_rebuild.rebuild_lost import T1, commit_of, of, partition, recover
 from tests.unit.sequencer_rebuild.rebuild_segments import BORN_MS, Run, batch, segment
 
-T1, T2 = topic_id(1), topic_id(2)
+T2 = topic_id(2)
 
 
 def world(partitions: int = 1) -> World:
@@ -38,29 +24,6 @@ def world(partitions: int = 1) -> World:
     made.now_ms = BORN_MS
     made.topic("t", partitions=partitions, number=1)
     return made
-
-
-def recover(built: World, *segments: SegmentIndex, now_ms: int = BORN_MS + 10 * SEGMENT_COMMIT_AGE_MAX_MS) -> Report:
-    report = Report(cluster="c")
-    commit_lost_segments(built.state, list(segments), now_ms, report)
-    check_invariants(built.state)
-    assert as_text(report)
-    assert as_json(report)
-    return report
-
-
-def of(writer: str, born_ms: int, *batches: BatchMeta, chance: int = 0, topic: bytes = T1) -> SegmentIndex:
-    return segment(writer, born_ms, chance=chance, runs=[(topic, 0, list(batches))])
-
-
-def partition(built: World, number: int = 0, name: str = "t") -> Partition:
-    return built.state.topics[name].partitions[number]
-
-
-def commit_of(built: World, index: SegmentIndex) -> Any:
-    """What the machine answers when the flusher sends the segment's commit (again)."""
-    born_ms = segment_born_ms(index.segment_id)
-    return built.do(CommitSegment(born_ms, index.segment_id, index.size_bytes, index.writer, "z1", index.runs))
 
 
 def test_records_come_back_in_the_order_of_their_segments() -> None:
@@ -276,79 +239,3 @@ def test_with_one_flusher_every_record_is_at_its_old_offset(journal: tuple[int, 
     assert [lost.state.segments.id(row) for row in ours.segments] == [
         whole.state.segments.id(row) for row in theirs.segments
     ]
-
-
-class Book(World):
-    """With transactions; what lies in the archive is what was done before a rebuild."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_ms = BORN_MS
-        self.do(RaiseLevel(self.now_ms, TRANSACTIONS_LEVEL))
-        self.topic("t", partitions=1, number=1)
-
-    def init(self, name: str = "tx") -> ProducerAllocated:
-        return self.do(InitTransactionalProducer(self.now_ms, name, 60_000))  # type: ignore[no-any-return]
-
-    def of(self, writer: ProducerAllocated, sequence: int = 0, *, epoch: int = 0) -> BatchMeta:
-        meta = batch(writer.producer_id, epoch, sequence)
-        return msgspec.structs.replace(meta, attributes=TRANSACTIONAL)
-
-    def write(self, writer: ProducerAllocated) -> Refusal:
-        (result,) = self.produce(msgspec.structs.replace(self.of(writer), adds_partition=True))
-        return Refusal(result.refusal)
-
-    def end(self, writer: ProducerAllocated, name: str = "tx") -> Any:
-        return self.do(EndTxn(self.now_ms, name, writer.producer_id, writer.producer_epoch, True))
-
-    @property
-    def aborted(self) -> list[tuple[int, int]]:
-        known = partition(self).transactions
-        return [] if known is None else [each[1:] for each in map(msgspec.structs.astuple, known.aborted(0, 99, 99)[0])]
-
-
-def test_a_transaction_that_was_ongoing_comes_back_whole_and_is_aborted() -> None:
-    """Its end may be lost, or offsets that were to be committed with it."""
-    book = Book()
-    writer = book.init()
-    book.write(writer)
-    report = recover(book, of("a", 10, book.of(writer, 1)), of("b", 20, book.of(writer, 2)))
-    assert (report.recovered_batches, report.refused_batches, report.aborted_transactions) == (2, {}, 1)
-    assert book.aborted == [(0, 3)]
-    assert (last_stable_offset(partition(book)), partition(book).high_watermark) == (4, 4)
-
-
-def test_a_transaction_of_which_the_archive_knows_nothing_is_aborted() -> None:
-    book = Book()
-    writer = book.init()
-    book.write(writer)
-    book.end(writer)
-    report = recover(book, of("a", 10, book.of(writer, 1)))
-    assert (report.recovered_batches, report.aborted_transactions) == (1, 1)
-    assert book.aborted == [(2, 3)], "what was committed before the archive ended stays committed"
-
-
-def test_what_belongs_to_a_transaction_after_a_lost_end_is_refused() -> None:
-    """That raised the epoch; and nobody can commit what came after it."""
-    book = Book()
-    writer = book.init()
-    book.write(writer)
-    report = recover(book, of("a", 10, book.of(writer, 0, epoch=1)))
-    assert report.refused_batches == {"producer_fenced": 1}
-    assert book.aborted == [(0, 1)]
-
-
-def test_no_producer_goes_on_with_an_epoch_that_may_have_been_given_out_twice() -> None:
-    book = Book()
-    idle, ongoing = book.init("idle"), book.init("ongoing")
-    book.write(ongoing)
-    report = recover(book)
-    assert (report.forgotten_transactional_ids, report.aborted_transactions) == (2, 1)
-    assert not (book.state.transactions or book.state.transactions_by_producer or book.state.ongoing)
-    for name, each in (("idle", idle), ("ongoing", ongoing)):
-        assert book.write(each) == Refusal.INVALID_PRODUCER_MAPPING
-        assert book.end(each, name) == Refused(Refusal.INVALID_PRODUCER_MAPPING)
-        again = book.init(name)
-        assert again.producer_id not in (idle.producer_id, ongoing.producer_id)
-        assert book.write(again) == Refusal.NONE
-        assert not isinstance(book.end(again, name), Refused)
