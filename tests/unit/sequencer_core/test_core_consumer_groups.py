@@ -451,12 +451,13 @@ def test_a_classic_group_of_another_protocol_type_stays_what_it_is(world: Consum
     assert answer == Refused(Refusal.UNKNOWN_GROUP, "Group g is not a consumer group.")
 
 
-def test_below_its_level_the_protocol_is_not_offered() -> None:
+@pytest.mark.parametrize(("level", "why"), [(0, Refusal.OVERLOADED), (2, Refusal.UNSUPPORTED_YET)])
+def test_below_its_level_the_protocol_is_not_offered_and_in_a_new_cluster_not_yet(level: int, why: Refusal) -> None:
     world = ConsumerWorld()
-    world.state.level = 2
+    world.state.level = level
     command = consumer_heartbeat()
     view = queries.QUERIES["consumer_heartbeat"](world.state, ConsumerHeartbeatQuery(0, command))
-    assert view.outcome.refusal == Refusal.UNSUPPORTED_YET
+    assert view.outcome.refusal == why
 
 
 def consumer_heartbeat() -> Any:

@@ -19,6 +19,8 @@ from sequencer.core.state import State
 
 def consumer_heartbeat(state: State, query: ConsumerHeartbeatQuery) -> ConsumerHeartbeatView:
     """The answer to a heartbeat that changes nothing; none to one that does."""
+    if not state.level:  # a new cluster has its level after a second, and clients take the other error as final
+        return ConsumerHeartbeatView(state.sequence, Refused(Refusal.OVERLOADED, "the cluster has no level yet"))
     if state.level < CONSUMER_GROUPS_LEVEL:
         refused = Refused(Refusal.UNSUPPORTED_YET, "some sequencers do not know the consumer group protocol yet")
         return ConsumerHeartbeatView(state.sequence, refused)
