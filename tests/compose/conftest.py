@@ -28,8 +28,15 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="module")
-def project(request: pytest.FixtureRequest) -> Iterator[Project]:
+def shared_project(request: pytest.FixtureRequest) -> Iterator[Project]:
     """One container of each service, for one module's tests."""
     module = request.module.__name__.rpartition("test_compose_")[2]
     with running_project(f"penstock-e2e-{module}") as started:
         yield started
+
+
+@pytest.fixture
+def project(shared_project: Project) -> Iterator[Project]:
+    """The module's, well again after each test."""
+    yield shared_project
+    shared_project.heal()

@@ -9,7 +9,7 @@ from tests.testkit.compose import NetworkClient, Project, docker
 from tests.testkit.ledger import QUIET
 from tests.testkit.steady_load import steady_account
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 MIB = 1024 * 1024
 IMAGE_BYTES_MAX = 250 * MIB

@@ -8,7 +8,7 @@ from tests.testkit.cluster import wait_until
 from tests.testkit.compose import POLL_S, Project, docker
 from tests.testkit.steady_load import steady_account
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 MERGED_TIMEOUT_S = 300.0  # Java starts while everything else is busy
 

@@ -10,7 +10,7 @@ from tests.testkit.cluster import wait_until
 from tests.testkit.compose import POLL_S, Project
 from tests.testkit.steady_load import Account, steady_account
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 SERVICES = ["gateway", "flusher", "sequencer", "cacher", "nats", "s3"]
 MORE_RECORDS = 1000

@@ -11,7 +11,7 @@ import pytest
 from tests.testkit.compose import Container, NetworkClient, Project
 from tests.testkit.steady_load import steady_account
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 DRAIN_DEADLINE_MS = 10_000  # the default of `drain_deadline_ms`
 SERVICES = ("gateway", "flusher", "sequencer", "cacher", "janitor")
@@ -27,7 +27,7 @@ def followed_logs(containers: list[Container]) -> Iterator[dict[str, list[str]]]
         followers = {
             each.name: stack.enter_context(
                 subprocess.Popen(
-                    ["docker", "logs", "--follow", "--tail", "0", each.id],
+                    ["docker", "logs", "--follow", "--tail", "1", each.id],
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
@@ -35,6 +35,9 @@ def followed_logs(containers: list[Container]) -> Iterator[dict[str, list[str]]]
             )
             for each in containers
         }
+        for follower in followers.values():
+            assert follower.stdout is not None
+            assert follower.stdout.readline(), "the newest line so far; now it follows"
         yield logs
         for name, follower in followers.items():
             if name.endswith("-1"):  # this one stays

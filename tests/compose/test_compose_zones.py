@@ -10,19 +10,27 @@ from tests.compose.test_compose_clients import brokers
 from tests.testkit.compose import Project, running_project
 from tests.testkit.steady_load import steady_account
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 MORE_RECORDS = 10_000
 RECORD_BYTES = 2_000
-# What a zone hears of another: announcements of the sequencers about every entry, and presence. No records.
-IDLE_ZONE_SHARE_MAX = 0.01
+# What a zone hears of another: announcements of the sequencers about every entry, and presence. No records. The slower
+# the machine, the more entries for as many records; any way that records might go has a quarter of them or more.
+IDLE_ZONE_SHARE_MAX = 0.05
 
 
 @pytest.fixture(scope="module")
-def zones() -> Iterator[Project]:
+def shared_zones() -> Iterator[Project]:
     """Zone a with two gateways, zone b with one."""
     with running_project("penstock-zones", "compose.yaml", "compose.zones.yaml", scale={"gateway": 2}) as started:
         yield started
+
+
+@pytest.fixture
+def zones(shared_zones: Project) -> Iterator[Project]:
+    """The module's, well again after each test."""
+    yield shared_zones
+    shared_zones.heal()
 
 
 def sent_to(project: Project, *services: str) -> int:

@@ -20,7 +20,7 @@ from tests.testkit.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_S = 300.0
-HEALTHY_TIMEOUT_S = 120.0
+HEALTHY_TIMEOUT_S = 240.0
 FREEZE_TIMEOUT_S = 30.0
 HTTP_PORT = 8080
 POLL_S = 0.25
@@ -104,6 +104,7 @@ class Project:
         self.kafka = f"127.0.0.1:{self.port}"
         self.kafka_b = f"127.0.0.1:{self.port_b}"
         self.started_s = 0.0  # how long the first start took
+        self._usual: dict[str, int] = {}  # containers of each service that there are to be
         self._files = files or ("compose.yaml",)
         self._environment = os.environ | {
             "PENSTOCK_KAFKA_PORT": str(self.port),
@@ -134,6 +135,21 @@ class Project:
         self.compose("up", "--detach", "--no-build", "--no-recreate", *scales)
         self._wait_for(scale)
         return time.monotonic() - started_s
+
+    def start_first(self, scale: Mapping[str, int]) -> None:
+        """`up`, as it is to be again after every test."""
+        self._usual = dict(scale)
+        self.started_s = self.up(**scale)
+
+    def heal(self) -> None:
+        """Return when all are well, whatever a test that failed has left: frozen, killed, or not there at all."""
+        left = self.containers()
+        if left and all(each.is_well for each in left):
+            return
+        frozen = [each.id for each in left if each.status == "paused"]
+        if frozen:
+            docker("unpause", *frozen)
+        self.up(**self._usual)
 
     def scale(self, service: str, count: int) -> None:
         """So many containers of one service, all well; the others are left alone, as whoever scales one wants it.
@@ -216,7 +232,7 @@ def running_project(
     project = Project(name, *files, **environment)
     project.down()  # what an interrupted run left
     try:
-        project.started_s = project.up(**(scale or {}))
+        project.start_first(scale or {})
         yield project
     except BaseException:
         print(project.compose("ps", "--all"))

@@ -25,7 +25,7 @@ RECORD_BYTES = 200
 # With five requests in flight and a batch to send, librdkafka looks for answers without a pause, and takes a core. With
 # four partitions and answers after some 50 ms this is long enough that it seldom comes to that.
 LINGER_MS = 50
-RECOVERY_TIMEOUT_S = 120.0
+RECOVERY_TIMEOUT_S = 240.0
 TOPIC_TIMEOUT_S = 60.0
 
 
@@ -60,13 +60,19 @@ class SteadyLoad:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.finish()
+    def __exit__(self, failure: object, *_: object) -> None:
+        if failure is None:
+            self.finish()
+        else:  # there may be nobody any more who answers
+            self._end_production()
+
+    def _end_production(self) -> None:
+        self._stop.set()
+        self._thread.join()
 
     def finish(self) -> None:
         """Stop producing and wait for every answer."""
-        self._stop.set()
-        self._thread.join()
+        self._end_production()
         assert self._producer.flush(RECOVERY_TIMEOUT_S) == 0, "some records never got an answer"
 
     def _run(self) -> None:
