@@ -55,7 +55,7 @@ e2e-compose: env  ## build, start, scale and break the compose project; gets an 
 	    PENSTOCK_E2E_IMAGES=built nice $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
 
 # What has been shown is kept in the repository; `make docs` puts it on its page.
-conformance: env  ## show what stock clients in four languages can do, and Kafka's tools; ARGS="--allow-missing" and others
+conformance: env  ## show what stock clients can do, and Kafka's tools; ARGS="--allow-missing" and others
 	$(BIN)/python -m tests.conformance --results docs/conformance.json $(ARGS)
 
 sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"

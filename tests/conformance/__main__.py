@@ -37,7 +37,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--allow-missing", action="store_true", help="a client that cannot be had is no failure")
     parser.add_argument("--bootstrap", help="against the cluster at HOST:PORT, in place of a new Penstock")
     parser.add_argument("--up", action="append", default=[], metavar="ARGUMENT", help="goes to `penstock up`")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.bootstrap and arguments.results:
+        parser.error("what another cluster shows is not kept: run `python -m tests.conformance` without --results")
+    return arguments
 
 
 def chosen(client: Client, prefixes: list[str] | None) -> list[Scenario]:

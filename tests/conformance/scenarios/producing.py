@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.driver import NotOffered
 from tests.conformance.scenario import Scenario, Stage, refusal
-from tests.testkit.ledger import read_everything
+from tests.testkit.ledger import QUIET, read_everything
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 VALUES = [f"{number} " + "x" * 100 for number in range(300)]
@@ -17,13 +17,13 @@ PARTITIONS = 5
 
 def create_topic(bootstrap: str, name: str, partitions: int, **configs: str) -> None:
     """With another client than the one that is shown."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     admin.create_topics([NewTopic(name, partitions, config=configs)])[name].result(30)
 
 
 def fill(bootstrap: str, topic: str, partitions: int, count: int) -> dict[int, list[str]]:
     """Produce `count` records a millisecond apart to each partition, with another client than the one that is shown."""
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap, **QUIET})
     now_ms = time.time_ns() // 1_000_000
     written = {each: [f"{each}-{number}" for number in range(count)] for each in range(partitions)}
     for partition, values in written.items():

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.conformance.driver import ClientError, Driver
 from tests.conformance.scenario import TIMEOUT_S, Scenario, Stage, until
 from tests.conformance.scenarios.producing import create_topic, fill
+from tests.testkit.ledger import QUIET
 
 STEPS = {
     "begun": "after it began a transaction",
@@ -30,6 +31,7 @@ def read_committed(bootstrap: str, topic: str) -> dict[int, list[str]]:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
+            **QUIET,
         }
     )
     read: dict[int, list[str]] = {each: [] for each in range(PARTITIONS)}
@@ -103,6 +105,7 @@ class Pipeline:
                 "group.id": self.group,
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
+                **QUIET,
             }
         )
         try:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.conformance.results import FAILED, NOT_OFFERED, NOT_RUN, PASSED, Abou
 from tests.conformance.scenario import Scenario, Stage
 from tests.conformance.scenarios.groups import PARTITIONS, Members
 from tests.conformance.scenarios.transactions import check_exactly_once
+from tests.testkit.cluster import Cluster
 
 NOWHERE = "127.0.0.1:1"
 # A client that counts, dies, and cannot dance; what a library prints is no answer.
@@ -57,7 +59,9 @@ def run_main(monkeypatch: pytest.MonkeyPatch, clients: list[Client], scenario: S
     monkeypatch.setattr(conformance, "CLIENTS", clients)
     monkeypatch.setattr(conformance, "scenarios_of", lambda client: [scenario])
     monkeypatch.setattr(conformance, "SCENARIOS", [scenario])
-    monkeypatch.setattr(sys, "argv", ["conformance", "--bootstrap", NOWHERE, *arguments])
+    monkeypatch.setattr(conformance, "running", lambda folder: nullcontext(Cluster(folder)))
+    monkeypatch.setattr(conformance, "wait_for_transactions", lambda cluster: None)
+    monkeypatch.setattr(sys, "argv", ["conformance", *arguments])
     return conformance.main()
 
 
@@ -128,6 +132,14 @@ def test_what_a_client_does_not_offer_is_no_failure(monkeypatch: pytest.MonkeyPa
     (client,) = json.loads(results.read_text())["clients"]
     assert (client["client"], client["version"]) == ("Counting", "1")
     assert client["results"] == {"shows": {"outcome": NOT_OFFERED, "detail": ""}}
+
+
+def test_what_another_cluster_shows_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    arguments = ["--bootstrap", NOWHERE, "--results", str(results)]
+    with pytest.raises(SystemExit):
+        run_main(monkeypatch, [Client("Counting", command)], show_to(lambda stage: None), *arguments)
+    assert not results.exists()
 
 
 def test_a_run_that_shows_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
