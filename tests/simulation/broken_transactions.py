@@ -145,6 +145,16 @@ def let_the_late_end_what_is_next() -> AbstractContextManager[Any]:
     return mock.patch.dict("sequencer.core.machine._APPLY", {EndTxn: end_whatever_there_is})
 
 
+def tell_offsets_that_may_change() -> AbstractContextManager[Any]:
+    """A sequencer tells a group's offset whatever open transaction is about to replace it."""
+    return mock.patch("sequencer.core.group_queries.is_pending", lambda *_: False)
+
+
+def take_offsets_of_former_members() -> AbstractContextManager[Any]:
+    """The machine lets whoever was in a group commit offsets of it with a transaction."""
+    return mock.patch("sequencer.core.transaction_commits._refusal", lambda *_: Refusal.NONE)
+
+
 BROKEN_TRANSACTIONS: dict[str, Break] = {
     each.__name__: each
     for each in (
@@ -161,5 +171,7 @@ BROKEN_TRANSACTIONS: dict[str, Break] = {
         commit_what_somebody_else_aborts,
         end_in_one_partition,
         let_the_late_end_what_is_next,
+        tell_offsets_that_may_change,
+        take_offsets_of_former_members,
     )
 }

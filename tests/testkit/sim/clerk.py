@@ -1,5 +1,7 @@
 """Members of a group who consume, transform and produce: what they write and their offsets are one transaction."""
 
+import asyncio
+import contextlib
 from collections import deque
 
 from penstock.kafkawire.error_codes import ErrorCode
@@ -14,7 +16,12 @@ from tests.testkit.sim.transaction_wire import NEW, OLD, Fenced, Refused, Transa
 from tests.testkit.sim.transaction_wire import Member as Committer
 from tests.testkit.transaction_history import History, Life, Sent, Transaction
 
-TIMEOUT_MS = 5_000
+TIMEOUTS_MS = (10_000, 20_000)
+# Of transactions, with offsets that are sent and not committed: whoever stands still for long is given up by the group.
+STALL_SHARE = 0.05
+STALL_S = (1.0, 12.0)
+LEAVE_SHARE = 0.2
+LEFT_S = (2.0, 7.0)  # from leaving the group to committing
 NEW_SHARE = 0.5  # of them speak transaction version 2
 # What the group may say to offsets of a member that it has not any more.
 NO_MEMBER = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
@@ -38,7 +45,8 @@ class Clerk(Member):
     ) -> None:
         super().__init__(client, oracle, ledger, *source)
         protocol = NEW if self._stream.random() < NEW_SHARE else self._stream.choice(OLD[1:])
-        self._wire = TransactionWire(client, oracle, client.name, protocol, TIMEOUT_MS)
+        timeout_ms = self._stream.choice(TIMEOUTS_MS)
+        self._wire = TransactionWire(client, oracle, client.name, protocol, timeout_ms)
         self._wire.judged = NO_MEMBER
         self._target, self._target_partitions = target
         self._history = history
@@ -46,6 +54,11 @@ class Clerk(Member):
         self._life: Life | None = None
         self._sequences: dict[int, int] = {}
         self._written = 0
+        self._is_hurried = False
+
+    def hurry(self) -> None:
+        """Stand still no more."""
+        self._is_hurried = True
 
     async def _start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
         asked_at = self._history.moment()
@@ -59,13 +72,13 @@ class Clerk(Member):
         if not due:
             return
         try:
-            await self._transact(due)
+            await self._transact(connection, due)
         except Fenced as error:  # it took too long; what came of it is to be asked for
             self._oracle.heard(self.name, f"{error} in a transaction")
             self._life = None
             raise Rejoin from error
 
-    async def _transact(self, due: dict[int, int]) -> None:
+    async def _transact(self, connection: Connection, due: dict[int, int]) -> None:
         """Write something for each partition that was read of, and commit that with its offset."""
         if self._life is None:
             self._wire.producer_id = self._wire.epoch = -1
@@ -84,12 +97,27 @@ class Clerk(Member):
             await self._end(committed=False)
             self._check("a transaction's offsets", refused.error)
             raise Rejoin from refused
+        has_left = await self._dawdle(connection)
         self._history.ask(transaction)
         await self._end(committed=True)
         self._history.committed(transaction)
         for partition, offset in due.items():
             self._committed[partition] = offset
             self._ledger.acknowledge(partition, offset)
+        if has_left:
+            raise Rejoin
+
+    async def _dawdle(self, connection: Connection) -> bool:
+        """Take so long to commit that others have our partitions meanwhile; whether we have left the group."""
+        dice = 1.0 if self._is_hurried else self._stream.random()
+        if dice < STALL_SHARE:
+            await asyncio.sleep(self._stream.uniform(*STALL_S))
+        elif dice < STALL_SHARE + LEAVE_SHARE:
+            with contextlib.suppress(Rejoin, Disconnected):
+                await self._leave(connection)
+            await asyncio.sleep(self._stream.uniform(*LEFT_S))
+            return True
+        return False
 
     async def _end(self, *, committed: bool) -> None:
         if await self._wire.end(committed=committed):

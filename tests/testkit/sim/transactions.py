@@ -89,8 +89,8 @@ class Transactions:
 
     def hurry(self) -> None:
         """Nothing fails any more."""
-        for transactor in self.transactors:
-            transactor.hurry()
+        for each in (*self.transactors, *self.clerks):
+            each.hurry()
 
     @property
     def is_done(self) -> bool:
