@@ -145,6 +145,23 @@ def test_the_clusters_defaults_have_the_brokers_names() -> None:
         assert name in sentence
 
 
+@pytest.mark.parametrize("name", topic_configs.GROUP_CONFIGS)
+def test_what_is_configured_of_groups_has_bounds_and_is_the_clusters_alone(name: str) -> None:
+    default = topic_configs.GROUP_CONFIGS[name].default
+    assert topic_configs.cluster_objections({name: default}) == []
+    assert topic_configs.group_config(name, {}) == int(default)
+    for value in ("-1", str(2**31), "many", ""):
+        assert topic_configs.cluster_objections({name: value})
+    assert topic_configs.objections({name: default})
+
+
+def test_the_shortest_session_timeout_is_not_longer_than_the_longest() -> None:
+    both = {"group.min.session.timeout.ms": "9000", "group.max.session.timeout.ms": "8999"}
+    (sentence,) = topic_configs.cluster_objections(both)
+    assert "must not be larger" in sentence
+    assert topic_configs.cluster_objections(both | {"group.max.session.timeout.ms": "9000"}) == []
+
+
 # Of Kafka 4.3: every configuration that a topic can have there, but for internal ones.
 KAFKAS = [
     "cleanup.policy",

@@ -5,7 +5,7 @@ from core_world import World
 
 from penstock.contracts.commands import AlterConfigs, DeleteTopic, Done, RaiseLevel
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
-from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.levels import JANITOR_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries import ValidateQuery
 from penstock.contracts.refusals import Refusal
 from sequencer.core import queries
@@ -100,6 +100,19 @@ def test_one_bad_change_keeps_all_the_others_from_happening(
 def test_a_topic_that_is_not_there_is_refused() -> None:
     world = world_with()
     assert world.do(alter(world, GOOD, topic="other")).refusal == Refusal.UNKNOWN_TOPIC
+
+
+def test_groups_are_configured_only_when_all_replicas_know_how() -> None:
+    world = world_with()
+    minutes = ConfigChange("offsets.retention.minutes", SET, "1")
+    before = encode_state(world.state)
+    assert world.do(alter(world, minutes, topic="")).refusal == Refusal.INVALID_CONFIG
+    world.state.sequence -= 1
+    assert encode_state(world.state) == before
+    world.do(RaiseLevel(world.now_ms, OFFSET_EXPIRY_LEVEL))
+    assert world.do(alter(world, minutes, topic="")) == Done()
+    assert world.state.cluster_configs == {"offsets.retention.minutes": "1"}
+    assert world.do(alter(world, minutes)).refusal == Refusal.INVALID_CONFIG, "of a topic there is no such thing"
 
 
 def test_the_clusters_defaults_are_set_and_taken_back_by_the_brokers_names() -> None:
