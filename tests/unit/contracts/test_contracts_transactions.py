@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from penstock.contracts import levels
-from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, Extent, SegmentRef
+from penstock.contracts.batches import TRANSACTIONAL, BatchMeta
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -18,10 +17,7 @@ from penstock.contracts.commands import (
     TransactionEnded,
     TransactionPartition,
 )
-from penstock.contracts.entries import Entry, UnknownLevel, decode_entry, encode_entry
-from penstock.contracts.levels import NEWEST_LEVEL, TRANSACTIONS_LEVEL, level_of
-from penstock.contracts.messages import PartitionAdvance
-from penstock.contracts.queries import CommittedOffset, OffsetFound, PartitionPlan
+from penstock.contracts.levels import TRANSACTIONS_LEVEL, level_of
 
 WHO = (5, "tx", 7, 0)
 COMMANDS = [
@@ -43,23 +39,6 @@ def test_a_transactional_command_reads_back_as_it_was_and_needs_its_level(comman
 def test_the_end_of_a_transaction_reads_back_as_it_was() -> None:
     reply = CommandReply(4, [TransactionEnded(7, 1)])
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(reply), type=CommandReply) == reply
-
-
-def test_no_cluster_rises_to_transactions_by_itself() -> None:
-    assert NEWEST_LEVEL < TRANSACTIONS_LEVEL
-    raising = encode_entry(Entry("e", "a", 0, bytes(16), [[levels.RaiseLevel(5, TRANSACTIONS_LEVEL)]]))
-    with pytest.raises(UnknownLevel):
-        decode_entry(raising)
-
-
-SEGMENT = SegmentRef(b"s" * 16, 0, 10, "w", "z")
-GROWN = [
-    (BatchMeta(100, 2, 7, 1, 0, 0, TRANSACTIONAL), 7),
-    (PartitionPlan(b"t" * 16, 0, 0, 0, 5, 5, [Extent(0, 4, SEGMENT, 0, 10, 7)]), 7),  # type: ignore[arg-type]
-    (PartitionAdvance(b"t" * 16, 0, 0, 5, 5, []), 6),
-    (CommittedOffset("t", 0, 5, 1, ""), 5),
-    (OffsetFound(0, 5, None, 1, 0), 5),  # type: ignore[arg-type]
-]
 
 
 @pytest.mark.parametrize(("message", "fields"), GROWN, ids=lambda each: type(each).__name__)

@@ -38,7 +38,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.topic_configs import need_inert_configs, need_key_compaction, need_retention
 
-NEWEST_LEVEL = 2  # that this code knows; 0 is what release 0.1.0 knew
+NEWEST_LEVEL = 3  # that this code knows; 0 is what release 0.1.0 knew
 # From this level on topics may have configurations of Kafka's that are without effect here.
 INERT_CONFIGS_LEVEL = 3
 # From this level on there are client quotas.
@@ -79,7 +79,7 @@ RISING_LEASE_LEVEL = 1
 JANITOR_LEVEL = 2
 # From this level on there are groups of the consumer protocol (KIP-848).
 CONSUMER_GROUPS_LEVEL = 3
-# From this level on transactional batches belong to transactions. No cluster reaches it before gateways read them.
+# From this level on transactional batches belong to transactions.
 TRANSACTIONS_LEVEL = 3
 # From this level on it is known since when static members have their places, and who came before takes none.
 LATE_JOINS_LEVEL = 3
