@@ -145,9 +145,13 @@ class TransactionWire:
 
     async def end(self, *, committed: bool) -> bool:
         """Commit or abort; whether the epoch is another one now."""
-        answer = await self.told(
-            END_TXN, self._protocol.end, self._ending(committed=committed), lambda told: [told.error_code]
-        )
+
+        def errors(told: Any) -> list[int]:
+            # Who commits what was aborted because it took too long hears that it has ended otherwise.
+            is_over = told.error_code == ErrorCode.INVALID_TXN_STATE and committed and self._protocol.is_implicit
+            return [ErrorCode.PRODUCER_FENCED if is_over else told.error_code]
+
+        answer = await self.told(END_TXN, self._protocol.end, self._ending(committed=committed), errors)
         if not self._protocol.is_implicit:
             return False
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch

@@ -254,6 +254,38 @@ def test_who_comes_to_the_new_protocol_may_abort_nothing_after_any_end(world: Tr
     assert world.end(writer, committed=False, bumps=True) == TransactionEnded(writer.producer_id, 1)
 
 
+@pytest.mark.parametrize("bumps", [True, False])
+def test_a_producer_whose_time_is_over_may_go_on_with_the_next_epoch(world: TransactionWorld, bumps: bool) -> None:
+    """It hears that it is fenced, and aborts; in the old protocol it has to begin anew (KIP-588)."""
+    writer = world.init()
+    world.write(writer, adds=True)
+    world.wait(TIMEOUT_MS + 1)
+    assert refusal_of(world.write(writer, adds=True)) == Refusal.PRODUCER_FENCED
+    refused = Refusal.INVALID_TXN_STATE if bumps else Refusal.PRODUCER_FENCED
+    assert refusal_of(world.end(writer, committed=True, bumps=bumps)) == refused
+    if bumps:
+        outcome = world.end(writer, committed=False, bumps=True)
+        assert outcome == TransactionEnded(writer.producer_id, 1)
+    else:
+        assert refusal_of(world.end(writer, committed=False)) == Refusal.PRODUCER_FENCED
+        outcome = world.init_again(writer)
+        assert outcome == ProducerAllocated(writer.producer_id, 1)
+    world.go_on(writer, outcome)
+    assert not refusal_of(world.write(writer, adds=True))
+
+
+@pytest.mark.parametrize("bumps", [True, False])
+def test_whose_time_is_over_does_not_go_on_beside_somebody_who_took_its_place(
+    world: TransactionWorld, bumps: bool
+) -> None:
+    writer = world.init()
+    world.write(writer, adds=True)
+    world.wait(TIMEOUT_MS + 1)
+    world.init()
+    assert refusal_of(world.end(writer, committed=False, bumps=bumps)) == Refusal.PRODUCER_FENCED
+    assert refusal_of(world.init_again(writer)) == Refusal.PRODUCER_FENCED
+
+
 def test_an_end_that_comes_again_is_answered_again(world: TransactionWorld) -> None:
     writer = world.init()
     world.add(writer)
@@ -347,7 +379,6 @@ def test_what_takes_too_long_is_aborted_and_its_producer_fenced(world: Transacti
     assert [each.committed for each in world.plan().markers] == [False]
     assert refusal_of(world.end(writer)) == Refusal.PRODUCER_FENCED
     assert refusal_of(world.write(writer)) == Refusal.PRODUCER_FENCED
-    assert refusal_of(world.init_again(writer)) == Refusal.PRODUCER_FENCED
     assert world.init().epoch == 2
 
 

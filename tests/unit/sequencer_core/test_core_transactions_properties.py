@@ -21,7 +21,9 @@ from penstock.contracts.commands import (
     DeleteTopic,
     EndTxn,
     InitTransactionalProducer,
+    ProducerAllocated,
     Refused,
+    TransactionEnded,
     UndeleteTopic,
 )
 from penstock.contracts.janitor_commands import LogOffset
@@ -217,8 +219,21 @@ class Play:
         ]
         for _, name, client in sorted(overdue, key=lambda each: each[:2]):
             self.decide(client, ABORTED)
-            self.fence(client)
-            del self.clients[name]
+            if self.random.random() < 0.5:
+                self.go_on(client)
+            else:
+                self.fence(client)
+                del self.clients[name]
+
+    def go_on(self, client: Client) -> None:
+        """Whose time was over learns of it, and has the next epoch."""
+        if client.bumps and self.random.random() < 0.5:
+            outcome = self.world.end(client.writer, committed=False, bumps=True)
+            assert isinstance(outcome, TransactionEnded)
+        else:
+            outcome = self.world.init_again(client.writer)
+            assert isinstance(outcome, ProducerAllocated)
+        self.world.go_on(client.writer, outcome)
 
     def exhaust(self) -> None:
         """A producer comes to its last epoch."""

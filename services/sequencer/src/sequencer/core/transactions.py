@@ -3,6 +3,7 @@
     Empty -- the first partition or group is added ----> Ongoing
     Ongoing -- EndTxn ---------------------------------> CompleteCommit or CompleteAbort
     Ongoing -- somebody else begins, or time is over --> CompleteAbort, the producer fenced
+                                                         (whose time is over may go on with the next epoch)
     CompleteCommit, CompleteAbort -- as from Empty ----> Ongoing
 
 There is nothing between Ongoing and its end: all markers of a transaction are written by the entry that ends it.
@@ -117,10 +118,10 @@ def end_transaction(state: State, command: EndTxn, changes: Changes) -> Transact
     told = (command.producer_id, command.producer_epoch)
     is_ongoing = transaction.state == ONGOING
     current = (transaction.producer_id, transaction.epoch)
-    is_next_ongoing = is_ongoing and told == current
-    if transaction.ended == (*told, command.committed) and not is_next_ongoing:
+    is_past = told != current and command.bumps  # in the old protocol an epoch does not end with its transaction
+    if transaction.ended == (*told, command.committed) and (is_past or (told == current and not is_ongoing)):
         return TransactionEnded(transaction.producer_id, transaction.epoch)
-    if not is_ongoing and transaction.ended == (*told, not command.committed) and told != current:
+    if transaction.ended == (*told, not command.committed) and is_past and not is_ongoing:
         return Refused(Refusal.INVALID_TXN_STATE, "the transaction has ended otherwise")
     found = find_transaction(state, command)
     if isinstance(found, Refused):
@@ -184,11 +185,17 @@ def add_group(state: State, transaction: Transaction, group_id: str) -> Refused 
 
 
 def end_overdue(state: State, changes: Changes) -> None:
-    """Abort transactions that have taken too long, and fence their producers; bounded work for each tick."""
+    """Abort transactions that have taken too long, and fence their producers; bounded work for each tick.
+
+    Nobody has taken such a producer's place, so it may go on with the next epoch (KIP-588): by beginning anew, or, in
+    the new protocol, by aborting what is aborted.
+    """
     partitions = 0
     for transaction in overdue(state):
         partitions += 1 + len(transaction.partitions)
+        fenced = (transaction.producer_id, transaction.epoch)
         _fence(state, transaction, changes)
+        transaction.previous, transaction.ended = fenced, (*fenced, False)
         if partitions >= TRANSACTION_PARTITIONS_ENDED_PER_TICK:
             return
 
