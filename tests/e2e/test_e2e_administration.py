@@ -29,7 +29,6 @@ from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffset
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
 from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.levels import processes_know_level
 
 pytestmark = pytest.mark.e2e
 
@@ -41,10 +40,8 @@ LEVEL_S_MAX = 30
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with (
-        processes_know_level(),
-        running(tmp_path_factory.mktemp("administration") / "data", "--flush-ms", "20", "--gateways", "2") as started,
-    ):
+    data = tmp_path_factory.mktemp("administration") / "data"
+    with running(data, "--flush-ms", "20", "--gateways", "2") as started:
         yield started
 
 
@@ -90,11 +87,15 @@ def test_clients_are_held_to_their_quotas_and_others_are_not(cluster: Cluster, a
     }
     needed_s = QUOTA_RECORDS * RECORD_BYTES / RATE - 2.2  # a second's worth is saved up, another paid for afterwards
     throttled: list[float] = []
-    settings = {"bootstrap.servers": cluster.kafka, "throttle_cb": lambda event: throttled.append(event.throttle_time)}
-    produce(Producer({**settings, "client.id": "free"}), "held")
+    settings: dict[str, Any] = {
+        "bootstrap.servers": cluster.kafka,
+        "throttle_cb": lambda event: throttled.append(event.throttle_time),
+    }
+    small = {"batch.size": 20_000}  # a consumer gets at least one, whatever its size
+    produce(Producer({**settings, **small, "client.id": "free"}), "held")
     assert throttled == []
     settings["client.id"] = "held"
-    assert produce(Producer({**settings, "batch.size": 20_000}), "held") > needed_s
+    assert produce(Producer({**settings, **small}), "held") > needed_s
     assert throttled
     consumer = Consumer({**settings, "group.id": "held", "enable.auto.commit": False})
     consumer.assign([TopicPartition("held", number, 0) for number in range(2)])
