@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from penstock.contracts.batches import TRANSACTIONAL, BatchMeta
+from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, Extent, SegmentRef
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -18,6 +18,8 @@ from penstock.contracts.commands import (
     TransactionPartition,
 )
 from penstock.contracts.levels import TRANSACTIONS_LEVEL, level_of
+from penstock.contracts.messages import PartitionAdvance
+from penstock.contracts.queries import CommittedOffset, OffsetFound, PartitionPlan
 
 WHO = (5, "tx", 7, 0)
 COMMANDS = [
@@ -39,6 +41,16 @@ def test_a_transactional_command_reads_back_as_it_was_and_needs_its_level(comman
 def test_the_end_of_a_transaction_reads_back_as_it_was() -> None:
     reply = CommandReply(4, [TransactionEnded(7, 1)])
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(reply), type=CommandReply) == reply
+
+
+SEGMENT = SegmentRef(b"s" * 16, 0, 10, "w", "z")
+GROWN = [
+    (BatchMeta(100, 2, 7, 1, 0, 0, TRANSACTIONAL), 7),
+    (PartitionPlan(b"t" * 16, 0, 0, 0, 5, 5, [Extent(0, 4, SEGMENT, 0, 10, 7)]), 7),  # type: ignore[arg-type]
+    (PartitionAdvance(b"t" * 16, 0, 0, 5, 5, []), 6),
+    (CommittedOffset("t", 0, 5, 1, ""), 5),
+    (OffsetFound(0, 5, None, 1, 0), 5),  # type: ignore[arg-type]
+]
 
 
 @pytest.mark.parametrize(("message", "fields"), GROWN, ids=lambda each: type(each).__name__)
