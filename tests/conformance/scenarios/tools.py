@@ -3,9 +3,12 @@
 import json
 import re
 
-from tests.conformance.scenario import Scenario, Stage, until
+from confluent_kafka import Producer
+
+from tests.conformance.scenario import TIMEOUT_S, Scenario, Stage, until
 from tests.conformance.scenarios.producing import create_topic, fill
 from tests.conformance.scenarios.transactions import read_committed
+from tests.testkit.ledger import QUIET
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -136,6 +139,31 @@ def transactions(stage: Stage) -> None:
     has(stage.tool(tool, "describe-producers", "--topic", target, "--partition", "0"), r"^\d+\s+\d+\s")
 
 
+def open_transaction(stage: Stage) -> None:
+    """kafka-transactions: an open transaction is told of and ended from outside, and its records are never read."""
+    tool = "org.apache.kafka.tools.TransactionsCommand"
+    topic, identity = stage.name("topic"), stage.name("id")
+    create_topic(stage.bootstrap, topic, 2)
+    producer = Producer({"bootstrap.servers": stage.bootstrap, "transactional.id": identity, **QUIET})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, "never read", partition=0)
+    producer.flush(TIMEOUT_S)
+    has(stage.tool(tool, "describe", "--transactional-id", identity), rf"{identity}\s.*Ongoing.*{topic}-0")
+    stage.tool(tool, "forceTerminateTransaction", "--transactionalId", identity)
+    until(
+        lambda: not re.search(rf"^{identity}\s.*(Ongoing|Prepare)", stage.tool(tool, "list"), re.MULTILINE),
+        "the transaction to be over",
+    )
+    assert read_committed(stage.bootstrap, topic) == {0: [], 1: []}
+
+
+def features(stage: Stage) -> None:
+    """kafka-features: the versions of transactions and of groups that clients may count on."""
+    said = stage.tool("org.apache.kafka.tools.FeatureCommand", "describe")
+    has(said, r"transaction.version\s.*FinalizedVersionLevel: 2\b", r"group.version\s.*FinalizedVersionLevel: 1\b")
+
+
 def copy(stage: Stage, source: str, target: str, identity: str) -> None:
     """Let Kafka's own copier copy two partitions of `source`, each record in a transaction."""
     for topic in (source, target):
@@ -228,6 +256,7 @@ def all_scenarios() -> list[Scenario]:
         ("tool-get-offsets", get_offsets),
         ("tool-log-dirs", log_dirs),
         ("tool-transactions", transactions),
+        ("tool-transactions-open", open_transaction),
         ("tool-transactional-copier", copier),
         ("tool-leader-election", leader_election),
         ("tool-reassign-partitions", reassignment),
@@ -235,5 +264,6 @@ def all_scenarios() -> list[Scenario]:
         ("tool-verifiable", verifiable),
         ("tool-api-versions", api_versions),
         ("tool-cluster", cluster),
+        ("tool-features", features),
     ]
     return [Scenario(name, "tools", (run.__doc__ or "").rstrip(), run) for name, run in rows]
