@@ -20,7 +20,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries import GroupOffsetsQuery
 from penstock.contracts.refusals import Refusal
-from sequencer.core import offset_deletion, queries, watch
+from sequencer.core import offset_deletion, queries, topics_read, watch
 from sequencer.core.consumer_protocol import Malformed, read_topics
 from sequencer.core.limits import EXPIRY_STEPS, LEAP_MAX_MS
 from sequencer.core.snapshot import decode_state, encode_state
@@ -156,6 +156,19 @@ def test_offsets_of_a_group_whose_members_say_nothing_stay_while_there_are_membe
     assert committed(world) == []
 
 
+def test_what_members_say_at_too_great_length_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics_read, "SUBSCRIPTIONS_BYTES_MAX", len(subscription("t")))
+    generation = consumers(world, "t")
+    commit_as_member(world, generation, "u")
+    monkeypatch.setattr(topics_read, "SUBSCRIPTIONS_BYTES_MAX", len(subscription("t")) - 1)
+    assert delete(world, ("u", 0)) == [Refusal.GROUP_SUBSCRIBED]
+    live(world, RETENTION_MS + 4 * STEP_MS)
+    assert committed(world) == [("u", 0)]
+    monkeypatch.undo()
+    live(world, 2 * STEP_MS)
+    assert committed(world) == []
+
+
 def test_in_the_middle_of_a_rebalance_nothing_goes(world: World) -> None:
     generation = consumers(world, "t")
     commit_as_member(world, generation, "u")
@@ -242,6 +255,26 @@ def test_a_tick_looks_at_some_groups_only_and_the_next_ones_at_the_others(
         now_left = sum(bool(committed(world, f"g{number}")) for number in range(5))
         assert left - 2 <= now_left <= left
         left = now_left
+
+
+def test_members_that_have_to_be_asked_count_as_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    generation = consumers(world, "t")
+    commit_as_member(world, generation, "t")
+    commit(world, ("t", 0), group_id="h")
+    live(world, RETENTION_MS)
+    monkeypatch.setattr(offset_deletion, "OFFSETS_SWEPT_PER_TICK", 5)
+    looked: list[str] = []
+    expire = offset_deletion._expire
+    monkeypatch.setattr(
+        offset_deletion, "_expire", lambda *given: (looked.append(given[1].group_id), expire(*given))[1]
+    )
+    while "h" not in looked:
+        before = len(looked)
+        live(world, 1_000, 1_000)
+        assert len(looked) - before <= 1
+    assert "g" in looked
+    assert committed(world) == [("t", 0)]
+    assert committed(world, "h") == []
 
 
 def test_a_group_with_many_offsets_ends_the_ticks_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

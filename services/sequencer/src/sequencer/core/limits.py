@@ -90,6 +90,8 @@ LEAP_MAX_MS = MINUTE_MS  # between two entries, for the watch by which offsets e
 EXPIRY_STEPS = 100  # how finely the ages of offsets are known: a hundredth of offsets.retention.minutes
 GROUPS_SWEPT_PER_TICK = 500  # about 1 ms, with few members each
 OFFSETS_SWEPT_PER_TICK = 10_000  # about 3 ms; the last group may go beyond it
+OFFSETS_PER_MEMBER = 10  # that a member counts as, where it is looked at what it reads
+SUBSCRIPTIONS_BYTES_MAX = 1024 * 1024  # of a classic group's members: more is not read, about 30 ms
 OFFSET_METADATA_BYTES_MAX = 4_096  # Kafka's offset.metadata.max.bytes
 
 # Custody

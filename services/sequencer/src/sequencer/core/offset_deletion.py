@@ -20,7 +20,12 @@ from penstock.contracts.topic_configs import offsets_retention_ms
 from sequencer.core.consumer_protocol import PROTOCOL_TYPE
 from sequencer.core.deadlines import note_idle
 from sequencer.core.group_offsets import release_offsets
-from sequencer.core.limits import EXPIRY_STEPS, GROUPS_SWEPT_PER_TICK, OFFSETS_SWEPT_PER_TICK
+from sequencer.core.limits import (
+    EXPIRY_STEPS,
+    GROUPS_SWEPT_PER_TICK,
+    OFFSETS_PER_MEMBER,
+    OFFSETS_SWEPT_PER_TICK,
+)
 from sequencer.core.state import EMPTY, STABLE, Changes, Committed, Group, State
 from sequencer.core.topics_read import ReadNow, is_read, topics_read
 from sequencer.core.transaction_offsets import is_pending
@@ -64,14 +69,13 @@ def expire_offsets(state: State) -> None:
         return
     retention_ms = offsets_retention_ms(state.cluster_configs)
     _note_age(state, retention_ms)
-    groups, offsets = GROUPS_SWEPT_PER_TICK, OFFSETS_SWEPT_PER_TICK
+    groups, left = GROUPS_SWEPT_PER_TICK, OFFSETS_SWEPT_PER_TICK
     old_sequence = _old_sequence(state, retention_ms) if state.expiry_round else _NO_SEQUENCE
-    while state.expiry_round and groups > 0 and offsets > 0:
+    while state.expiry_round and groups > 0 and left > 0:
         group = state.groups.get(state.expiry_round.popleft())
         groups -= 1
         if group is not None and group.offsets:
-            offsets -= sum(len(partitions) for partitions in group.offsets.values())
-            _expire(state, group, old_sequence, retention_ms)
+            left -= _expire(state, group, old_sequence, retention_ms)
 
 
 def _note_age(state: State, retention_ms: int) -> None:
@@ -97,25 +101,30 @@ def _old_sequence(state: State, retention_ms: int) -> int:
     return found
 
 
-def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) -> None:
+def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) -> int:
+    """How much work that was, in offsets."""
     if group.protocol_type and group.state == EMPTY and group.emptied_ms >= 0:
         is_old = state.lived_ms - group.emptied_ms >= retention_ms
         old_sequence = state.sequence if is_old else _NO_SEQUENCE
+    work = sum(len(partitions) for partitions in group.offsets.values())
     old = list(_old_offsets(state, group, old_sequence))
-    if old:
-        _forget(state, group, old)
+    # Most groups have no old offsets, and what their members read need not be looked at.
+    if not old or (group.consumer is None and group.state not in (EMPTY, STABLE)):
+        return work
+    read_now = topics_read(state, group)
+    unused = [(topic, number) for topic, number in old if not is_read(read_now, topic)]
+    if unused:
+        _forget(state, group, unused)
+    members = group.members if group.consumer is None else group.consumer.members
+    return work + OFFSETS_PER_MEMBER * len(members)
 
 
 def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tuple[str, int]]:
-    """Those that nobody uses, and that were stored by this entry or before it."""
-    read_now = topics_read(state, group)
-    if read_now is None or (group.consumer is None and group.state not in (EMPTY, STABLE)):
-        return
+    """Those that were stored by this entry or before it, and that no transaction may replace."""
     for topic, partitions in group.offsets.items():
-        if not is_read(read_now, topic):
-            for number, committed in partitions.items():
-                if committed.sequence <= old_sequence and not is_pending(state, group.group_id, topic, number):
-                    yield topic, number
+        for number, committed in partitions.items():
+            if committed.sequence <= old_sequence and not is_pending(state, group.group_id, topic, number):
+                yield topic, number
 
 
 def _forget(state: State, group: Group, gone: list[tuple[str, int]]) -> None:

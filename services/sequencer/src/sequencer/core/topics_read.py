@@ -7,6 +7,7 @@ their own business but for this: under the protocol type "consumer" it begins wi
 from sequencer.core.consumer_protocol import PROTOCOL_TYPE, Malformed, read_topics
 from sequencer.core.consumer_state import ConsumerGroup
 from sequencer.core.groups import metadata
+from sequencer.core.limits import SUBSCRIPTIONS_BYTES_MAX
 from sequencer.core.state import Group, State
 
 ReadNow = dict[str, None] | None  # None: any topic may be
@@ -20,13 +21,13 @@ def topics_read(state: State, group: Group) -> ReadNow:
         return {}
     if group.protocol_type != PROTOCOL_TYPE or not group.protocol:
         return None
-    found: dict[str, None] = {}
+    said = dict.fromkeys(metadata(group, member) for member in group.members.values())
+    if sum(len(data) for data in said) > SUBSCRIPTIONS_BYTES_MAX:
+        return None
     try:
-        for member in group.members.values():
-            found |= dict.fromkeys(read_topics(metadata(group, member)))
+        return {topic: None for data in said for topic in read_topics(data)}
     except Malformed:
         return None
-    return found
 
 
 def is_read(read_now: ReadNow, topic: str) -> bool:
