@@ -9,11 +9,11 @@ from gateway.tail import PartitionView
 from penstock.contracts.batches import AbortedTransaction, BatchMeta, BatchResult
 from penstock.contracts.commands import EndTxn, OffsetToCommit, Refused, TransactionEnded
 from penstock.contracts.refusals import Refusal
-from sequencer.core import transactional_batches, transactions
+from sequencer.core import transaction_offsets, transactional_batches, transactions
 from sequencer.core.markers import write_marker
 from sequencer.core.partition_transactions import PartitionTransactions
 from sequencer.core.state import Changes, Partition, State, Transaction
-from sequencer.core.transaction_offsets import add_pending, commit_pending
+from sequencer.core.transaction_offsets import add_pending
 from sequencer.core.transactions import TransactionCommand, end_transaction
 
 Break = Callable[[], AbstractContextManager[Any]]
@@ -66,8 +66,8 @@ def commit_offsets_at_once() -> AbstractContextManager[Any]:
         state: State, transaction: Transaction, group_id: str, item: OffsetToCommit, seen_sequence: int
     ) -> Refusal:
         refusal = add_pending(state, transaction, group_id, item, seen_sequence)
-        commit_pending(state, transaction)
-        transaction.offsets.clear()
+        for topic_id, offsets in transaction.offsets[group_id].items():
+            transaction_offsets._commit(state, group_id, topic_id, dict(offsets))
         return refusal
 
     return mock.patch("sequencer.core.transaction_commits.add_pending", add_and_commit)
