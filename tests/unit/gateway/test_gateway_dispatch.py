@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gateway.dispatch import HANDLERS, answer
 from gateway.errors import REFUSALS, CloseConnection, error_of
 from penstock.contracts.commands import Done, Outcome, Refused
+from penstock.contracts.consumer_group_queries import ConsumerHeartbeatView
 from penstock.contracts.queries import (
     DescribeGroupsView,
     GroupOffsetsView,
@@ -45,6 +46,7 @@ def scripted_world() -> World:
         ),
         "group_offsets": lambda query: GroupOffsetsView(1, []),
         "heartbeat": lambda query: HeartbeatView(1, Refusal.UNKNOWN_MEMBER),
+        "consumer_heartbeat": lambda query: ConsumerHeartbeatView(1, Refused(Refusal.INVALID_REQUEST)),
         "transactions": lambda query: TransactionsView(1, []),
         "validate": lambda query: ValidateView(1, [Done() for _ in query.commands]),
     }
