@@ -22,7 +22,7 @@ CLUSTER = "default"
 
 def rebuild(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock.cli", "rebuild", "--data", str(data), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
 def report_of(data: Path, *arguments: str) -> dict[str, Any]:
@@ -165,6 +165,6 @@ def test_a_producer_that_lives_through_the_death_of_everything_loses_nothing_and
 
 def test_a_sequencer_without_its_journal_says_what_brings_it_back(life: Life) -> None:
     life.lose_journal()
-    process = subprocess.run(life.cluster.command(), capture_output=True, text=True, timeout=120)
+    process = subprocess.run(life.cluster.command(), capture_output=True, text=True, timeout=240)
     assert process.returncode == 1
     assert "penstock rebuild" in (life.data / "logs" / "sequencer-1.log").read_text()

@@ -118,7 +118,7 @@ def error_of(failed: pytest.ExceptionInfo[KafkaException]) -> KafkaError:
 
 def run(cluster: Cluster, *argv: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock.cli", *argv, "--data", str(cluster.data)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
 
 def test_records_are_deleted_up_to_an_offset_and_up_to_the_end(cluster: Cluster, admin: AdminClient) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 def up(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`penstock up` with arguments that must make it end by itself."""
     command = [sys.executable, "-m", "penstock.cli", "up", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
 
 def sentence_of(result: subprocess.CompletedProcess[str]) -> str:
@@ -105,7 +105,7 @@ def test_a_data_folder_that_cannot_be_made_is_one_clear_sentence(tmp_path: Path)
 def test_a_second_one_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     with running(tmp_path / "data"):
         other = Cluster(tmp_path / "data")
-        result = subprocess.run(other.command(), capture_output=True, text=True, timeout=60)
+        result = subprocess.run(other.command(), capture_output=True, text=True, timeout=180)
         assert "another penstock" in sentence_of(result)
 
 

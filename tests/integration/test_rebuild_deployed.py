@@ -60,7 +60,7 @@ class Place:
             "PATH": os.environ["PATH"],
         }
         command = [sys.executable, "-m", "penstock.cli", "rebuild", "--nats-url", server.url, *arguments]
-        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240)
 
 
 @pytest.fixture

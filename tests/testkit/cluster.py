@@ -18,8 +18,8 @@ from tests.testkit.backend import pause_process
 from tests.testkit.metrics import samples, total
 from tests.testkit.ports import free_port
 
-READY_TIMEOUT_S = 90.0
-STOP_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 120.0
 POLL_S = 0.02
 
 

@@ -21,7 +21,7 @@ CLUSTER = "default"
 MARKER = f"{CLUSTER}/journal-identity"
 GRACE_S = 2.0
 START_S = 120.0
-EXPLAIN_TIMEOUT_S = 60.0
+EXPLAIN_TIMEOUT_S = 180.0
 EAGER = {
     "GRACE_MS": str(int(GRACE_S * 1000)),
     "RETENTION_INTERVAL_MS": "200",
