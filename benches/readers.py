@@ -16,9 +16,8 @@ from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, i
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 FETCH, VERSION = 1, 12
-MAX_WAIT_MS = 500
+MAX_WAIT_MS = 500  # clients' default
 PARTITION_BYTES_MAX = 2**20
-IDLE_MAX_WAIT_MS = 30_000
 STARTED = "reading"
 _BATCH = struct.Struct(">qi11xi")  # base offset, length behind it; last offset delta
 
@@ -84,9 +83,8 @@ def _batches(records: bytes | memoryview) -> Iterator[tuple[int, int]]:
 async def run(arguments: argparse.Namespace) -> dict[str, float]:
     """Start all consumers, say so, and wait for the last one, or for `--seconds`."""
     host, _, port = arguments.bootstrap.rpartition(":")
-    max_wait_ms = IDLE_MAX_WAIT_MS if arguments.seconds else MAX_WAIT_MS
     readers = [
-        Reader(arguments.topic, share, arguments.records, max_wait_ms)
+        Reader(arguments.topic, share, arguments.records, arguments.max_wait_ms)
         for share in _shares(arguments.consumers, arguments.partitions)
     ]
     started_s, cpu_started_s = time.perf_counter(), time.process_time()
@@ -120,7 +118,8 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, required=True)
     parser.add_argument("--consumers", type=int, required=True)
     parser.add_argument("--records", type=int, required=True, help="of each partition")
-    parser.add_argument("--seconds", type=float, default=0, help="end after so long, with long polls")
+    parser.add_argument("--seconds", type=float, default=0, help="end after so long")
+    parser.add_argument("--max-wait-ms", type=int, default=MAX_WAIT_MS)
     json.dump(asyncio.run(run(parser.parse_args())), sys.stdout)
 
 
