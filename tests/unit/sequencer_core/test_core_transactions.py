@@ -77,7 +77,7 @@ def test_who_begins_aborts_what_was_left_open_in_the_same_entry(world: Transacti
     world.init()
     assert world.stable() == 2
     assert [(each.producer_epoch, each.committed) for each in world.plan().markers] == [(1, False)]
-    assert world.state.transactions["tx"].state == ABORTED
+    assert world.state.transactions["tx"].state == EMPTY
 
 
 def test_a_producer_that_lives_goes_on_with_a_higher_epoch_and_may_ask_twice(world: TransactionWorld) -> None:
@@ -252,6 +252,16 @@ def test_who_comes_to_the_new_protocol_may_abort_nothing_after_any_end(world: Tr
     world.write(writer, adds=True)
     world.end(writer, committed=True)
     assert world.end(writer, committed=False, bumps=True) == TransactionEnded(writer.producer_id, 1)
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_whoever_begins_has_no_transaction_yet(world: TransactionWorld, is_ended: bool) -> None:
+    writer = world.init()
+    world.write(writer, adds=True)
+    if is_ended:
+        world.end(writer)
+    world.init()
+    assert world.state.transactions["tx"].state == EMPTY
 
 
 @pytest.mark.parametrize("bumps", [True, False])

@@ -2,8 +2,8 @@
 
     Empty -- the first partition or group is added ----> Ongoing
     Ongoing -- EndTxn ---------------------------------> CompleteCommit or CompleteAbort
-    Ongoing -- somebody else begins, or time is over --> CompleteAbort, the producer fenced
-                                                         (whose time is over may go on with the next epoch)
+    Ongoing -- time is over ---------------------------> CompleteAbort; the producer may go on with the next epoch
+    any -- a producer begins --------------------------> Empty, what was ongoing aborted, who was there fenced
     CompleteCommit, CompleteAbort -- as from Empty ----> Ongoing
 
 There is nothing between Ongoing and its end: all markers of a transaction are written by the entry that ends it.
@@ -44,7 +44,7 @@ from sequencer.core.limits import (
 from sequencer.core.markers import write_marker
 from sequencer.core.partitions import find_kept_partition, find_partition
 from sequencer.core.producers import new_producer_id
-from sequencer.core.state import ABORTED, COMMITTED, ONGOING, Changes, PartitionKey, State, Transaction
+from sequencer.core.state import ABORTED, COMMITTED, EMPTY, ONGOING, Changes, PartitionKey, State, Transaction
 from sequencer.core.transaction_deadlines import note_deadline, overdue
 from sequencer.core.transaction_offsets import commit_pending, release_pending
 
@@ -68,6 +68,7 @@ def init_producer(state: State, command: InitTransactionalProducer, changes: Cha
     if expected == _NOBODY and is_late(transaction, command.seen_sequence):
         return stale()
     _fence(state, transaction, changes)
+    transaction.state = EMPTY
     transaction.previous = expected
     transaction.timeout_ms = command.timeout_ms
     return ProducerAllocated(transaction.producer_id, transaction.epoch)
