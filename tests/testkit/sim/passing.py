@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest
+from penstock.kafkawire.api.metadata import MetadataRequest, MetadataRequestTopic
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch
 from tests.testkit.sim.consumer import Reading
-from tests.testkit.sim.kafka import CREATE_TOPICS, DELETE_TOPICS, PRODUCE, Disconnected, KafkaClient
+from tests.testkit.sim.kafka import CREATE_TOPICS, DELETE_TOPICS, METADATA, PRODUCE, Disconnected, KafkaClient
 from tests.testkit.sim.kafka import KafkaConnection as Connection
 from tests.testkit.sim.oracle import Oracle
 from tests.testkit.sim.producer import RETRIABLE
@@ -17,6 +18,7 @@ from tests.testkit.sim.producer import RETRIABLE
 BATCHES_MAX = 3  # in each life of the topic
 REST_S = (0.1, 1.5)
 TIMEOUT_MS = 4_000
+METADATA_TIMEOUT_S = 12.0  # longer than a gateway asks the sequencers
 
 Step = Callable[[Connection], Awaitable[None]]
 
@@ -46,6 +48,7 @@ class Passing:
             self.lives += 1
             self._end, self._is_in_doubt = 0, False
             await self._until_done(self._make)
+            await self._until_done(self._look_up)
             for number in range(stream.randint(1, BATCHES_MAX)):
                 batch = build_batch([Record(0, self._now_ms, None, f"{self.lives}/{number}".encode())])
                 await self._until_done(lambda connection, batch=batch: self._write(connection, batch))
@@ -74,6 +77,14 @@ class Passing:
         error = ErrorCode(answer.topics[0].error_code)
         if error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise Disconnected(error.name)
+
+    async def _look_up(self, connection: Connection) -> None:
+        """No gateway denies, or calls without a leader, what somebody was told that it is there."""
+        asked = MetadataRequest([MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False)
+        (topic,) = (await connection.ask(METADATA, 12, asked, METADATA_TIMEOUT_S)).topics
+        errors = [topic.error_code, *(each.error_code for each in topic.partitions)]
+        if any(errors) or len(topic.partitions) != 1:
+            self._oracle.refused(self._client.name, f"metadata of {self._topic}", ErrorCode(max(errors)).name)
 
     async def _write(self, connection: Connection, batch: bytes) -> None:
         data = TopicProduceData(self._topic, partition_data=[PartitionProduceData(0, batch)])
