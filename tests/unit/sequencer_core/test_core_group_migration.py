@@ -94,8 +94,12 @@ class MigrationWorld(ConsumerWorld):
             )
         )
 
-    def sync_classic(self, member: Classic, assignments: list[MemberAssignment] | None = None) -> Any:
-        command = SyncGroup(self.now_ms, "g", member.generation, member.name, None, None, None, assignments or [])
+    def sync_classic(
+        self, member: Classic, assignments: list[MemberAssignment] | None = None, instance_id: str | None = None
+    ) -> Any:
+        command = SyncGroup(
+            self.now_ms, "g", member.generation, member.name, instance_id, None, None, assignments or []
+        )
         return self.do(command)
 
     def beat_classic(self, member: Classic) -> Refusal:
@@ -116,6 +120,10 @@ class MigrationWorld(ConsumerWorld):
         """A stable classic group whose leader has shared the topic out."""
         for member in members:
             self.join_classic(member, "")
+        self.settle_classic(list(members), {})
+
+    def settle_classic(self, members: list[Classic], instances: dict[str, str]) -> None:
+        """The leader of those who have joined shares the topic out."""
         while self.group().state != "CompletingRebalance":
             self.wait(500)
         share = 6 // len(members)
@@ -125,7 +133,7 @@ class MigrationWorld(ConsumerWorld):
             member.owned = list(range(place * share, (place + 1) * share))
             assignments.append(MemberAssignment(member.name, write_assignment(3, [("t", member.owned)])))
         for member in members:
-            self.sync_classic(member, assignments)
+            self.sync_classic(member, assignments, instances.get(member.name))
         assert self.group().state == "Stable"
 
 
@@ -250,6 +258,30 @@ def test_a_restarted_static_member_may_come_with_the_other_protocol(world: Migra
     world.leave("again", instance_id="j")
     assert isinstance(world.join_classic(Classic("back"), "", group_instance_id="i"), Joined)
     assert world.group().consumer is None, "the last one of the new protocol was replaced"
+
+
+def test_static_classic_members_go_over_one_by_one_and_keep_what_they_have(world: MigrationWorld) -> None:
+    names = ("a", "b")
+    for name in names:
+        world.join_classic(Classic(name), "", group_instance_id=name)
+    world.settle_classic([Classic(name) for name in names], {name: name for name in names})
+    before = world.state.sequence
+    first = world.join("new-a", "t", instance_id="a", seen_sequence=before)
+    assert isinstance(first, ConsumerMembership), "what it replaces is not younger than what its sender has seen"
+    assert first.assignment is not None
+    assert [each.partitions for each in first.assignment] == [[0, 1, 2]]
+    second = world.join("new-b", "t", instance_id="b", seen_sequence=world.state.sequence)
+    assert [each.partitions for each in second.assignment] == [[3, 4, 5]]
+    assert {*world.group().consumer.members} == {"new-a", "new-b"}  # type: ignore[union-attr]
+
+
+def test_a_late_join_by_instance_id_makes_no_consumer_group(world: MigrationWorld) -> None:
+    before = world.state.sequence
+    world.join_classic(Classic("a"), "", group_instance_id="a")
+    late = world.join("new-a", "t", instance_id="a", seen_sequence=before)
+    assert isinstance(late, Refused)
+    assert late.refusal == Refusal.STALE
+    assert world.group().consumer is None
 
 
 def test_what_a_classic_member_asks_must_fit_its_generation_and_protocol(world: MigrationWorld) -> None:

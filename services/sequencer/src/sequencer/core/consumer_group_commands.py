@@ -53,14 +53,11 @@ def consumer_heartbeat(state: State, command: ConsumerHeartbeat, changes: Change
         return answer
     if command.member_epoch in _LEAVING:
         return _leave(state, command, changes)
-    late = _late_join(state, command)
-    if late is not None:
-        return late
+    late = _lateness(state, command)
+    if late:
+        return Refused(Refusal.STALE, late)
     group = _group_for(state, command)
-    member = _member_of(group, command)
-    if member is not None and _is_late(command, member):
-        return Refused(Refusal.STALE, "the member has changed since")
-    return _go_on(state, group, member, command, changes)
+    return _go_on(state, group, _member_of(group, command), command, changes)
 
 
 def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Refused | None:
@@ -252,12 +249,18 @@ def _said(member: ConsumerMember | None, command: ConsumerHeartbeat | None = Non
     )
 
 
-def _late_join(state: State, command: ConsumerHeartbeat) -> Refused | None:
+def _lateness(state: State, command: ConsumerHeartbeat) -> str:
+    """What has happened since that the sender had not seen, "" if nothing."""
     group = state.groups.get(command.group_id)
-    departed = {} if group is None or group.consumer is None else group.consumer.departed
-    if 0 <= command.seen_sequence < departed.get(command.member_id, 0):
-        return Refused(Refusal.STALE, "the member has left since")
-    return None
+    if group is None:
+        return ""
+    if group.consumer is None:  # a classic group, which becomes a consumer group
+        came = group.static_since.get(command.instance_id or "", 0)
+        return "the instance id's member has come since" if 0 <= command.seen_sequence < came else ""
+    if 0 <= command.seen_sequence < group.consumer.departed.get(command.member_id, 0):
+        return "the member has left since"
+    member = _member_of(group, command)
+    return "the member has changed since" if member is not None and _is_late(command, member) else ""
 
 
 def _is_late(command: ConsumerHeartbeat, member: ConsumerMember) -> bool:
