@@ -121,7 +121,7 @@ def main() -> int:
         results, about = perform_all(arguments, bootstrap, folder)
     print(f"\n{shown.table(results, SCENARIOS)}\n")
     if arguments.results:
-        shown.save(arguments.results, results, about, SCENARIOS)
+        shown.save(arguments.results, results, about, {each.name: scenarios_of(each) for each in CLIENTS})
     for result in results:
         if result.outcome == shown.FAILED:
             print(f"FAILED: {result.client}: {result.scenario}: {shown.short(result.detail)}", file=sys.stderr)

@@ -42,28 +42,37 @@ def table(results: list[Result], scenarios: list[Scenario]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def save(path: Path, results: list[Result], about: list[About], scenarios: list[Scenario]) -> None:
-    """Put the results into the file; what it says of clients and scenarios that were not run now stays."""
+def save(path: Path, results: list[Result], about: list[About], asked: dict[str, list[Scenario]]) -> None:
+    """Put the results into the file; what it says of clients and scenarios that were not run now stays.
+
+    `asked` has every client there is with all that it is asked to show, in the order in which they are to stand.
+    """
     known = {each["client"]: each for each in json.loads(path.read_text())["clients"]} if path.exists() else {}
-    names = [scenario.name for scenario in scenarios]
     for client in about:
-        shown = {each.scenario: each for each in results if each.client == client.client}
-        before: dict[str, Any] = known.get(client.client, {}).get("results", {})
-        now = {name: {"outcome": each.outcome, "detail": kept_detail(each)} for name, each in shown.items()}
-        both = {**before, **now}
-        known[client.client] = {**client._asdict(), "results": {name: both[name] for name in names if name in both}}
+        before = known.get(client.client, {}).get("results", {})
+        now = {each.scenario: kept(each) for each in results if each.client == client.client}
+        known[client.client] = {**client._asdict(), "results": {**before, **now}}
+    scenarios = {each.name: each for shows in asked.values() for each in shows}
     content = {
-        "scenarios": [{"name": each.name, "area": each.area, "promise": each.promise} for each in scenarios],
-        "clients": list(known.values()),
+        "scenarios": [{"name": each.name, "area": each.area, "promise": each.promise} for each in scenarios.values()],
+        "clients": [in_order(known[name], shows) for name, shows in asked.items() if name in known],
     }
     path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def in_order(client: dict[str, Any], shows: list[Scenario]) -> dict[str, Any]:
+    """The client with a result for each scenario that it is asked to show: not run, where there is none yet."""
+    results = client["results"]
+    not_yet = {"outcome": NOT_RUN, "detail": ""}
+    return {**client, "results": {each.name: results.get(each.name, not_yet) for each in shows}}
+
+
+def kept(result: Result) -> dict[str, str]:
+    """What the file says of a result: why, too, where it is not as it should be."""
+    detail = short(result.detail) if result.outcome in (FAILED, NOT_RUN) else ""
+    return {"outcome": result.outcome, "detail": detail}
 
 
 def short(detail: str) -> str:
     """The beginning of the first line: what a table has room for, and nothing of the machine."""
     return (detail.splitlines() or [""])[0][:DETAIL_CHARACTERS_MAX]
-
-
-def kept_detail(result: Result) -> str:
-    """What the file says beside an outcome: why, where it is not as it should be."""
-    return short(result.detail) if result.outcome in (FAILED, NOT_RUN) else ""

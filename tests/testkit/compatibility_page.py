@@ -76,7 +76,7 @@ def _clients(results: dict[str, Any] | None) -> list[str]:
     areas = [area for area in AREAS if any(each["area"] == area for each in scenarios)]
     rows = [[_client(client), *[_cell(client, scenarios, area) for area in areas]] for client in results["clients"]]
     lines = _table(["client", *areas], rows)
-    exceptions = [line for client in results["clients"] for line in _exceptions(client, scenarios)]
+    exceptions = [line for client in results["clients"] for line in _exceptions(client)]
     lines += ["", "What did not pass, or is not there:", "", *exceptions] if exceptions else []
     shown = [[each["area"], f"`{each['name']}`", each["promise"]] for each in scenarios]
     return [*lines, "", "What each run shows:", "", *_table(["area", "scenario", "promise"], shown)]
@@ -88,12 +88,9 @@ def _client(client: dict[str, Any]) -> str:
 
 
 def _outcomes(client: dict[str, Any], scenarios: list[dict[str, Any]], area: str) -> list[str]:
-    return [_result(client, each["name"])["outcome"] for each in scenarios if each["area"] == area]
-
-
-def _result(client: dict[str, Any], scenario: str) -> dict[str, str]:
-    result: dict[str, str] = client["results"].get(scenario, {"outcome": "not run"})
-    return result
+    """Of the scenarios that the client is asked to show, which are not all there are."""
+    results = client["results"]
+    return [results[each["name"]]["outcome"] for each in scenarios if each["area"] == area and each["name"] in results]
 
 
 def _cell(client: dict[str, Any], scenarios: list[dict[str, Any]], area: str) -> str:
@@ -104,11 +101,10 @@ def _cell(client: dict[str, Any], scenarios: list[dict[str, Any]], area: str) ->
     return f"{offered.count('passed')} of {len(offered)}"
 
 
-def _exceptions(client: dict[str, Any], scenarios: list[dict[str, Any]]) -> list[str]:
+def _exceptions(client: dict[str, Any]) -> list[str]:
     lines = []
     for outcome in ("failed", "not run", "not offered"):
-        found = [(each["name"], _result(client, each["name"])) for each in scenarios]
-        named = [_named(name, result) for name, result in found if result["outcome"] == outcome]
+        named = [_named(name, result) for name, result in client["results"].items() if result["outcome"] == outcome]
         if named:
             lines.append(f"- {client['client']}, {outcome}: {', '.join(named)}")
     return lines

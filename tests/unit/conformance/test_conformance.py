@@ -149,15 +149,17 @@ def test_a_run_that_shows_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_run_of_some_keeps_what_others_have_shown(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    scenarios = [show_to(None, "first"), show_to(None, "second")]
-    save(
-        path, [Result("one", "first", PASSED, "", 1), Result("one", "second", PASSED, "", 1)], [About("one")], scenarios
-    )
-    save(path, [Result("two", "first", NOT_RUN, "why", 1)], [About("two")], scenarios)
-    save(path, [Result("one", "second", FAILED, "so\nmuch more", 1)], [About("one", "2")], scenarios)
-    one, two = json.loads(path.read_text())["clients"]
+    first, second, third = (show_to(None, name) for name in ("first", "second", "third"))
+    asked = {"two": [first], "one": [first, second, third]}
+    save(path, [Result("one", "first", PASSED, "", 1), Result("one", "second", PASSED, "", 1)], [About("one")], asked)
+    save(path, [Result("two", "first", NOT_RUN, "why", 1)], [About("two")], asked)
+    save(path, [Result("one", "second", FAILED, "so\nmuch more", 1)], [About("one", "2")], asked)
+    kept = json.loads(path.read_text())
+    assert [each["name"] for each in kept["scenarios"]] == ["first", "second", "third"]
+    two, one = kept["clients"]
     assert one["version"] == "2"
-    assert {name: each["outcome"] for name, each in one["results"].items()} == {"first": PASSED, "second": FAILED}
+    outcomes = {name: each["outcome"] for name, each in one["results"].items()}
+    assert outcomes == {"first": PASSED, "second": FAILED, "third": NOT_RUN}
     assert one["results"]["second"]["detail"] == "so"
     assert two["results"] == {"first": {"outcome": NOT_RUN, "detail": "why"}}
 
