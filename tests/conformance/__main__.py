@@ -19,7 +19,6 @@ from tests.conformance.provision import Missing
 from tests.conformance.results import About, Result
 from tests.conformance.scenario import Scenario, Stage
 from tests.testkit.cluster import running
-from tests.testkit.levels import processes_know_level
 from tests.testkit.transaction_load import wait_for_transactions
 
 SIDE_BY_SIDE = 4  # scenarios mostly wait: for sessions to end, and for Javas to start
@@ -114,7 +113,6 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-conformance-")))
         bootstrap = arguments.bootstrap
         if bootstrap is None:
-            stack.enter_context(processes_know_level())
             cluster = stack.enter_context(running(folder / "data", *arguments.up))
             wait_for_transactions(cluster)
             bootstrap = cluster.kafka
