@@ -19,14 +19,14 @@ from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import offsets_retention_ms
 from sequencer.core.consumer_protocol import PROTOCOL_TYPE
 from sequencer.core.deadlines import note_idle
-from sequencer.core.group_offsets import release_offsets
+from sequencer.core.group_offsets import size_bytes
 from sequencer.core.limits import (
     EXPIRY_STEPS,
     GROUPS_SWEPT_PER_TICK,
     OFFSETS_PER_MEMBER,
     OFFSETS_SWEPT_PER_TICK,
 )
-from sequencer.core.state import EMPTY, STABLE, Changes, Committed, Group, State
+from sequencer.core.state import EMPTY, STABLE, Changes, Group, State
 from sequencer.core.topics_read import ReadNow, is_read, topics_read
 from sequencer.core.transaction_offsets import is_pending
 
@@ -121,17 +121,19 @@ def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) ->
 
 def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tuple[str, int]]:
     """Those that were stored by this entry or before it, and that no transaction may replace."""
+    in_doubt = group.group_id in state.transactions_by_group
     for topic, partitions in group.offsets.items():
         for number, committed in partitions.items():
-            if committed.sequence <= old_sequence and not is_pending(state, group.group_id, topic, number):
+            is_old = committed.sequence <= old_sequence
+            if is_old and not (in_doubt and is_pending(state, group.group_id, topic, number)):
                 yield topic, number
 
 
 def _forget(state: State, group: Group, gone: list[tuple[str, int]]) -> None:
     """The group has no such offsets any more."""
     for topic, number in gone:
-        partitions: dict[int, Committed] = group.offsets[topic]
-        release_offsets(state, {number: partitions.pop(number)})
+        partitions = group.offsets[topic]
+        state.group_bytes -= size_bytes(partitions.pop(number))
         if not partitions:
             del group.offsets[topic]
     state.forgotten_sequence = state.sequence
