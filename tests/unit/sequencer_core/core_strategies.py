@@ -62,6 +62,7 @@ from sequencer.core.limits import CUSTODY_LEASE_MS
 
 Integers = st.SearchStrategy[int]
 SUBSCRIBED_TO_T = bytes((0, 3, 0, 0, 0, 1, 0, 1)) + b"t" + bytes(8)  # a consumer's metadata
+WELL_SAID = bytes((0, 0, 0, 0, 0, 1, 0, 1)) + b"t" + b"\xff" * 4  # the same in version 0, whole
 # what msgpack can hold
 EXTREMES = [-(2**63), -(2**31), -2, -1, 0, 1, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**48, 2**63 - 1, 2**64 - 1]
 ANY_INTEGER: Integers = st.integers(-(2**63), 2**64 - 1) | st.sampled_from(EXTREMES)
@@ -142,7 +143,7 @@ def topics(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Com
 
 
 def joins(number: Callable[[Integers], Integers]) -> st.SearchStrategy[JoinGroup]:
-    said = st.sampled_from([b"1", b"1", b"2", SUBSCRIBED_TO_T, SUBSCRIBED_TO_T])
+    said = st.sampled_from([b"1", b"1", b"2", SUBSCRIBED_TO_T, SUBSCRIBED_TO_T, WELL_SAID, WELL_SAID, WELL_SAID])
     protocols = st.lists(
         st.builds(GroupProtocol, st.sampled_from(["range", "range", "sticky"]), said),
         max_size=3,
