@@ -16,7 +16,6 @@ from penstock.kafkawire.api.end_txn import EndTxnRequest
 from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
-from tests.testkit.levels import processes_know_level
 
 PRODUCE, INIT, END = 0, 22, 26
 PRODUCE_VERSION, INIT_VERSION, END_VERSION = 12, 5, 5
@@ -98,7 +97,7 @@ class _Producer:
 
 def transactions() -> Iterator[Result]:
     """One producer alone, many with a partition each, and one with many partitions."""
-    with processes_know_level(), scratch_cluster("--flush-ms", str(FLUSH_MS)) as cluster:
+    with scratch_cluster("--flush-ms", str(FLUSH_MS)) as cluster:
         _create_topic(cluster.kafka)
         seconds, times_ms = _measured(cluster.kafka, [[0]], ALONE)
         yield Result("transactions", "EndTxn of a partition, alone, p50", _at(times_ms, 0.5), "ms", END_P50_MS)

@@ -21,7 +21,6 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.levels import processes_know_level
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -34,7 +33,7 @@ _numbers = itertools.count()
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two gateways, so that one can die while clients know of another."""
     data = tmp_path_factory.mktemp("transactions") / "data"
-    with processes_know_level(), running(data, "--flush-ms", "20", "--gateways", "2") as started:
+    with running(data, "--flush-ms", "20", "--gateways", "2") as started:
         yield started
 
 

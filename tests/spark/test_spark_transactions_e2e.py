@@ -22,7 +22,6 @@ from penstock.spark.source import PenstockSource, PenstockStreamReader
 from tests.spark.source_world import options_of, reader_of, rows_of, schema_of
 from tests.testkit.cluster import Cluster, running, wait_until
 from tests.testkit.compactors import CompactorProcess
-from tests.testkit.levels import processes_know_level
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -99,7 +98,7 @@ class Book:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with processes_know_level(), running(tmp_path / "data") as started:
+    with running(tmp_path / "data") as started:
         admin = AdminClient({"bootstrap.servers": started.kafka})
         for each in admin.create_topics([NewTopic(PLAIN, 1), NewTopic(LATEST, 1, config=CONFIGS)]).values():
             each.result(DEADLINE_S)
