@@ -20,7 +20,7 @@ from tests.testkit.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-SESSION_TIMEOUT_MS = 6_000
+SESSION_TIMEOUT_MS = 30_000  # nobody here is to expire, however slow the machine
 TIMEOUT_S = 60
 
 
@@ -76,6 +76,7 @@ class Polled:
         """The consumer leaves its group."""
         self._is_over.set()
         self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive(), "a consumer that does not end"
 
 
 def end_all(polled: list[Polled]) -> None:
@@ -187,7 +188,7 @@ async def test_a_static_member_of_aiokafka_comes_back_without_a_rebalance(cluste
             bootstrap_servers=cluster.kafka,
             group_id="keeping",
             group_instance_id=name,
-            session_timeout_ms=30_000,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=500,
         )
         consumer.subscribe(["kept"], listener=Listener(name))
@@ -211,7 +212,7 @@ async def test_a_static_member_of_aiokafka_comes_back_without_a_rebalance(cluste
 
 def test_an_administrator_puts_out_a_static_member(cluster: Cluster, admin: AdminClient, python_admin: Any) -> None:
     create(admin, "guarded", 1)
-    member = confluent(cluster, "guarding", group_instance_id="guard", session_timeout_ms=30_000)
+    member = confluent(cluster, "guarding", group_instance_id="guard")
     member.subscribe(["guarded"])
     polled = Polled(member, lambda: member.poll(0.1))
     try:
