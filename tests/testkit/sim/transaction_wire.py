@@ -40,6 +40,7 @@ RETRIABLE = RETRIABLE_PRODUCE | {
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,  # a gateway that has not heard yet that the cluster's level rose
 }
+PATIENCES_S = (0.7, REQUEST_TIMEOUT_S)  # whoever asks again soon has more requests on their way that come late
 UNHEARD_S_MAX = 0.05  # from the last request of a dying producer to its death
 FENCED = frozenset((ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH))
 
@@ -91,6 +92,7 @@ class TransactionWire:
         self._id = transactional_id
         self._protocol = protocol
         self._timeout_ms = timeout_ms
+        self._patience_s = client.stream.choice(PATIENCES_S)
         self._connection: KafkaConnection | None = None
         self.judged: frozenset[ErrorCode] = frozenset()  # errors that are told as `Refused`
 
@@ -198,7 +200,7 @@ class TransactionWire:
         while True:
             connection = await self.connected()
             try:
-                answer = await connection.ask(api_key, version, request)
+                answer = await connection.ask(api_key, version, request, self._patience_s)
             except Disconnected:
                 await self.part()
                 continue
