@@ -134,17 +134,6 @@ def end_in_one_partition() -> AbstractContextManager[Any]:
     return mock.patch.dict("sequencer.core.machine._APPLY", {EndTxn: end_in_first})
 
 
-def let_the_late_end_what_is_next() -> AbstractContextManager[Any]:
-    """The machine ends transactions that whoever asks for it cannot know of."""
-
-    def end_whatever_there_is(state: State, command: EndTxn, changes: Changes) -> TransactionEnded | Refused:
-        told = (command.producer_id, command.producer_epoch, command.now_ms, command.committed, command.bumps)
-        anew = EndTxn(command.now_ms, command.transactional_id, *told[:2], *told[3:], -1)
-        return end_transaction(state, anew, changes)
-
-    return mock.patch.dict("sequencer.core.machine._APPLY", {EndTxn: end_whatever_there_is})
-
-
 def tell_offsets_that_may_change() -> AbstractContextManager[Any]:
     """A sequencer tells a group's offset whatever open transaction is about to replace it."""
     return mock.patch("sequencer.core.group_queries.is_pending", lambda *_: False)
@@ -170,7 +159,6 @@ BROKEN_TRANSACTIONS: dict[str, Break] = {
         let_anybody_end,
         commit_what_somebody_else_aborts,
         end_in_one_partition,
-        let_the_late_end_what_is_next,
         tell_offsets_that_may_change,
         take_offsets_of_former_members,
     )
