@@ -8,7 +8,6 @@ from benches.group_members import HEARTBEAT_S, ClassicMember, ConsumerMember, Ro
 from benches.report import Result
 from benches.whole import create_topic, scratch_cluster
 from tests.testkit.cluster import Cluster
-from tests.testkit.levels import processes_know_level
 
 MEMBERS = 200
 PARTITIONS = 200
@@ -21,7 +20,7 @@ MakeMember = Callable[[int, Roll], ClassicMember | ConsumerMember]
 
 def rebalances() -> Iterator[Result]:
     """Both protocols, all members at once and one more; with the heartbeats of stock clients."""
-    with processes_know_level(), scratch_cluster() as cluster:
+    with scratch_cluster() as cluster:
         create_topic(cluster, "grouped", PARTITIONS)
 
         def classic(number: int, roll: Roll) -> ClassicMember:

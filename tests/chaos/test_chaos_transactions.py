@@ -11,7 +11,6 @@ import pytest
 
 from tests.chaos.nemesis import ROLES, Nemesis, plan
 from tests.testkit.cluster import running, wait_until
-from tests.testkit.levels import processes_know_level
 from tests.testkit.transaction_load import transaction_load, wait_for_transactions
 
 MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or "10")
@@ -31,7 +30,7 @@ def test_committed_transactions_are_read_once_and_whole_while_everything_is_kill
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     counts = [part for role, count in ROLES.items() for part in (f"--{role}s", str(count))]
-    with processes_know_level(), running(tmp_path / "data", "--flush-ms", "50", *counts) as cluster:
+    with running(tmp_path / "data", "--flush-ms", "50", *counts) as cluster:
         wait_for_transactions(cluster)
         with transaction_load(cluster.kafka, SEED, writers=4) as load:
             nemesis = Nemesis(cluster)

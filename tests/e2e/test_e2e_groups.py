@@ -15,7 +15,6 @@ from kafka.admin import MemberToRemove
 from kafka.errors import GroupSubscribedToTopicError, NoError
 
 from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.levels import processes_know_level
 from tests.testkit.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -26,10 +25,7 @@ TIMEOUT_S = 60
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with (
-        processes_know_level(),
-        running(tmp_path_factory.mktemp("groups") / "data", "--flush-ms", "20") as started,
-    ):
+    with running(tmp_path_factory.mktemp("groups") / "data", "--flush-ms", "20") as started:
         yield started
 
 

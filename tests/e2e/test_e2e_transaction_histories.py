@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.levels import processes_know_level
 from tests.testkit.transaction_load import transaction_load, wait_for_transactions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -26,7 +25,7 @@ def test_committed_transactions_are_read_once_and_whole_whoever_is_killed(tmp_pa
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    with processes_know_level(), running(tmp_path / "data", "--flush-ms", "20") as cluster:
+    with running(tmp_path / "data", "--flush-ms", "20") as cluster:
         wait_for_transactions(cluster)
         with transaction_load(cluster.kafka, seed) as load:
             for victim in chance.sample(VICTIMS, len(VICTIMS)):
