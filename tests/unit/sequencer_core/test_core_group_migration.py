@@ -12,6 +12,7 @@ from core_world import topic_id
 from penstock.contracts.commands import (
     CommitOffsets,
     ConsumerMembership,
+    CreatePartitions,
     GroupProtocol,
     Joined,
     JoinGroup,
@@ -29,6 +30,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.queries import GroupWaitQuery, HeartbeatQuery
 from penstock.contracts.refusals import Refusal
 from sequencer.core import consumer_protocol, queries
+from sequencer.core.consumer_groups import enter_member
 from sequencer.core.consumer_protocol import Malformed, read_assignment, read_subscription, write_assignment
 from sequencer.core.snapshot import decode_state, encode_state
 
@@ -273,6 +275,33 @@ def test_static_classic_members_go_over_one_by_one_and_keep_what_they_have(world
     second = world.join("new-b", "t", instance_id="b", seen_sequence=world.state.sequence)
     assert [each.partitions for each in second.assignment] == [[3, 4, 5]]
     assert {*world.group().consumer.members} == {"new-a", "new-b"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("had", ["one", None])
+def test_a_classic_member_does_not_go_over_with_another_instance_id(world: MigrationWorld, had: str | None) -> None:
+    world.join_classic(Classic("a"), "", group_instance_id=had)
+    answer = world.join("a", "t", instance_id="two")
+    assert answer == Refused(Refusal.INVALID_REQUEST, "the member has another instance id, or none")
+    assert world.group().consumer is None
+    world.client("k", "t")
+    assert world.join("a", "t", instance_id="two") == answer, "as in the consumer group that it becomes"
+    world.leave("k")
+    world.do(CreatePartitions(world.now_ms, "t", 9))
+
+
+def test_a_static_classic_member_may_go_over_without_its_instance_id(world: MigrationWorld) -> None:
+    world.join_classic(Classic("a"), "", group_instance_id="one")
+    assert isinstance(world.join("a", "t"), ConsumerMembership)
+    assert world.group().consumer.static_members == {"one": "a"}  # type: ignore[union-attr]
+
+
+def test_an_id_has_one_member_whoever_enters_it(world: MigrationWorld) -> None:
+    world.client("a", "t", instance_id="one")
+    other = msgspec.structs.replace(world.member("a"), instance_id="two", assigned={}, target={}, size_bytes=0)
+    enter_member(world.state, world.group(), other)
+    assert world.group().consumer.static_members == {"two": "a"}  # type: ignore[union-attr]
+    world.leave("a", instance_id="two")
+    assert (world.state.subscriptions.groups_by_topic, world.state.group_bytes) == ({}, 0)
 
 
 def test_a_late_join_by_instance_id_makes_no_consumer_group(world: MigrationWorld) -> None:

@@ -44,6 +44,7 @@ from sequencer.core.state import Changes, Group, State
 
 _NOT_TOLD = -1
 _LEAVING = (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH)
+_OTHER_INSTANCE = "the member has another instance id, or none"
 
 
 def consumer_heartbeat(state: State, command: ConsumerHeartbeat, changes: Changes) -> ConsumerMembership | Refused:
@@ -135,6 +136,9 @@ def _objection_to_new(state: State, group: Group | None, command: ConsumerHeartb
         return Refused(Refusal.OVERLOADED, "no room for another group")
     if group is not None and not can_upgrade(group):
         return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
+    known = None if group is None else group.members.get(command.member_id)
+    if known is not None and command.instance_id not in (None, known.group_instance_id):
+        return Refused(Refusal.INVALID_REQUEST, _OTHER_INSTANCE)
     return _objection_to_member(state, group, command)
 
 
@@ -166,7 +170,7 @@ def _refusal(group: Group, member: ConsumerMember | None, command: ConsumerHeart
         if not is_join:
             return Refused(Refusal.UNKNOWN_MEMBER, f"Member {command.member_id} is not a member of the group.")
         if command.member_id in consumer_of(group).members:
-            return Refused(Refusal.INVALID_REQUEST, "the member has another instance id, or none")
+            return Refused(Refusal.INVALID_REQUEST, _OTHER_INSTANCE)
         return None
     who = f"instance id {command.instance_id}"
     if member.member_id != command.member_id:

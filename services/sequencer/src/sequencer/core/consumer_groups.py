@@ -192,6 +192,9 @@ def _chosen_assignor(consumer: ConsumerGroup) -> str:
 def enter_member(state: State, group: Group, member: ConsumerMember) -> None:
     """The member is one of the group from now on."""
     consumer = consumer_of(group)
+    former = consumer.members.get(member.member_id)
+    if former is not None:  # refused before; but were it not, what was the former's would stay in the tables for ever
+        leave_member(state, group, former)
     consumer.members[member.member_id] = member
     consumer.departed.pop(member.member_id, None)
     if member.instance_id is not None:
