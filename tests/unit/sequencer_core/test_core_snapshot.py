@@ -33,6 +33,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset
+from penstock.contracts.levels import JANITOR_LEVEL
 from sequencer.core import columns, dropping
 from sequencer.core.columns import column_bytes, read_column, read_columns
 from sequencer.core.limits import EXTENTS_DROPPED_PER_STEP_MAX
@@ -173,6 +174,23 @@ def test_partitions_of_deleted_topics_come_back_in_every_table_that_holds_them()
     assert not world.state.doomed
     assert not world.state.producer_sweep
     assert world.state.extent_count == 0
+
+
+def test_a_log_deleted_while_it_was_trimmed_comes_back_the_same_when_it_has_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dropping, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+    world = World()
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    world.topic("t")
+    for _ in range(6):
+        world.produce(batch(10, 100))
+    world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 55)]))
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    while world.state.doomed:
+        world.do(Tick(world.now_ms))
+    assert len(world.state.trimmed) == 1
+    assert everything(read_again(world.state)) == everything(world.state)
 
 
 WRITE = """

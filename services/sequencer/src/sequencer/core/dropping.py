@@ -34,7 +34,8 @@ def drop_waiting(state: State) -> tuple[int, int]:
             left -= max(count, 1)  # looking at a log that has nothing to drop any more is work, too
             if count == going:
                 waiting.popleft()
-                partition.in_trimmed = False
+                if waiting is state.trimmed:  # one that was deleted meanwhile stands in both
+                    partition.in_trimmed = False
     return extents, dropped_bytes
 
 
