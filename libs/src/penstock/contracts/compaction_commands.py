@@ -45,7 +45,8 @@ class ReplacedRun(msgspec.Struct, frozen=True, array_like=True):
     one before ended. After one that is refused the pass is over.
 
     A run `without_aborted` lies before the last stable offset, and has no record of an aborted transaction. Of one that
-    lay in it as a whole the marker is not in it either, and the transaction is forgotten.
+    lay in it as a whole the marker is not in it either, and the transaction is forgotten. A cleaned run of a partition
+    that has had transactions must be `without_aborted`: compactors of earlier releases know nothing of them.
     """
 
     topic_id: TopicId

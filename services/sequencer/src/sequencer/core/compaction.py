@@ -125,6 +125,8 @@ def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Refu
         return Refusal.EXTENTS_CHANGED  # what is to be dropped would live on in the extent that holds the log's start
     if run.without_aborted and run.last_offset >= last_stable_offset(partition):
         return Refusal.EXTENTS_CHANGED  # nobody can have known what will be aborted there
+    if run.cleaned and partition.transactions is not None and not run.without_aborted:
+        return Refusal.EXTENTS_CHANGED  # what was aborted may have been taken for the latest of its key
     spans = job.spans.setdefault(partition.index, [])
     if _touches(spans, start, stop) or (run.cleaned and not _continues(job, partition, run)):
         return Refusal.EXTENTS_CHANGED
