@@ -358,6 +358,15 @@ def test_the_same_heartbeat_again_is_answered_the_same(world: ConsumerWorld) -> 
     assert world.join("one", "t", seen_sequence=before) == world.join("one", "t", seen_sequence=before)
 
 
+def test_who_gets_only_the_second_copys_answer_has_what_the_first_one_gave(world: ConsumerWorld) -> None:
+    one, two = world.client("one", "t"), world.client("two", "t")
+    world.beat(one)
+    world.beat(one)
+    world.copies = 2
+    world.beat(two)
+    assert numbers(two) == world.member("two").assigned[T] == [3, 4, 5]
+
+
 # Offsets
 
 

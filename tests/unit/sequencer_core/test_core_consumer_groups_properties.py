@@ -72,7 +72,15 @@ class Play:
 
     def step(self) -> None:
         actions = (self.beat, self.beat, self.beat, self.beat, self.come, self.go, self.vanish, self.lose)
-        others = (self.subscribe, self.change_topics, self.pass_time, self.commit, self.repeat)
+        others = (
+            self.subscribe,
+            self.change_topics,
+            self.pass_time,
+            self.commit,
+            self.repeat,
+            self.double,
+            self.double,
+        )
         self.random.choice(actions + others)()
         self.check()
 
@@ -96,6 +104,12 @@ class Play:
         owned = None if client.has_reported else told_of(client)
         said = {"instance_id": client.instance_id, "owned": owned, "seen_sequence": self.world.state.sequence} | said
         self.told(client, self.world.heartbeat(client.name, client.epoch, **said))
+
+    def double(self) -> None:
+        """Entries come twice, and the clients get the second answers."""
+        self.world.copies = 2
+        self.random.choice([self.beat, self.beat, self.come, self.subscribe])()
+        self.world.copies = 1
 
     def come(self) -> None:
         name = self.random.choice(NAMES)

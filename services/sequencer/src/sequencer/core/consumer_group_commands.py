@@ -1,7 +1,8 @@
 """Heartbeats of consumer groups' members, which are all that there is: join, stay, give back, leave (KIP-848).
 
 `preview` says what a heartbeat would be answered if it changes nothing, so that only those that do are journaled. Both
-are refused in Kafka's words. A heartbeat that comes late (its sender had not seen the member's last change) and would
+are refused in Kafka's words. What is journaled and changes nothing is told all that the member has: a command that is sent
+or appended twice may be answered by its second copy only. A heartbeat that comes late (its sender had not seen the member's last change) and would
 change something is STALE: it could tell of partitions as given back that the member has got again since.
 """
 
@@ -50,6 +51,9 @@ _OTHER_INSTANCE = "the member has another instance id, or none"
 def consumer_heartbeat(state: State, command: ConsumerHeartbeat, changes: Changes) -> ConsumerMembership | Refused:
     """The member joins, goes on, or leaves."""
     answer = preview(state, command)
+    if isinstance(answer, ConsumerMembership):
+        # Nothing was to be journaled, so this came before: nobody may have got that answer and what it assigned.
+        return msgspec.structs.replace(answer, assignment=_told(state, command))
     if answer is not None:
         return answer
     if command.member_epoch in _LEAVING:
@@ -59,6 +63,10 @@ def consumer_heartbeat(state: State, command: ConsumerHeartbeat, changes: Change
         return Refused(Refusal.STALE, late)
     group = _group_for(state, command)
     return _go_on(state, group, _member_of(group, command), command, changes)
+
+
+def _told(state: State, command: ConsumerHeartbeat) -> list[TopicPartitions]:
+    return told(consumer_of(state.groups[command.group_id]).members[command.member_id].assigned)
 
 
 def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Refused | None:
