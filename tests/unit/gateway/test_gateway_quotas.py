@@ -1,7 +1,7 @@
 """Clients are held to their quotas: what they use is counted, the answer says how long to wait, and so long they do."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
@@ -196,6 +196,32 @@ async def test_what_is_used_here_is_told_and_what_others_use_leaves_less(world: 
     world.clock.now_s += 1
     quotas.told()
     assert meter.rate == 1000
+
+
+async def test_what_others_use_is_gone_through_once_however_many_quotas_are_used(world: World) -> None:
+    looks = 0
+
+    class Watched(tuple[QuotaUse, ...]):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[QuotaUse]:
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+    await held_to(world, "producer_byte_rate", "1000", client_id=None)
+    uses = Watched(QuotaUse(PRODUCE_RATE, (("client-id", f"c{number}"),), 300.0 + number) for number in range(20))
+    world.directory.put(msgspec.structs.replace(gateway_presence("g2"), quota_use=uses))
+    quotas = world.gateway.quotas
+    meters = [quotas.meter(PRODUCE_RATE, "", f"c{number}") for number in range(20)]
+    for meter in meters:
+        assert meter is not None
+        meter.use(900, world.clock.monotonic_s())
+    assert [meter.rate for meter in meters if meter is not None] == [700.0 - number for number in range(20)]
+    world.clock.now_s += 1
+    quotas.told()
+    assert [meter.rate for meter in meters if meter is not None] == [700.0 - number for number in range(20)]
+    assert looks == 2, "with the first of the meters, and for all of them a second later"
 
 
 @pytest.mark.parametrize(("wishes", "parts"), [((None, None), (5, 5)), ((None, 200.0), (8, 2)), ((None, 0.0), (10, 0))])

@@ -4,6 +4,8 @@ Credit grows with time at the quota's rate, up to what a second brings, and may 
 be undone, so its price is the time until the debt is paid. In the long run nobody gets more than the rate.
 """
 
+from collections.abc import Sequence
+
 BURST_S = 1.0  # what can be saved up: Kafka allows ten times that, and its clients come in bursts then
 WAIT_S_MAX = 60.0  # who waited longer would take the gateway for dead; a larger debt is forgiven
 SMOOTHING = 0.5  # how much the last second counts in the use that others are told
@@ -65,7 +67,7 @@ class Meter:
         self._at_s = now_s
 
 
-def share_of(limit: float, others_per_s: list[float]) -> float:
+def share_of(limit: float, others_per_s: Sequence[float]) -> float:
     """What one of several gateways may give out of a quota of `limit`, when the others lately gave out so much.
 
     An equal part is its own in any case; beyond that, what the others leave. So one that is alone has all of it, all

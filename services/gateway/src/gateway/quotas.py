@@ -6,6 +6,7 @@ presence what is used of each quota, and share it by that.
 """
 
 import asyncio
+import math
 from typing import Protocol
 
 import structlog
@@ -32,6 +33,8 @@ METERS_MAX = 10_000  # about 5 MB
 KNOWN_MAX = 10_000  # clients whose quotas are remembered
 USES_TOLD_MAX = 64  # the largest; about 5 KB in each announcement
 
+_Place = tuple[str, Entity]  # a quota's key, and whose it is
+
 log = structlog.get_logger()
 
 
@@ -54,8 +57,10 @@ class Quotas:
         self._changed = asyncio.Event()
         self._quotas: dict[Entity, dict[str, str]] = {}
         self._known: dict[tuple[str, str, str], InForce | None] = {}
-        self._meters: dict[tuple[str, Entity], Meter] = {}
+        self._meters: dict[_Place, Meter] = {}
         self._measured_s = clock.monotonic_s()
+        self._others: dict[_Place, list[float]] = {}
+        self._heard_s = -math.inf
 
     @property
     def is_empty(self) -> bool:
@@ -113,8 +118,11 @@ class Quotas:
             return None
         meter = self._meters.get((key, quota.who))
         if meter is None or meter.limit != quota.value:
-            meter = self._meters[key, quota.who] = Meter(quota.value, self._clock.monotonic_s())
-            self._share(key, quota.who, meter)
+            now_s = self._clock.monotonic_s()
+            meter = self._meters[key, quota.who] = Meter(quota.value, now_s)
+            if now_s - self._heard_s >= MEASURE_INTERVAL_S:
+                self._hear(now_s)
+            self._share((key, quota.who), meter)
             while len(self._meters) > METERS_MAX:
                 del self._meters[next(iter(self._meters))]
         return meter
@@ -131,24 +139,27 @@ class Quotas:
         return tuple(QuotaUse(key, who, meter.used_per_s) for (key, who), meter in shared)
 
     def _measure(self, now_s: float) -> None:
+        # Others' uses are gone through once: there may be thousands of meters, and as many uses.
+        self._hear(now_s)
         for place, meter in list(self._meters.items()):
             meter.measure(now_s)
             if meter.is_idle(now_s):
                 del self._meters[place]
             else:
-                self._share(*place, meter)
+                self._share(place, meter)
 
-    def _share(self, key: str, who: Entity, meter: Meter) -> None:
-        if not _is_shared(key):
-            return
-        others = [
-            use.per_second
-            for gateway in self._gateways.live("gateway")
-            if gateway.instance != self._instance
-            for use in gateway.quota_use
-            if use.key == key and use.who == who
-        ]
-        meter.rate = share_of(meter.limit, others)
+    def _share(self, place: _Place, meter: Meter) -> None:
+        if _is_shared(place[0]):
+            meter.rate = share_of(meter.limit, self._others.get(place, ()))
+
+    def _hear(self, now_s: float) -> None:
+        """What other gateways say that they use a second: one number for each that uses the quota."""
+        self._heard_s = now_s
+        self._others = {}
+        for gateway in self._gateways.live("gateway"):
+            if gateway.instance != self._instance:
+                for use in gateway.quota_use:
+                    self._others.setdefault((use.key, use.who), []).append(use.per_second)
 
 
 def _is_shared(key: str) -> bool:
