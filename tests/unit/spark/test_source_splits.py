@@ -14,7 +14,7 @@ TOPIC_ID = bytes(16)
 
 
 def segment(number: int, level: int = 0) -> SegmentRef:
-    return SegmentRef(number.to_bytes(16, "big"), level, 100 * MIB, "", "")
+    return SegmentRef((number + 1).to_bytes(16, "big"), level, 100 * MIB, "", "")
 
 
 def wanted(partition: int, first: int, behind: int, extents: list[Extent]) -> Wanted:
