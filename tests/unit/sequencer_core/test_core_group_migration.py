@@ -295,6 +295,14 @@ def test_a_static_classic_member_may_go_over_without_its_instance_id(world: Migr
     assert world.group().consumer.static_members == {"one": "a"}  # type: ignore[union-attr]
 
 
+def test_a_member_that_was_away_may_come_back_with_the_other_protocol_under_its_id(world: MigrationWorld) -> None:
+    world.client("new", "t")
+    world.client("a", "t", instance_id="one")
+    world.heartbeat("a", -2, instance_id="one")
+    joined = world.join_classic(Classic("a"), group_instance_id="one")
+    assert (joined.generation, world.member("a").previous_epoch) == (world.group().generation, 0)
+
+
 def test_an_id_has_one_member_whoever_enters_it(world: MigrationWorld) -> None:
     world.client("a", "t", instance_id="one")
     other = msgspec.structs.replace(world.member("a"), instance_id="two", assigned={}, target={}, size_bytes=0)

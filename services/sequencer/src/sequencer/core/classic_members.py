@@ -15,6 +15,7 @@ from penstock.contracts.commands import (
     Synced,
     SyncGroup,
 )
+from penstock.contracts.consumer_group_commands import JOIN_EPOCH
 from penstock.contracts.queries import HeartbeatQuery
 from penstock.contracts.refusals import Refusal
 from sequencer.core import consumer_protocol, subscriptions
@@ -32,7 +33,7 @@ from sequencer.core.consumer_groups import (
     weigh,
 )
 from sequencer.core.consumer_protocol import PROTOCOL_TYPE, Malformed, Subscription
-from sequencer.core.consumer_state import REVOKING, ConsumerGroup, ConsumerMember
+from sequencer.core.consumer_state import AWAY, REVOKING, ConsumerGroup, ConsumerMember
 from sequencer.core.group_migration import assignment_of, downgrade_if_due, must_join_again, partitions_of
 from sequencer.core.limits import CONSUMER_MEMBERS_MAX, REBALANCE_TIMEOUT_MAX_MS
 from sequencer.core.state import Changes, Group, State
@@ -121,6 +122,8 @@ def _enter(
         member = known
         subscriptions.subscribe(state, group.group_id, topics, "")
         subscriptions.unsubscribe(state, group.group_id, member.topics, member.pattern)
+    if member.epoch == AWAY:
+        member.epoch = member.previous_epoch = JOIN_EPOCH
     member.topics, member.pattern, member.assignor, member.rack_id = topics, "", "", said.rack_id
     member.client_id, member.client_host = command.client_id, command.client_host
     member.rebalance_timeout_ms = max(1, min(command.rebalance_timeout_ms, REBALANCE_TIMEOUT_MAX_MS))

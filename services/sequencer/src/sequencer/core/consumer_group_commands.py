@@ -1,9 +1,10 @@
 """Heartbeats of consumer groups' members, which are all that there is: join, stay, give back, leave (KIP-848).
 
 `preview` says what a heartbeat would be answered if it changes nothing, so that only those that do are journaled. Both
-are refused in Kafka's words. What is journaled and changes nothing is told all that the member has: a command that is sent
-or appended twice may be answered by its second copy only. A heartbeat that comes late (its sender had not seen the member's last change) and would
-change something is STALE: it could tell of partitions as given back that the member has got again since.
+are refused in Kafka's words. What is journaled and changes nothing is told all that the member has: a command that is
+sent or appended twice may be answered by its second copy only. A heartbeat that comes late (its sender had not seen the
+member's last change) and would change something is STALE: it could tell of partitions as given back that the member has
+got again since.
 """
 
 import msgspec
