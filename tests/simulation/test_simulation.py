@@ -7,7 +7,7 @@ import pytest
 
 from tests.testkit.sim.run import run_seed
 
-# A seed takes about a third of a second of a core. CI and `make sim-all` run 2,000.
+# A seed takes about half a second of a core: more would leave CI too little room. `make sim-all` runs 2,000.
 SEEDS = int(os.environ.get("PENSTOCK_SIM_SEEDS", "500"))
 SEEDS_PER_TEST = 20
 # One line each: the seed, then why it failed once.
