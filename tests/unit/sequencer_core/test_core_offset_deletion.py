@@ -106,17 +106,44 @@ def test_a_commit_makes_an_offset_new(world: World) -> None:
     assert committed(world) == [("t", 0)]
 
 
-def test_offsets_of_a_group_that_has_emptied_go_together_however_old_they_are(world: World) -> None:
+def test_offsets_of_a_group_that_has_emptied_go_a_retention_later_however_old_they_are(world: World) -> None:
     generation = consumers(world, "t")
     commit_as_member(world, generation, "t")
     live(world, 2 * RETENTION_MS)
     world.leave(("m1", None))
     assert world.group().state == EMPTY
     live(world, RETENTION_MS - 2 * STEP_MS)
-    commit(world, ("u", 0))
-    assert committed(world) == [("t", 0), ("u", 0)]
-    live(world, 4 * STEP_MS)
-    assert committed(world) == [], "as in Kafka, also what was committed a moment ago"
+    assert committed(world) == [("t", 0)]
+    live(world, 6 * STEP_MS)
+    assert committed(world) == []
+
+
+def goes_on_by_hand(world: World) -> None:
+    """Somebody has tried the group with a subscription; from then on a job uses it that takes its partitions itself."""
+    for _ in range(12):
+        live(world, RETENTION_MS // 10)
+        commit(world, ("u", 0))
+    assert committed(world) == [("u", 0)]
+    live(world, RETENTION_MS - 2 * STEP_MS)
+    assert committed(world) == [("u", 0)], "not a moment too early"
+    live(world, 6 * STEP_MS)
+    assert committed(world) == []
+
+
+def test_what_is_committed_by_hand_to_a_group_that_has_emptied_is_as_old_as_the_commit(world: World) -> None:
+    commit_as_member(world, consumers(world, "t"), "t")
+    world.leave(("m1", None))
+    goes_on_by_hand(world)
+
+
+def test_what_is_committed_by_hand_to_a_consumer_group_that_has_emptied_is_as_old_as_the_commit() -> None:
+    world = ConsumerWorld()
+    world.topic("t")
+    world.topic("u", number=2)
+    world.configure(**{"offsets.retention.minutes": str(RETENTION_MINUTES)})
+    commit_as_member(world, world.join("m1", "t").member_epoch, "t")
+    world.leave("m1")
+    goes_on_by_hand(world)
 
 
 def test_a_group_that_was_joined_again_has_its_time_from_its_next_end(world: World) -> None:

@@ -1,8 +1,9 @@
 """Committed offsets that go because a client wants it (OffsetDelete), or because nobody has used them for long.
 
-Expiry has Kafka's rules: offsets of a group that had members go `offsets.retention.minutes` after the last one went;
-of a group that never had any, or of topics that its members do not read any more, that long after they were committed.
-What a transaction may still replace stays, and so do offsets of a group in the middle of a rebalance.
+Offsets go `offsets.retention.minutes` after they were committed, unless members of their group read their topic; of a
+group that had members they stay that long after the last one went, too. Then Kafka lets go of all offsets of a classic
+group, also of what somebody without a membership has committed since: that would cost him his place. What a transaction
+may still replace stays, and so do offsets of a group in the middle of a rebalance.
 
 No clock that leaps may let them go. So the time here is the machine's own watch, `lived_ms`: it runs with the machine's
 clock, but what lies between two entries counts for LEAP_MAX_MS at most (watch.py). How old an offset is follows from
@@ -104,8 +105,8 @@ def _old_sequence(state: State, retention_ms: int) -> int:
 def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) -> int:
     """How much work that was, in offsets."""
     if group.protocol_type and group.state == EMPTY and group.emptied_ms >= 0:
-        is_old = state.lived_ms - group.emptied_ms >= retention_ms
-        old_sequence = state.sequence if is_old else _NO_SEQUENCE
+        if state.lived_ms - group.emptied_ms < retention_ms:
+            old_sequence = _NO_SEQUENCE
     work = sum(len(partitions) for partitions in group.offsets.values())
     old = list(_old_offsets(state, group, old_sequence))
     # Most groups have no old offsets, and what their members read need not be looked at.
