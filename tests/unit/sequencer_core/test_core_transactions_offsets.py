@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from core_consumers import ConsumerWorld
 from core_transactions import TIMEOUT_MS, TransactionWorld
 
 from penstock.contracts.commands import CreateTopic, DeleteGroup, DeleteTopic, Done, PerItem, UndeleteTopic
@@ -118,6 +119,18 @@ def test_committing_with_a_transaction_proves_that_the_member_lives(world: Trans
     writer = world.init()
     world.commit_txn_offset(writer, generation=generation, member_id="m1", adds=True)
     assert world.group().members["m1"].active_sequence == world.state.sequence
+
+
+def test_committing_with_a_transaction_proves_that_the_member_of_a_consumer_group_lives(
+    world: TransactionWorld,
+) -> None:
+    consumers = ConsumerWorld()
+    consumers.state, consumers.now_ms = world.state, world.now_ms
+    epoch = consumers.join("m1", "t").member_epoch
+    writer = world.init()
+    committed = world.commit_txn_offset(writer, adds=True, generation=epoch, member_id="m1")
+    assert committed == PerItem([Refusal.NONE])
+    assert consumers.member("m1").active_sequence == world.state.sequence
 
 
 def test_what_does_not_exist_or_says_too_much_is_refused_by_itself(world: TransactionWorld) -> None:

@@ -30,12 +30,17 @@ def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> Pe
         return Refused(refusal)
     if group is None:
         group = new_group(state, command.group_id)
-    members = group.members if group.consumer is None else group.consumer.members
-    if command.member_id in members:
-        members[command.member_id].active_sequence = state.sequence
+    note_life(state, group, command.member_id)
     refusals = [_commit(state, group, item, command.seen_sequence) for item in command.offsets]
     note_idle(state, group)
     return PerItem(refusals)
+
+
+def note_life(state: State, group: Group, member_id: str) -> None:
+    """A commit proves that its member lives, if it names one."""
+    members = group.members if group.consumer is None else group.consumer.members
+    if member_id in members:
+        members[member_id].active_sequence = state.sequence
 
 
 def _refusal_without_group(state: State, command: CommitOffsets) -> Refusal:

@@ -2,7 +2,7 @@
 
 from penstock.contracts.commands import CommitTxnOffsets, PerItem, Refused
 from penstock.contracts.refusals import Refusal
-from sequencer.core.group_offsets import member_refusal
+from sequencer.core.group_offsets import member_refusal, note_life
 from sequencer.core.limits import GROUP_ID_LENGTH_MAX
 from sequencer.core.state import Changes, State
 from sequencer.core.transaction_offsets import add_pending
@@ -26,9 +26,8 @@ def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes
         if objection is not None:
             return objection
     group = state.groups.get(command.group_id)
-    member = None if group is None else group.members.get(command.member_id)
-    if member is not None:
-        member.active_sequence = state.sequence
+    if group is not None:
+        note_life(state, group, command.member_id)
     group_id, seen = command.group_id, command.seen_sequence
     return PerItem([add_pending(state, transaction, group_id, item, seen) for item in command.offsets])
 
