@@ -104,9 +104,9 @@ def _old_sequence(state: State, retention_ms: int) -> int:
 
 def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) -> int:
     """How much work that was, in offsets."""
-    if group.protocol_type and group.state == EMPTY and group.emptied_ms >= 0:
-        if state.lived_ms - group.emptied_ms < retention_ms:
-            old_sequence = _NO_SEQUENCE
+    has_emptied = group.protocol_type and group.state == EMPTY and group.emptied_ms >= 0
+    if has_emptied and state.lived_ms - group.emptied_ms < retention_ms:
+        old_sequence = _NO_SEQUENCE
     work = sum(len(partitions) for partitions in group.offsets.values())
     old = list(_old_offsets(state, group, old_sequence))
     # Most groups have no old offsets, and what their members read need not be looked at.
