@@ -543,13 +543,16 @@ def check_consumer_group(group: Group, consumer: ConsumerGroup) -> None:
     assert owners == consumer.owners
     statics = {each.instance_id: each.member_id for each in consumer.members.values() if each.instance_id is not None}
     assert statics == consumer.static_members
-    assert not consumer.departed.keys() & consumer.members.keys()
     assert (group.state == EMPTY) == (not consumer.members)
     assert (group.state == ASSIGNING) == (bool(consumer.members) and consumer.assignment_epoch < consumer.epoch)
     assert not consumer.members or not all(each.protocols for each in consumer.members.values())
 
 
 def check_subscriptions(state: State) -> None:
+    for group_id, member_id in state.departed:
+        group = state.groups.get(group_id)
+        assert group is None or group.consumer is None or member_id not in group.consumer.members
+    assert [*state.departed.values()] == sorted(state.departed.values())
     """The tables of who subscribes what are those that the members give."""
     topics: dict[str, dict[str, int]] = {}
     patterns: dict[str, dict[str, int]] = {}

@@ -27,7 +27,7 @@ from penstock.contracts.consumer_group_queries import ConsumerGroupsQuery, Consu
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
 from penstock.contracts.queries import DescribeGroupsQuery, GroupOffsetsQuery, GroupsQuery
 from penstock.contracts.refusals import Refusal
-from sequencer.core import consumer_group_commands, queries
+from sequencer.core import consumer_group_commands, departures, queries
 from sequencer.core.snapshot import decode_state, encode_state
 
 T = topic_id(1)
@@ -342,6 +342,41 @@ def test_a_late_join_does_not_bring_back_who_has_left(world: ConsumerWorld) -> N
     world.leave("one", seen_sequence=world.state.sequence)
     assert refusal(world.join("one", "t", seen_sequence=before)) == Refusal.STALE
     assert isinstance(world.join("one", "t", seen_sequence=world.state.sequence), ConsumerMembership)
+
+
+def test_a_late_join_brings_back_nobody_to_a_group_that_is_deleted(world: ConsumerWorld) -> None:
+    before = world.state.sequence
+    world.join("one", "t", seen_sequence=before)
+    world.leave("one")
+    world.do(DeleteGroup(world.now_ms, "g"))
+    assert refusal(world.join("one", "t", seen_sequence=before)) == Refusal.STALE
+    assert not world.state.groups
+
+
+def test_who_left_is_known_for_a_while_and_in_snapshots(world: ConsumerWorld) -> None:
+    bare = len(encode_state(world.state))
+    world.join("one", "t")
+    world.leave("one")
+    world.wait(5 * 60_000)
+    world.join("two", "t")
+    world.leave("two")
+    world.wait(5 * 60_000 - 1)
+    assert [*world.state.departed] == [("g", "one"), ("g", "two")]
+    assert decode_state(encode_state(world.state)).departed == world.state.departed
+    world.wait(1)
+    assert [*world.state.departed] == [("g", "two")]
+    world.do(DeleteGroup(world.now_ms, "g"))
+    world.wait(5 * 60_000)
+    assert not world.state.departed
+    assert len(encode_state(world.state)) <= bare + 100, "nothing of them is left"
+
+
+def test_of_those_who_left_only_so_many_are_known(world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(departures, "DEPARTED_MEMBERS_MAX", 2)
+    for name in ("one", "two", "three"):
+        world.join(name, "t")
+        world.leave(name)
+    assert [*world.state.departed] == [("g", "two"), ("g", "three")]
 
 
 def test_a_late_leave_leaves_who_has_come_again(world: ConsumerWorld) -> None:

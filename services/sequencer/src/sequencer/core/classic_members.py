@@ -34,6 +34,7 @@ from sequencer.core.consumer_groups import (
 )
 from sequencer.core.consumer_protocol import PROTOCOL_TYPE, Malformed, Subscription
 from sequencer.core.consumer_state import AWAY, REVOKING, ConsumerGroup, ConsumerMember
+from sequencer.core.departures import departed_sequence
 from sequencer.core.group_migration import assignment_of, downgrade_if_due, must_join_again, partitions_of
 from sequencer.core.limits import CONSUMER_MEMBERS_MAX, REBALANCE_TIMEOUT_MAX_MS
 from sequencer.core.state import Changes, Group, State
@@ -49,7 +50,7 @@ def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Jo
         return MemberIdRequired(command.new_member_id)
     member_id = command.member_id or command.new_member_id
     known = _known(consumer, command, member_id)
-    refusal = _join_refusal(consumer, known, command, member_id)
+    refusal = _join_refusal(consumer, known, command, member_id, departed_sequence(state, group.group_id, member_id))
     if refusal:
         return Refused(refusal)
     member = _enter(state, group, known, command, said, member_id)
@@ -88,10 +89,12 @@ def _known(consumer: ConsumerGroup, command: JoinGroup, member_id: str) -> Consu
     return consumer.members.get(member_id)
 
 
-def _join_refusal(consumer: ConsumerGroup, known: ConsumerMember | None, command: JoinGroup, member_id: str) -> Refusal:
-    """Why the member may not come, in Kafka's words, or because it comes late."""
+def _join_refusal(
+    consumer: ConsumerGroup, known: ConsumerMember | None, command: JoinGroup, member_id: str, left: int
+) -> Refusal:
+    """Why the member may not come, in Kafka's words, or because it comes late: `left` by the entry of that number."""
     is_static = command.group_instance_id is not None
-    newest = consumer.departed.get(member_id, 0) if known is None else known.changed_sequence
+    newest = left if known is None else known.changed_sequence
     if 0 <= command.seen_sequence < newest:
         return Refusal.STALE
     if known is None:

@@ -31,6 +31,7 @@ from sequencer.core.consumer_groups import (
     weigh,
 )
 from sequencer.core.consumer_state import AWAY, RECONCILED, ConsumerMember, Partitions
+from sequencer.core.departures import departed_sequence
 from sequencer.core.group_migration import can_upgrade, downgrade_if_due, upgrade
 from sequencer.core.groups import new_group
 from sequencer.core.limits import (
@@ -265,13 +266,13 @@ def _said(member: ConsumerMember | None, command: ConsumerHeartbeat | None = Non
 def _lateness(state: State, command: ConsumerHeartbeat) -> str:
     """What has happened since that the sender had not seen, "" if nothing."""
     group = state.groups.get(command.group_id)
+    if 0 <= command.seen_sequence < departed_sequence(state, command.group_id, command.member_id):
+        return "the member has left since"
     if group is None:
         return ""
     if group.consumer is None:  # a classic group, which becomes a consumer group
         came = group.static_since.get(command.instance_id or "", 0)
         return "the instance id's member has come since" if 0 <= command.seen_sequence < came else ""
-    if 0 <= command.seen_sequence < group.consumer.departed.get(command.member_id, 0):
-        return "the member has left since"
     member = _member_of(group, command)
     return "the member has changed since" if member is not None and _is_late(command, member) else ""
 

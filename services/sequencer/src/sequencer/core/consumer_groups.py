@@ -31,9 +31,9 @@ from sequencer.core.consumer_state import (
     Partitions,
 )
 from sequencer.core.deadlines import note_idle, set_deadline
+from sequencer.core.departures import note_arrival, note_departure
 from sequencer.core.limits import (
     CONSUMER_HEARTBEAT_SOON_MS,
-    DEPARTED_MEMBERS_MAX,
     MEMBER_OVERHEAD_BYTES,
     PARTITION_BYTES,
 )
@@ -196,7 +196,7 @@ def enter_member(state: State, group: Group, member: ConsumerMember) -> None:
     if former is not None:  # refused before; but were it not, what was the former's would stay in the tables for ever
         leave_member(state, group, former)
     consumer.members[member.member_id] = member
-    consumer.departed.pop(member.member_id, None)
+    note_arrival(state, group.group_id, member.member_id)
     if member.instance_id is not None:
         consumer.static_members[member.instance_id] = member.member_id
     own_partitions(consumer, member)
@@ -222,10 +222,7 @@ def leave_member(state: State, group: Group, member: ConsumerMember) -> None:
     subscriptions.unsubscribe(state, group.group_id, member.topics, member.pattern)
     state.group_bytes -= member.size_bytes
     member.size_bytes = 0
-    consumer.departed.pop(member.member_id, None)
-    consumer.departed[member.member_id] = state.sequence
-    if len(consumer.departed) > DEPARTED_MEMBERS_MAX:
-        del consumer.departed[next(iter(consumer.departed))]
+    note_departure(state, group.group_id, member.member_id)
 
 
 def take_over(state: State, group: Group, former: ConsumerMember, member: ConsumerMember) -> None:

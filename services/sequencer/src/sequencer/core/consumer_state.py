@@ -62,7 +62,6 @@ class ConsumerGroup(msgspec.Struct, eq=False):
     assignor: str
     members: dict[str, ConsumerMember] = {}  # in the order in which they came
     static_members: dict[str, str] = {}  # instance id -> member id
-    departed: dict[str, int] = {}  # ids of members that went -> the entry by which, the latest last
     owners: dict[TopicId, dict[int, str]] = {}  # partition -> member id; derived
 
 

@@ -11,6 +11,7 @@ from sequencer.core import consumer_protocol
 from sequencer.core.consumer_groups import bump_epoch, consumer_of, enter_member, leave_member
 from sequencer.core.consumer_protocol import PROTOCOL_TYPE, Malformed, Subscription
 from sequencer.core.consumer_state import AWAITING, REVOKING, ConsumerGroup, ConsumerMember, Partitions
+from sequencer.core.departures import note_arrival
 from sequencer.core.groups import count_protocols, metadata, place_static, prepare_rebalance, select_protocol, weigh
 from sequencer.core.groups import settle as settle_classic
 from sequencer.core.state import EMPTY, STABLE, Changes, Group, Member, State
@@ -41,7 +42,7 @@ def upgrade(state: State, group: Group) -> None:
     state.group_bytes -= sum(member.size_bytes for member in group.members.values())
     _forget_classic(group)
     epoch = group.generation
-    group.consumer = ConsumerGroup(epoch, epoch, "", {}, {}, {}, {})
+    group.consumer = ConsumerGroup(epoch, epoch, "", {}, {}, {})
     for member in members:
         _drop_owned_twice(group.consumer, member)
         enter_member(state, group, member)
@@ -132,6 +133,7 @@ def leave_new_protocol(state: State, group: Group) -> None:
     consumer = consumer_of(group)
     for member in list(consumer.members.values()):
         leave_member(state, group, member)
+        note_arrival(state, group.group_id, member.member_id)  # it only goes over
     group.state, group.consumer = EMPTY, None
     group.protocol_type = PROTOCOL_TYPE
 

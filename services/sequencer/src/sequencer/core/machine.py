@@ -35,6 +35,7 @@ from sequencer.core import (
     custody,
     deadlines,
     deletion,
+    departures,
     dropping,
     forgetting,
     group_commands,
@@ -97,6 +98,7 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     transactions.forget_transactions(state)
     offset_deletion.expire_offsets(state)
     deadlines.forget_idle_groups(state)
+    departures.forget_departures(state)
     return Done()
 
 

@@ -29,6 +29,7 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     lived_ms: int = 0
     ages: list[tuple[int, int]] = []
     expiry_round: list[str] = []
+    departed: list[tuple[str, str, int, int]] = []
 
 
 NOTHING = Later()
@@ -45,6 +46,7 @@ def written_later(state: State) -> Later:
         lived_ms=state.lived_ms,
         ages=list(state.ages),
         expiry_round=list(state.expiry_round),
+        departed=[(*who, *when) for who, when in state.departed.items()],
     )
 
 
@@ -69,3 +71,5 @@ def read_later(state: State, later: Later) -> None:
     state.lived_ms = later.lived_ms
     state.ages.extend(later.ages)
     state.expiry_round.extend(later.expiry_round)
+    for group_id, member_id, sequence, left_ms in later.departed:
+        state.departed[group_id, member_id] = (sequence, left_ms)

@@ -271,6 +271,7 @@ class State(msgspec.Struct, eq=False):
     deadlines: dict[str, int] = {}  # group id -> the earliest of its deadlines
     alarms: list[tuple[int, str]] = []  # heap over `deadlines`; entries that it no longer holds are stale
     subscriptions: Subscriptions = msgspec.field(default_factory=Subscriptions)
+    departed: dict[tuple[str, str], tuple[int, int]] = {}  # group, member -> entry by which it left, when; in order
     custody: Custody = msgspec.field(default_factory=Custody)
     level: int = 0  # what all replicas understand; it never falls
     forgotten_sequence: int = 0  # of the last entry that forgot committed offsets, from LATE_COMMANDS_LEVEL on
