@@ -27,7 +27,7 @@ from penstock.contracts.consumer_group_queries import ConsumerGroupsQuery, Consu
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
 from penstock.contracts.queries import DescribeGroupsQuery, GroupOffsetsQuery, GroupsQuery
 from penstock.contracts.refusals import Refusal
-from sequencer.core import consumer_group_commands, departures, queries
+from sequencer.core import consumer_group_commands, departures, queries, subscriptions
 from sequencer.core.snapshot import decode_state, encode_state
 
 T = topic_id(1)
@@ -302,6 +302,23 @@ def test_a_pattern_that_is_none_is_refused_and_changes_nothing(world: ConsumerWo
     world.join("m", "t")
     assert refusal(world.heartbeat("m", 1, pattern="a**")) == Refusal.INVALID_PATTERN
     assert world.member("m").pattern == ""
+
+
+def test_the_more_topics_there_are_the_fewer_patterns_may_be_in_use(
+    world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "PATTERN_MATCHES_MAX", 4)
+    world.topic("u", number=2)
+    for name, pattern in (("one", "t"), ("two", "u"), ("three", "u")):
+        assert isinstance(world.join(name, pattern=pattern, topics=None), ConsumerMembership)
+    assert refusal(world.join("four", pattern=".*", topics=None)) == Refusal.INVALID_PATTERN
+    world.topic("v", number=3)
+    restored = decode_state(encode_state(world.state))
+    assert [*restored.subscriptions.patterns] == ["t", "u"], "who is there stays"
+    world.leave("one")
+    world.leave("two")
+    world.leave("three")
+    assert isinstance(world.join("four", pattern=".*", topics=None), ConsumerMembership)
 
 
 def test_a_member_may_subscribe_something_else(world: ConsumerWorld) -> None:

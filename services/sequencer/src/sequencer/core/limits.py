@@ -87,6 +87,7 @@ DEPARTED_MEMBERS_MAX = 20_000  # over all groups: 33 a second, about 5 MB, and 1
 DEPARTED_MEMORY_MS = 10 * MINUTE_MS  # far longer than a command is on its way
 PARTITION_BYTES = 16  # what a partition takes that a member has, or is to have
 PATTERNS_MAX = 1_000  # by which anybody subscribes: a new topic's name is looked at by each, 1 ms or so in all
+PATTERN_MATCHES_MAX = 2_000_000  # patterns times topics; whoever restores a snapshot makes them all, about 13 s
 LEAP_MAX_MS = MINUTE_MS  # between two entries, for the watch by which offsets expire; there is a Tick each second
 EXPIRY_STEPS = 100  # how finely the ages of offsets are known: a hundredth of offsets.retention.minutes
 GROUPS_SWEPT_PER_TICK = 500  # about 1 ms, with few members each

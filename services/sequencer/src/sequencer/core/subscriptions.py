@@ -1,7 +1,7 @@
 """Which consumer groups subscribe which topics, by name or by pattern; kept up to date with members and topics."""
 
 from sequencer.core.consumer_state import ConsumerMember, PatternUse
-from sequencer.core.limits import PATTERNS_MAX
+from sequencer.core.limits import PATTERN_MATCHES_MAX, PATTERNS_MAX
 from sequencer.core.state import State
 from sequencer.core.topic_patterns import BadPattern, Pattern
 
@@ -38,6 +38,8 @@ def check_pattern(state: State, text: str) -> str:
         return ""
     if len(state.subscriptions.patterns) >= PATTERNS_MAX:
         return f"{PATTERNS_MAX} patterns are in use already"
+    if (len(state.subscriptions.patterns) + 1) * len(state.topics) > PATTERN_MATCHES_MAX:
+        return f"{len(state.subscriptions.patterns)} patterns are in use already, with {len(state.topics)} topics"
     try:
         Pattern(text)
     except BadPattern as error:
