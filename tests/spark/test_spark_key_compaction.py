@@ -12,7 +12,6 @@ import pytest
 from compactor.key_job import KeyCompaction
 from compactor.key_latest import Bounds
 from compactor.key_plan import KeyOutput
-from penstock.contracts.batches import AbortedTransaction
 from penstock.contracts.commands import ReplaceExtents
 from penstock.kafkawire.records import CRC_START, Record, build_batch, decode_records, read_batch_header
 from tests.spark.key_world import AT_ONCE, HOUR_MS, InlineSpark, KeyWorld, SetClock, random_records
@@ -184,24 +183,6 @@ def test_what_cannot_be_taken_apart_stays(tmp_path: Path) -> None:
         assert [read_batch_header(batch).base_offset for batch in found[:3]] == [2, 4, 6]
         assert [len(decode_records(batch)) for batch in found[3:]] == [2]
         world.flush_built([(0, good)])
-
-
-def test_aborted_transactions_are_dropped_and_count_for_no_key(tmp_path: Path) -> None:
-    world = KeyWorld(tmp_path, **ALWAYS)
-    aborting, committing = world.machine.producer(), world.machine.producer()
-    transaction = {"transactional": True, "producer_epoch": 0, "base_sequence": 0}
-    world.flush_built(
-        [
-            (0, build_batch(keyed(b"a", b"b"))),
-            (0, build_batch(keyed(b"a", b"c"), producer_id=aborting, **transaction)),  # type: ignore[arg-type]
-            (0, build_batch(keyed(b"b"), producer_id=committing, **transaction)),  # type: ignore[arg-type]
-        ]
-    )
-    (job,) = world.jobs()
-    job.outputs[0].runs[0].aborted.append(AbortedTransaction(aborting, 2, 3))
-    report = world.compaction().run("job", job, world.commit)
-    assert report.failures == []
-    assert [(offset, record.key) for offset, record in world.read()] == [(0, b"a"), (4, b"b")]
 
 
 @pytest.mark.parametrize("codec", range(5))
