@@ -1,5 +1,6 @@
 """Topics made, grown and deleted: each has its own verdict, and nothing asked for is silently ignored."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -146,6 +147,19 @@ async def test_what_some_sequencers_do_not_know_is_refused_at_once(level: int | 
     world.sequencer.seen_level = level
     result = (await created(world, topic(segment_bytes="52428800")))["t"]
     assert result.error_code == (ErrorCode.INVALID_CONFIG if level == 2 else 0)
+
+
+async def test_in_a_new_cluster_a_topic_waits_for_the_level_that_it_needs() -> None:
+    """It is reached a second after the start, and scripts make their topics at once."""
+    world = accepting_world()
+    world.sequencer.seen_level = 0
+    world.sequencer.level_told_s = world.clock.monotonic_s()
+    creating = asyncio.create_task(created(world, topic(segment_bytes="52428800")))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not creating.done()
+    world.sequencer.note_level(3)
+    assert (await creating)["t"].error_code == 0
 
 
 async def test_an_error_does_not_echo_megabytes() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gateway.errors import CloseConnection
-from gateway.transactions import LEVEL_PATIENCE_S
+from gateway.levels import LEVEL_PATIENCE_S
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,

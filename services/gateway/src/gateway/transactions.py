@@ -2,6 +2,7 @@
 
 from gateway.context import Gateway
 from gateway.errors import TRANSACTIONS_REFUSED, error_of
+from gateway.levels import may_rise
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -19,9 +20,6 @@ from penstock.kafkawire.error_codes import ErrorCode
 TransactionCommand = InitTransactionalProducer | AddPartitionsToTxn | AddOffsetsToTxn | CommitTxnOffsets | EndTxn
 
 COMMAND_DEADLINE_S = 10.0
-# A cluster that is new, or whose last old sequencer has just gone, has its level seconds later. Until then clients are
-# told to ask again: what says that there are no transactions is final for them.
-LEVEL_PATIENCE_S = 10.0
 # While the sequencers cannot be reached; every client looks for the coordinator again, and asks once more.
 TRANSACTIONS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -31,8 +29,7 @@ def transactions_error(gateway: Gateway) -> ErrorCode:
     level = gateway.sequencer.seen_level
     if level is not None and level >= TRANSACTIONS_LEVEL:
         return ErrorCode.NONE
-    is_new = level is None or gateway.clock.monotonic_s() - gateway.sequencer.level_told_s < LEVEL_PATIENCE_S
-    return TRANSACTIONS_UNAVAILABLE if is_new else TRANSACTIONS_REFUSED
+    return TRANSACTIONS_UNAVAILABLE if level is None or may_rise(gateway) else TRANSACTIONS_REFUSED
 
 
 async def transaction_command(gateway: Gateway, command: TransactionCommand) -> Outcome | ErrorCode:

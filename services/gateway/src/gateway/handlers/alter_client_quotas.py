@@ -3,6 +3,7 @@
 from gateway.administration import Verdict, duplicates, run_commands, verdict_of
 from gateway.config_changes import ATTEMPTS_MAX, STALE
 from gateway.context import Client, Gateway
+from gateway.levels import until_level
 from penstock.contracts.client_quotas import Entity, entity_objection, entity_of, value_objection, value_text
 from penstock.contracts.commands import AlterClientQuotas
 from penstock.contracts.levels import QUOTAS_LEVEL
@@ -27,6 +28,7 @@ async def handle(
     repeated = duplicates(entities)
     asked = dict(zip(entities, request.entries, strict=True))
     verdicts = {entity: _objection(entity, entry, entity in repeated) for entity, entry in asked.items()}
+    await until_level(gateway, QUOTAS_LEVEL)
     if gateway.sequencer.seen_level is not None and gateway.sequencer.seen_level < QUOTAS_LEVEL:
         verdicts = dict.fromkeys(asked, NOT_YET)
     good = [entity for entity, verdict in verdicts.items() if not verdict[0]]

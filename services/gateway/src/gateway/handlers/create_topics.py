@@ -11,11 +11,13 @@ from gateway.administration import (
 )
 from gateway.context import Client, Gateway
 from gateway.errors import ADMINISTRATION_UNAVAILABLE
+from gateway.levels import until_level
 from gateway.mutation_quota import EXCEEDED, admits
 from gateway.topic_settings import Setting, cluster_configs, settings_of
 from penstock.contracts.commands import CreateTopic, Outcome, TopicCreated
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
+from penstock.contracts.levels import level_of_configs
 from penstock.contracts.topic_configs import objections
 from penstock.kafkawire.api.create_topics import (
     CreatableTopic,
@@ -36,6 +38,7 @@ REPLICATION_FACTOR = 1  # one leader names itself; the copies are the object sto
 async def handle(gateway: Gateway, client: Client, version: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
     repeated = duplicates(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
+    await until_level(gateway, max((level_of_configs(_configs(topic)) for topic in request.topics), default=0))
     results = {name: _refusal(gateway, topic, name in repeated) for name, topic in topics.items()}
     doubtful = [name for name, refused in results.items() if refused is not None and name not in repeated]
     results |= await _existing(gateway, doubtful)

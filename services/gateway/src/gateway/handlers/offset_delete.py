@@ -3,6 +3,7 @@
 from gateway.context import Client, Gateway
 from gateway.errors import GROUPS_UNAVAILABLE, error_of
 from gateway.group_members import group_command
+from gateway.levels import until_level
 from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Refused
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
@@ -17,6 +18,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    await until_level(gateway, OFFSET_EXPIRY_LEVEL)
     level = gateway.sequencer.seen_level
     if level is not None and level < OFFSET_EXPIRY_LEVEL:  # nobody would journal it, as long as an upgrade lasts
         return OffsetDeleteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
