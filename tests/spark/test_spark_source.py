@@ -115,8 +115,9 @@ def test_a_topic_that_does_not_exist_is_named(cluster: Cluster) -> None:
 
 def test_all_partitions_of_a_flushed_segment_are_one_get(cluster: Cluster) -> None:
     everything = stretches_of(reader_of(cluster, topics="even"))
-    assert 40 <= len(everything) <= 80
-    assert len({stretch.key for stretch in everything}) == len(everything)
+    # How many partitions come in one segment depends on when the flusher has their records.
+    assert len({stretch.key for stretch in everything}) == len(everything) >= 40
+    assert sum(len(stretch.runs) for stretch in everything) == 40 * 4
 
 
 def test_predicates_on_partition_offset_and_time_save_gets(cluster: Cluster) -> None:
