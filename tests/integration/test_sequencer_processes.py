@@ -24,8 +24,8 @@ from penstock.contracts.queries import GroupOffsetsQuery, GroupOffsetsView, Meta
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.nats_client import connect_nats
 from penstock.runtime.sequencer_client import SequencerClient
-from tests.testkit.backend import pause_process
 from tests.testkit.nats import NatsServer
+from tests.testkit.pausing import pause_process
 from tests.testkit.sequencers import CLUSTER, Process, Processes
 from tests.testkit.waiting import until
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +13,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
 from tests.testkit import engine
+from tests.testkit.pausing import pause_process
 
 LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 60.0
@@ -147,21 +147,3 @@ class Container:
 def image_for(service: str) -> str | None:
     """The image to start a service of compose.yaml from, or None where tests take it from its wheel."""
     return engine.image_of(service) if engine.choice().containers else None
-
-
-def pause_process(pid: int) -> None:
-    """SIGSTOP, and return when no thread of it runs: until then it may still answer."""
-    os.kill(pid, signal.SIGSTOP)
-    deadline_s = time.monotonic() + STOP_TIMEOUT_S
-    while not _is_stopped(pid):
-        assert time.monotonic() < deadline_s, f"process {pid} does not stop"
-        time.sleep(POLL_S)
-
-
-def _is_stopped(pid: int) -> bool:
-    """Whether every thread of the process is stopped."""
-    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-            if thread.read_text().rpartition(")")[2].split()[0] != "T":
-                return False
-    return True

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.testkit.backend import pause_process
 from tests.testkit.metrics import samples, total
+from tests.testkit.pausing import pause_process
 from tests.testkit.ports import free_port
 
 READY_TIMEOUT_S = 180.0

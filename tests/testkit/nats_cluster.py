@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.runtime.nats_server import cluster_config, find_nats_server, server_config
-from tests.testkit.backend import pause_process
+from tests.testkit.pausing import pause_process
 from tests.testkit.ports import free_ports
 
 NODES = 3
