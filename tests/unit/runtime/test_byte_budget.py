@@ -93,6 +93,19 @@ async def test_who_is_cancelled_as_his_turn_comes_gives_it_back(holders: list[Ho
     assert budget.used_bytes == 100
 
 
+async def test_who_is_cancelled_in_the_turn_in_which_bytes_come_back_is_only_cancelled(holders: list[Holder]) -> None:
+    budget, order = ByteBudget(100), []
+    async with AsyncExitStack() as first:
+        await first.enter_async_context(budget.hold(100))
+        for _ in range(2):
+            holders.append(Holder(budget, 100, order))
+        await settle()
+        holders[0].task.cancel()
+    await settle()
+    assert holders[0].task.cancelled()
+    assert order == [holders[1]]
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 async def test_the_budget_is_never_exceeded_and_all_of_it_comes_back(seed: int) -> None:

@@ -48,9 +48,10 @@ class ByteBudget:
             raise
 
     def _grant(self) -> None:
-        while self._waiting and self.used_bytes + self._waiting[0][0] <= self._bytes_max:
-            claim_bytes, turn = self._waiting.popleft()
-            if turn.cancelled():
-                continue
+        while self._waiting:
+            claim_bytes, turn = self._waiting[0]
+            if turn.cancelled() or self.used_bytes + claim_bytes > self._bytes_max:
+                return  # who was cancelled leaves the line as soon as he is awake, and grants what comes then
+            self._waiting.popleft()
             self.used_bytes += claim_bytes
             turn.set_result(None)
