@@ -36,7 +36,10 @@ def shared_project(request: pytest.FixtureRequest) -> Iterator[Project]:
 
 
 @pytest.fixture
-def project(shared_project: Project) -> Iterator[Project]:
-    """The module's, well again after each test."""
+def project(request: pytest.FixtureRequest, shared_project: Project) -> Iterator[Project]:
+    """The module's, well again after each test; what it logged stands beside a failure."""
+    failed_before = request.session.testsfailed
     yield shared_project
+    if request.session.testsfailed > failed_before:
+        shared_project.print_logs()
     shared_project.heal()

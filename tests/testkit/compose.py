@@ -211,6 +211,11 @@ class Project:
         wait_until(lambda: self.is_well, HEALTHY_TIMEOUT_S, "every container to be healthy", POLL_S)
         return time.monotonic() - started_s
 
+    def print_logs(self) -> None:
+        """Print how each container is and the last lines that it logged."""
+        print(self.compose("ps", "--all"))
+        print(self.compose("logs", "--no-color", "--tail", "60"))
+
     def down(self) -> None:
         """Remove everything, volumes included, without waiting for anybody to end in order."""
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "0")
@@ -235,8 +240,7 @@ def running_project(
         project.start_first(scale or {})
         yield project
     except BaseException:
-        print(project.compose("ps", "--all"))
-        print(project.compose("logs", "--no-color", "--tail", "60"))
+        project.print_logs()
         raise
     finally:
         project.down()
