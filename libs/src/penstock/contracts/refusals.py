@@ -47,3 +47,4 @@ class Refusal(enum.IntEnum):
     INVALID_PATTERN = 64
     UNSUPPORTED_YET = 65  # not all replicas know what is asked for
     GROUP_SUBSCRIBED = 70  # offsets of a topic that members of the group read now
+    INVALID_RECORD_STATE = 100  # records that the member has not acquired, or not any more

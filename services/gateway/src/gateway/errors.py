@@ -47,6 +47,7 @@ REFUSALS: dict[Refusal, ErrorCode] = {
     Refusal.INVALID_PATTERN: ErrorCode.INVALID_REGULAR_EXPRESSION,
     Refusal.UNSUPPORTED_YET: ErrorCode.UNSUPPORTED_VERSION,
     Refusal.GROUP_SUBSCRIBED: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    Refusal.INVALID_RECORD_STATE: ErrorCode.INVALID_RECORD_STATE,
     # Clients ask again, of the same gateway, which has learnt by the refusal what it did not know.
     Refusal.STALE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
