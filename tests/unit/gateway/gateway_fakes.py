@@ -14,6 +14,7 @@ from gateway.flushes import Flushes
 from gateway.metrics import GatewayMetrics
 from gateway.nodes import Node, node_of, zone_of
 from gateway.quotas import Quotas
+from gateway.shared_commands import SharedCommands
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
 from gateway.unsent import UnsentBytes
@@ -287,6 +288,7 @@ def new_world(
         config=config,
         nodes=nodes or {LISTENER: node_of("127.0.0.1", 9092, ZONE)},
         entropy=CountingEntropy(),
+        transaction_commands=SharedCommands(sequencer),  # type: ignore[arg-type]
         topics=topics,
         flushes=flushes,
         tail=tail,

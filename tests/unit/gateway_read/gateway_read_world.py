@@ -181,6 +181,7 @@ class World:
             bus=self.bus,
             directory=cast(Any, self.directory),
             sequencer=cast(Any, self.sequencer),
+            transaction_commands=none,
             topics=self.topics,
             flushes=none,
             tail=self.tail,

@@ -17,6 +17,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.nodes import Node, node_of
 from gateway.quotas import Quotas
 from gateway.reads import SegmentReads
+from gateway.shared_commands import SharedCommands
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
 from gateway.unsent import UnsentBytes
@@ -62,6 +63,7 @@ class GatewayApp:
         self._tail: TailFeed | None = None
         self._reads: SegmentReads | None = None
         self._flushes: Flushes
+        self._transaction_commands: SharedCommands | None = None
         self._quotas: Quotas
         self._proxied: frozenset[str] = frozenset()
         self._connections: Connections | None = None
@@ -106,6 +108,8 @@ class GatewayApp:
         if self._tail is not None:
             await self._tail.close()
             await self._host.directory.close()
+        if self._transaction_commands is not None:
+            await self._transaction_commands.close()
         if self._reads is not None:
             await self._reads.close()
         if self._store is not None:
@@ -116,6 +120,7 @@ class GatewayApp:
         config, clock, registry, directory = self._config, self._clock, self._host.registry, self._host.directory
         metrics = GatewayMetrics(registry)
         sequencer = SequencerClient(bus, config.cluster, clock)
+        self._transaction_commands = SharedCommands(sequencer)
         topics = TopicCache(sequencer)
         self._flushes = Flushes(
             bus,
@@ -154,6 +159,7 @@ class GatewayApp:
             bus=bus,
             directory=directory,
             sequencer=sequencer,
+            transaction_commands=self._transaction_commands,
             topics=topics,
             flushes=self._flushes,
             tail=self._tail,

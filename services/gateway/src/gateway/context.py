@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gateway.nodes import Node
     from gateway.quotas import Quotas
     from gateway.reads import SegmentReads
+    from gateway.shared_commands import SharedCommands
     from gateway.tail_feed import TailFeed
     from gateway.topics import TopicCache
     from gateway.unsent import UnsentBytes
@@ -38,6 +39,7 @@ class Gateway:
     bus: Bus
     directory: Directory
     sequencer: SequencerClient
+    transaction_commands: SharedCommands
     topics: TopicCache
     flushes: Flushes
     tail: TailFeed

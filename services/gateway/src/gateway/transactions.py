@@ -19,7 +19,6 @@ from penstock.kafkawire.error_codes import ErrorCode
 
 TransactionCommand = InitTransactionalProducer | AddPartitionsToTxn | AddOffsetsToTxn | CommitTxnOffsets | EndTxn
 
-COMMAND_DEADLINE_S = 10.0
 # While the sequencers cannot be reached; every client looks for the coordinator again, and asks once more.
 TRANSACTIONS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -40,12 +39,11 @@ async def transaction_command(gateway: Gateway, command: TransactionCommand) -> 
     if not command.transactional_id:
         return ErrorCode.INVALID_REQUEST
     try:
-        (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
+        return await gateway.transaction_commands.outcome(command)
     except Unavailable:
         return TRANSACTIONS_UNAVAILABLE
     except Invalid as invalid:
         return Refused(Refusal.INVALID_REQUEST, str(invalid))
-    return outcome
 
 
 def transaction_error(refusal: int, *, fenced: ErrorCode = ErrorCode.PRODUCER_FENCED) -> ErrorCode:
