@@ -28,6 +28,16 @@ FAN_OUT_MIB = 8_192  # delivered in all to each zone: so many consumers of one p
 FAR_ZONE = "z2"
 NEAR_BUDGET, FAR_BUDGET = 5, 260  # GETs per GiB
 IDLERS = 1_000
+# Where a record's time goes, from its arrival at a flusher to a waiting consumer's answer: histograms by their labels.
+STAGES = {
+    "first byte to flush": ("penstock_flusher_wait_seconds", "flush"),
+    "flush to upload": ("penstock_flusher_wait_seconds", "upload"),
+    "upload": ("penstock_flusher_put_seconds", ""),
+    "stored to its turn": ("penstock_flusher_wait_seconds", "turn"),
+    "commit": ("penstock_flusher_commit_seconds", ""),
+    "segment's birth to announcement": ("penstock_gateway_announced_seconds", ""),
+    "announcement to answer": ("penstock_gateway_tail_answer_seconds", ""),
+}
 
 
 class FarZone:
@@ -116,12 +126,29 @@ def latency(records: int) -> Iterator[Result]:
             with slow_cluster(reads, writes, "--flush-ms", str(flush_ms)) as cluster:
                 create_topic(cluster, "latency", 1)
                 load(cluster.kafka, "latency", "latency", "--records", "20")  # everything was used once
+                before = cluster.metrics()
                 answer = load(cluster.kafka, "latency", "latency", "--records", str(records))
+                stages = _stages_ms(before, cluster.metrics())
             times = sorted(answer["received_ms"])  # type: ignore[arg-type]  # a list of them
             p50, p99 = budgets.get((store, flush_ms), (None, None))
             name = f"{store}, flush {flush_ms} ms, send to received"
             yield Result("reading", f"{name}, p50", statistics.median(times), "ms", p50)
             yield Result("reading", f"{name}, p99", times[int(len(times) * 0.99) - 1], "ms", p99)
+            for stage, mean_ms in stages.items():
+                yield Result("reading", f"{name}: {stage}, mean", mean_ms, "ms")
+
+
+def _stages_ms(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
+    """The mean time that each stage took meanwhile."""
+    stages = {}
+    for stage, (name, waited_for) in STAGES.items():
+        labels = {"for": waited_for} if waited_for else {}
+        seconds, count = (
+            total(after, f"{name}_{part}", **labels) - total(before, f"{name}_{part}", **labels)
+            for part in ("sum", "count")
+        )
+        stages[stage] = seconds * 1000 / max(count, 1)
+    return stages
 
 
 def replays(mib: int, records: int) -> Iterator[Result]:

@@ -64,6 +64,23 @@ async def test_a_buffer_that_is_never_quiet_is_flushed_by_its_timer() -> None:
     assert rig.metrics.closed.labels("timer")._value.get() == 1
 
 
+@in_virtual_time
+async def test_it_is_told_what_segments_waited_for() -> None:
+    store = HeldStore(held=True)
+    async with Rig(clock=VirtualClock(), store=store, interval_s=1.0, upload_parallel_max=2) as rig:
+        for number in range(3):  # closed after 1, 2 and 3 seconds
+            await rig.send(produce(number))
+            await asyncio.sleep(1.0001)
+        await asyncio.sleep(1.0)
+        store.ends[1].set_result(None)  # at 4 seconds, when the third can begin
+        await asyncio.sleep(2.0)
+        store.ends[0].set_result(None)  # at 6 seconds
+        store.ends[2].set_result(None)
+        await rig.flushes.until_idle()
+    told = {name: rig.metrics.waits.labels(name)._sum.get() for name in ("flush", "upload", "turn")}
+    assert told == pytest.approx({"flush": 3.0, "upload": 1.0, "turn": 2.0}, abs=0.01)
+
+
 async def test_one_message_may_span_two_segments_and_is_answered_once() -> None:
     async with Rig(bytes_max=1_000) as rig:
         message = await rig.send(produce(1, 600), produce(2, 600), produce(3, 100))

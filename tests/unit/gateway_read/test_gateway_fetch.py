@@ -108,6 +108,19 @@ async def test_a_waiting_fetch_is_answered_when_records_come(world: World) -> No
     assert values_of(partitions_of(await waiting)[1]) == {0: b"a"}
 
 
+async def test_only_fetches_that_waited_tell_how_long_after_the_news_they_were_answered(world: World) -> None:
+    topic_id = await world.open()
+    waiting = asyncio.create_task(world.fetch(asking({0: 0}, max_wait_ms=FOR_EVER_MS)))
+    await until(lambda: world.tail.watched_partitions == 1)
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    await waiting
+    await world.fetch(asking({0: 0}, max_wait_ms=FOR_EVER_MS))
+    await world.fetch(asking({0: 1}, max_wait_ms=1))
+    told = world.registry.get_sample_value
+    assert told("penstock_gateway_tail_answer_seconds_count") == 1
+    assert told("penstock_gateway_announced_seconds_count") == 1
+
+
 async def test_news_of_other_partitions_does_not_answer_a_waiting_fetch(world: World) -> None:
     topic_id = await world.open()
     waiting = asyncio.create_task(world.fetch(asking({0: 0}, max_wait_ms=FOR_EVER_MS)))

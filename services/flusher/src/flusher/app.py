@@ -8,8 +8,9 @@ import msgspec
 
 from flusher.budget import Budget
 from flusher.buffer import ActiveBuffer, BufferLimits, TokenBucket
-from flusher.config import FlusherConfig, quiet_puts_per_second
+from flusher.config import FlusherConfig, put_hedge_share, quiet_puts_per_second
 from flusher.flush import Flushes
+from flusher.hedged_puts import HedgedPuts
 from flusher.intake import Intake
 from flusher.joins import Joins
 from flusher.metrics import FlusherMetrics
@@ -45,11 +46,12 @@ class Flusher:
         self._subscription: Subscription | None = None
         recent = RecentSegments(config.recent_bytes_max)
         self.budget = Budget(config.flusher_bytes_max)
+        share = put_hedge_share(config)
         self.flushes = Flushes(
             cluster=config.cluster,
             zone=config.zone,
             instance=config.instance,
-            store=store,
+            store=HedgedPuts(store, share, clock, metrics) if share else store,
             sequencers=SequencerClient(bus, config.cluster, clock),
             recent=recent,
             clock=clock,

@@ -90,6 +90,11 @@ class ActiveBuffer(Generic[Piece]):
         """Whether nothing is in."""
         return not self._pieces
 
+    @property
+    def first_s(self) -> float:
+        """When the first of what is in came; infinity while it is empty."""
+        return self._first_s
+
     def add(self, pieces: Sequence[Piece], now_s: float) -> None:
         """Take in all the pieces of one request; they will be in one segment."""
         if not self._pieces:

@@ -26,6 +26,9 @@ class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
     quiet_under_way_max: Annotated[
         int, Meta(ge=0, description="no quiet close while more segments than this are not answered yet")
     ] = 0
+    put_hedge_share: Annotated[
+        float, Meta(ge=0, le=1, description="small segments that may be put twice because the store is slow, of all")
+    ] = 0.05
     part_wait_ms: Annotated[int, Meta(ge=100, description="how long a request waits for its next part")] = 5_000
     flusher_bytes_max: Annotated[int, Meta(ge=128 * MIB, description="bytes held unanswered before refusing more")] = (
         256 * MIB
@@ -41,5 +44,13 @@ def quiet_puts_per_second(config: FlusherConfig) -> float:
     """The rate of quiet closes that was set, or what suits the store."""
     if config.quiet_puts_per_second > 0:
         return config.quiet_puts_per_second
-    is_free = config.store_url.startswith(("file:", "memory:"))
-    return PUTS_PER_SECOND_FREE if is_free else PUTS_PER_SECOND_PAID
+    return PUTS_PER_SECOND_FREE if _is_local(config) else PUTS_PER_SECOND_PAID
+
+
+def put_hedge_share(config: FlusherConfig) -> float:
+    """The share that was set; 0 for a store on this machine, which is as slow for the second as for the first."""
+    return 0.0 if _is_local(config) else config.put_hedge_share
+
+
+def _is_local(config: FlusherConfig) -> bool:
+    return config.store_url.startswith(("file:", "memory:"))

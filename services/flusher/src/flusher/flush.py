@@ -21,6 +21,7 @@ from typing import Protocol
 import structlog
 
 from flusher.buffer import Reason
+from flusher.hedged_puts import Puts
 from flusher.metrics import FlusherMetrics
 from flusher.pieces import Piece, refused
 from flusher.recent import RecentSegments
@@ -29,7 +30,6 @@ from penstock.contracts.commands import Command, CommitSegment, Outcome, Refused
 from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailable
 from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, new_segment_id, ulid_text
 from penstock.contracts.refusals import Refusal
-from penstock.objectstore import ObjectStore
 from penstock.runtime.clock import Clock, Entropy
 from penstock.segment import BuiltSegment, build_segment
 from penstock.segment.keys import segment_key
@@ -62,7 +62,9 @@ class Flush:
     uploaded: asyncio.Event = field(default_factory=asyncio.Event)  # or given up
     segment_id: SegmentId = b""
     built: BuiltSegment | None = None  # None again when the upload was given up
-    born_s: float = 0.0  # monotonic
+    closed_s: float = 0.0  # monotonic, as the next two
+    born_s: float = 0.0
+    stored_s: float = 0.0
 
 
 class Flushes:
@@ -74,7 +76,7 @@ class Flushes:
         cluster: str,
         zone: str,
         instance: str,
-        store: ObjectStore,
+        store: Puts,
         sequencers: Sequencers,
         recent: RecentSegments,
         clock: Clock,
@@ -107,7 +109,7 @@ class Flushes:
     def submit(self, pieces: list[Piece], reason: Reason) -> None:
         """Take over a closed buffer; every piece of it will be settled."""
         assert pieces, "an empty buffer does not close"
-        flush = Flush(pieces)
+        flush = Flush(pieces, closed_s=self._clock.monotonic_s())
         self._to_upload.put_nowait(flush)
         self._to_commit.append(flush)
         self._idle.clear()
@@ -143,6 +145,7 @@ class Flushes:
     async def _upload(self, flush: Flush) -> None:
         built = self._build(flush)
         started_s = self._clock.monotonic_s()
+        self._metrics.waits.labels("upload").observe(started_s - flush.closed_s)
         try:
             await self._store.put(segment_key(NO_PREFIX, self._cluster, LEVEL, flush.segment_id), built.buffers)
         except PenstockError as error:
@@ -151,7 +154,8 @@ class Flushes:
             self._metrics.segments.labels("upload_given_up").inc()
             log.error("segment_upload_given_up", segment=ulid_text(flush.segment_id), error=str(error))
             return
-        self._metrics.put_seconds.observe(self._clock.monotonic_s() - started_s)
+        flush.stored_s = self._clock.monotonic_s()
+        self._metrics.put_seconds.observe(flush.stored_s - started_s)
 
     def _build(self, flush: Flush) -> BuiltSegment:
         now_ms = self._now_ms()
@@ -201,6 +205,8 @@ class Flushes:
         """Commit the group and answer it; without an outcome only what is too old leaves the queue."""
         started_s = self._clock.monotonic_s()
         left_s = group[0].born_s + self._segment_age_max_s - started_s
+        for flush in group:
+            self._metrics.waits.labels("turn").observe(started_s - flush.stored_s)
         try:
             outcomes = await self._sequencers.command(
                 [self._command(flush) for flush in group], deadline_s=max(left_s, ATTEMPT_S), attempt_s=ATTEMPT_S

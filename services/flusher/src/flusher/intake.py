@@ -114,6 +114,7 @@ class Intake:
             self._close(reason, now_s)
 
     def _close(self, reason: Reason, now_s: float) -> None:
+        self._metrics.waits.labels("flush").observe(now_s - self._buffer.first_s)
         self._flushes.submit(self._buffer.close(reason, now_s), reason)
 
     async def _sleep(self, seconds: float) -> None:

@@ -27,10 +27,24 @@ class FlusherMetrics:
             ["reason"],
             registry=registry,
         )
+        self.waits = Histogram(
+            "penstock_flusher_wait_seconds",
+            "What segments wait for: flush, the first byte for the buffer to close; upload, the closed buffer for its "
+            "upload to begin; turn, the stored segment for those before it.",
+            ["for"],
+            buckets=SECONDS,
+            registry=registry,
+        )
         self.put_seconds = Histogram(
             "penstock_flusher_put_seconds",
             "From a segment's turn to upload until it is stored.",
             buckets=SECONDS,
+            registry=registry,
+        )
+        self.put_hedges = Counter(
+            "penstock_flusher_put_hedges",
+            "Segments put twice because the store was slow, by who was first: first or second.",
+            ["first"],
             registry=registry,
         )
         self.commit_seconds = Histogram(

@@ -6,16 +6,20 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from gateway.tail import PartitionKey, PartitionView, Received, Tail, TailIndex
 from penstock.contracts import subjects
+from penstock.contracts.batches import NO_SEGMENT_ID
 from penstock.contracts.codec import decode
 from penstock.contracts.errors import Corrupt
+from penstock.contracts.ids import segment_born_ms
 from penstock.contracts.messages import Advanced
 from penstock.contracts.queries import Plan
 from penstock.runtime.bus import Bus, Inbound, Subscription
 from penstock.runtime.clock import Clock
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 log = structlog.get_logger()
 
@@ -45,9 +49,12 @@ class Watch:
 
     def __init__(self) -> None:
         self._news = asyncio.Event()
+        self.woken_s: float | None = None  # when the first news came, by the loop's clock
 
     def wake(self) -> None:
         """There is news."""
+        if self.woken_s is None:
+            self.woken_s = asyncio.get_running_loop().time()
         self._news.set()
 
     async def until(self, deadline_s: float) -> bool:
@@ -90,6 +97,18 @@ class TailFeed:
             "Times that all was forgotten about the log's end: an announcement was missing, or the first one came.",
             registry=registry,
         )
+        self._answered_seconds = Histogram(
+            "penstock_gateway_tail_answer_seconds",
+            "From news of a partition until a fetch that had waited for it had its answer.",
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._announced_seconds = Histogram(
+            "penstock_gateway_announced_seconds",
+            "From a flushed segment's birth, by its flusher's clock, until its commit was announced here, by ours.",
+            buckets=SECONDS,
+            registry=registry,
+        )
 
     async def open(self) -> None:
         """Begin to listen."""
@@ -118,6 +137,10 @@ class TailFeed:
     def wake_all(self) -> None:
         """Let everybody who waits look again, also at whether their client is leaving."""
         self._wake(list(self._watches))
+
+    def note_answered(self, woken_s: float) -> None:
+        """A fetch is answered that was woken then, by the loop's clock."""
+        self._answered_seconds.observe(asyncio.get_running_loop().time() - woken_s)
 
     @property
     def applied_sequence(self) -> int | None:
@@ -154,8 +177,16 @@ class TailFeed:
         self._sequencer.note_sequence(advanced.sequence)
         self._note_quotas(advanced.quotas_sequence)
         self._sequencer.note_level(advanced.level)
+        self._note_age(advanced)
         self._tell(self._tail.receive(advanced, self._clock.monotonic_s()))
         self._arm()
+
+    def _note_age(self, advanced: Advanced) -> None:
+        """How old the news is; of several segments committed at once that of one."""
+        segment = next((change.extents[-1].segment for change in advanced.partitions if change.extents), None)
+        if segment is not None and segment.level == 0 and segment.segment_id != NO_SEGMENT_ID:
+            age_ms = self._clock.now_ms() - segment_born_ms(segment.segment_id)
+            self._announced_seconds.observe(max(age_ms, 0) / 1000)
 
     def _arm(self) -> None:
         """Look again when a missing announcement is overdue."""

@@ -73,10 +73,12 @@ async def handle(gateway: Gateway, client: Client, version: int, request: FetchR
     first = int.from_bytes(gateway.entropy.take(ROTATION_BYTES)) % max(len(wanted), 1)
     rotated = wanted[first:] + wanted[:first]
     bytes_max = max(min(request.max_bytes, FETCH_BYTES_MAX), 1)
-    await _wait(gateway, client, request, rotated, bytes_max)
+    woken_s = await _wait(gateway, client, request, rotated, bytes_max)
     if await gateway.unsent.until_room(ROOM_WAIT_S):
         await _read(gateway, rotated, bytes_max, request.isolation_level, is_first=True)
         await _read_again(gateway, rotated, bytes_max, request.isolation_level)
+    if woken_s is not None:
+        gateway.tail.note_answered(woken_s)
     return _response(gateway, request, wanted)
 
 
@@ -110,20 +112,22 @@ async def _read_again(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: in
 
 async def _wait(
     gateway: Gateway, client: Client, request: FetchRequest, wanted: Sequence[_Wanted], bytes_max: int
-) -> None:
-    """Return when there is enough to read, something to say, or no more time."""
+) -> float | None:
+    """Return when there is enough to read, something to say, or no more time; and when news came, if it waited."""
     loop = asyncio.get_running_loop()
+    woken_s: float | None = None
     deadline_s = loop.time() + max(min(request.max_wait_ms, WAIT_MS_MAX), 0) / 1000
     while True:
         await _locate(gateway, wanted)
         with gateway.tail.watch(dict.fromkeys(each.key for each in wanted if each.key is not None)) as watch:
             await _look(gateway, wanted, bytes_max, request.isolation_level)
             if _is_enough(request, wanted, bytes_max) or client.is_leaving or loop.time() >= deadline_s:
-                return
+                return woken_s
             # What was found is not believed for ever; see there.
             soon_s = min(deadline_s, loop.time() + BELIEVED_S)
             if not await watch.until(soon_s) and soon_s == deadline_s:
-                return
+                return None
+            woken_s = watch.woken_s
 
 
 async def _locate(gateway: Gateway, wanted: Sequence[_Wanted]) -> None:

@@ -1,0 +1,123 @@
+"""What a record waits for in a flusher, in virtual time: the real one over a store that takes as long as it is told.
+
+So the figures are the design's own, whatever the machine is busy with.
+"""
+
+import asyncio
+import itertools
+import random
+import statistics
+from collections.abc import Iterator, Sequence
+
+from prometheus_client import CollectorRegistry
+
+from benches.report import Result
+from benches.slow_store import Waits
+from flusher.app import Flusher
+from flusher.config import FlusherConfig
+from flusher.metrics import FlusherMetrics
+from penstock.contracts import subjects
+from penstock.contracts.batches import BatchMeta, BatchResult
+from penstock.contracts.codec import Buffer, decode, encode, encode_with_payload
+from penstock.contracts.commands import CommandReply, CommandRequest, CommitSegment, Outcome, SegmentCommitted
+from penstock.contracts.messages import FlushBatch, FlushProduce, FlushRequest
+from penstock.objectstore.memory import MemoryStore
+from penstock.runtime.bus import Inbound
+from tests.testkit.memory_bus import MemoryHub
+from tests.testkit.virtual_time import CountingEntropy, VirtualClock, VirtualLoop
+
+CLUSTER, ZONE, INSTANCE = "bench", "z1", "flusher-1"
+TOPIC = bytes(16)
+BATCH_BYTES = 1_024
+COMMIT_S = 0.002  # DESIGN's budget for the median
+ANSWER_TIMEOUT_S = 60.0
+STALL_S = 2.0
+Store = tuple[tuple[float, float], float]  # the median and the 99th percentile of its PUTs in ms, and how many stall
+STORES: dict[str, Store] = {
+    "a store of 5 ms": ((5, 5.1), 0.0),
+    "a store like S3": ((60, 250), 0.0),
+    "one that stalls in 200": ((60, 250), 0.005),
+}
+BUDGETS_MS = {("a store like S3", 250): (250, 500), ("a store like S3", 50): (150, 350)}  # of the whole path
+PACES_S = (0.05, 0.005)
+HEDGE_SHARES = (0.0, 0.05)
+
+
+class SlowStore(MemoryStore):
+    """Takes its time for each put."""
+
+    def __init__(self, waits: Waits, stall_share: float) -> None:
+        super().__init__()
+        self.puts = 0
+        self._waits = waits
+        self._stall_share = stall_share
+        self._dice = random.Random(3)
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        self.puts += 1
+        stalls = self._dice.random() < self._stall_share
+        await asyncio.sleep(STALL_S if stalls else self._waits.draw_s())
+        return await super().put(key, body, if_match=if_match)
+
+
+async def _commit(inbound: Inbound) -> None:
+    """A sequencer that takes whatever comes."""
+    await asyncio.sleep(COMMIT_S)
+    outcomes: list[Outcome] = []
+    for command in decode(inbound.data, CommandRequest).commands:
+        assert isinstance(command, CommitSegment)
+        outcomes.append(SegmentCommitted([[BatchResult(0, 0, 0)] * len(run.batches) for run in command.runs]))
+    await inbound.respond(encode(CommandReply(1, outcomes)))
+
+
+async def _run(store_as: Store, flush_ms: int, pace_s: float, share: float, records: int) -> tuple[list[float], float]:
+    """The waits of all records from their arrival to their answer, in ms, and the PUTs per second."""
+    hub = MemoryHub()
+    writes_ms, stall_share = store_as
+    store, clock = SlowStore(Waits(*writes_ms, seed=2), stall_share), VirtualClock()
+    config = FlusherConfig(
+        cluster=CLUSTER,
+        zone=ZONE,
+        instance=INSTANCE,
+        store_url="s3://bench",
+        flush_interval_ms=flush_ms,
+        put_hedge_share=share,
+    )
+    metrics = FlusherMetrics(CollectorRegistry())
+    flusher = Flusher(config, hub.connect("flusher"), store, clock, CountingEntropy(), metrics)
+    await hub.connect("sequencer").subscribe(subjects.sequencer_command(CLUSTER), _commit)
+    await flusher.open()
+    bus, dice, times = hub.connect("gateway"), random.Random(1), list[float]()
+    subject = subjects.flush(CLUSTER, ZONE, INSTANCE)
+
+    async def send(number: int) -> None:
+        began_s = clock.monotonic_s()
+        batch = FlushBatch(TOPIC, 0, BatchMeta(BATCH_BYTES, 1, 0, -1, -1, -1, 0))
+        request = FlushRequest("gateway", [FlushProduce(number, 0, 1, [batch])])
+        await bus.request(subject, encode_with_payload(request, [bytes(BATCH_BYTES)]), ANSWER_TIMEOUT_S)
+        times.append((clock.monotonic_s() - began_s) * 1000)
+
+    working = asyncio.create_task(flusher.run())
+    began_s = clock.monotonic_s()
+    async with asyncio.TaskGroup() as sending:
+        for number in range(records):
+            sending.create_task(send(number))
+            await asyncio.sleep(pace_s * dice.uniform(0.9, 1.1))
+    elapsed_s = clock.monotonic_s() - began_s
+    working.cancel()
+    await asyncio.wait([working])
+    return times, store.puts / elapsed_s
+
+
+def waits(records: int) -> Iterator[Result]:
+    """Arrival to answer for stores and flush intervals, without and with hedges; the rest of the path comes on top."""
+    for (store, store_as), flush_ms in itertools.product(STORES.items(), (250, 50)):
+        for pace_s, share in itertools.product(PACES_S, HEDGE_SHARES):
+            with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+                times, puts = runner.run(_run(store_as, flush_ms, pace_s, share, records))
+            times.sort()
+            p50, p99 = BUDGETS_MS.get((store, flush_ms), (None, None))
+            name = f"{store}, flush {flush_ms} ms, a record each {pace_s * 1000:.0f} ms, {share:.0%} hedges"
+            yield Result("flush-times", f"{name}, p50", statistics.median(times), "ms", p50)
+            yield Result("flush-times", f"{name}, p99", times[int(len(times) * 0.99) - 1], "ms", p99)
+            yield Result("flush-times", f"{name}: PUTs", puts, "per s")
