@@ -46,7 +46,7 @@ def main() -> int:
         "flush-times": lambda: flush_times.waits(10 * arguments.records),
         "failover": failover.pauses,
         "groups": groups.rebalances,
-        "reading": lambda: reading.requests(arguments.mib // 2),
+        "reading": lambda: reading.requests(arguments.mib // 8),
         "reading-latency": lambda: reading.latency(arguments.records),
         "replays": lambda: reading.replays(arguments.mib // 2, arguments.records),
         "idlers": reading.idlers,

@@ -20,6 +20,7 @@ class Result(msgspec.Struct, frozen=True):
     unit: str
     budget: float | None = None
     more_is_better: bool = False
+    details: dict[str, float] = {}
 
     # A bench's verdict belongs to its data: it is shown in both outputs.
     @property
@@ -33,12 +34,15 @@ class Result(msgspec.Struct, frozen=True):
 
 def table(results: Sequence[Result]) -> str:
     """The results as aligned columns."""
-    rows = [("bench", "what", "measured", "budget", "")]
+    rows = [("bench", "what", "measured", "budget", "", "")]
     for result in results:
         sign = ">=" if result.more_is_better else "<="
         budget = "" if result.budget is None else f"{sign} {_number(result.budget)} {result.unit}"
-        rows.append((result.bench, result.name, f"{_number(result.value)} {result.unit}", budget, result.verdict))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        details = ", ".join(f"{name} {_number(value)}" for name, value in result.details.items())
+        rows.append(
+            (result.bench, result.name, f"{_number(result.value)} {result.unit}", budget, result.verdict, details)
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import msgspec
-from cacher_rig import BYTES, FAR, NOW_MS, OLD, SEGMENT, Rig, born, from_memory
+from cacher_rig import BYTES, FAR, NOW_MS, OLD, SEGMENT, SIZE, Rig, born, from_memory
 
 from penstock.contracts.chunks import CHUNK_BYTES, RECENT_MS, STRIPE_CHUNKS
 from penstock.contracts.codec import encode
@@ -29,10 +29,11 @@ async def test_nobody_reads_ahead_beyond_a_stripe_or_loads_twice_what_is_here() 
         assert rig.store.gets == [(CHUNK_BYTES, CHUNK_BYTES), (0, CHUNK_BYTES), (2 * CHUNK_BYTES, rest)]
 
 
-async def test_readers_of_new_data_get_what_they_ask_for_only() -> None:
+async def test_nobody_reads_ahead_of_readers_of_new_data() -> None:
     async with Rig() as rig:
-        await rig.ask(SegmentRead(FAR, 0, 1, ahead=CHUNK_BYTES))
-        assert rig.store.gets == [(0, CHUNK_BYTES)]
+        large = msgspec.structs.replace(FAR, size_bytes=len(BYTES))
+        await rig.ask(SegmentRead(large, 0, 1, ahead=len(BYTES)))
+        assert rig.store.gets == [(0, STRIPE_CHUNKS * CHUNK_BYTES)]
 
 
 async def test_what_was_written_a_minute_ago_is_history() -> None:
@@ -55,7 +56,7 @@ async def test_what_is_only_to_be_loaded_is_not_answered() -> None:
 
 
 async def test_nothing_is_loaded_ahead_while_readers_wait_for_loads() -> None:
-    async with Rig(loads_bytes_max=2 * CHUNK_BYTES) as rig:
+    async with Rig(loads_bytes_max=2 * SIZE) as rig:
         rig.store.gate.clear()
         waiting = asyncio.create_task(rig.ask(SegmentRead(OLD, 0, 5)))
         while not rig.store.running:
@@ -67,4 +68,4 @@ async def test_nothing_is_loaded_ahead_while_readers_wait_for_loads() -> None:
             await asyncio.sleep(0)
         rig.store.gate.set()
         assert (await waiting, await tailing) == (([5], BYTES[:5]), ([5], BYTES[:5]))
-        assert rig.store.gets == [(0, CHUNK_BYTES), (0, CHUNK_BYTES)]
+        assert rig.store.gets == [(0, CHUNK_BYTES), (0, SIZE)]

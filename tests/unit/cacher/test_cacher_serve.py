@@ -3,23 +3,52 @@
 import asyncio
 
 import msgspec
-from cacher_rig import BYTES, FAR, NOW_MS, REST, SEGMENT, SIZE, Rig, born, from_memory, not_here
+from cacher_rig import BYTES, FAR, NOW_MS, OLD, SEGMENT, SIZE, Rig, born, from_memory, not_here
 
 from cacher.chunks import chunks_of
-from penstock.contracts.chunks import CHUNK_BYTES
+from penstock.contracts.chunks import CHUNK_BYTES, STRIPE_CHUNKS
 from penstock.contracts.codec import encode_with_payload
 from penstock.contracts.messages import CacheReply, Presence, SegmentRead
 
 
-async def test_ranges_come_from_the_store_in_aligned_chunks_and_then_from_the_cache() -> None:
+async def test_ranges_come_from_the_store_with_one_get_for_a_new_segment_and_then_from_the_cache() -> None:
     async with Rig() as rig:
         reads = [SegmentRead(FAR, 10, 20), SegmentRead(FAR, CHUNK_BYTES - 5, 10), SegmentRead(FAR, SIZE - 1, 1)]
         expected = BYTES[10:30] + BYTES[CHUNK_BYTES - 5 : CHUNK_BYTES + 5] + BYTES[SIZE - 1 : SIZE]
         assert await rig.ask(*reads) == ([20, 10, 1], expected)
-        assert sorted(rig.store.gets) == [(0, CHUNK_BYTES), (CHUNK_BYTES, REST)]
+        assert rig.store.gets == [(0, SIZE)]
         assert await rig.ask(*reads) == ([20, 10, 1], expected)
-        assert len(rig.store.gets) == 2
-        assert rig.loads("store") == 2
+        assert len(rig.store.gets) == 1
+        assert rig.loads("store") == 1
+
+
+async def test_a_new_segment_of_another_zone_is_one_get_whichever_part_is_asked_for_and_by_whom() -> None:
+    async with Rig() as rig:
+        rig.store.gate.clear()
+        positions = (SIZE - 1, 0, CHUNK_BYTES, 5)
+        readers = [asyncio.create_task(rig.ask(SegmentRead(FAR, position, 1))) for position in positions]
+        while len(rig.server._tasks) < len(positions):
+            await asyncio.sleep(0)
+        rig.store.gate.set()
+        answers = await asyncio.gather(*readers)
+        assert answers == [([1], BYTES[position : position + 1]) for position in positions]
+        assert rig.store.gets == [(0, SIZE)]
+
+
+async def test_of_a_new_segment_only_what_is_missing_is_loaded() -> None:
+    async with Rig() as rig:
+        first, last = chunks_of(SegmentRead(FAR, 0, SIZE))
+        rig.cache.put(first, BYTES[: first.size_bytes], is_cold=False)
+        assert await rig.ask(SegmentRead(FAR, SIZE - 1, 1)) == ([1], BYTES[SIZE - 1 : SIZE])
+        assert rig.store.gets == [(last.position, last.size_bytes)]
+
+
+async def test_a_new_segment_of_unusual_size_is_loaded_a_stripe_at_a_time() -> None:
+    async with Rig() as rig:
+        large = msgspec.structs.replace(FAR, size_bytes=len(BYTES))
+        stripe_bytes = STRIPE_CHUNKS * CHUNK_BYTES
+        assert await rig.ask(SegmentRead(large, stripe_bytes - 1, 2)) == ([2], BYTES[stripe_bytes - 1 :][:2])
+        assert sorted(rig.store.gets) == [(0, stripe_bytes), (stripe_bytes, len(BYTES) - stripe_bytes)]
 
 
 async def test_a_hundred_readers_at_once_cost_one_get() -> None:
@@ -31,7 +60,7 @@ async def test_a_hundred_readers_at_once_cost_one_get() -> None:
         rig.store.gate.set()
         answers = await asyncio.gather(*readers)
         assert answers == [([2], BYTES[number : number + 2]) for number in range(100)]
-        assert rig.store.gets == [(0, CHUNK_BYTES)]
+        assert rig.store.gets == [(0, SIZE)]
 
 
 async def test_a_near_writer_is_asked_before_the_store() -> None:
@@ -83,9 +112,9 @@ async def test_a_writer_of_another_zone_is_never_asked() -> None:
 
 async def test_a_load_that_fails_is_answered_with_minus_one_and_tried_again_next_time() -> None:
     async with Rig() as rig:
-        await rig.ask(SegmentRead(FAR, CHUNK_BYTES, 5))
+        await rig.ask(SegmentRead(OLD, CHUNK_BYTES, 5))
         rig.store.broken = True
-        lengths, payload = await rig.ask(SegmentRead(FAR, 0, 5), SegmentRead(FAR, CHUNK_BYTES, 5))
+        lengths, payload = await rig.ask(SegmentRead(FAR, 0, 5), SegmentRead(OLD, CHUNK_BYTES, 5))
         assert (lengths, payload) == ([-1, 5], BYTES[CHUNK_BYTES : CHUNK_BYTES + 5])
         rig.store.broken = False
         assert await rig.ask(SegmentRead(FAR, 0, 5)) == ([5], BYTES[:5])
@@ -116,7 +145,7 @@ async def test_a_reply_never_outgrows_the_largest_message() -> None:
 
 
 async def test_only_so_many_chunks_are_loaded_at_once() -> None:
-    async with Rig(loads_bytes_max=2 * CHUNK_BYTES) as rig:
+    async with Rig(loads_bytes_max=2 * SIZE) as rig:
         rig.store.gate.clear()
         segments = [msgspec.structs.replace(FAR, segment_id=born(NOW_MS, number)) for number in range(6)]
         readers = [asyncio.create_task(rig.ask(SegmentRead(segment, 0, 1))) for segment in segments]
@@ -147,12 +176,12 @@ async def test_whoever_replays_old_data_leaves_room_for_the_loads_of_new_data() 
 
 async def test_requests_beyond_what_may_wait_are_answered_at_once_with_what_is_here() -> None:
     async with Rig(requests_bytes_max=CHUNK_BYTES) as rig:
-        await rig.ask(SegmentRead(FAR, CHUNK_BYTES, 5))
+        await rig.ask(SegmentRead(OLD, CHUNK_BYTES, 5))
         rig.store.gate.clear()
-        waiting = asyncio.create_task(rig.ask(SegmentRead(FAR, 0, 5)))
+        waiting = asyncio.create_task(rig.ask(SegmentRead(OLD, 0, 5)))
         while not rig.store.running:
             await asyncio.sleep(0)
-        lengths, _ = await rig.ask(SegmentRead(FAR, 0, 5), SegmentRead(FAR, CHUNK_BYTES, 5))
+        lengths, _ = await rig.ask(SegmentRead(OLD, 0, 5), SegmentRead(OLD, CHUNK_BYTES, 5))
         assert lengths == [-1, 5]
         rig.store.gate.set()
         assert await waiting == ([5], BYTES[:5])

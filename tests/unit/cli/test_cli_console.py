@@ -72,7 +72,7 @@ async def test_what_is_wrong_is_told_with_its_instance_and_keeps_nobody_from_bei
     page = (await house.page("/"))[1]
     assert "sequencer-1 is degraded: its &lt;server&gt; acknowledges too soon" in page
     assert (
-        'penstock_degraded{instance="sequencer-1",reason="journal",service="sequencer"} 1.0'
+        'penstock_degraded{instance="sequencer-1",reason="journal",service="sequencer",zone="z"} 1.0'
         in (await house.page("/metrics"))[1]
     )
 

@@ -151,7 +151,7 @@ class Console:
 
 
 class _Joined(prometheus_client.registry.Collector):
-    """The metrics of several processes as one page, each sample labelled with its service and instance."""
+    """The metrics of several processes as one page, each sample labelled with its service, zone and instance."""
 
     def __init__(self, pages: Sequence[tuple[Presence, str]]) -> None:
         self._pages = pages
@@ -162,8 +162,8 @@ class _Joined(prometheus_client.registry.Collector):
             for family in text_string_to_metric_families(text):
                 joined = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
                 for sample in family.samples:
-                    labels = {**sample.labels, "service": instance.role, "instance": instance.instance}
-                    joined.add_sample(sample.name, labels, sample.value)
+                    own = {"service": instance.role, "zone": instance.zone, "instance": instance.instance}
+                    joined.add_sample(sample.name, own | sample.labels, sample.value)
         return families.values()
 
 

@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from penstock.contracts.batches import SegmentRef
-from penstock.contracts.chunks import CHUNK_BYTES, STRIPE_CHUNKS, chunk_at, chunk_end, stripe_at, stripe_end
+from penstock.contracts.chunks import (
+    CHUNK_BYTES,
+    STRIPE_CHUNKS,
+    chunk_at,
+    chunk_count,
+    chunk_end,
+    stripe_at,
+    stripe_end,
+)
 from penstock.contracts.codec import Buffer
 from penstock.contracts.ids import ID_BYTES, SegmentId
 from penstock.contracts.messages import SegmentRead
@@ -53,6 +61,13 @@ def chunks_ahead(read: SegmentRead) -> list[Chunk]:
     last = chunk_at(size_bytes, end - 1)
     ahead_end = min(end + max(read.ahead, 0), stripe_end(size_bytes, stripe_at(size_bytes, end - 1)))
     return [_chunk(read.segment, index) for index in range(last + 1, chunk_at(size_bytes, ahead_end - 1) + 1)]
+
+
+def chunks_beside(chunk: Chunk, segment: SegmentRef) -> list[Chunk]:
+    """The chunks of a chunk's stripe, itself among them."""
+    first = chunk.index // STRIPE_CHUNKS * STRIPE_CHUNKS
+    end = min(first + STRIPE_CHUNKS, chunk_count(segment.size_bytes))
+    return [_chunk(segment, index) for index in range(first, end)]
 
 
 def slices_of(read: SegmentRead, data_of: Callable[[Chunk], Buffer]) -> list[Buffer]:

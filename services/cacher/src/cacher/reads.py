@@ -1,4 +1,8 @@
-"""Where a chunk comes from: the cache, the flusher that wrote it, or the store."""
+"""Where a chunk comes from: the cache, the flusher that wrote it, or the store.
+
+A segment just flushed is loaded from the store with one GET, whichever of its chunks is asked for: what its readers do
+not want now they want soon, and in other zones than the writer's there are so never more GETs than there were PUTs.
+"""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -8,7 +12,7 @@ from typing import Protocol
 import structlog
 
 from cacher.chunk_cache import ChunkCache
-from cacher.chunks import Chunk, chunks_ahead, chunks_of, runs_of
+from cacher.chunks import Chunk, chunks_ahead, chunks_beside, chunks_of, runs_of
 from cacher.metrics import CacherMetrics
 from penstock.contracts import subjects
 from penstock.contracts.batches import SegmentRef
@@ -87,7 +91,7 @@ class ChunkReads:
             if _size_bytes(run) > self._loading_history.free_bytes:
                 return
             for number, chunk in enumerate(run):
-                self._loads.begin(chunk, partial(self._load_of_run, run, number, segment))
+                self._loads.begin(chunk, partial(self._load_of_run, run, number, is_cold=True))
 
     async def load(self, chunk: Chunk, segment: SegmentRef) -> Buffer:
         """The bytes of a chunk that is not here; `PenstockError` if nobody has them."""
@@ -106,19 +110,22 @@ class ChunkReads:
         if landed is not None:
             return landed
         if self._is_history(segment):
-            return await self._load_of_run([chunk], 0, segment)
+            return await self._load_of_run([chunk], 0, is_cold=True)
         async with self._reported(chunk), self._loading.hold(chunk.size_bytes):
-            data = await self._from_writer(chunk, segment) or await self._from_store([chunk])
+            data = await self._from_writer(chunk, segment)
+        if data is None:
+            missing = [each for each in chunks_beside(chunk, segment) if each == chunk or each not in self._cache]
+            (run,) = (run for run in runs_of(missing) if chunk in run)
+            return await self._load_of_run(run, run.index(chunk), is_cold=False)
         self._keep(chunk, data, is_cold=False)
         return data
 
-    async def _load_of_run(self, run: list[Chunk], number: int, segment: SegmentRef) -> Buffer:
+    async def _load_of_run(self, run: list[Chunk], number: int, *, is_cold: bool) -> Buffer:
         """One chunk of several that one GET brings, whoever of them is waited for."""
-        return (await self._runs.get(tuple(run), lambda: self._load_run(run)))[number]
+        return (await self._runs.get(tuple(run), lambda: self._load_run(run, is_cold=is_cold)))[number]
 
-    async def _load_run(self, run: list[Chunk]) -> list[Buffer]:
-        size_bytes = _size_bytes(run)
-        async with self._reported(run[0]), self._loading_history.hold(size_bytes), self._loading.hold(size_bytes):
+    async def _load_run(self, run: list[Chunk], *, is_cold: bool) -> list[Buffer]:
+        async with self._reported(run[0]), self._room(_size_bytes(run), is_cold=is_cold):
             data = memoryview(await self._from_store(run))
         parts: list[Buffer] = []
         for chunk in run:
@@ -126,8 +133,18 @@ class ChunkReads:
             # A copy of its own where there are several: a view would keep all of them in memory.
             part = data[start : start + chunk.size_bytes]
             parts.append(part if len(run) == 1 else bytes(part))
-            self._keep(chunk, parts[-1], is_cold=True)
+            self._keep(chunk, parts[-1], is_cold=is_cold)
         return parts
+
+    @asynccontextmanager
+    async def _room(self, size_bytes: int, *, is_cold: bool) -> AsyncIterator[None]:
+        """To load so many bytes; those of history wait for each other first."""
+        if not is_cold:
+            async with self._loading.hold(size_bytes):
+                yield
+            return
+        async with self._loading_history.hold(size_bytes), self._loading.hold(size_bytes):
+            yield
 
     def _keep(self, chunk: Chunk, data: Buffer, *, is_cold: bool) -> None:
         self._metrics.evictions.inc(self._cache.put(chunk, data, is_cold=is_cold))
