@@ -37,12 +37,12 @@ def held(assignment: list[TopicPartitions]) -> Held:
 
 
 class ConsumerWorld(World):
-    """At the level of consumer groups."""
+    """At the level of consumer groups, or a higher one."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int = CONSUMER_GROUPS_LEVEL) -> None:
         super().__init__()
         self.copies = 1  # of each heartbeat that is journaled; the last one is answered
-        self.do(RaiseLevel(self.now_ms, CONSUMER_GROUPS_LEVEL))
+        self.do(RaiseLevel(self.now_ms, level))
 
     def heartbeat(self, member_id: str, epoch: int, **said: Any) -> Any:
         given: dict[str, Any] = {

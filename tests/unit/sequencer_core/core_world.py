@@ -540,7 +540,13 @@ def check_consumer_group(group: Group, consumer: ConsumerGroup) -> None:
             wanted |= dict.fromkeys(((topic_id, number) for number in numbers), member_id)
         if member.state == RECONCILED and member.epoch == consumer.assignment_epoch:
             assert member.assigned == member.target
-    assert owners == consumer.owners
+    assert owners == consumer.tables.owners
+    members = consumer.members.items()
+    assert consumer.tables.due_ms == {member_id: each.due_ms for member_id, each in members if each.due_ms}
+    assert consumer.tables.classic.keys() == {member_id for member_id, each in members if each.protocols}
+    epoch = consumer.assignment_epoch
+    settled = {member_id for member_id, each in members if each.state == RECONCILED and each.epoch == epoch}
+    assert consumer.tables.settled.keys() == settled
     statics = {each.instance_id: each.member_id for each in consumer.members.values() if each.instance_id is not None}
     assert statics == consumer.static_members
     assert (group.state == EMPTY) == (not consumer.members)

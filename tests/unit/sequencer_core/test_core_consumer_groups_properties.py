@@ -27,7 +27,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.consumer_group_commands import TopicPartitions
 from penstock.contracts.ids import NO_TOPIC_ID
-from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
+from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL, CONSUMER_GROUPS_LEVEL
 from penstock.contracts.refusals import Refusal
 from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import decode_state, encode_state
@@ -51,8 +51,9 @@ class Play:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.world = ConsumerWorld()
-        self.log: list[list[list[Command]]] = [[[RaiseLevel(self.world.now_ms, CONSUMER_GROUPS_LEVEL)]]]
+        level = self.random.choice([CONSUMER_GROUPS_LEVEL, ASSIGNMENT_INTERVAL_LEVEL])
+        self.world = ConsumerWorld(level)
+        self.log: list[list[list[Command]]] = [[[RaiseLevel(self.world.now_ms, level)]]]
         self.record()
         self.topics = 0
         self.clients: dict[str, Client] = {}
@@ -221,6 +222,7 @@ class Play:
             if name not in self.clients:
                 self.world.expire(name)
         for _ in range(12):
+            self.world.wait(1_000)
             for client in list(self.clients.values()):
                 self.say(client)
                 self.check()

@@ -32,7 +32,9 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.consumer_group_commands import TopicPartitions
 from penstock.contracts.ids import NO_TOPIC_ID
+from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL, CONSUMER_GROUPS_LEVEL
 from sequencer.core.consumer_protocol import write_assignment
+from sequencer.core.limits import CLOCK_MS_MAX
 from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import decode_state, encode_state
 
@@ -45,7 +47,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.world = ConsumerWorld()
+        self.world = ConsumerWorld(self.random.choice([CONSUMER_GROUPS_LEVEL, ASSIGNMENT_INTERVAL_LEVEL]))
         self.sent: list[Command] = []
         for number, name in enumerate(("a", "b"), 1):
             self.world.do(CreateTopic(self.world.now_ms, name, topic_id(number), 4, {}))
@@ -79,7 +81,7 @@ class History:
         epoch = self.random.choice([0, 0, epoch, epoch, epoch, epoch, epoch - 1, -1, -2])
         says_all = epoch == 0 or self.random.random() < 0.3
         return ConsumerHeartbeat(
-            self.world.now_ms,
+            self.world.now_ms + self.random.choice([0, 0, 0, 0, -300, -5_000, CLOCK_MS_MAX]),
             group_id="g",
             member_id=member_id,
             member_epoch=epoch,

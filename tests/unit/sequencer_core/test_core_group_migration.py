@@ -27,6 +27,7 @@ from penstock.contracts.commands import (
     SyncGroup,
     Waiting,
 )
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, HELD_GOES_OVER_LEVEL
 from penstock.contracts.queries import GroupWaitQuery, HeartbeatQuery
 from penstock.contracts.refusals import Refusal
 from sequencer.core import consumer_protocol, queries
@@ -64,8 +65,8 @@ class Classic(msgspec.Struct, eq=False):
 class MigrationWorld(ConsumerWorld):
     """With a topic of six partitions, and classic members with a cooperative assignor."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, level: int = CONSUMER_GROUPS_LEVEL) -> None:
+        super().__init__(level)
         self.topic(partitions=6)
 
     def join_classic(self, member: Classic, member_id: str | None = None, **said: Any) -> Any:
@@ -146,6 +147,7 @@ def world() -> MigrationWorld:
 
 def rest(world: MigrationWorld, classic: list[Classic], new: list[Client]) -> None:
     for _ in range(10):
+        world.wait(1_000)
         for member in classic:
             world.take_part(member)
         for client in new:
@@ -374,6 +376,35 @@ def test_a_late_join_of_a_classic_member_gives_nothing_back(world: MigrationWorl
     assert world.beat(new).assignment is None
 
 
+def test_members_that_go_over_and_back_before_they_rebalance_have_what_they_had() -> None:
+    world = MigrationWorld(HELD_GOES_OVER_LEVEL)
+    one, two = Classic("one"), Classic("two")
+    world.classic_group(one, two)
+    world.client("new", "t")
+    assert world.member("one").target != world.member("one").assigned
+    world.leave("new")
+    assert world.group().consumer is None
+    world.client("new", "t")
+    assert [world.member(each.name).assigned[topic_id(1)] for each in (one, two)] == [one.owned, two.owned]
+
+
+def test_a_classic_member_whose_first_join_comes_twice_is_one_member_by_either_answer(world: MigrationWorld) -> None:
+    world.client("new", "t")
+    seen = world.state.sequence
+    answers = [world.join_classic(Classic("one"), "", seen_sequence=seen) for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert isinstance(answers[1], Joined)
+    assert list(world.group().consumer.members) == ["new", "one"]  # type: ignore[union-attr]
+
+
+def test_a_first_join_that_comes_after_its_member_has_left_brings_it_not_back(world: MigrationWorld) -> None:
+    world.client("new", "t")
+    seen = world.state.sequence
+    world.join_classic(Classic("one"), "", seen_sequence=seen)
+    world.do(LeaveGroup(world.now_ms, "g", [LeavingMember("one", None)]))
+    assert world.join_classic(Classic("one"), "", seen_sequence=seen) == Refused(Refusal.STALE)
+
+
 def test_classic_members_commit_at_their_generation(world: MigrationWorld) -> None:
     world.client("new", "t")
     old = Classic("old")
@@ -395,7 +426,7 @@ def test_classic_members_have_the_session_time_out_that_they_asked_for(world: Mi
 
 @pytest.mark.parametrize("seed", range(20))
 def test_however_members_of_both_kinds_come_and_go_no_partition_has_two_readers(seed: int) -> None:
-    random, world = Random(seed), MigrationWorld()
+    random, world = Random(seed), MigrationWorld(HELD_GOES_OVER_LEVEL)
     classic: dict[str, Classic] = {}
     new: dict[str, Client] = {}
     world.classic_group(*(classic.setdefault(name, Classic(name)) for name in ("c0", "c1")))

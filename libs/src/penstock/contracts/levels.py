@@ -36,7 +36,13 @@ from penstock.contracts.commands import (
     TakeCustody,
     UndeleteTopic,
 )
-from penstock.contracts.topic_configs import need_inert_configs, need_key_compaction, need_retention
+from penstock.contracts.topic_configs import (
+    CONSUMER_ASSIGNMENT_INTERVAL,
+    need_group_configs,
+    need_inert_configs,
+    need_key_compaction,
+    need_retention,
+)
 
 NEWEST_LEVEL = 3  # that this code knows; 0 is what release 0.1.0 knew
 # From this level on topics may have configurations of Kafka's that are without effect here.
@@ -83,6 +89,12 @@ CONSUMER_GROUPS_LEVEL = 3
 TRANSACTIONS_LEVEL = 3
 # From this level on it is known since when static members have their places, and who came before takes none.
 LATE_JOINS_LEVEL = 3
+# From this level on consumer groups' targets are made some time apart, and that is the cluster's to set.
+ASSIGNMENT_INTERVAL_LEVEL = 4
+# From this level on members that go over to the classic protocol take along what they have, not what they were to have.
+HELD_GOES_OVER_LEVEL = 4
+# From this level on snapshots hold which topics match patterns.
+KEPT_MATCHES_LEVEL = 4
 # From this level on offsets expire, and brokers' configurations of groups are the cluster's to set.
 OFFSET_EXPIRY_LEVEL = 3
 
@@ -105,6 +117,13 @@ def level_of_configs(configs: dict[str, str]) -> int:
     if need_retention(configs):
         return JANITOR_LEVEL
     return KEY_COMPACTION_LEVEL if need_key_compaction(configs) else 0
+
+
+def level_of_cluster_configs(configs: Iterable[str], changed: Iterable[str]) -> int:
+    """The level that a cluster must have reached before these of its configurations may be changed, to be those."""
+    if CONSUMER_ASSIGNMENT_INTERVAL in (*configs, *changed):  # replicas below it refuse also to unset it
+        return ASSIGNMENT_INTERVAL_LEVEL
+    return OFFSET_EXPIRY_LEVEL if need_group_configs(configs) else 0
 
 
 def unknown_level(requests: Iterable[Iterable[Command]], known_level: int) -> int | None:

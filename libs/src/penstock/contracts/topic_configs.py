@@ -39,8 +39,10 @@ SESSION_TIMEOUT_MIN = "group.min.session.timeout.ms"
 SESSION_TIMEOUT_MAX = "group.max.session.timeout.ms"
 CONSUMER_SESSION_TIMEOUT = "group.consumer.session.timeout.ms"
 CONSUMER_HEARTBEAT_INTERVAL = "group.consumer.heartbeat.interval.ms"
+CONSUMER_ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"  # KIP-1263
 GROUP_SIZE_CEILING = 2_000  # a leader gets every member's metadata in one answer
 SESSION_TIMEOUT_CEILING_MS = 1_800_000  # Kafka's group.max.session.timeout.ms
+ASSIGNMENT_INTERVAL_CEILING_MS = 15_000  # Kafka's group.consumer.max.assignment.interval.ms
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
@@ -210,6 +212,13 @@ GROUP_CONFIGS: dict[str, TopicConfig] = {
             "5000",
             "Milliseconds between the heartbeats of a member of a consumer group.",
             whole_number(100, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            CONSUMER_ASSIGNMENT_INTERVAL,
+            "INT",
+            "1000",
+            "Milliseconds between two assignments of a consumer group, however many members come and go meanwhile.",
+            whole_number(0, ASSIGNMENT_INTERVAL_CEILING_MS),
         ),
     )
 }

@@ -51,6 +51,8 @@ def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Jo
     member_id = command.member_id or command.new_member_id
     known = _known(consumer, command, member_id)
     refusal = _join_refusal(consumer, known, command, member_id, departed_sequence(state, group.group_id, member_id))
+    if refusal == Refusal.STALE and known is not None and _has_come_by(known, command):
+        return _joined(known)
     if refusal:
         return Refused(refusal)
     member = _enter(state, group, known, command, said, member_id)
@@ -63,9 +65,18 @@ def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Jo
     note_due(state, consumer, member)
     weigh(state, member)
     settle(state, group, changes)
-    answer = Joined(member.epoch, PROTOCOL_TYPE, member.protocols[0].name, "", member_id, [])
+    answer = _joined(member)
     downgrade_if_due(state, group, changes)
     return answer
+
+
+def _has_come_by(member: ConsumerMember, command: JoinGroup) -> bool:
+    """Whether the command, which may be there twice, is the one that the member came by: its id was made for it."""
+    return not command.member_id and member.member_id == command.new_member_id and bool(member.protocols)
+
+
+def _joined(member: ConsumerMember) -> Joined:
+    return Joined(member.epoch, PROTOCOL_TYPE, member.protocols[0].name, "", member.member_id, [])
 
 
 def _subscription(consumer: ConsumerGroup, command: JoinGroup) -> Subscription | None:

@@ -11,14 +11,13 @@ from collections.abc import Callable
 
 from penstock.contracts.commands import AlterConfigs, Done, Refused
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
-from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL, level_of_configs
+from penstock.contracts.levels import level_of_cluster_configs, level_of_configs
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import (
     CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
     TopicConfig,
     cluster_objections,
-    need_group_configs,
     objections,
 )
 from sequencer.core.state import Changes, State
@@ -61,7 +60,7 @@ def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Refused:
     """What is set after the command."""
     if not command.topic:
         after = _changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_objections)
-        if not isinstance(after, Refused) and need_group_configs(after) and state.level < OFFSET_EXPIRY_LEVEL:
+        if not isinstance(after, Refused) and state.level < level_of_cluster_configs(after, _names(command)):
             after = _UNKNOWN_YET
         return _unless_late(command, state.cluster_configs, after, state.cluster_altered_sequence)
     topic = state.topics.get(command.topic)
@@ -71,6 +70,10 @@ def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Refused:
     if not isinstance(after, Refused):
         after = level_objection(state, after) or after
     return _unless_late(command, topic.configs, after, topic.altered_sequence)
+
+
+def _names(command: AlterConfigs) -> list[str]:
+    return [change.name for change in command.changes]
 
 
 def _unless_late(

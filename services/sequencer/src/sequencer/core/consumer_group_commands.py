@@ -20,7 +20,10 @@ from sequencer.core.consumer_groups import (
     consumer_of,
     enter_member,
     heartbeat_interval_ms,
+    is_target_due,
+    narrow_target,
     next_standing,
+    note_assigned,
     remove_member,
     settle,
     standing_of,
@@ -30,11 +33,12 @@ from sequencer.core.consumer_groups import (
     update_target,
     weigh,
 )
-from sequencer.core.consumer_state import AWAY, RECONCILED, ConsumerMember, Partitions
+from sequencer.core.consumer_state import AWAY, RECONCILED, ConsumerGroup, ConsumerMember, Partitions
 from sequencer.core.departures import departed_sequence
 from sequencer.core.group_migration import can_upgrade, downgrade_if_due, upgrade
 from sequencer.core.groups import new_group
 from sequencer.core.limits import (
+    CLOCK_MS_MAX,
     CONSUMER_MEMBERS_MAX,
     GROUP_BYTES_MAX,
     GROUP_ID_LENGTH_MAX,
@@ -88,10 +92,12 @@ def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Re
     objection = _objection_to_member(state, group, command) if member is None else _pattern_objection(state, command)
     if member is None or member.member_id != command.member_id or objection is not None:
         return objection
-    is_same = group.consumer.assignment_epoch == group.consumer.epoch and _said(member, command) == _said(member)
+    is_same = not is_target_due(state, group.consumer, _now_ms(state, command)) and _said(member, command) == _said(
+        member
+    )
     if not is_same or next_standing(group.consumer, member, _owned(command)) != standing_of(member):
         return None
-    return _answer(state, member, command, None)
+    return _answer(state, group.consumer, member, command, None)
 
 
 def _objection(command: ConsumerHeartbeat) -> Refused | None:
@@ -295,13 +301,17 @@ def _go_on(
     """The member, new or known, says what it has to say and takes the next step towards its target."""
     before = None if known is None else standing_of(known)
     member = _enter(state, group, known, command)
-    update_target(state, group)
+    now_ms = _now_ms(state, command)
+    if is_target_due(state, consumer_of(group), now_ms):
+        update_target(state, group)
+        note_assigned(state, consumer_of(group), now_ms)
+    elif consumer_of(group).assignment_epoch < consumer_of(group).epoch:
+        narrow_target(state, member)
     take_standing(state, group, member, next_standing(consumer_of(group), member, _owned(command)))
     member.active_sequence = member.changed_sequence = state.sequence
     weigh(state, member)
-    downgrade_if_due(state, group, changes)
     settle(state, group, changes)
-    return _answer(state, member, command, before)
+    return _answer(state, consumer_of(group), member, command, before)
 
 
 def _enter(state: State, group: Group, known: ConsumerMember | None, command: ConsumerHeartbeat) -> ConsumerMember:
@@ -360,8 +370,13 @@ def _leave(state: State, command: ConsumerHeartbeat, changes: Changes) -> Consum
     return ConsumerMembership(command.member_id, command.member_epoch, 0, None)
 
 
+def _now_ms(state: State, command: ConsumerHeartbeat) -> int:
+    """The sender's clock, unless it tells no time at all."""
+    return command.now_ms if command.now_ms <= CLOCK_MS_MAX else state.clock_ms
+
+
 def _answer(
-    state: State, member: ConsumerMember, command: ConsumerHeartbeat, before: Standing | None
+    state: State, consumer: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat, before: Standing | None
 ) -> ConsumerMembership:
     """With the assignment where the member says all about itself, as after an error, or where that has changed."""
     says_all = command.rebalance_timeout_ms != _NOT_TOLD and command.owned is not None
@@ -370,5 +385,5 @@ def _answer(
     assignment: list[TopicPartitions] | None = None
     if is_told or (before is not None and before.assigned != member.assigned):
         assignment = told(member.assigned)
-    interval_ms = heartbeat_interval_ms(state, member)
+    interval_ms = heartbeat_interval_ms(state, consumer, member, _now_ms(state, command))
     return ConsumerMembership(member.member_id, member.epoch, interval_ms, assignment)

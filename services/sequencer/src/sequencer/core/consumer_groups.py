@@ -1,13 +1,16 @@
 """Consumer groups' inner life, as Kafka's GroupCoordinator leads it (KIP-848): epochs, targets, reconciliation.
 
 The group's epoch grows whenever members, what they subscribe, or the topics that they subscribe change; then the group
-is Assigning. The next heartbeat of any member has an assignor compute everybody's target for that epoch; then the group
+is Assigning. A next heartbeat of any member has an assignor compute everybody's target for that epoch; then the group
 is Reconciling, and each member goes its own way by its heartbeats:
 
     RECONCILED, AWAITING -- the target lacks what it has --------------> REVOKING, at its old epoch
     any -- it has nothing to give back, or has given it back ----------> the target's epoch and, of its target, what no
                                                                          other member has: RECONCILED if that is all,
                                                                          AWAITING if not
+
+Targets are made `group.consumer.assignment.interval.ms` apart, so that members who come together are assigned to once
+(KIP-1263): meanwhile who is new has nothing, at the epoch of the target that there is.
 
 When all are RECONCILED the group is Stable. A member that does not give back in its rebalance time-out is out. The
 functions here leave deadline and state of the group to `settle`, which every command that touched a group calls last.
@@ -16,8 +19,14 @@ functions here leave deadline and state of the group to `settle`, which every co
 import msgspec
 
 from penstock.contracts.consumer_group_commands import TopicPartitions
+from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL
 from penstock.contracts.refusals import Refusal
-from penstock.contracts.topic_configs import CONSUMER_HEARTBEAT_INTERVAL, CONSUMER_SESSION_TIMEOUT, group_config
+from penstock.contracts.topic_configs import (
+    CONSUMER_ASSIGNMENT_INTERVAL,
+    CONSUMER_HEARTBEAT_INTERVAL,
+    CONSUMER_SESSION_TIMEOUT,
+    group_config,
+)
 from sequencer.core import subscriptions
 from sequencer.core.assignors import ASSIGNORS, Subscriber, assign
 from sequencer.core.consumer_state import (
@@ -34,6 +43,7 @@ from sequencer.core.deadlines import note_idle, set_deadline
 from sequencer.core.departures import note_arrival, note_departure
 from sequencer.core.limits import (
     CONSUMER_HEARTBEAT_SOON_MS,
+    CONSUMER_MEMBERS_PER_SOON,
     MEMBER_OVERHEAD_BYTES,
     PARTITION_BYTES,
 )
@@ -77,7 +87,7 @@ def _advanced(consumer: ConsumerGroup, member: ConsumerMember) -> Standing:
     assigned: Partitions = {}
     is_waiting = False
     for topic_id, numbers in member.target.items():
-        owners = consumer.owners.get(topic_id, {})
+        owners = consumer.tables.owners.get(topic_id, {})
         free = [number for number in numbers if owners.get(number, member.member_id) == member.member_id]
         is_waiting = is_waiting or len(free) < len(numbers)
         _put(assigned, topic_id, free)
@@ -118,13 +128,31 @@ def note_due(state: State, consumer: ConsumerGroup, member: ConsumerMember) -> N
         member.due_ms = 0
     elif not member.due_ms:
         member.due_ms = state.clock_ms + member.rebalance_timeout_ms
+    note_member(consumer, member)
+
+
+def note_member(consumer: ConsumerGroup, member: ConsumerMember) -> None:
+    """Bring the tables up to date with the member, but for what it has."""
+    tables, member_id = consumer.tables, member.member_id
+    if member.due_ms:
+        tables.due_ms[member_id] = member.due_ms
+    else:
+        tables.due_ms.pop(member_id, None)
+    if member.state == RECONCILED and member.epoch == consumer.assignment_epoch:
+        tables.settled[member_id] = None
+    else:
+        tables.settled.pop(member_id, None)
+    if member.protocols:
+        tables.classic[member_id] = None
+    else:
+        tables.classic.pop(member_id, None)
 
 
 def own_partitions(consumer: ConsumerGroup, member: ConsumerMember) -> None:
     """What the member has, or is to give back, is its own."""
     for partitions in (member.assigned, member.revoking):
         for topic_id, numbers in partitions.items():
-            owners = consumer.owners.setdefault(topic_id, {})
+            owners = consumer.tables.owners.setdefault(topic_id, {})
             for number in numbers:
                 assert owners.setdefault(number, member.member_id) == member.member_id, "a partition has one owner"
 
@@ -133,11 +161,11 @@ def release_partitions(consumer: ConsumerGroup, member: ConsumerMember) -> None:
     """What the member had is nobody's."""
     for partitions in (member.assigned, member.revoking):
         for topic_id, numbers in partitions.items():
-            owners = consumer.owners[topic_id]
+            owners = consumer.tables.owners[topic_id]
             for number in numbers:
                 del owners[number]
             if not owners:
-                del consumer.owners[topic_id]
+                del consumer.tables.owners[topic_id]
 
 
 def consumer_of(group: Group) -> ConsumerGroup:
@@ -150,9 +178,21 @@ def bump_epoch(state: State, group: Group) -> None:
     """Something changed that the target depends on."""
     consumer = consumer_of(group)
     consumer.epoch += 1
-    for member in consumer.members.values():
-        if member.protocols:
-            note_due(state, consumer, member)
+    for member_id in list(consumer.tables.classic):
+        note_due(state, consumer, consumer.members[member_id])
+
+
+def is_target_due(state: State, consumer: ConsumerGroup, now_ms: int) -> bool:
+    """Whether there is to be a new target now, by the clock of who asks.
+
+    Who comes from long before the last target is not made to wait: the clock by which that was made was wrong.
+    """
+    if consumer.assignment_epoch == consumer.epoch:
+        return False
+    if state.level < ASSIGNMENT_INTERVAL_LEVEL or consumer.tables.classic:  # classic members are answered at once
+        return True
+    interval_ms = group_config(CONSUMER_ASSIGNMENT_INTERVAL, state.cluster_configs)
+    return not consumer.assigned_ms or abs(now_ms - consumer.assigned_ms) >= interval_ms
 
 
 def update_target(state: State, group: Group) -> None:
@@ -175,9 +215,27 @@ def update_target(state: State, group: Group) -> None:
         members[member_id] = Subscriber(member.instance_id or member_id, places[key], member.target)
     consumer.assignor = _chosen_assignor(consumer)
     for member_id, target in assign(consumer.assignor, members, topic_ids, counts).items():
-        consumer.members[member_id].target = target
-        weigh(state, consumer.members[member_id])
+        if target != consumer.members[member_id].target:
+            consumer.members[member_id].target = target
+            weigh(state, consumer.members[member_id])
     consumer.assignment_epoch = consumer.epoch
+    consumer.tables.settled.clear()
+
+
+def note_assigned(state: State, consumer: ConsumerGroup, now_ms: int) -> None:
+    """A target was made at this time."""
+    if state.level >= ASSIGNMENT_INTERVAL_LEVEL:
+        consumer.assigned_ms = now_ms
+
+
+def narrow_target(state: State, member: ConsumerMember) -> None:
+    """Until there is another target, the member's is without what it does not subscribe any more."""
+    names = subscriptions.subscribed_names(state, member)
+    topic_ids = [state.topics[name].topic_id for name in names if name in state.topics]
+    target = {topic_id: member.target[topic_id] for topic_id in topic_ids if topic_id in member.target}
+    if len(target) < len(member.target):
+        member.target = target
+        member.state = AWAITING if member.state == RECONCILED else member.state
 
 
 def _chosen_assignor(consumer: ConsumerGroup) -> str:
@@ -200,6 +258,7 @@ def enter_member(state: State, group: Group, member: ConsumerMember) -> None:
     if member.instance_id is not None:
         consumer.static_members[member.instance_id] = member.member_id
     own_partitions(consumer, member)
+    note_member(consumer, member)
     subscriptions.subscribe(state, group.group_id, member.topics, member.pattern)
     weigh(state, member)
 
@@ -209,6 +268,7 @@ def enter_group(state: State, group: Group) -> None:
     consumer = consumer_of(group)
     for member in consumer.members.values():
         own_partitions(consumer, member)
+        note_member(consumer, member)
         subscriptions.subscribe(state, group.group_id, member.topics, member.pattern)
 
 
@@ -219,6 +279,8 @@ def leave_member(state: State, group: Group, member: ConsumerMember) -> None:
     if member.instance_id is not None:
         del consumer.static_members[member.instance_id]
     release_partitions(consumer, member)
+    for table in (consumer.tables.due_ms, consumer.tables.settled, consumer.tables.classic):
+        table.pop(member.member_id, None)
     subscriptions.unsubscribe(state, group.group_id, member.topics, member.pattern)
     state.group_bytes -= member.size_bytes
     member.size_bytes = 0
@@ -251,8 +313,7 @@ def weigh(state: State, member: ConsumerMember) -> None:
 def settle(state: State, group: Group, changes: Changes) -> None:
     """Bring the group's deadline and its state up to date, and have those who wait look at it."""
     consumer = consumer_of(group)
-    deadlines = [each.due_ms for each in consumer.members.values() if each.due_ms]
-    set_deadline(state, group.group_id, min(deadlines, default=0))
+    set_deadline(state, group.group_id, min(consumer.tables.due_ms.values(), default=0))
     was_empty, group.state = group.state == EMPTY, _state(consumer)
     if group.state == EMPTY and not was_empty:
         note_emptied(state, group)
@@ -266,14 +327,12 @@ def _state(consumer: ConsumerGroup) -> str:
         return EMPTY
     if consumer.epoch > consumer.assignment_epoch:
         return ASSIGNING
-    epoch = consumer.assignment_epoch
-    is_stable = all(each.state == RECONCILED and each.epoch == epoch for each in consumer.members.values())
-    return STABLE if is_stable else RECONCILING
+    return STABLE if len(consumer.tables.settled) == len(consumer.members) else RECONCILING
 
 
-def change_topic(state: State, name: str, changes: Changes) -> None:
-    """A topic of the name came, went or grew: who subscribes it is assigned anew."""
-    for group_id in subscriptions.note_topic(state, name):
+def change_topic(state: State, name: str, changes: Changes, *, is_new: bool = False) -> None:
+    """A topic of the name came (`is_new`), went or grew: who subscribes it is assigned anew."""
+    for group_id in subscriptions.note_topic(state, name, is_new=is_new):
         group = state.groups[group_id]
         bump_epoch(state, group)
         settle(state, group, changes)
@@ -284,10 +343,15 @@ def told(partitions: Partitions) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id, numbers) for topic_id, numbers in partitions.items()]
 
 
-def heartbeat_interval_ms(state: State, member: ConsumerMember) -> int:
-    """When the member is to come again: sooner while it has not all of its target."""
+def heartbeat_interval_ms(state: State, consumer: ConsumerGroup, member: ConsumerMember, now_ms: int) -> int:
+    """When the member is to come again: sooner while it has not all of its target, or another one is about to come.
+
+    Clients take the interval from each answer; librdkafka waits no longer for the next one, too.
+    """
     interval_ms = group_config(CONSUMER_HEARTBEAT_INTERVAL, state.cluster_configs)
-    return interval_ms if member.state == RECONCILED else min(interval_ms, CONSUMER_HEARTBEAT_SOON_MS)
+    soon_ms = CONSUMER_HEARTBEAT_SOON_MS * (1 + len(consumer.members) // CONSUMER_MEMBERS_PER_SOON)
+    is_moving = 0 <= now_ms - consumer.assigned_ms < soon_ms or consumer.assignment_epoch < consumer.epoch
+    return min(interval_ms, soon_ms) if member.state != RECONCILED or is_moving else interval_ms
 
 
 def session_timeout_ms(state: State, member: ConsumerMember) -> int:

@@ -54,6 +54,15 @@ class ConsumerMember(msgspec.Struct, eq=False):
     size_bytes: int = 0  # its part of State.group_bytes
 
 
+class Tables(msgspec.Struct, eq=False):
+    """What follows from a group's members, so that nobody has to look at all of them; nothing depends on its order."""
+
+    owners: dict[TopicId, dict[int, str]] = {}  # partition -> member id
+    due_ms: dict[str, int] = {}  # of the members of whom something is awaited
+    settled: dict[str, None] = {}  # members that have their target, at the assignment epoch
+    classic: dict[str, None] = {}  # members that still speak the classic protocol
+
+
 class ConsumerGroup(msgspec.Struct, eq=False):
     """What a group is beside its offsets, while its members have their assignments from the machine."""
 
@@ -62,7 +71,8 @@ class ConsumerGroup(msgspec.Struct, eq=False):
     assignor: str
     members: dict[str, ConsumerMember] = {}  # in the order in which they came
     static_members: dict[str, str] = {}  # instance id -> member id
-    owners: dict[TopicId, dict[int, str]] = {}  # partition -> member id; derived
+    assigned_ms: int = 0  # when the target was made, from ASSIGNMENT_INTERVAL_LEVEL on; 0 if it was not
+    tables: Tables = msgspec.field(default_factory=Tables)  # derived
 
 
 class PatternUse(msgspec.Struct, eq=False):

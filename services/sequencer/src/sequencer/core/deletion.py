@@ -88,7 +88,7 @@ def undelete_topic(state: State, command: UndeleteTopic, changes: Changes) -> To
     for group_id, offsets in buried.offsets.items():
         put_back_offsets(state, group_id, topic.name, offsets)
     changes.topics[topic.name] = None
-    change_topic(state, topic.name, changes)
+    change_topic(state, topic.name, changes, is_new=True)
     return topic_made(topic)
 
 

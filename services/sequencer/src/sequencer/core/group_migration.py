@@ -7,6 +7,7 @@ last member of the new protocol is gone, the others are a classic group again, a
 `group.consumer.migration.policy=bidirectional`.
 """
 
+from penstock.contracts.levels import HELD_GOES_OVER_LEVEL
 from sequencer.core import consumer_protocol
 from sequencer.core.consumer_groups import bump_epoch, consumer_of, enter_member, leave_member
 from sequencer.core.consumer_protocol import PROTOCOL_TYPE, Malformed, Subscription
@@ -42,7 +43,7 @@ def upgrade(state: State, group: Group) -> None:
     state.group_bytes -= sum(member.size_bytes for member in group.members.values())
     _forget_classic(group)
     epoch = group.generation
-    group.consumer = ConsumerGroup(epoch, epoch, "", {}, {}, {})
+    group.consumer = ConsumerGroup(epoch, epoch, "", {}, {})
     for member in members:
         _drop_owned_twice(group.consumer, member)
         enter_member(state, group, member)
@@ -86,7 +87,7 @@ def _drop_owned_twice(consumer: ConsumerGroup, member: ConsumerMember) -> None:
     """A leader may have assigned a partition twice; here it has one owner."""
     assigned: Partitions = {}
     for topic_id, numbers in member.assigned.items():
-        owners = consumer.owners.get(topic_id, {})
+        owners = consumer.tables.owners.get(topic_id, {})
         free = [number for number in numbers if number not in owners]
         if free:
             assigned[topic_id] = free
@@ -122,10 +123,20 @@ def downgrade_if_due(state: State, group: Group, changes: Changes) -> None:
     group.protocol = select_protocol(group)
     for each in members:
         member = group.members[each.member_id]
-        member.assignment = assignment_of(state, each, each.target)
+        # Kafka says the target; who becomes a member of a consumer group again at once would have what another reads.
+        has = each.target if state.level < HELD_GOES_OVER_LEVEL else _held(each)
+        member.assignment = assignment_of(state, each, has)
         weigh(state, member)
     prepare_rebalance(state, group)
     settle_classic(state, group, changes)
+
+
+def _held(member: ConsumerMember) -> Partitions:
+    """What the member has, and what it is still to give back."""
+    held = {topic_id: list(numbers) for topic_id, numbers in member.assigned.items()}
+    for topic_id, numbers in member.revoking.items():
+        held[topic_id] = sorted([*held.get(topic_id, ()), *numbers])
+    return held
 
 
 def leave_new_protocol(state: State, group: Group) -> None:
@@ -172,7 +183,7 @@ def must_join_again(consumer: ConsumerGroup, member: ConsumerMember) -> bool:
 
 def _is_all_free(consumer: ConsumerGroup, member: ConsumerMember) -> bool:
     return all(
-        consumer.owners.get(topic_id, {}).get(number, member.member_id) == member.member_id
+        consumer.tables.owners.get(topic_id, {}).get(number, member.member_id) == member.member_id
         for topic_id, numbers in member.target.items()
         for number in numbers
     )

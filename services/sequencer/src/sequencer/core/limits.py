@@ -83,6 +83,7 @@ PROTOCOLS_PER_MEMBER_MAX = 32  # clients know two to four assignors
 MEMBER_BYTES_MAX = 1024 * 1024  # protocols of one member; a subscription of 10,000 topics is a quarter of it
 CONSUMER_MEMBERS_MAX = 2_000  # of a consumer group: a new target for all of them is some 100 ms of work
 CONSUMER_HEARTBEAT_SOON_MS = SECOND_MS  # for members that have not all of their target yet
+CONSUMER_MEMBERS_PER_SOON = 1_000  # with so many more it is another second: a gateway answers some 1,000 a second
 DEPARTED_MEMBERS_MAX = 20_000  # over all groups: 33 a second, about 5 MB, and 100 MB with the longest ids
 DEPARTED_MEMORY_MS = 10 * MINUTE_MS  # far longer than a command is on its way
 PARTITION_BYTES = 16  # what a partition takes that a member has, or is to have

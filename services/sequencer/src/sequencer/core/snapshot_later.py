@@ -8,8 +8,20 @@ import msgspec
 
 from penstock.contracts.client_quotas import Entity
 from sequencer.core.consumer_groups import enter_group
-from sequencer.core.consumer_state import ConsumerGroup
+from sequencer.core.consumer_state import ConsumerGroup, ConsumerMember
 from sequencer.core.state import Group, State
+from sequencer.core.subscriptions import read_matches, written_matches
+
+
+class WrittenConsumer(msgspec.Struct, frozen=True):
+    """A group's consumer side as the first release that had it wrote it."""
+
+    epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: dict[str, ConsumerMember] = {}
+    static_members: dict[str, str] = {}
+    owners: dict[str, None] = {}  # never any: derived
 
 
 class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -17,7 +29,8 @@ class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
 
     static_since: dict[str, int] = {}
     emptied_ms: int = -1
-    consumer: ConsumerGroup | None = None
+    consumer: WrittenConsumer | None = None
+    assigned_ms: int = 0
 
 
 class Later(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,6 +43,7 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     ages: list[tuple[int, int]] = []
     expiry_round: list[str] = []
     departed: list[tuple[str, str, int, int]] = []
+    matches: list[tuple[str, bytes]] = []  # patterns, each with the topics that match it
 
 
 NOTHING = Later()
@@ -47,23 +61,35 @@ def written_later(state: State) -> Later:
         ages=list(state.ages),
         expiry_round=list(state.expiry_round),
         departed=[(*who, *when) for who, when in state.departed.items()],
+        matches=written_matches(state),
     )
 
 
 def _written_group(group: Group) -> GroupLater:
     consumer = group.consumer
-    if consumer is not None:
-        consumer = msgspec.structs.replace(consumer, owners={})
-    return GroupLater(group.static_since, group.emptied_ms, consumer)
+    if consumer is None:
+        return GroupLater(group.static_since, group.emptied_ms)
+    epochs = (consumer.epoch, consumer.assignment_epoch)
+    written = WrittenConsumer(*epochs, consumer.assignor, consumer.members, consumer.static_members)
+    return GroupLater(group.static_since, group.emptied_ms, written, consumer.assigned_ms)
+
+
+def _read_consumer(group: GroupLater) -> ConsumerGroup | None:
+    written = group.consumer
+    if written is None:
+        return None
+    epochs = (written.epoch, written.assignment_epoch)
+    return ConsumerGroup(*epochs, written.assignor, written.members, written.static_members, group.assigned_ms)
 
 
 def read_later(state: State, later: Later) -> None:
     """Add the parts to the state that has all else."""
+    read_matches(state, later.matches)
     for group_id, written in later.groups.items():
         group = state.groups[group_id]
         group.static_since = written.static_since
         group.emptied_ms = written.emptied_ms
-        group.consumer = written.consumer
+        group.consumer = _read_consumer(written)
         if group.consumer is not None:
             enter_group(state, group)
     state.client_quotas = dict(later.client_quotas)

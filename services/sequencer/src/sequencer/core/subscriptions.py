@@ -1,5 +1,6 @@
 """Which consumer groups subscribe which topics, by name or by pattern; kept up to date with members and topics."""
 
+from penstock.contracts.levels import KEPT_MATCHES_LEVEL
 from sequencer.core.consumer_state import ConsumerMember, PatternUse
 from sequencer.core.limits import PATTERN_MATCHES_MAX, PATTERNS_MAX
 from sequencer.core.state import State
@@ -47,18 +48,38 @@ def check_pattern(state: State, text: str) -> str:
     return ""
 
 
-def note_topic(state: State, name: str) -> dict[str, None]:
-    """A topic of the name came, went or changed: the groups that subscribe it."""
+def note_topic(state: State, name: str, *, is_new: bool) -> dict[str, None]:
+    """A topic of the name came (`is_new`), went or changed: the groups that subscribe it."""
     tables = state.subscriptions
     groups = dict.fromkeys(tables.groups_by_topic.get(name, ()))
     for use in tables.patterns.values():
-        if name in use.topics or use.pattern.matches(name):
+        if use.pattern.matches(name) if is_new else name in use.topics:
             groups |= dict.fromkeys(use.groups)
             if name in state.topics:
                 use.topics[name] = None
             else:
                 use.topics.pop(name, None)
     return groups
+
+
+def written_matches(state: State) -> list[tuple[str, bytes]]:
+    """Each pattern in use, with one bit for each topic that there is: whether it matches."""
+    if state.level < KEPT_MATCHES_LEVEL:
+        return []
+    return [(text, _bits(state, use)) for text, use in sorted(state.subscriptions.patterns.items())]
+
+
+def _bits(state: State, use: PatternUse) -> bytes:
+    bits = "".join("1" if name in use.topics else "0" for name in state.topics)
+    return int(bits or "0", 2).to_bytes(len(bits) // 8 + 1)
+
+
+def read_matches(state: State, written: list[tuple[str, bytes]]) -> None:
+    """Know the patterns' topics, before anybody subscribes by them: to match them all again may take seconds."""
+    for text, data in written:
+        bits = f"{int.from_bytes(data):0{len(state.topics)}b}"
+        names = {name: None for name, bit in zip(state.topics, bits, strict=False) if bit == "1"}
+        state.subscriptions.patterns[text] = PatternUse(Pattern(text), names)
 
 
 def subscribed_names(state: State, member: ConsumerMember) -> dict[str, None]:

@@ -27,7 +27,7 @@ def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicC
     enter_topic(state, topic)
     state.partition_count += len(partitions)
     changes.topics[topic.name] = None
-    change_topic(state, topic.name, changes)
+    change_topic(state, topic.name, changes, is_new=True)
     return answer
 
 
