@@ -158,6 +158,30 @@ def open_transaction(stage: Stage) -> None:
     assert read_committed(stage.bootstrap, topic) == {0: [], 1: []}
 
 
+def abort(stage: Stage) -> None:
+    """kafka-transactions: none hangs, ids are found by a pattern, and abort ends a transaction by a partition of it."""
+    tool = "org.apache.kafka.tools.TransactionsCommand"
+    topic, identity = stage.name("topic"), stage.name("id")
+    create_topic(stage.bootstrap, topic, 2)
+    producer = Producer({"bootstrap.servers": stage.bootstrap, "transactional.id": identity, **QUIET})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for partition in (0, 1):
+        producer.produce(topic, "never read", partition=partition)
+    producer.flush(TIMEOUT_S)
+    hanging = stage.tool(tool, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0")
+    assert identity not in hanging, hanging
+    pattern = f"{re.escape(identity[:-1])}[a-z]"
+    has(stage.tool(tool, "list", "--transactional-id-pattern", pattern), rf"^{identity}\s.*Ongoing")
+    assert identity not in stage.tool(tool, "list", "--transactional-id-pattern", identity[:-1])
+    place = ["--topic", topic, "--partition", "1"]
+    has(stage.tool(tool, "describe-producers", *place), r"^\d+\s+\d+\s.*\s0\s*$")
+    stage.tool(tool, "abort", *place, "--start-offset", "0")
+    has(stage.tool(tool, "describe", "--transactional-id", identity), rf"{identity}\s.*CompleteAbort")
+    has(stage.tool(tool, "describe-producers", *place), r"^\d+\s+\d+\s.*\sNone\s*$")
+    assert read_committed(stage.bootstrap, topic) == {0: [], 1: []}
+
+
 def features(stage: Stage) -> None:
     """kafka-features: the versions of transactions and of groups that clients may count on."""
     said = stage.tool("org.apache.kafka.tools.FeatureCommand", "describe")
@@ -257,6 +281,7 @@ def all_scenarios() -> list[Scenario]:
         ("tool-log-dirs", log_dirs),
         ("tool-transactions", transactions),
         ("tool-transactions-open", open_transaction),
+        ("tool-transactions-abort", abort),
         ("tool-transactional-copier", copier),
         ("tool-leader-election", leader_election),
         ("tool-reassign-partitions", reassignment),

@@ -359,6 +359,22 @@ async def test_transactions_are_listed_page_by_page() -> None:
     ]
 
 
+@pytest.mark.parametrize(("version", "asked"), [(1, ""), (2, "a-.*")])
+async def test_transactions_are_listed_by_a_pattern_from_version_2_on(version: int, asked: str) -> None:
+    world = new_world()
+    world.sequencer.views["transactions"] = lambda query: TransactionsView(1, [])
+    request = ListTransactionsRequest(transactional_id_pattern="a-.*")
+    assert (await ask(world, LIST, version, request)).error_code == 0
+    assert [query.pattern for name, query in world.sequencer.queries if name == "transactions"] == [asked]
+
+
+async def test_who_lists_transactions_by_a_bad_pattern_is_told_so() -> None:
+    world = new_world()
+    world.sequencer.views["transactions"] = lambda query: TransactionsView(1, [], refusal=Refusal.INVALID_PATTERN)
+    response = await ask(world, LIST, 2, ListTransactionsRequest(transactional_id_pattern="("))
+    assert (response.error_code, response.transaction_states) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
+
+
 async def test_producers_are_described_over_as_many_answers_as_it_takes() -> None:
     world = new_world()
     topic = world.sequencer.add_topic("t", 3)

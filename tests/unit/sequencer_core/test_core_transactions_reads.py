@@ -407,6 +407,25 @@ def test_transactions_are_listed_by_state_producer_and_duration(world: Transacti
     assert listed(states=["Ongoing"], duration_ms=-1) == ["long", "short"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [("", ["a-1", "a-2", "b-1"]), ("a-.*", ["a-1", "a-2"]), ("a", []), ("[ab]-1", ["a-1", "b-1"]), ("c+", [])],
+)
+def test_transactions_are_listed_by_patterns_for_their_whole_ids(
+    world: TransactionWorld, pattern: str, found: list[str]
+) -> None:
+    for name in ("a-1", "a-2", "b-1"):
+        world.init(name)
+    view = queries.transactions(world.state, TransactionsQuery(0, pattern=pattern))
+    assert ([each.transactional_id for each in view.transactions], view.refusal) == (found, Refusal.NONE)
+
+
+def test_a_pattern_that_is_none_lists_no_transactions(world: TransactionWorld) -> None:
+    world.init("a")
+    view = queries.transactions(world.state, TransactionsQuery(0, pattern="(a"))
+    assert (view.transactions, view.refusal) == ([], Refusal.INVALID_PATTERN)
+
+
 def test_the_producers_of_a_partition_are_told_with_their_open_transactions(world: TransactionWorld) -> None:
     plain = world.producer()
     world.produce(batch(producer=plain, epoch=0, sequence=0))

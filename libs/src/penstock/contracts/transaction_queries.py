@@ -42,7 +42,10 @@ class DescribeTransactionsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """All transactions with ids behind `after`; an empty filter lets all pass, and so does `duration_ms` below 0."""
+    """All transactions with ids behind `after`; an empty filter lets all pass, and so does `duration_ms` below 0.
+
+    `pattern` is a regular expression for the whole transactional id, in RE2's syntax.
+    """
 
     min_sequence: int
     states: list[str] = []
@@ -50,6 +53,7 @@ class TransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
     duration_ms: int = -1  # ongoing for longer than that
     fresh: bool = False
     after: str = ""
+    pattern: str = ""
 
 
 class TransactionSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -61,12 +65,13 @@ class TransactionSummary(msgspec.Struct, frozen=True, array_like=True, gc=False)
 
 
 class TransactionsView(msgspec.Struct, frozen=True, array_like=True):
-    """The first of the transactions that were asked for, in the order of their ids."""
+    """The first of the transactions that were asked for, in the order of their ids; none where there is a `refusal`."""
 
     sequence: int
     transactions: list[TransactionSummary]
     failure: str | None = None
     is_more: bool = False  # behind the last of these
+    refusal: Refusal = Refusal.NONE
 
 
 class ProducersQuery(msgspec.Struct, frozen=True, array_like=True):

@@ -57,6 +57,7 @@ from gateway.handlers import (
     produce,
     sync_group,
     txn_offset_commit,
+    write_txn_markers,
 )
 from gateway.nodes import zone_of
 from gateway.throttling import handle_within_quotas
@@ -95,6 +96,7 @@ HANDLERS: dict[int, Handler] = {
     24: add_partitions_to_txn.handle,
     25: add_offsets_to_txn.handle,
     26: end_txn.handle,
+    27: write_txn_markers.handle,
     28: txn_offset_commit.handle,
     29: describe_acls.handle,
     30: create_acls.handle,

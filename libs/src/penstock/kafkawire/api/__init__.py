@@ -70,6 +70,7 @@ from penstock.kafkawire.api.offset_for_leader_epoch import OffsetForLeaderEpochR
 from penstock.kafkawire.api.produce import ProduceRequest, ProduceResponse
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from penstock.kafkawire.api.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from penstock.kafkawire.api.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from penstock.kafkawire.decoder import Decode, make_decoder
 from penstock.kafkawire.encoder import Encode, make_encoder
 from penstock.kafkawire.errors import UnsupportedVersion
@@ -124,6 +125,7 @@ API_TABLE: dict[int, Api] = {
         Api(24, "AddPartitionsToTxn", 0, 5, 3, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
         Api(25, "AddOffsetsToTxn", 0, 4, 3, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
         Api(26, "EndTxn", 0, 5, 3, EndTxnRequest, EndTxnResponse),
+        Api(27, "WriteTxnMarkers", 1, 2, 1, WriteTxnMarkersRequest, WriteTxnMarkersResponse),
         Api(28, "TxnOffsetCommit", 0, 5, 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse),
         Api(32, "DescribeConfigs", 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse),
         Api(33, "AlterConfigs", 0, 2, 2, AlterConfigsRequest, AlterConfigsResponse),
@@ -167,7 +169,7 @@ API_TABLE: dict[int, Api] = {
         Api(74, "ListConfigResources", 0, 1, 0, ListConfigResourcesRequest, ListConfigResourcesResponse),
         Api(61, "DescribeProducers", 0, 0, 0, DescribeProducersRequest, DescribeProducersResponse),
         Api(65, "DescribeTransactions", 0, 0, 0, DescribeTransactionsRequest, DescribeTransactionsResponse),
-        Api(66, "ListTransactions", 0, 1, 0, ListTransactionsRequest, ListTransactionsResponse),
+        Api(66, "ListTransactions", 0, 2, 0, ListTransactionsRequest, ListTransactionsResponse),
         Api(68, "ConsumerGroupHeartbeat", 0, 1, 0, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
         Api(69, "ConsumerGroupDescribe", 0, 1, 0, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
         Api(75, "DescribeTopicPartitions", 0, 0, 0, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),

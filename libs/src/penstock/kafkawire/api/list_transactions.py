@@ -12,6 +12,8 @@ class ListTransactionsRequest(msgspec.Struct, frozen=True, gc=False):
     producer_id_filters: list[Int64] = []
     # Ongoing for longer than so many ms; -1 for all (KIP-994).
     duration_filter: Annotated[Int64, since(1)] = -1
+    # A regular expression for the whole transactional id; null or empty for all (KIP-1152).
+    transactional_id_pattern: Annotated[String | None, since(2)] = None
 
 
 class TransactionState(msgspec.Struct, frozen=True, gc=False):

@@ -1,6 +1,7 @@
-"""ListTransactions: the transactional ids there are, by state, producer and duration (KIP-664, KIP-994)."""
+"""ListTransactions: the transactional ids there are, by state, producer, duration and pattern (KIP-664, KIP-1152)."""
 
 from gateway.context import Client, Gateway
+from gateway.errors import error_of
 from gateway.transactions import TRANSACTIONS_UNAVAILABLE
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.transaction_queries import TransactionsQuery, TransactionsView
@@ -9,6 +10,7 @@ from penstock.kafkawire.api.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from penstock.kafkawire.error_codes import ErrorCode
 
 # Kafka's; here a transaction is never between its end and the markers of it.
 STATES = frozenset(
@@ -33,17 +35,27 @@ async def handle(
         found = await _all(gateway, request)
     except Unavailable:
         return ListTransactionsResponse(error_code=TRANSACTIONS_UNAVAILABLE)
+    if isinstance(found, ErrorCode):
+        return ListTransactionsResponse(error_code=found)
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
 
 
-async def _all(gateway: Gateway, request: ListTransactionsRequest) -> list[TransactionState]:
+async def _all(gateway: Gateway, request: ListTransactionsRequest) -> list[TransactionState] | ErrorCode:
     found: list[TransactionState] = []
     after: str | None = ""
     while after is not None:
         query = TransactionsQuery(
-            0, request.state_filters, request.producer_id_filters, request.duration_filter, fresh=True, after=after
+            0,
+            request.state_filters,
+            request.producer_id_filters,
+            request.duration_filter,
+            fresh=True,
+            after=after,
+            pattern=request.transactional_id_pattern or "",
         )
         view = await gateway.sequencer.query("transactions", query, TransactionsView)
+        if view.refusal:
+            return error_of(view.refusal)
         found += [TransactionState(each.transactional_id, each.producer_id, each.state) for each in view.transactions]
         after = view.transactions[-1].transactional_id if view.is_more else None
     return found

@@ -19,6 +19,7 @@ from penstock.contracts.transaction_queries import (
 from sequencer.core.limits import PRODUCERS_LISTED_MAX, TRANSACTION_PARTITIONS_LISTED_MAX, TRANSACTIONS_LISTED_MAX
 from sequencer.core.partitions import find_partition
 from sequencer.core.state import DEAD, ONGOING, Partition, State, Transaction
+from sequencer.core.topic_patterns import BadPattern, Pattern
 
 _NONE = -1
 
@@ -57,7 +58,11 @@ def _view(state: State, transactional_id: str) -> TransactionView:
 
 def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
     """Transactional ids that pass the filters, in their order behind the one that the query names."""
-    passing = (each for each in state.transactions.values() if _passes(state, each, query))
+    try:
+        pattern = Pattern(query.pattern) if query.pattern else None
+    except BadPattern:
+        return TransactionsView(state.sequence, [], refusal=Refusal.INVALID_PATTERN)
+    passing = (each for each in state.transactions.values() if _passes(state, each, query, pattern))
     found = nsmallest(TRANSACTIONS_LISTED_MAX + 1, passing, key=lambda each: each.transactional_id)
     listed = [
         TransactionSummary(each.transactional_id, each.producer_id, each.state)
@@ -66,16 +71,20 @@ def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
     return TransactionsView(state.sequence, listed, is_more=len(found) > len(listed))
 
 
-def _passes(state: State, transaction: Transaction, query: TransactionsQuery) -> bool:
+def _passes(state: State, transaction: Transaction, query: TransactionsQuery, pattern: Pattern | None) -> bool:
     if transaction.transactional_id <= query.after:
         return False
     if query.states and transaction.state not in query.states:
         return False
     if query.producer_ids and transaction.producer_id not in query.producer_ids:
         return False
-    if query.duration_ms < 0:
-        return True
-    return transaction.state == ONGOING and state.clock_ms - transaction.started_ms > query.duration_ms
+    if query.duration_ms >= 0 and not _has_lasted(state, transaction, query.duration_ms):
+        return False
+    return pattern is None or pattern.matches(transaction.transactional_id)
+
+
+def _has_lasted(state: State, transaction: Transaction, duration_ms: int) -> bool:
+    return transaction.state == ONGOING and state.clock_ms - transaction.started_ms > duration_ms
 
 
 def producers(state: State, query: ProducersQuery) -> ProducersView:
