@@ -22,7 +22,7 @@ from penstock.contracts.levels import (
     JANITOR_LEVEL,
     KEY_COMPACTION_LEVEL,
     NEWEST_LEVEL,
-    TRANSACTIONS_LEVEL,
+    SHARE_GROUPS_LEVEL,
     level_of,
 )
 from penstock.contracts.refusals import Refusal
@@ -57,7 +57,7 @@ def test_the_level_rises_and_never_falls() -> None:
 
 def test_a_command_that_0_1_0_did_not_know_has_a_level() -> None:
     assert {each.__name__ for each in get_args(Command) if each not in COMMAND_LEVELS} == WITHOUT_LEVEL
-    assert {1, NEWEST_LEVEL} <= {*COMMAND_LEVELS.values()} <= {*range(1, TRANSACTIONS_LEVEL + 1)}
+    assert {1, NEWEST_LEVEL} <= {*COMMAND_LEVELS.values()} <= {*range(1, SHARE_GROUPS_LEVEL + 1)}
 
 
 def test_a_cluster_that_kept_its_records_for_ever_goes_on_doing_so_until_it_is_told_otherwise() -> None:

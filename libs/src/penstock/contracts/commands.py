@@ -31,6 +31,13 @@ from penstock.contracts.offsets import DeleteOffsets as DeleteOffsets
 from penstock.contracts.offsets import OffsetToCommit as OffsetToCommit
 from penstock.contracts.quota_commands import AlterClientQuotas as AlterClientQuotas
 from penstock.contracts.refusals import Refusal
+from penstock.contracts.share_groups import AlterGroupConfigs as AlterGroupConfigs
+from penstock.contracts.share_groups import AlterShareOffsets as AlterShareOffsets
+from penstock.contracts.share_groups import DeleteShareOffsets as DeleteShareOffsets
+from penstock.contracts.share_groups import RecordsShared as RecordsShared
+from penstock.contracts.share_groups import ShareHeartbeat as ShareHeartbeat
+from penstock.contracts.share_groups import ShareMembership as ShareMembership
+from penstock.contracts.share_groups import ShareRecords as ShareRecords
 from penstock.contracts.transaction_commands import AddOffsetsToTxn as AddOffsetsToTxn
 from penstock.contracts.transaction_commands import AddPartitionsToTxn as AddPartitionsToTxn
 from penstock.contracts.transaction_commands import CommitTxnOffsets as CommitTxnOffsets
@@ -263,6 +270,11 @@ Command = (
     | DeleteOffsets
     | ConsumerHeartbeat
     | AlterClientQuotas
+    | ShareHeartbeat
+    | ShareRecords
+    | AlterShareOffsets
+    | DeleteShareOffsets
+    | AlterGroupConfigs
 )
 # What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
 HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody)
@@ -363,6 +375,8 @@ Outcome = (
     | ChoreTaken
     | TransactionEnded
     | ConsumerMembership
+    | ShareMembership
+    | RecordsShared
 )
 
 

@@ -13,6 +13,8 @@ from penstock.contracts.commands import (
     AddPartitionsToTxn,
     AlterClientQuotas,
     AlterConfigs,
+    AlterGroupConfigs,
+    AlterShareOffsets,
     ClaimJob,
     Command,
     CommitTxnOffsets,
@@ -20,6 +22,7 @@ from penstock.contracts.commands import (
     CreateTopic,
     DeleteOffsets,
     DeleteRecords,
+    DeleteShareOffsets,
     DropExtents,
     EndChore,
     EndTxn,
@@ -32,6 +35,8 @@ from penstock.contracts.commands import (
     ReleaseCustody,
     ReleaseJob,
     ReplaceExtents,
+    ShareHeartbeat,
+    ShareRecords,
     TakeChore,
     TakeCustody,
     UndeleteTopic,
@@ -49,6 +54,8 @@ NEWEST_LEVEL = 3  # that this code knows; 0 is what release 0.1.0 knew
 INERT_CONFIGS_LEVEL = 3
 # From this level on there are client quotas.
 QUOTAS_LEVEL = 3
+# From this level on there are share groups (KIP-932).
+SHARE_GROUPS_LEVEL = 4
 # Commands that are not here need level 0. `RaiseLevel` leads to a level, and so comes before it.
 COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     TakeCustody: 1,
@@ -74,6 +81,11 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     DeleteOffsets: 3,
     ConsumerHeartbeat: 3,
     AlterClientQuotas: QUOTAS_LEVEL,
+    ShareHeartbeat: SHARE_GROUPS_LEVEL,
+    ShareRecords: SHARE_GROUPS_LEVEL,
+    AlterShareOffsets: SHARE_GROUPS_LEVEL,
+    DeleteShareOffsets: SHARE_GROUPS_LEVEL,
+    AlterGroupConfigs: SHARE_GROUPS_LEVEL,
 }
 # From this level on topics may have configurations that replicas below it refuse.
 KEY_COMPACTION_LEVEL = 1

@@ -177,6 +177,7 @@ class GroupSummary(msgspec.Struct, frozen=True, array_like=True):
     protocol_type: str
     state: str
     is_consumer: bool = False  # a group of the consumer protocol, no classic one
+    is_share: bool = False
 
 
 class GroupsView(msgspec.Struct, frozen=True, array_like=True):

@@ -29,6 +29,11 @@ QUERY_NAMES = (
     "producers",
     "client_quotas",
     "log_sizes",
+    "share_heartbeat",
+    "share_partitions",
+    "share_groups",
+    "share_offsets",
+    "group_configs",
     "journal",
 )
 

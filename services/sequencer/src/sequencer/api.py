@@ -25,6 +25,7 @@ from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
 from penstock.contracts.janitor_queries import JournalView
 from penstock.contracts.queries import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
 from penstock.contracts.refusals import Refusal
+from penstock.contracts.share_group_queries import ShareHeartbeatView
 from penstock.runtime.bus import Bus, Inbound, Subscription
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal, JournalLost
@@ -187,7 +188,7 @@ class Api:
         answer = question.answer(self._replica.state, query)
         if isinstance(answer, HeartbeatView):
             self._note_heartbeat(query, answer)
-        if isinstance(answer, ConsumerHeartbeatView) and not isinstance(answer.outcome, Refused):
+        if isinstance(answer, ConsumerHeartbeatView | ShareHeartbeatView) and not isinstance(answer.outcome, Refused):
             self._members.note(query.heartbeat.group_id, query.heartbeat.member_id, self._clock.monotonic_s())
         return answer
 

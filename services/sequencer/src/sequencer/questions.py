@@ -9,6 +9,7 @@ from penstock.contracts import administration_queries as administration
 from penstock.contracts import consumer_group_queries as consumers
 from penstock.contracts import janitor_queries as janitors
 from penstock.contracts import queries as shapes
+from penstock.contracts import share_group_queries as shares
 from penstock.contracts import transaction_queries as transactions
 from penstock.contracts.commands import Waiting
 from penstock.contracts.refusals import Refusal
@@ -18,6 +19,8 @@ from sequencer.core import (
     janitor_queries,
     queries,
     retention_queries,
+    share_offsets,
+    share_queries,
     transaction_queries,
 )
 from sequencer.core.state import State
@@ -140,6 +143,31 @@ QUESTIONS: dict[str, Question] = {
         administration.LogSizesQuery,
         client_quotas.log_sizes,
         lambda sequence, text: administration.LogSizesView(sequence, [], text),
+    ),
+    "share_heartbeat": Question(
+        shares.ShareHeartbeatQuery,
+        share_queries.share_heartbeat,
+        lambda sequence, text: shares.ShareHeartbeatView(sequence, None, text),
+    ),
+    "share_partitions": Question(
+        shares.SharePartitionsQuery,
+        share_queries.share_partitions,
+        lambda sequence, text: shares.SharePartitionsView(sequence, [], failure=text),
+    ),
+    "share_groups": Question(
+        shares.ShareGroupsQuery,
+        share_queries.share_groups,
+        lambda sequence, text: shares.ShareGroupsView(sequence, [], text),
+    ),
+    "share_offsets": Question(
+        shares.ShareOffsetsQuery,
+        share_offsets.share_offsets,
+        lambda sequence, text: shares.ShareOffsetsView(sequence, [], failure=text),
+    ),
+    "group_configs": Question(
+        shares.GroupConfigsQuery,
+        share_queries.group_configs,
+        lambda sequence, text: shares.GroupConfigsView(sequence, [], text),
     ),
     "journal": Question(
         janitors.JournalQuery, None, lambda sequence, text: janitors.JournalView(sequence, "", "", text)

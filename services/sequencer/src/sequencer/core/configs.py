@@ -13,6 +13,7 @@ from penstock.contracts.commands import AlterConfigs, Done, Refused
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
 from penstock.contracts.levels import level_of_cluster_configs, level_of_configs
 from penstock.contracts.refusals import Refusal
+from penstock.contracts.share_groups import AlterGroupConfigs
 from penstock.contracts.topic_configs import (
     CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
@@ -59,14 +60,14 @@ def objection(reasons: list[str]) -> Refused | None:
 def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Refused:
     """What is set after the command."""
     if not command.topic:
-        after = _changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_objections)
+        after = changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_objections)
         if not isinstance(after, Refused) and state.level < level_of_cluster_configs(after, _names(command)):
             after = _UNKNOWN_YET
         return _unless_late(command, state.cluster_configs, after, state.cluster_altered_sequence)
     topic = state.topics.get(command.topic)
     if topic is None:
         return Refused(Refusal.UNKNOWN_TOPIC, f"The topic '{command.topic[:256]}' does not exist.")
-    after = _changed(command, topic.configs, TOPIC_CONFIGS, objections)
+    after = changed(command, topic.configs, TOPIC_CONFIGS, objections)
     if not isinstance(after, Refused):
         after = level_objection(state, after) or after
     return _unless_late(command, topic.configs, after, topic.altered_sequence)
@@ -85,12 +86,13 @@ def _unless_late(
     return Refused(Refusal.STALE, "the configurations have been changed since")
 
 
-def _changed(
-    command: AlterConfigs,
+def changed(
+    command: AlterConfigs | AlterGroupConfigs,
     configs: dict[str, str],
     known: dict[str, TopicConfig],
     find_objections: Callable[[dict[str, str]], list[str]],
 ) -> dict[str, str] | Refused:
+    """What is set after the command, of one kind of configurations."""
     twice = [name for name, count in Counter(change.name for change in command.changes).items() if count > 1]
     if twice:
         return Refused(Refusal.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(twice)}")

@@ -146,6 +146,8 @@ def _pattern_objection(state: State, command: ConsumerHeartbeat) -> Refused | No
 
 def _objection_to_new(state: State, group: Group | None, command: ConsumerHeartbeat) -> Refused | None:
     """Why there will be no consumer group of this heartbeat."""
+    if command.group_id in state.share_groups:
+        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
     if command.member_epoch != JOIN_EPOCH:
         return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
     if group is None and len(state.groups) >= GROUPS_MAX:

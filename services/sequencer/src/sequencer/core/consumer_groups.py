@@ -27,7 +27,7 @@ from penstock.contracts.topic_configs import (
     CONSUMER_SESSION_TIMEOUT,
     group_config,
 )
-from sequencer.core import subscriptions
+from sequencer.core import share_groups, subscriptions
 from sequencer.core.assignors import ASSIGNORS, Subscriber, assign
 from sequencer.core.consumer_state import (
     ASSIGNING,
@@ -333,6 +333,9 @@ def _state(consumer: ConsumerGroup) -> str:
 def change_topic(state: State, name: str, changes: Changes, *, is_new: bool = False) -> None:
     """A topic of the name came (`is_new`), went or grew: who subscribes it is assigned anew."""
     for group_id in subscriptions.note_topic(state, name, is_new=is_new):
+        if group_id in state.share_groups:
+            share_groups.renew_targets(state, state.share_groups[group_id])
+            continue
         group = state.groups[group_id]
         bump_epoch(state, group)
         settle(state, group, changes)

@@ -30,6 +30,7 @@ from sequencer.core.limits import (
     PARTITIONS_DOOMED_PER_STEP,
 )
 from sequencer.core.producers import forget_producers
+from sequencer.core.share_groups import forget_deleted_topic
 from sequencer.core.state import Buried, Changes, State, Topic
 from sequencer.core.topics import enter_topic, leave_topic, name_objection, topic_made
 
@@ -155,6 +156,7 @@ def _bury(state: State, topic: Topic, window_ms: int) -> None:
 
 
 def _doom(state: State, topic: Topic) -> None:
+    forget_deleted_topic(state, topic.topic_id)
     for partition in topic.partitions:
         forget_producers(state, partition)
     doom(state, topic.partitions)

@@ -20,7 +20,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.topic_configs import GROUP_SIZE_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, group_config
-from sequencer.core import classic_members, group_deadlines
+from sequencer.core import classic_members, group_deadlines, share_commands, share_offsets
 from sequencer.core.deadlines import set_deadline
 from sequencer.core.group_migration import leave_new_protocol
 from sequencer.core.group_offsets import forget_buried_offsets, forget_offsets, has_newer_offsets
@@ -77,6 +77,8 @@ def _join_objection(state: State, command: JoinGroup) -> Refused | None:
     """What is wrong with the request itself, or with making a group for it."""
     if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
         return Refused(Refusal.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
+    if command.group_id in state.share_groups:
+        return Refused(Refusal.INCONSISTENT_PROTOCOL, "a share group has the id")
     least_ms = group_config(SESSION_TIMEOUT_MIN, state.cluster_configs)
     most_ms = group_config(SESSION_TIMEOUT_MAX, state.cluster_configs)
     if not least_ms <= command.session_timeout_ms <= most_ms:
@@ -330,6 +332,9 @@ def _remove_pending(state: State, group: Group, member_id: str) -> None:
 
 def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done:
     """A silent member goes, unless the journal shows that it was not silent, or it waits for us."""
+    shared = state.share_groups.get(command.group_id)
+    if shared is not None:
+        return share_commands.expire(state, shared, command, changes)
     group = state.groups.get(command.group_id)
     if group is None:
         return Done()
@@ -348,6 +353,9 @@ def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done
 
 def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done | Refused:
     """An empty group and its offsets go."""
+    shared = state.share_groups.get(command.group_id)
+    if shared is not None:
+        return share_offsets.delete_share_group(state, shared, command, changes)
     group = state.groups.get(command.group_id)
     if group is None:
         return Refused(Refusal.UNKNOWN_GROUP)

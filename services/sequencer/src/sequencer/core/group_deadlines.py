@@ -1,7 +1,7 @@
 """What is due in groups by the machine's clock, and members that were silent for too long."""
 
 from penstock.contracts.commands import Done, ExpireMember
-from sequencer.core import consumer_groups, groups
+from sequencer.core import consumer_groups, groups, share_groups
 from sequencer.core.consumer_groups import consumer_of, remove_member
 from sequencer.core.deadlines import next_deadline_ms
 from sequencer.core.group_migration import downgrade_if_due
@@ -11,7 +11,11 @@ from sequencer.core.state import Changes, Group, State
 def fire_deadlines(state: State, changes: Changes) -> None:
     """Do what is due by the machine's clock. Every deadline that is set lies ahead, so this ends."""
     while (deadline_ms := next_deadline_ms(state)) is not None and deadline_ms <= state.clock_ms:
-        group = state.groups[state.alarms[0][1]]
+        group_id = state.alarms[0][1]
+        if group_id in state.share_groups:
+            share_groups.fire(state, state.share_groups[group_id], changes)
+            continue
+        group = state.groups[group_id]
         if group.consumer is None:
             groups.fire(state, group)
             groups.settle(state, group, changes)

@@ -45,6 +45,8 @@ def note_life(state: State, group: Group, member_id: str) -> None:
 
 def _refusal_without_group(state: State, command: CommitOffsets) -> Refusal:
     """Without members a group may still keep offsets for somebody who assigns partitions by hand."""
+    if command.group_id in state.share_groups:
+        return Refusal.UNKNOWN_GROUP
     if command.generation >= 0:
         return Refusal.UNKNOWN_GROUP if state.level >= OFFSET_EXPIRY_LEVEL else Refusal.ILLEGAL_GENERATION
     if len(command.group_id) > GROUP_ID_LENGTH_MAX:
@@ -115,7 +117,7 @@ def take_offsets(state: State, group: Group, topic: str) -> dict[int, Committed]
 def put_back_offsets(state: State, group_id: str, topic: str, offsets: dict[int, Committed]) -> None:
     """The group has the offsets again; one that was forgotten meanwhile comes back with them, if there is room."""
     group = state.groups.get(group_id)
-    if group is None and len(state.groups) >= GROUPS_MAX:
+    if group is None and (len(state.groups) >= GROUPS_MAX or group_id in state.share_groups):
         release_offsets(state, offsets)
         return
     group = group or new_group(state, group_id)

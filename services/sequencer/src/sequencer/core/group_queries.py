@@ -20,12 +20,14 @@ from penstock.contracts.queries import (
     MemberView,
 )
 from penstock.contracts.refusals import Refusal
-from sequencer.core import classic_members
+from sequencer.core import classic_members, share_groups
 from sequencer.core.consumer_groups import commit_refusal, session_timeout_ms
 from sequencer.core.groups import check_member, is_waiting, joined, metadata, synced
+from sequencer.core.share_groups import state_of
 from sequencer.core.state import DEAD, PREPARING, STABLE, Committed, Group, State
 from sequencer.core.transaction_offsets import is_pending
 
+SHARE_PROTOCOL = "share"  # the protocol type of share groups
 _NOT_COMMITTED = Committed(-1, -1, "")
 
 
@@ -67,6 +69,11 @@ def groups(state: State, query: GroupsQuery) -> GroupsView:
         GroupSummary(group.group_id, group.protocol_type, group.state, group.consumer is not None)
         for group in state.groups.values()
         if not query.states or group.state in query.states
+    ]
+    found += [
+        GroupSummary(group.group_id, SHARE_PROTOCOL, state_of(group), is_share=True)
+        for group in state.share_groups.values()
+        if not query.states or state_of(group) in query.states
     ]
     return GroupsView(state.sequence, found)
 
@@ -148,3 +155,7 @@ def watched_members(state: State) -> Iterator[tuple[str, str, int, int, bool]]:
             yield group.group_id, member.member_id, member.session_timeout_ms, member.active_sequence, waiting
         for each in group.consumer.members.values() if group.consumer is not None else ():
             yield group.group_id, each.member_id, session_timeout_ms(state, each), each.active_sequence, False
+    for shared in state.share_groups.values():
+        timeout_ms = share_groups.session_timeout_ms(state, shared)
+        for member_id, sharer in shared.members.items():
+            yield shared.group_id, member_id, timeout_ms, sharer.active_sequence, False

@@ -97,6 +97,16 @@ OFFSETS_PER_MEMBER = 10  # that a member counts as, where it is looked at what i
 SUBSCRIPTIONS_BYTES_MAX = 1024 * 1024  # of a classic group's members: more is not read, about 30 ms
 OFFSET_METADATA_BYTES_MAX = 4_096  # Kafka's offset.metadata.max.bytes
 
+# Share groups
+SHARE_MEMBERS_MAX = 1_000  # of a share group: Kafka's largest group.share.max.size
+SHARE_PARTITIONS_MAX = 200_000  # over all groups, about 60 MB with nothing in flight
+SHARE_RECORDS_MAX = 1_000_000  # in flight over all groups, about 300 MB if each stands otherwise than its neighbours
+SHARE_PIECES_MAX = 20_000  # extents, gaps and what is between them, looked at in a partition by one command: 20 ms
+SHARE_WINDOWS_MAX = 20_000  # in one answer, about 200 KB
+SHARE_TICKETS_MAX = 8  # of a member: as many requests as its client may have under way, to one gateway each
+SHARE_REFUSALS_REMEMBERED_MAX = 100  # partitions of a command; whoever repeats it is told of no more
+GROUPS_WITH_CONFIGS_MAX = 10_000  # groups that have configurations of their own, about 10 MB
+
 # Custody
 CUSTODY_LEASE_MS = 20 * SECOND_MS  # how long the journal may be left alone when its custodian dies
 SNAPSHOTS_KEPT = 2  # the newest, and one to fall back to if that is damaged

@@ -39,6 +39,7 @@ from sequencer.core import (
     dropping,
     forgetting,
     group_commands,
+    group_configs,
     group_deadlines,
     group_offsets,
     levels,
@@ -46,6 +47,9 @@ from sequencer.core import (
     producers,
     queries,
     retention,
+    share_commands,
+    share_offsets,
+    share_records,
     topics,
     transaction_commits,
     transactions,
@@ -140,6 +144,11 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.DeleteOffsets: offset_deletion.delete_offsets,
     commands.ConsumerHeartbeat: consumer_group_commands.consumer_heartbeat,
     commands.AlterClientQuotas: client_quotas.alter_client_quotas,
+    commands.ShareHeartbeat: share_commands.share_heartbeat,
+    commands.ShareRecords: share_records.share_records,
+    commands.AlterShareOffsets: share_offsets.alter_share_offsets,
+    commands.DeleteShareOffsets: share_offsets.delete_share_offsets,
+    commands.AlterGroupConfigs: group_configs.alter_group_configs,
 }
 
 

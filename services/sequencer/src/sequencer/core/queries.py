@@ -7,6 +7,7 @@ from penstock.contracts.batches import MARKER_BYTES, AbortedTransaction, Extent,
 from penstock.contracts.commands import (
     AlterClientQuotas,
     AlterConfigs,
+    AlterGroupConfigs,
     CreatePartitions,
     CreateTopic,
     Outcome,
@@ -35,6 +36,7 @@ from sequencer.core.client_quotas import check_alter_client_quotas, client_quota
 from sequencer.core.configs import check_alter_configs
 from sequencer.core.consumer_group_queries import consumer_groups, consumer_heartbeat
 from sequencer.core.deadlines import next_deadline_ms
+from sequencer.core.group_configs import check_alter_group_configs
 from sequencer.core.group_queries import (
     describe_groups,
     group_offsets,
@@ -50,6 +52,8 @@ from sequencer.core.partitions import find_partition, last_stable_offset
 from sequencer.core.retention_queries import cluster_configs, deleted_topics, retention
 from sequencer.core.segment_queries import logs, segment_extents, segments
 from sequencer.core.segments import MARKERS
+from sequencer.core.share_offsets import share_offsets
+from sequencer.core.share_queries import group_configs, share_groups, share_heartbeat, share_partitions
 from sequencer.core.state import Partition, State, Topic
 from sequencer.core.topics import check_create_partitions, check_create_topic
 from sequencer.core.transaction_queries import describe_transactions, producers, transactions
@@ -232,6 +236,8 @@ def _validated(state: State, command: object) -> Outcome:
         return check_alter_client_quotas(state, command)
     if isinstance(command, AlterConfigs):
         return check_alter_configs(state, command)
+    if isinstance(command, AlterGroupConfigs):
+        return check_alter_group_configs(state, command)
     return Refused(Refusal.INVALID_REQUEST, f"{type(command).__name__} cannot be validated")
 
 
@@ -246,6 +252,11 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "group_wait": group_wait,
     "consumer_heartbeat": consumer_heartbeat,
     "consumer_groups": consumer_groups,
+    "share_heartbeat": share_heartbeat,
+    "share_partitions": share_partitions,
+    "share_groups": share_groups,
+    "share_offsets": share_offsets,
+    "group_configs": group_configs,
     "validate": validate,
     "segments": segments,
     "segment_extents": segment_extents,

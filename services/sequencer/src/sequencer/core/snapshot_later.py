@@ -9,6 +9,8 @@ import msgspec
 from penstock.contracts.client_quotas import Entity
 from sequencer.core.consumer_groups import enter_group
 from sequencer.core.consumer_state import ConsumerGroup, ConsumerMember
+from sequencer.core.share_groups import enter_group as enter_share_group
+from sequencer.core.share_state import ShareGroup
 from sequencer.core.state import Group, State
 from sequencer.core.subscriptions import read_matches, written_matches
 
@@ -43,6 +45,9 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     ages: list[tuple[int, int]] = []
     expiry_round: list[str] = []
     departed: list[tuple[str, str, int, int]] = []
+    share_groups: list[ShareGroup] = []
+    group_configs: dict[str, dict[str, str]] = {}
+    group_configs_altered_sequence: int = 0
     matches: list[tuple[str, bytes]] = []  # patterns, each with the topics that match it
 
 
@@ -61,6 +66,9 @@ def written_later(state: State) -> Later:
         ages=list(state.ages),
         expiry_round=list(state.expiry_round),
         departed=[(*who, *when) for who, when in state.departed.items()],
+        share_groups=list(state.share_groups.values()),
+        group_configs=state.group_configs,
+        group_configs_altered_sequence=state.group_configs_altered_sequence,
         matches=written_matches(state),
     )
 
@@ -99,3 +107,7 @@ def read_later(state: State, later: Later) -> None:
     state.expiry_round.extend(later.expiry_round)
     for group_id, member_id, sequence, left_ms in later.departed:
         state.departed[group_id, member_id] = (sequence, left_ms)
+    for shared in later.share_groups:
+        enter_share_group(state, shared)
+    state.group_configs = later.group_configs
+    state.group_configs_altered_sequence = later.group_configs_altered_sequence

@@ -31,7 +31,7 @@ Invariants, which hold before and after every entry:
 16. Everything counted here has a limit in `limits.py`.
 
 What is derived and could be computed anew (`topics_by_id`, `alarms`, `claimed`, what segments contain, transactions by
-producer and by group, counts) lies beside what it derives from.
+producer and by group, share groups by topic, counts) lies beside what it derives from.
 """
 
 from array import array
@@ -49,6 +49,7 @@ from sequencer.core.extents import Extents
 from sequencer.core.limits import FIRST_PRODUCER_ID
 from sequencer.core.partition_transactions import PartitionTransactions
 from sequencer.core.segments import Segments
+from sequencer.core.share_state import ShareGroup
 
 NO_HORIZON = -1  # no tombstone waits to be dropped
 LEADER_EPOCH = 1  # never 0, which broke some clients; it grows once leadership can change
@@ -282,6 +283,12 @@ class State(msgspec.Struct, eq=False):
     transaction_alarms: list[tuple[int, str]] = []  # heap over the deadlines of `ongoing`; others in it are stale
     transaction_partition_count: int = 0  # of all that are ongoing
     aborted_count: int = 0  # aborted transactions that partitions still know
+    share_groups: dict[str, ShareGroup] = {}
+    share_topics: dict[TopicId, dict[str, None]] = {}  # -> the share groups that know where they are in it; derived
+    share_partition_count: int = 0  # of all share groups
+    share_record_count: int = 0  # that are in flight in them
+    group_configs: dict[str, dict[str, str]] = {}  # by group id, of groups that have set some
+    group_configs_altered_sequence: int = 0  # of the entry that changed some last
 
 
 class Changes(msgspec.Struct, eq=False):

@@ -36,6 +36,8 @@ def _refusal(state: State, command: CommitTxnOffsets) -> Refusal:
     """Kafka's: who names no member may commit, since the older versions of the protocol cannot name one."""
     if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
         return Refusal.INVALID_GROUP
+    if command.group_id in state.share_groups:
+        return Refusal.UNKNOWN_GROUP
     group = state.groups.get(command.group_id)
     is_nobody = command.generation < 0 and not command.member_id and command.group_instance_id is None
     if is_nobody:

@@ -104,6 +104,8 @@ def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Don
         return transaction
     if len(command.group_id) > GROUP_ID_LENGTH_MAX:
         return Refused(Refusal.INVALID_GROUP)
+    if command.group_id in state.share_groups:
+        return Refused(Refusal.UNKNOWN_GROUP)
     if command.group_id in transaction.offsets:
         return Done()
     if is_late(transaction, command.seen_sequence):
