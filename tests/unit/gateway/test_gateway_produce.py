@@ -241,7 +241,10 @@ async def test_the_flushers_throttle_reaches_the_answer(world: World, flusher: F
     assert response.throttle_time_ms == 55
 
 
-async def test_offsets_and_epochs_that_the_client_wrote_do_not_matter(world: World, flusher: FakeFlusher) -> None:
+@pytest.mark.parametrize(("base_offset", "error"), [(0, ErrorCode.NONE), (12_345, ErrorCode.INVALID_RECORD)])
+async def test_an_epoch_that_the_client_wrote_does_not_matter_and_an_offset_is_not_taken(
+    world: World, flusher: FakeFlusher, base_offset: int, error: ErrorCode
+) -> None:
     data = bytearray(batch())
-    place_batch(data, 0, 12_345, 7)
-    assert await errors_of(world, request(("t", 0, bytes(data)))) == [0]
+    place_batch(data, 0, base_offset, 7)
+    assert await errors_of(world, request(("t", 0, bytes(data)))) == [error]

@@ -383,6 +383,15 @@ async def test_an_unknown_topic_is_said_to_be_unknown(world: World) -> None:
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_an_unknown_partition_has_no_aborted_transactions_and_an_unread_one_no_list_of_them(world: World) -> None:
+    await world.open()
+    answers = partitions_of(await world.fetch(asking({0: 9, 7: 0}, isolation_level=1)))
+    assert [(each.error_code, each.aborted_transactions) for each in (answers[0], answers[7])] == [
+        (ErrorCode.OFFSET_OUT_OF_RANGE, None),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
+    ]
+
+
 async def test_a_topic_made_again_is_read_from_its_own_beginning(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"old")]})

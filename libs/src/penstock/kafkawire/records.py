@@ -125,9 +125,11 @@ def check_batch(
     size = len(records)
     if size < BATCH_OVERHEAD or records[MAGIC_POSITION] != MAGIC:
         return _refusal_of_stump(records)
+    header = BatchHeader(*HEADER.unpack_from(records))
+    if header.base_offset:  # offsets are not the producer's to choose, and what looks like a copied log is no produce
+        return ErrorCode.INVALID_RECORD
     if size > batch_bytes_max:
         return ErrorCode.MESSAGE_TOO_LARGE
-    header = BatchHeader(*HEADER.unpack_from(records))
     if header.length + LENGTH_END != size:
         return ErrorCode.INVALID_RECORD if LENGTH_END < header.length + LENGTH_END < size else ErrorCode.CORRUPT_MESSAGE
     if crc32c.crc32c(memoryview(records)[CRC_START:]) != header.crc:

@@ -40,6 +40,7 @@ ROOM_WAIT_S = (
 )
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0  # of requests that name all their partitions, with and without wish for a session
 READ_COMMITTED = 1
+UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
 ROTATION_BYTES = 4
 # A share below a usual batch would often be too small for even one; rather fewer partitions get one in each answer.
@@ -351,7 +352,7 @@ def _answer(gateway: Gateway, each: _Wanted, isolation_level: int) -> PartitionD
             partition_index=each.asked.partition,
             error_code=each.error,
             high_watermark=-1,
-            aborted_transactions=None,
+            aborted_transactions=[] if each.error in UNKNOWN_PARTITION else None,  # as Kafka has it
             records=b"",
         )
     return PartitionData(
