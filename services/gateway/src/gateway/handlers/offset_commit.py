@@ -3,13 +3,12 @@
 from gateway.context import Client, Gateway
 from gateway.errors import GROUPS_UNAVAILABLE, error_of
 from gateway.group_members import group_command
+from gateway.offset_commits import answers_by_topic, offsets_to_commit
 from penstock.contracts.commands import CommitOffsets, Outcome, PerItem, Refused
-from penstock.contracts.commands import OffsetToCommit as Offset
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -20,7 +19,7 @@ FIRST_VERSION_NO_GROUP = 9  # KIP-848; before that a group that is not there has
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    offsets = [offset for topic in request.topics for offset in _offsets(topic)]
+    offsets = offsets_to_commit(request.topics)
     command = CommitOffsets(
         now_ms=gateway.clock.now_ms(),
         group_id=request.group_id,
@@ -34,20 +33,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Offset
         errors = _errors(version, await group_command(gateway, command), len(offsets))
     except Unavailable:
         errors = [GROUPS_UNAVAILABLE] * len(offsets)
-    return _response(request, errors)
-
-
-def _offsets(topic: OffsetCommitRequestTopic) -> list[Offset]:
-    return [
-        Offset(
-            topic=topic.name,
-            partition=partition.partition_index,
-            offset=partition.committed_offset,
-            leader_epoch=partition.committed_leader_epoch,
-            metadata=partition.committed_metadata or "",
-        )
-        for partition in topic.partitions
-    ]
+    answers = answers_by_topic(request.topics, errors, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
+    return OffsetCommitResponse(topics=answers)
 
 
 def _errors(version: int, outcome: Outcome, count: int) -> list[ErrorCode]:
@@ -57,16 +44,3 @@ def _errors(version: int, outcome: Outcome, count: int) -> list[ErrorCode]:
         return [error_of(outcome.refusal)] * count
     assert isinstance(outcome, PerItem), f"an unexpected answer to a commit: {outcome}"
     return [error_of(refusal) for refusal in outcome.refusals]
-
-
-def _response(request: OffsetCommitRequest, errors: list[ErrorCode]) -> OffsetCommitResponse:
-    rest = iter(errors)
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                topic.name,
-                [OffsetCommitResponsePartition(each.partition_index, next(rest)) for each in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )

@@ -1,13 +1,12 @@
 """TxnOffsetCommit: a group's offsets, which count once the transaction is committed (KIP-98, KIP-447)."""
 
 from gateway.context import Client, Gateway
+from gateway.offset_commits import answers_by_topic, offsets_to_commit
 from gateway.transactions import transaction_command, transaction_error
 from penstock.contracts.commands import CommitTxnOffsets, Outcome, PerItem, Refused
-from penstock.contracts.offsets import OffsetToCommit
 from penstock.contracts.refusals import Refusal
 from penstock.kafkawire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -22,7 +21,7 @@ FIRST_VERSION_ADDS = 5  # from here on the group needs not be added before
 async def handle(
     gateway: Gateway, client: Client, version: int, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    offsets = [offset for topic in request.topics for offset in _offsets(topic)]
+    offsets = offsets_to_commit(request.topics)
     command = CommitTxnOffsets(
         now_ms=gateway.clock.now_ms(),
         transactional_id=request.transactional_id,
@@ -37,20 +36,9 @@ async def handle(
         seen_sequence=gateway.sequencer.seen_sequence,
     )
     outcome = await transaction_command(gateway, command)
-    return _response(request, _errors(version, outcome, len(offsets)))
-
-
-def _offsets(topic: TxnOffsetCommitRequestTopic) -> list[OffsetToCommit]:
-    return [
-        OffsetToCommit(
-            topic=topic.name,
-            partition=partition.partition_index,
-            offset=partition.committed_offset,
-            leader_epoch=partition.committed_leader_epoch,
-            metadata=partition.committed_metadata or "",
-        )
-        for partition in topic.partitions
-    ]
+    errors = _errors(version, outcome, len(offsets))
+    answers = answers_by_topic(request.topics, errors, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition)
+    return TxnOffsetCommitResponse(topics=answers)
 
 
 def _errors(version: int, outcome: Outcome | ErrorCode, count: int) -> list[ErrorCode]:
@@ -71,16 +59,3 @@ def _error(version: int, refusal: int) -> ErrorCode:
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error
-
-
-def _response(request: TxnOffsetCommitRequest, errors: list[ErrorCode]) -> TxnOffsetCommitResponse:
-    rest = iter(errors)
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                topic.name,
-                [TxnOffsetCommitResponsePartition(each.partition_index, next(rest)) for each in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
