@@ -161,6 +161,7 @@ class World:
             topics=self.topics,
             registry=self.registry,
         )
+        self.unsent = UnsentBytes(UNSENT_BYTES_MAX)
         self.reads = SegmentReads(
             bus=self.bus,
             cluster=CLUSTER,
@@ -169,6 +170,7 @@ class World:
             store=self.store,
             clock=self.clock,
             registry=self.registry,
+            unsent=self.unsent,
         )
         self.client = Client(host="127.0.0.1", zone=ZONE)
         self.segments = 0
@@ -186,7 +188,7 @@ class World:
             flushes=none,
             tail=self.tail,
             reads=self.reads,
-            unsent=UnsentBytes(UNSENT_BYTES_MAX),
+            unsent=self.unsent,
             metrics=none,
             quotas=none,
         )

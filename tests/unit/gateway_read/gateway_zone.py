@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from gateway import reads as reads_module
 from gateway.reads import SegmentReads
+from gateway.unsent import UnsentBytes
 from penstock.contracts import subjects
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.codec import decode, encode_with_payload
@@ -93,6 +94,7 @@ class Zone:
             store=self.store,
             clock=self.clock,
             registry=self.registry,
+            unsent=UnsentBytes(2**30),
             window_bytes=window_bytes,
         )
 

@@ -76,7 +76,11 @@ class LogReads:
         return extent.segment.level > 0
 
     @contextlib.asynccontextmanager
-    async def room(self, size_bytes: int, *, is_history: bool) -> AsyncIterator[None]:
+    async def room(self, size_bytes: int, *, is_history: bool) -> AsyncIterator[bool]:
+        yield True
+
+    @contextlib.asynccontextmanager
+    async def turn(self, *, is_history: bool) -> AsyncIterator[None]:
         yield
 
     async def load_ahead(self, reads: Sequence[SegmentRead]) -> None:

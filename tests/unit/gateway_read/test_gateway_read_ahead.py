@@ -31,7 +31,7 @@ def extent(number: int, length: int, level: int = 1, position: int = 0) -> Exten
 def test_who_looks_at_one_place_is_not_read_ahead_of() -> None:
     ahead = ReadAhead()
     assert ahead.bytes_for(KEY, 0) == 0
-    ahead.note(KEY, 0, 10)
+    ahead.note(KEY, 0, 10, [])
     assert ahead.bytes_for(KEY, 0) == ahead.bytes_for(KEY, 9) == ahead.bytes_for((bytes(16), 1), 10) == 0
 
 
@@ -39,7 +39,7 @@ def test_who_goes_on_is_read_ahead_of_twice_as_far_each_time() -> None:
     ahead, offset, seen = ReadAhead(), 0, []
     for _ in range(12):
         seen.append(ahead.bytes_for(KEY, offset))
-        ahead.note(KEY, seen[-1], offset + 10)
+        ahead.note(KEY, seen[-1], offset + 10, [])
         offset += 10
     assert seen[:3] == [0, AHEAD_BYTES_MIN, 2 * AHEAD_BYTES_MIN]
     assert seen[-1] == AHEAD_BYTES_MAX
@@ -48,7 +48,7 @@ def test_who_goes_on_is_read_ahead_of_twice_as_far_each_time() -> None:
 def test_readers_are_remembered_up_to_a_bound() -> None:
     ahead = ReadAhead()
     for number in range(READERS_MAX + 1):
-        ahead.note((bytes(16), number), 0, 10)
+        ahead.note((bytes(16), number), 0, 10, [])
     assert ahead.bytes_for((bytes(16), 0), 10) == 0
     assert ahead.bytes_for((bytes(16), 1), 10) == AHEAD_BYTES_MIN
 

@@ -142,6 +142,7 @@ class GatewayApp:
             registry=registry,
             note_quotas=self._quotas.note,
         )
+        unsent = UnsentBytes(config.unsent_bytes_max)
         self._reads = SegmentReads(
             bus=bus,
             cluster=config.cluster,
@@ -150,6 +151,7 @@ class GatewayApp:
             store=store,
             clock=clock,
             registry=registry,
+            unsent=unsent,
         )
         return Gateway(
             config=config,
@@ -164,7 +166,7 @@ class GatewayApp:
             flushes=self._flushes,
             tail=self._tail,
             reads=self._reads,
-            unsent=UnsentBytes(config.unsent_bytes_max),
+            unsent=unsent,
             metrics=metrics,
             quotas=self._quotas,
             proxied=self._proxied,

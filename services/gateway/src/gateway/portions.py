@@ -58,8 +58,10 @@ async def read_portions(reads: SegmentReads, portions: Sequence[Portion]) -> Non
     history = [portion for portion in portions if reads.is_history(portion.cursor.extent)]
     for portion in history:
         portion.ahead_bytes = reads.ahead.bytes_for(portion.key, portion.offset)
-    async with reads.room(sum(portion.read_bytes for portion in portions), is_history=bool(history)):
-        await _read_all(reads, portions)
+    is_history = bool(history)
+    async with reads.room(sum(portion.read_bytes for portion in portions), is_history=is_history) as may_read:
+        if may_read:
+            await _read_all(reads, portions, is_history=is_history)
     await _read_ahead(reads, [portion for portion in history if portion.records])
 
 
@@ -67,14 +69,14 @@ async def _read_ahead(reads: SegmentReads, portions: Sequence[Portion]) -> None:
     """Have cachers load what those who read one answer after the other are going to ask for."""
     parts = []
     for portion in portions:
-        reads.ahead.note(portion.key, portion.ahead_bytes, portion.next_offset)
+        reads.ahead.note(portion.key, portion.ahead_bytes, portion.next_offset, portion.extents)
         if portion.ahead_bytes:
             parts += parts_ahead(portion.cursor, portion.extents, portion.next_offset, portion.ahead_bytes)
     if parts:
         await reads.load_ahead(parts)
 
 
-async def _read_all(reads: SegmentReads, portions: Sequence[Portion]) -> None:
+async def _read_all(reads: SegmentReads, portions: Sequence[Portion], *, is_history: bool) -> None:
     pending = list(portions)
     for _ in range(ROUNDS_MAX):
         if not pending:
@@ -87,11 +89,19 @@ async def _read_all(reads: SegmentReads, portions: Sequence[Portion]) -> None:
             if not isinstance(piece.cursor.extent, MarkerExtent)
         ]
         data = iter(await reads.read(stored) if stored else ())
-        unfinished = []
-        for portion, its_pieces in zip(pending, pieces, strict=True):
-            if not _settle(reads, portion, [(piece, _data_of(piece, data)) for piece in its_pieces]):
-                unfinished.append(portion)
-        pending = unfinished
+        async with reads.turn(is_history=is_history):
+            pending = _settle_all(reads, pending, pieces, data)
+
+
+def _settle_all(
+    reads: SegmentReads, portions: Sequence[Portion], pieces: Sequence[Sequence[Piece]], data: Iterator[Data]
+) -> list[Portion]:
+    """Take what this round brought for each; those that are not done with."""
+    return [
+        portion
+        for portion, its_pieces in zip(portions, pieces, strict=True)
+        if not _settle(reads, portion, [(piece, _data_of(piece, data)) for piece in its_pieces])
+    ]
 
 
 def _data_of(piece: Piece, stored: Iterator[Data]) -> Data:

@@ -7,6 +7,8 @@ somebody who looks at one place costs no more than that place.
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from gateway.assemble import Cursor
 from gateway.cacher_ring import part_of
 from gateway.markers import MarkerExtent
@@ -18,27 +20,44 @@ from penstock.contracts.messages import SegmentRead
 READERS_MAX = 8_192
 AHEAD_BYTES_MIN, AHEAD_BYTES_MAX = CHUNK_BYTES // 4, 2 * STRIPE_CHUNKS * CHUNK_BYTES
 PARTS_MAX = 4  # per answer: where a log is spread over many segments, each part holds little of it and much of others
+PLANNED_EXTENTS_MAX = 32  # beyond what an answer takes: where they are short, plans cost more than they are worth
 TOLD_MAX = 8_192
 TOLD_S = 5.0  # a part that was asked for is not asked for again so soon
+
+
+class _Reader(msgspec.Struct, frozen=True, gc=False):
+    """How far ahead of somebody is loaded, and how far beyond his next answer is planned for that."""
+
+    ahead_bytes: int
+    plan_bytes: int
+
+
+_NOBODY = _Reader(0, 0)
 
 
 class ReadAhead:
     """Where sequential readers will go on, how far ahead of each is loaded, and what cachers were told lately."""
 
     def __init__(self) -> None:
-        self._ahead_bytes: OrderedDict[tuple[PartitionKey, int], int] = OrderedDict()
+        self._readers: OrderedDict[tuple[PartitionKey, int], _Reader] = OrderedDict()
         self._told_s: OrderedDict[str, float] = OrderedDict()
 
     def bytes_for(self, key: PartitionKey, offset: int) -> int:
         """How far to read ahead of somebody who reads from an offset on; 0 if nobody has read up to there."""
-        return self._ahead_bytes.get((key, offset), 0)
+        return self._readers.get((key, offset), _NOBODY).ahead_bytes
 
-    def note(self, key: PartitionKey, ahead_bytes: int, next_offset: int) -> None:
-        """Somebody ahead of whom so much was read goes on at an offset."""
-        self._ahead_bytes[key, next_offset] = min(max(2 * ahead_bytes, AHEAD_BYTES_MIN), AHEAD_BYTES_MAX)
-        self._ahead_bytes.move_to_end((key, next_offset))
-        if len(self._ahead_bytes) > READERS_MAX:
-            self._ahead_bytes.popitem(last=False)
+    def plan_bytes_for(self, key: PartitionKey, offset: int) -> int:
+        """How much more than an answer takes is worth planning for somebody who reads from an offset on."""
+        return self._readers.get((key, offset), _NOBODY).plan_bytes
+
+    def note(self, key: PartitionKey, ahead_bytes: int, next_offset: int, extents: Sequence[Extent]) -> None:
+        """Somebody ahead of whom so much was read goes on at an offset; extents like these come next, most likely."""
+        next_bytes = min(max(2 * ahead_bytes, AHEAD_BYTES_MIN), AHEAD_BYTES_MAX)
+        usual_bytes = sum(extent.length for extent in extents) // max(len(extents), 1)
+        self._readers[key, next_offset] = _Reader(next_bytes, min(next_bytes, PLANNED_EXTENTS_MAX * usual_bytes))
+        self._readers.move_to_end((key, next_offset))
+        if len(self._readers) > READERS_MAX:
+            self._readers.popitem(last=False)
 
     def untold(self, reads: Sequence[SegmentRead], now_s: float) -> list[SegmentRead]:
         """Those that no cacher was asked to load lately; they count as told."""

@@ -13,6 +13,7 @@ from gateway.position_hints import PositionHints
 from gateway.read_ahead import ReadAhead
 from gateway.read_pieces import REPLY_HEAD_BYTES, ReadPiece, StoreGet, cut, gets_of
 from gateway.run_maps import RunMaps
+from gateway.unsent import UnsentBytes
 from gateway.zone_cachers import Found, ZoneCachers, run_all
 from penstock.contracts.batches import Extent
 from penstock.contracts.chunks import is_history
@@ -31,7 +32,10 @@ WINDOW_BYTES = 32 * 1024 * 1024
 STORE_READS_MAX = 16  # at once
 HISTORY_STORE_READS_MAX = 8  # at once, of old data: whoever reads that waits for others who do
 FETCHED_BYTES_MAX = 128 * 1024 * 1024  # held by all fetches from before they read until they are put together
-HISTORY_SHARE = 2  # one part in so many may be held by those who replay
+# One part in so many may be held by those who replay: 16 MiB, a few answers, and half of the window above. So neither
+# fills up with what they wait for.
+HISTORY_SHARE = 8
+ROOM_WAIT_S = 1.0  # for other clients to take their answers; then there is an answer without records
 NO_PREFIX = ""  # the store's address has a prefix of its own
 
 Data = memoryview | PenstockError
@@ -50,6 +54,7 @@ class SegmentReads:
         store: ObjectStore,
         clock: Clock,
         registry: CollectorRegistry,
+        unsent: UnsentBytes,
         window_bytes: int = WINDOW_BYTES,
         fetched_bytes_max: int = FETCHED_BYTES_MAX,
     ) -> None:
@@ -58,6 +63,8 @@ class SegmentReads:
         self._store = store
         self._window = ByteBudget(window_bytes)
         self._clock = clock
+        self._unsent = unsent
+        self._history_turn = asyncio.Lock()
         self._slots = asyncio.Semaphore(STORE_READS_MAX)
         self._history_slots = asyncio.Semaphore(HISTORY_STORE_READS_MAX)
         self.budget = ByteBudget(fetched_bytes_max)
@@ -89,17 +96,29 @@ class SegmentReads:
         return not isinstance(extent, MarkerExtent) and is_history(extent.segment, self._clock.now_ms())
 
     @asynccontextmanager
-    async def room(self, size_bytes: int, *, is_history: bool) -> AsyncIterator[None]:
-        """For those who read: as many bytes as they are going to have in memory.
+    async def room(self, size_bytes: int, *, is_history: bool) -> AsyncIterator[bool]:
+        """For those who read: as many bytes as they are going to have in memory; false: read nothing now.
 
-        Who reads history waits for others who do first, and so never stands in line before who does not.
+        It is looked at here whether clients take their answers, as many may have waited in line for this. Who reads
+        history waits for others who do first, and so never stands in line before who does not.
         """
         if not is_history:
             async with self.budget.hold(size_bytes):
-                yield
+                yield self._unsent.has_room(is_history=False)
             return
+        await self._unsent.until_room(ROOM_WAIT_S, is_history=True)
         async with self.history_budget.hold(size_bytes), self.budget.hold(size_bytes):
+            yield self._unsent.has_room(is_history=True)
+
+    @asynccontextmanager
+    async def turn(self, *, is_history: bool) -> AsyncIterator[None]:
+        """For putting an answer together: one answer of history at a time, and then whatever else has become due."""
+        if not is_history:
             yield
+            return
+        async with self._history_turn:
+            yield
+            await asyncio.sleep(0)
 
     async def load_ahead(self, reads: Sequence[SegmentRead]) -> None:
         """Have cachers load what is going to be wanted."""

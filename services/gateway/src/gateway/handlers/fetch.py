@@ -11,6 +11,7 @@ from gateway.assemble import FIRST_READ_BYTES_MIN, SCAN_BYTES, Cursor, start_of
 from gateway.context import Client, Gateway
 from gateway.partitions import READ_UNAVAILABLE, TopicRef, locate, refusal_error
 from gateway.portions import Portion, fair_shares, read_portions
+from gateway.reads import ROOM_WAIT_S
 from gateway.run_maps import is_mapped
 from gateway.tail import BELIEVED_S, PartitionKey, PartitionView, view_of
 from penstock.contracts.batches import Extent
@@ -33,11 +34,10 @@ from penstock.objectstore.errors import NotFound
 log = structlog.get_logger()
 
 FETCH_BYTES_MAX = 16 * 1024 * 1024  # of one answer, whatever the client asks for; it asks again at once
+# With history in it: who follows the end of the log waits until such an answer is put together, and not much longer.
+HISTORY_BYTES_MAX = 4 * 1024 * 1024
 WAIT_MS_MAX = 300_000  # nobody needs longer, and a mistaken client holds no connection for ever
 BARRIER_DEADLINE_S = 5.0
-ROOM_WAIT_S = (
-    1.0  # for other clients to take their answers; then this one gets an answer without records, and asks again
-)
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0  # of requests that name all their partitions, with and without wish for a session
 READ_COMMITTED = 1
 UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -88,6 +88,8 @@ async def _read(
 ) -> None:
     """Read what there is; the first of it is read whatever its size if it `is_first` in the answer."""
     placed = await _place_all(gateway, [each for each in wanted if _readable(each, isolation_level)])
+    if any(gateway.reads.is_history(cursor.extent) for _, cursor in placed):
+        bytes_max = min(bytes_max, HISTORY_BYTES_MAX)
     portions = _divide(placed, bytes_max, isolation_level, is_first=is_first)
     await read_portions(gateway.reads, portions)
     for each, _ in placed:
@@ -199,11 +201,12 @@ def _is_ahead(asked: FetchPartition, partition: PartitionPlan) -> bool:
 
 
 async def _ask(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> Plan:
+    ahead = [gateway.reads.ahead.plan_bytes_for(key, each.asked.fetch_offset) for each, key in unknown]
     partitions = [
-        PlanPartition(*key, each.asked.fetch_offset, min(_partition_max_bytes(each), bytes_max))
-        for each, key in unknown
+        PlanPartition(*key, each.asked.fetch_offset, min(_partition_max_bytes(each), bytes_max) + more)
+        for (each, key), more in zip(unknown, ahead, strict=True)
     ]
-    plan = await gateway.sequencer.query("plan", PlanQuery(0, partitions, bytes_max), Plan)
+    plan = await gateway.sequencer.query("plan", PlanQuery(0, partitions, bytes_max + sum(ahead)), Plan)
     gateway.tail.learn(plan, [each.asked.fetch_offset for each, _ in unknown])
     for (each, _), partition in zip(unknown, plan.partitions, strict=True):
         each.error = refusal_error(each.topic, partition.refusal)
