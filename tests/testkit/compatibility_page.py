@@ -13,9 +13,10 @@ from typing import Any
 
 from gateway.dispatch import HANDLERS
 from penstock.contracts.client_quotas import QUOTAS
+from penstock.contracts.group_configs import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.other_topic_configs import INERT_CONFIGS, REFUSED_CONFIGS
 from penstock.contracts.topic_configs import CLUSTER_CONFIGS, TOPIC_CONFIGS
-from penstock.kafkawire.api import API_TABLE
+from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "kafka-compatibility.md"
@@ -33,6 +34,7 @@ def page_with_tables(page: str, results: dict[str, Any] | None) -> str:
         "inert_configs": _inert_configs,
         "refused_configs": _refused_configs,
         "cluster_configs": _cluster_configs,
+        "group_configs": _group_configs,
         "quotas": _quotas,
     }
     return BLOCK.sub(lambda found: found[1] + "".join(f"{line}\n" for line in makers[found[2]]()) + found[3], page)
@@ -66,7 +68,8 @@ def _purpose(key: int) -> str:
     documentation = sys.modules[HANDLERS[key].__module__].__doc__ or ""
     first = " ".join(documentation.split("\n\n")[0].split())
     said = first.partition(": ")[2]
-    return said[:1].upper() + said[1:]
+    condition = " Only with `share_groups`." if key in SHARE_GROUP_APIS else ""
+    return said[:1].upper() + said[1:] + condition
 
 
 def _clients(results: dict[str, Any] | None) -> list[str]:
@@ -133,6 +136,13 @@ def _refused_configs() -> list[str]:
 
 def _cluster_configs() -> list[str]:
     rows = [[f"`{name}`", f"`{each.default}`", each.documentation] for name, each in sorted(CLUSTER_CONFIGS.items())]
+    return _table(["name", "default", "meaning"], rows)
+
+
+def _group_configs() -> list[str]:
+    rows = [
+        [f"`{name}`", f"`{each.default}`", each.documentation] for name, each in sorted(GROUP_RESOURCE_CONFIGS.items())
+    ]
     return _table(["name", "default", "meaning"], rows)
 
 

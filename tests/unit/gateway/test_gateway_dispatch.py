@@ -20,9 +20,18 @@ from penstock.contracts.queries import (
     HeartbeatView,
     ValidateView,
 )
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock.contracts.refusals import Refusal
+from penstock.contracts.share_group_queries import (
+    GroupConfigsView,
+    ShareGroupsView,
+    ShareGroupView,
+    ShareHeartbeatView,
+    ShareOffsetsView,
+    SharePartitionsView,
+)
 from penstock.contracts.transaction_queries import TransactionsView
-from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
+from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS, decode_response, encode_request
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.unit.gateway.gateway_fakes import World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask, ask_raw, request_frame
@@ -37,7 +46,8 @@ CASES = [
 
 
 def scripted_world() -> World:
-    world = new_world()
+    world = new_world(share_groups=True)
+    world.sequencer.seen_level = SHARE_GROUPS_LEVEL
     world.sequencer.on_command = refuse
     world.sequencer.views |= {
         "groups": lambda query: GroupsView(1, []),
@@ -48,6 +58,11 @@ def scripted_world() -> World:
         "heartbeat": lambda query: HeartbeatView(1, Refusal.UNKNOWN_MEMBER),
         "consumer_heartbeat": lambda query: ConsumerHeartbeatView(1, Refused(Refusal.INVALID_REQUEST)),
         "transactions": lambda query: TransactionsView(1, []),
+        "share_heartbeat": lambda query: ShareHeartbeatView(1, Refused(Refusal.INVALID_REQUEST)),
+        "share_partitions": lambda query: SharePartitionsView(1, [], refusal=Refusal.UNKNOWN_GROUP),
+        "share_groups": lambda query: ShareGroupsView(1, [ShareGroupView(query.group_ids[0], "", 0, 0, "", [], [])]),
+        "share_offsets": lambda query: ShareOffsetsView(1, [], Refusal.UNKNOWN_GROUP),
+        "group_configs": lambda query: GroupConfigsView(1, [{} for _ in query.group_ids]),
         "validate": lambda query: ValidateView(1, [Done() for _ in query.commands]),
     }
     return world
@@ -104,16 +119,57 @@ async def test_an_unknown_version_of_api_versions_is_answered_as_version_0_with_
     response: Any = decode_response(18, 0, data[8:])
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert {each.api_key: (each.min_version, each.max_version) for each in response.api_keys} == {
-        api.key: (api.min_version, api.max_version) for api in API_TABLE.values()
+        api.key: (api.min_version, api.max_version) for api in API_TABLE.values() if api.key not in SHARE_GROUP_APIS
     }
 
 
+@pytest.mark.parametrize("share_groups", [False, True])
 @pytest.mark.parametrize("version", range(5))
-async def test_api_versions_advertises_exactly_what_is_served_with_produce_from_0(version: int) -> None:
-    response = await ask(new_world(), 18, version, API_TABLE[18].request())
+async def test_api_versions_advertises_exactly_what_is_served_with_produce_from_0(
+    version: int, share_groups: bool
+) -> None:
+    response = await ask(new_world(share_groups=share_groups), 18, version, API_TABLE[18].request())
     ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-    assert ranges == {api.key: (api.min_version, api.max_version) for api in API_TABLE.values()}
+    served = [api for api in API_TABLE.values() if share_groups or api.key not in SHARE_GROUP_APIS]
+    assert ranges == {api.key: (api.min_version, api.max_version) for api in served}
     assert ranges[0][0] == 0
+
+
+@pytest.mark.parametrize(
+    ("share_groups", "level", "finalized"),
+    [(True, SHARE_GROUPS_LEVEL, 1), (True, SHARE_GROUPS_LEVEL - 1, None), (False, SHARE_GROUPS_LEVEL, None)],
+)
+async def test_share_groups_are_a_finalized_feature_where_they_are_on_and_all_sequencers_know_them(
+    share_groups: bool, level: int, finalized: int | None
+) -> None:
+    world = new_world(share_groups=share_groups)
+    world.sequencer.seen_level = level
+    response = await ask(world, 18, 4, API_TABLE[18].request())
+    found = {each.name: each.max_version_level for each in response.finalized_features}
+    assert found.get("share.version") == finalized
+    assert any(each.name == "share.version" for each in response.supported_features) == share_groups
+
+
+@pytest.mark.parametrize("api_key", sorted(SHARE_GROUP_APIS))
+async def test_where_share_groups_are_off_their_requests_are_those_of_unknown_apis(api_key: int) -> None:
+    version = API_TABLE[api_key].max_version
+    with pytest.raises(CloseConnection, match="is not served"):
+        await ask(new_world(), api_key, version, API_TABLE[api_key].request())
+
+
+@pytest.mark.parametrize(
+    ("level_told_s", "error"),
+    [(-3_600.0, ErrorCode.UNSUPPORTED_VERSION), (1_000.0, ErrorCode.COORDINATOR_NOT_AVAILABLE)],
+)
+@pytest.mark.parametrize("api_key", [76, 78, 79, 91, 92])
+async def test_before_all_sequencers_know_share_groups_members_are_told_so(
+    api_key: int, level_told_s: float, error: ErrorCode
+) -> None:
+    """Unless that may have changed in a moment: then they are to ask again."""
+    world = new_world(share_groups=True)
+    world.sequencer.level_told_s = level_told_s
+    response = await ask(world, api_key, API_TABLE[api_key].max_version, API_TABLE[api_key].request())
+    assert response.error_code == error
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(71, 0), (999, 3), (-1, 0), (3, 99), (1, 0), (3, -1)])

@@ -343,7 +343,7 @@ async def test_groups_are_listed_with_their_type(types: list[str]) -> None:
 
 async def test_no_group_is_of_a_type_that_there_is_not() -> None:
     world = new_world()
-    response = await ask(world, LIST, 5, ListGroupsRequest([], ["streams", "share"]))
+    response = await ask(world, LIST, 5, ListGroupsRequest([], ["streams", "other"]))
     assert (response.error_code, response.groups) == (0, [])
 
 

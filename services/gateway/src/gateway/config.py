@@ -21,6 +21,7 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     ] = ""
     auto_create_topics: Annotated[bool, Meta(description="make a topic when a client first asks for it")] = True
     default_partitions: Annotated[int, Meta(ge=1, description="partitions of topics made without a number")] = 1
+    share_groups: Annotated[bool, Meta(description="whether clients may use share groups (KIP-932)")] = False
     connections_max: Annotated[int, Meta(ge=1, description="Kafka connections at once")] = 10_000
     idle_timeout_ms: Annotated[int, Meta(ge=1, description="a connection without requests is closed after this")] = (
         600_000

@@ -1,6 +1,6 @@
 """What the two APIs that alter configurations share: whose those are, what is refused at once, and the verdicts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -14,12 +14,15 @@ from gateway.administration import (
 )
 from gateway.context import Gateway
 from gateway.errors import error_of
-from gateway.topic_settings import BROKER, TOPIC
+from gateway.share_groups import NOT_YET, level_error
+from gateway.topic_settings import BROKER, GROUP, TOPIC
 from penstock.contracts.commands import AlterConfigs
+from penstock.contracts.group_configs import GROUP_RESOURCE_CONFIGS, group_objections
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
 from penstock.contracts.refusals import Refusal
-from penstock.contracts.topic_configs import CLUSTER_CONFIGS, TOPIC_CONFIGS, cluster_objections, objections
+from penstock.contracts.share_groups import AlterGroupConfigs
+from penstock.contracts.topic_configs import CLUSTER_CONFIGS, TOPIC_CONFIGS, TopicConfig, cluster_objections, objections
 from penstock.kafkawire.error_codes import ErrorCode
 
 TIMEOUT_MS = 30_000  # neither API has one of its own
@@ -28,6 +31,13 @@ ATTEMPTS_MAX = 3
 STALE = error_of(Refusal.STALE)
 VALUE_LENGTH_MAX = 1_000  # the longest honest value has some 30 letters
 CLUSTER = ""  # as the name of a broker: the defaults of all brokers (KIP-226)
+
+# By type of resource: what it has, and what is wrong with values for that.
+KNOWN_CONFIGS: dict[int, tuple[dict[str, TopicConfig], Callable[[dict[str, str]], list[str]]]] = {
+    TOPIC: (TOPIC_CONFIGS, objections),
+    BROKER: (CLUSTER_CONFIGS, cluster_objections),
+    GROUP: (GROUP_RESOURCE_CONFIGS, group_objections),
+}
 
 Resource = tuple[int, str]  # type and name
 
@@ -51,7 +61,7 @@ class Alteration(msgspec.Struct, frozen=True):
 async def alter(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
     """A verdict for each resource, in the order in which they were named first."""
     repeated = duplicates(each.resource for each in asked)
-    verdicts = {each.resource: _objection(each, each.resource in repeated) for each in asked}
+    verdicts = {each.resource: _objection(gateway, each, each.resource in repeated) for each in asked}
     good = [each for each in asked if not verdicts[each.resource][0]]
     for _ in range(ATTEMPTS_MAX):
         verdicts |= await _run(gateway, good, validate_only=validate_only)
@@ -63,13 +73,21 @@ async def _run(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: 
     commands = [_command(gateway, each) for each in asked]
     outcomes = await run_commands(gateway, commands, TIMEOUT_MS, validate_only=validate_only)
     if not validate_only:
-        gateway.topics.forget(command.topic for command in commands)
+        gateway.topics.forget(command.topic for command in commands if isinstance(command, AlterConfigs))
     return {each.resource: verdict_of(outcome) for each, outcome in zip(asked, outcomes, strict=True)}
 
 
-def _command(gateway: Gateway, asked: Alteration) -> AlterConfigs:
+def _command(gateway: Gateway, asked: Alteration) -> AlterConfigs | AlterGroupConfigs:
     kind, name = asked.resource
     changes = [ConfigChange(each.name, ConfigOperation(each.operation), each.value or "") for each in asked.changes]
+    if kind == GROUP:
+        return AlterGroupConfigs(
+            now_ms=gateway.clock.now_ms(),
+            group_id=name,
+            changes=changes,
+            replace=asked.replace,
+            seen_sequence=gateway.sequencer.seen_sequence,
+        )
     return AlterConfigs(
         now_ms=gateway.clock.now_ms(),
         topic=name if kind == TOPIC else "",
@@ -79,12 +97,17 @@ def _command(gateway: Gateway, asked: Alteration) -> AlterConfigs:
     )
 
 
-def _objection(asked: Alteration, is_repeated: bool) -> Verdict:
+def _objection(gateway: Gateway, asked: Alteration, is_repeated: bool) -> Verdict:
     """What can be refused without asking a sequencer, so that none of it gets into the journal."""
     kind, name = asked.resource
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "the resource occurs more than once in the request"
-    if kind not in (TOPIC, BROKER):
+    if kind == GROUP and gateway.config.share_groups:
+        if error := level_error(gateway):
+            return error, NOT_YET
+        if not name:
+            return ErrorCode.INVALID_REQUEST, "an empty name is no group"
+    elif kind not in (TOPIC, BROKER):
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
     if kind == TOPIC and not is_legal_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(name)
@@ -113,7 +136,7 @@ def _form_objection(changes: list[Change]) -> Verdict:
 
 def _value_objection(kind: int, changes: list[Change]) -> Verdict:
     """Unknown names whatever is to happen to them, and values that nothing stored could make good."""
-    known, object_to = (TOPIC_CONFIGS, objections) if kind == TOPIC else (CLUSTER_CONFIGS, cluster_objections)
+    known, object_to = KNOWN_CONFIGS[kind]
     unknown = {change.name: "" for change in changes if change.name not in known}
     values = {change.name: change.value or "" for change in changes if change.operation == ConfigOperation.SET}
     reasons = object_to(unknown | values)

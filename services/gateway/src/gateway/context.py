@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gateway.record_check import RecordCheck
+from gateway.share_sessions import ShareSessions
+from gateway.share_turns import ShareTurns
 from penstock.contracts.client_quotas import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Gateway:
     metrics: GatewayMetrics
     quotas: Quotas
     record_check: RecordCheck = field(default_factory=RecordCheck)
+    share_turns: ShareTurns = field(default_factory=ShareTurns)
     proxied: frozenset[str] = frozenset()  # listeners whose clients are told another address than the gateway's
 
 
@@ -77,5 +80,6 @@ class Client:
     serial_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     produce_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     takes_answers: asyncio.Event = field(default_factory=_set_event)  # cleared while it leaves too many unread
+    share_sessions: ShareSessions = field(default_factory=ShareSessions)
     route: FlushRoute | None = None  # to the connection's flusher, once it produces
     on_route_change: Callable[[], None] = _nobody

@@ -15,6 +15,7 @@ from gateway.handlers import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -24,6 +25,7 @@ from gateway.handlers import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -32,6 +34,7 @@ from gateway.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -55,6 +58,10 @@ from gateway.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
@@ -62,7 +69,7 @@ from gateway.handlers import (
 from gateway.nodes import zone_of
 from gateway.throttling import handle_within_quotas
 from penstock.contracts.errors import Invalid, Unavailable
-from penstock.kafkawire.api import API_TABLE, decode_request, encode_response, serves
+from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS, decode_request, encode_response, serves
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.frame import RequestHeader, read_request_header, response_frame
 from penstock.kafkawire.primitives import Buffer
@@ -123,6 +130,13 @@ HANDLERS: dict[int, Handler] = {
     68: consumer_group_heartbeat.handle,
     69: consumer_group_describe.handle,
     75: describe_topic_partitions.handle,
+    76: share_group_heartbeat.handle,
+    77: share_group_describe.handle,
+    78: share_fetch.handle,
+    79: share_acknowledge.handle,
+    90: describe_share_group_offsets.handle,
+    91: alter_share_group_offsets.handle,
+    92: delete_share_group_offsets.handle,
 }
 
 log = structlog.get_logger()
@@ -158,8 +172,8 @@ async def _answer(gateway: Gateway, client: Client, frame: memoryview) -> list[B
     began_s = gateway.clock.monotonic_s()
     header, position = read_request_header(frame)
     _note_client(gateway, client, header)
-    if not serves(header.api_key, header.api_version):
-        return _refuse_version(header)
+    if not _serves(gateway, header):
+        return _refuse_version(gateway, header)
     request = decode_request(header.api_key, header.api_version, frame, position)
     if gateway.quotas.is_empty:
         response = await _handle(gateway, client, header, request)
@@ -188,9 +202,14 @@ def _note_client(gateway: Gateway, client: Client, header: RequestHeader) -> Non
         client.zone = zone_of(client_id, gateway.config.zone)
 
 
-def _refuse_version(header: RequestHeader) -> list[Buffer]:
+def _serves(gateway: Gateway, header: RequestHeader) -> bool:
+    is_off = header.api_key in SHARE_GROUP_APIS and not gateway.config.share_groups
+    return serves(header.api_key, header.api_version) and not is_off
+
+
+def _refuse_version(gateway: Gateway, header: RequestHeader) -> list[Buffer]:
     if header.api_key == API_VERSIONS:  # KIP-511: a newer client asks again with a version it finds in this answer
-        body = encode_response(API_VERSIONS, 0, api_versions.unsupported_version())
+        body = encode_response(API_VERSIONS, 0, api_versions.unsupported_version(gateway))
         return response_frame(API_VERSIONS, 0, header.correlation_id, body)
     api = API_TABLE.get(header.api_key)
     name = api.name if api else f"api {header.api_key}"

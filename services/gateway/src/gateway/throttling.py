@@ -13,10 +13,12 @@ from gateway.context import Client, Gateway
 from gateway.meter import BURST_S
 from penstock.contracts.client_quotas import CONNECTION_RATE, FETCH_RATE, MUTATION_RATE, PRODUCE_RATE, REQUEST_TIME
 from penstock.kafkawire.api.fetch import FetchRequest, FetchResponse
+from penstock.kafkawire.api.share_fetch import ShareFetchResponse
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.frame import RequestHeader, read_request_header
 
 PRODUCE, FETCH = 0, 1
+SHARE_FETCH = 78
 MUTATIONS = (19, 20, 37)  # CreateTopics, DeleteTopics, CreatePartitions: counted in mutation_quota.py
 PRODUCE_KEY = PRODUCE.to_bytes(2, "big")
 PER_CENT = 100.0
@@ -47,7 +49,9 @@ async def handle_within_quotas(
         produced = quotas.meter(PRODUCE_RATE, client.user, client.client_id)
         if produced is not None:
             waits[PRODUCE_RATE] = produced.wait_s(now_s())
-    if fetched is not None and isinstance(response, FetchResponse):
+    if header.api_key == SHARE_FETCH:  # counted afterwards only: what it acknowledges must not wait
+        fetched = quotas.meter(FETCH_RATE, client.user, client.client_id)
+    if fetched is not None and isinstance(response, FetchResponse | ShareFetchResponse):
         waits[FETCH_RATE] = fetched.use(fetched_bytes(response), now_s())
     if header.api_key in MUTATIONS:
         mutations = quotas.meter(MUTATION_RATE, client.user, client.client_id)
@@ -85,7 +89,7 @@ def connection_delay_s(gateway: Gateway, address: str) -> float:
     return 0.0 if meter is None else meter.use_if_any(1, gateway.clock.monotonic_s())
 
 
-def fetched_bytes(response: FetchResponse) -> int:
+def fetched_bytes(response: FetchResponse | ShareFetchResponse) -> int:
     """The bytes of records in an answer."""
     total = 0
     for topic in response.responses:

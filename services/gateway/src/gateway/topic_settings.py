@@ -5,10 +5,12 @@ import enum
 import msgspec
 
 from gateway.context import Gateway
+from penstock.contracts.group_configs import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.janitor_queries import ClusterConfigsQuery, ClusterConfigsView
+from penstock.contracts.share_group_queries import GroupConfigsQuery, GroupConfigsView
 from penstock.contracts.topic_configs import CLUSTER_CONFIGS, TOPIC_CONFIGS, TopicConfig
 
-TOPIC, BROKER = 2, 4  # types of resources that have configurations
+TOPIC, BROKER, GROUP = 2, 4, 32  # types of resources that have configurations
 CONFIGS_DEADLINE_S = 5.0  # an earlier release's sequencers do not know the question, and nobody answers
 
 
@@ -19,6 +21,7 @@ class ConfigSource(enum.IntEnum):
     CLUSTER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 CONFIG_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}  # Kafka's numbers (KIP-569)
@@ -76,6 +79,23 @@ async def cluster_configs(gateway: Gateway, deadline_s: float = CONFIGS_DEADLINE
         "cluster_configs", ClusterConfigsQuery(0, fresh=True), ClusterConfigsView, deadline_s=deadline_s
     )
     return view.configs
+
+
+async def group_configs(gateway: Gateway, group_ids: list[str]) -> dict[str, dict[str, str]]:
+    """What was set for each of these groups; `Unavailable` if no sequencer says."""
+    view = await gateway.sequencer.query(
+        "group_configs", GroupConfigsQuery(0, group_ids, fresh=True), GroupConfigsView, deadline_s=CONFIGS_DEADLINE_S
+    )
+    return dict(zip(group_ids, view.configs, strict=True))
+
+
+def group_settings(configs: dict[str, str]) -> list[Setting]:
+    """Every configuration that a group has, given those that were set for it."""
+    settings = []
+    for name, config in GROUP_RESOURCE_CONFIGS.items():
+        own = [Synonym(name, configs[name], ConfigSource.GROUP)] if name in configs else []
+        settings.append(Setting(name, config, [*own, Synonym(name, config.default, ConfigSource.DEFAULT)]))
+    return settings
 
 
 def settings_of(configs: dict[str, str], cluster: dict[str, str]) -> list[Setting]:

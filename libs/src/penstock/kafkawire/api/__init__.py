@@ -13,6 +13,10 @@ from penstock.kafkawire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
 from penstock.kafkawire.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from penstock.kafkawire.api.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 from penstock.kafkawire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from penstock.kafkawire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from penstock.kafkawire.api.consumer_group_heartbeat import (
@@ -25,6 +29,10 @@ from penstock.kafkawire.api.create_topics import CreateTopicsRequest, CreateTopi
 from penstock.kafkawire.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from penstock.kafkawire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from penstock.kafkawire.api.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from penstock.kafkawire.api.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
 from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from penstock.kafkawire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from penstock.kafkawire.api.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
@@ -33,6 +41,10 @@ from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, Desc
 from penstock.kafkawire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from penstock.kafkawire.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from penstock.kafkawire.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from penstock.kafkawire.api.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
 from penstock.kafkawire.api.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -68,6 +80,10 @@ from penstock.kafkawire.api.offset_delete import OffsetDeleteRequest, OffsetDele
 from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from penstock.kafkawire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from penstock.kafkawire.api.produce import ProduceRequest, ProduceResponse
+from penstock.kafkawire.api.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from penstock.kafkawire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
+from penstock.kafkawire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from penstock.kafkawire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from penstock.kafkawire.api.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from penstock.kafkawire.api.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -94,6 +110,9 @@ class Api(msgspec.Struct, frozen=True):
     request: type[msgspec.Struct]
     response: type[msgspec.Struct]
 
+
+# Served only where share groups are on (KIP-932).
+SHARE_GROUP_APIS = frozenset((76, 77, 78, 79, 90, 91, 92))
 
 # Produce starts at 0 although 0 to 2 carry formats that are refused: from 3 on, older librdkafka would silently send
 # gzip, snappy and lz4 uncompressed.
@@ -173,6 +192,21 @@ API_TABLE: dict[int, Api] = {
         Api(68, "ConsumerGroupHeartbeat", 0, 1, 0, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
         Api(69, "ConsumerGroupDescribe", 0, 1, 0, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
         Api(75, "DescribeTopicPartitions", 0, 0, 0, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
+        Api(76, "ShareGroupHeartbeat", 1, 1, 0, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse),
+        Api(77, "ShareGroupDescribe", 1, 1, 0, ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+        Api(78, "ShareFetch", 1, 2, 0, ShareFetchRequest, ShareFetchResponse),
+        Api(79, "ShareAcknowledge", 1, 2, 0, ShareAcknowledgeRequest, ShareAcknowledgeResponse),
+        Api(
+            90,
+            "DescribeShareGroupOffsets",
+            0,
+            1,
+            0,
+            DescribeShareGroupOffsetsRequest,
+            DescribeShareGroupOffsetsResponse,
+        ),
+        Api(91, "AlterShareGroupOffsets", 0, 0, 0, AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse),
+        Api(92, "DeleteShareGroupOffsets", 0, 0, 0, DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse),
     )
 }
 

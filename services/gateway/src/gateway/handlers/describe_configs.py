@@ -1,4 +1,4 @@
-"""DescribeConfigs: what is in force for topics, the cluster's defaults, and what a gateway can tell of itself."""
+"""DescribeConfigs: what is in force for topics and share groups, the cluster's defaults, and what a gateway says."""
 
 import msgspec
 
@@ -10,11 +10,14 @@ from gateway.listeners import host_and_port
 from gateway.topic_settings import (
     BROKER,
     CONFIG_TYPES,
+    GROUP,
     TOPIC,
     ConfigSource,
     Setting,
     cluster_configs,
     cluster_settings,
+    group_configs,
+    group_settings,
     settings_of,
 )
 from penstock.contracts.errors import Unavailable
@@ -47,6 +50,7 @@ class _Known(msgspec.Struct, frozen=True):
 
     topics: dict[str, TopicView] = {}
     cluster: dict[str, str] = {}  # by brokers' names
+    groups: dict[str, dict[str, str]] = {}
     failure: str = ""
 
 
@@ -61,15 +65,25 @@ async def handle(
 
 async def _look_up(gateway: Gateway, resources: list[DescribeConfigsResource]) -> _Known:
     """As it is now: what this gateway remembers of topics may be older than what another one was just told."""
-    if not any(resource.resource_type in (TOPIC, BROKER) for resource in resources):
+    types = {resource.resource_type for resource in resources if _is_known(gateway, resource.resource_type)}
+    if not types:
         return _Known()
     names = [resource.resource_name for resource in resources if resource.resource_type == TOPIC]
     legal = [name for name in names if is_legal_topic_name(name)]
     gateway.topics.forget(legal)
+    groups = [resource.resource_name for resource in resources if GROUP in types and resource.resource_type == GROUP]
     try:
-        return _Known(await gateway.topics.find(legal), await cluster_configs(gateway))
+        return _Known(
+            await gateway.topics.find(legal),
+            await cluster_configs(gateway),
+            await group_configs(gateway, groups) if groups else {},
+        )
     except Unavailable as error:
         return _Known(failure=str(error))
+
+
+def _is_known(gateway: Gateway, kind: int) -> bool:
+    return kind in (TOPIC, BROKER) or (kind == GROUP and gateway.config.share_groups)
 
 
 def _describe(
@@ -95,12 +109,14 @@ def _describe(
 
 def _configs(gateway: Gateway, client: Client, known: _Known, resource: DescribeConfigsResource) -> Results:
     kind, name = resource.resource_type, resource.resource_name
-    if kind not in (TOPIC, BROKER):
+    if not _is_known(gateway, kind):
         raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported")
     if kind == TOPIC and not is_legal_topic_name(name):
         raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(name))
     if known.failure:
         raise _Refused(ADMINISTRATION_UNAVAILABLE, known.failure)
+    if kind == GROUP:
+        return [_told(setting) for setting in group_settings(known.groups[name])]
     defaults = cluster_settings(known.cluster)
     if kind == BROKER and name == CLUSTER:  # as Kafka: what was set, and nothing else
         return [_told(setting) for setting in defaults if setting.source == ConfigSource.CLUSTER]

@@ -3,10 +3,11 @@
 from gateway.context import Client, Gateway
 from gateway.errors import GROUPS_UNAVAILABLE
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.queries import GroupsQuery, GroupsView
+from penstock.contracts.queries import GroupsQuery, GroupSummary, GroupsView
 from penstock.kafkawire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+TYPES = (CLASSIC, CONSUMER, SHARE)
 STATES = {
     state.lower(): state
     for state in ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
@@ -14,8 +15,8 @@ STATES = {
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ListGroupsRequest) -> ListGroupsResponse:
-    types = [each.lower() for each in request.types_filter] or [CLASSIC, CONSUMER]
-    if CLASSIC not in types and CONSUMER not in types:
+    types = [each.lower() for each in request.types_filter] or TYPES
+    if not any(each in TYPES for each in types):
         return ListGroupsResponse()
     states = [
         STATES.get(state.lower(), state) for state in request.states_filter
@@ -24,8 +25,11 @@ async def handle(gateway: Gateway, client: Client, version: int, request: ListGr
         view = await gateway.sequencer.query("groups", GroupsQuery(0, states, fresh=True), GroupsView)
     except Unavailable:
         return ListGroupsResponse(error_code=GROUPS_UNAVAILABLE)
-    listed = [
-        ListedGroup(group.group_id, group.protocol_type, group.state, CONSUMER if group.is_consumer else CLASSIC)
-        for group in view.groups
-    ]
+    listed = [ListedGroup(group.group_id, group.protocol_type, group.state, _type(group)) for group in view.groups]
     return ListGroupsResponse(groups=[group for group in listed if group.group_type in types])
+
+
+def _type(group: GroupSummary) -> str:
+    if group.is_share:
+        return SHARE
+    return CONSUMER if group.is_consumer else CLASSIC

@@ -1,0 +1,39 @@
+"""AlterShareGroupOffsets: have a share group without members begin elsewhere in some partitions (KIP-932)."""
+
+import msgspec
+
+from penstock.kafkawire.schema import NO_UUID, Int16, Int32, Int64, String, Uuid
+
+
+class AlterShareGroupOffsetsRequestPartition(msgspec.Struct, frozen=True, gc=False):
+    partition_index: Int32 = 0
+    start_offset: Int64 = 0
+
+
+class AlterShareGroupOffsetsRequestTopic(msgspec.Struct, frozen=True, gc=False):
+    topic_name: String = ""
+    partitions: list[AlterShareGroupOffsetsRequestPartition] = []
+
+
+class AlterShareGroupOffsetsRequest(msgspec.Struct, frozen=True, gc=False):
+    group_id: String = ""
+    topics: list[AlterShareGroupOffsetsRequestTopic] = []
+
+
+class AlterShareGroupOffsetsResponsePartition(msgspec.Struct, frozen=True, gc=False):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class AlterShareGroupOffsetsResponseTopic(msgspec.Struct, frozen=True, gc=False):
+    topic_name: String = ""
+    topic_id: Uuid = NO_UUID
+    partitions: list[AlterShareGroupOffsetsResponsePartition] = []
+
+
+class AlterShareGroupOffsetsResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    responses: list[AlterShareGroupOffsetsResponseTopic] = []

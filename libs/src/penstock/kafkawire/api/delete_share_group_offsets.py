@@ -1,0 +1,28 @@
+"""DeleteShareGroupOffsets: have a share group without members forget topics (KIP-932)."""
+
+import msgspec
+
+from penstock.kafkawire.schema import NO_UUID, Int16, Int32, String, Uuid
+
+
+class DeleteShareGroupOffsetsRequestTopic(msgspec.Struct, frozen=True, gc=False):
+    topic_name: String = ""
+
+
+class DeleteShareGroupOffsetsRequest(msgspec.Struct, frozen=True, gc=False):
+    group_id: String = ""
+    topics: list[DeleteShareGroupOffsetsRequestTopic] = []
+
+
+class DeleteShareGroupOffsetsResponseTopic(msgspec.Struct, frozen=True, gc=False):
+    topic_name: String = ""
+    topic_id: Uuid = NO_UUID
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class DeleteShareGroupOffsetsResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    responses: list[DeleteShareGroupOffsetsResponseTopic] = []

@@ -1,0 +1,36 @@
+"""ShareGroupHeartbeat: a member of a share group joins, stays, or leaves (KIP-932)."""
+
+import msgspec
+
+from penstock.kafkawire.schema import NO_UUID, Int16, Int32, String, Uuid
+
+
+class TopicPartitions(msgspec.Struct, frozen=True, gc=False):
+    topic_id: Uuid = NO_UUID
+    partitions: list[Int32] = []
+
+
+class ShareGroupHeartbeatRequest(msgspec.Struct, frozen=True, gc=False):
+    group_id: String = ""
+    # Made by the member itself.
+    member_id: String = ""
+    # 0 joins, -1 leaves.
+    member_epoch: Int32 = 0
+    # Null means "as I said before" in both of these.
+    rack_id: String | None = None
+    subscribed_topic_names: list[String] | None = None
+
+
+class Assignment(msgspec.Struct, frozen=True, gc=False):
+    topic_partitions: list[TopicPartitions] = []
+
+
+class ShareGroupHeartbeatResponse(msgspec.Struct, frozen=True, gc=False):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    member_id: String | None = None
+    member_epoch: Int32 = 0
+    heartbeat_interval_ms: Int32 = 0
+    # Null where nothing has changed since the member was told.
+    assignment: Assignment | None = None

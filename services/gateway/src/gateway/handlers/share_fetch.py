@@ -1,0 +1,311 @@
+"""ShareFetch: a member of a share group says what became of records, and acquires others (KIP-932).
+
+Records are read first and acquired then, in one journal entry with what the member had to say. So nothing is locked for
+a member that cannot have it, and one that has it knows how often it was delivered. Where several gateways read the same
+records the machine gives each to one member, and the others look again.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import structlog
+
+from gateway.context import Client, Gateway
+from gateway.errors import error_of
+from gateway.partitions import NO_EPOCH, READ_UNAVAILABLE, Located, locate
+from gateway.share_acknowledging import (
+    Acknowledged,
+    acknowledge,
+    acknowledged_of,
+    note_judged,
+    sets_free,
+    topic_ids,
+)
+from gateway.share_batches import Wanted, choose, with_acquired
+from gateway.share_groups import level_error, share_records
+from gateway.share_reads import Offered, read_offered
+from gateway.share_sessions import CLOSING_EPOCH, OPENING_EPOCH, SESSION_PARTITIONS_MAX, ShareSession
+from gateway.share_verdicts import FIRST_VERSION_RENEW
+from gateway.tail import PartitionKey
+from gateway.tail_feed import Watch
+from penstock.contracts.commands import Refused
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.refusals import Refusal
+from penstock.contracts.share_group_queries import SharePartitionRef, SharePartitionsQuery, SharePartitionsView
+from penstock.contracts.share_groups import RecordsShared, SharePartition
+from penstock.kafkawire.api.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.primitives import Buffer
+
+log = structlog.get_logger()
+
+WAIT_MS_MAX = 300_000  # nobody needs longer, and a mistaken client holds no connection for ever
+ROOM_WAIT_S = 1.0  # for other clients to take their answers
+RECORDS_MAX = 10_000  # of one answer, whatever the client asks for
+# Records come back by time and through other gateways, too, of which nobody tells. So each member asks once a second.
+LOOK_AGAIN_S = 1.0
+ROUNDS_MAX = 16  # in a row that lead to no records without a wait: only gaps, or records that others got first
+EXACT_LIMIT = 1  # the acquire mode in which no record more is wanted (KIP-1206)
+UNKNOWN_LEADER = LeaderIdAndEpoch(-1, -1)  # the client asks for it if it has to know
+
+
+@dataclass(slots=True)
+class _Round:
+    """A request and what has come of it so far."""
+
+    request: ShareFetchRequest
+    group_id: str
+    member_id: str
+    keys: list[PartitionKey]  # of the session
+    acknowledged: dict[PartitionKey, Acknowledged]
+    is_exact: bool
+    unsaid: list[Acknowledged] = field(default_factory=list)  # what is still to be told to the machine
+    errors: dict[PartitionKey, ErrorCode] = field(default_factory=dict)
+    fetched: dict[PartitionKey, PartitionData] = field(default_factory=dict)
+    lock_ms: int = 0
+    has_progressed: bool = False  # so that it is worth while to look again at once
+
+    @property
+    def records_max(self) -> int:
+        return min(self.request.max_records, RECORDS_MAX)
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.fetched or any(self.errors.values()))
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: ShareFetchRequest) -> ShareFetchResponse:
+    error = level_error(gateway)
+    if not error and (not request.group_id or not request.member_id):
+        error = ErrorCode.INVALID_REQUEST
+    if error:
+        return ShareFetchResponse(error_code=error)
+    session = _session(client, request)
+    if isinstance(session, ErrorCode):
+        return ShareFetchResponse(error_code=session)
+    located = await locate(gateway, topic_ids(request.topics))
+    renews = version >= FIRST_VERSION_RENEW and request.is_renew_ack
+    acknowledged = acknowledged_of(request.topics, located, renews=renews)
+    round_ = _Round(
+        request,
+        request.group_id or "",
+        request.member_id or "",
+        list(session.partitions) if session else [],
+        acknowledged,
+        is_exact=version >= FIRST_VERSION_RENEW and request.share_acquire_mode == EXACT_LIMIT,
+        unsaid=[each for each in acknowledged.values() if not each.error],
+    )
+    if session is None or not round_.keys or round_.records_max <= 0 or request.max_bytes <= 0:
+        await _say(gateway, round_, releases=session is None)
+    else:
+        await _fetch(gateway, client, round_)
+    return _response(round_)
+
+
+def _session(client: Client, request: ShareFetchRequest) -> ShareSession | ErrorCode | None:
+    """The session, new or with its changes; none if the request closes it; or why there is none."""
+    assert request.group_id and request.member_id, "looked at before"
+    member, epoch = (request.group_id, request.member_id), request.share_session_epoch
+    if epoch == CLOSING_EPOCH:
+        return client.share_sessions.close(member) or None
+    if epoch == OPENING_EPOCH:
+        if any(each.acknowledgement_batches for topic in request.topics for each in topic.partitions):
+            return ErrorCode.INVALID_REQUEST
+        session = client.share_sessions.open(member)
+    else:
+        session = client.share_sessions.go_on(member, epoch)
+    if isinstance(session, ErrorCode):
+        return session
+    session.change(
+        ((topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions),
+        ((topic.topic_id, number) for topic in request.forgotten_topics_data for number in topic.partitions),
+    )
+    if len(session.partitions) > SESSION_PARTITIONS_MAX:
+        client.share_sessions.close(member)
+        return ErrorCode.INVALID_REQUEST
+    return session
+
+
+async def _say(gateway: Gateway, round_: _Round, *, releases: bool = False) -> None:
+    """Tell the machine what the member had to say, without a wish."""
+    said, round_.unsaid = round_.unsaid, []
+    lock_ms = await acknowledge(gateway, round_.group_id, round_.member_id, said, releases=releases)
+    round_.lock_ms = lock_ms or round_.lock_ms
+
+
+async def _fetch(gateway: Gateway, client: Client, round_: _Round) -> None:
+    """Return when there are records, something to say, or no more time."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + max(min(round_.request.max_wait_ms, WAIT_MS_MAX), 0) / 1000
+    rounds = 0
+    while True:
+        located = await _locate(gateway, round_)
+        with gateway.tail.watch(round_.keys) as watch, gateway.share_turns.waiting(round_.group_id, watch):
+            round_.has_progressed = False
+            await _try(gateway, round_, located, watch)
+            if round_.unsaid:
+                await _say(gateway, round_)
+            now_s = loop.time()
+            if round_.is_over or client.is_leaving or now_s >= deadline_s:
+                return
+            rounds = rounds + 1 if round_.has_progressed else 0
+            if not 0 < rounds < ROUNDS_MAX:
+                await watch.until(min(deadline_s, now_s + LOOK_AGAIN_S))
+
+
+async def _locate(gateway: Gateway, round_: _Round) -> Located:
+    located = await locate(gateway, (topic_id for topic_id, _ in round_.keys))
+    for key in round_.keys:
+        topic = located.partition(*key, NO_EPOCH)
+        round_.errors[key] = topic if isinstance(topic, ErrorCode) else ErrorCode.NONE
+    return located
+
+
+async def _try(gateway: Gateway, round_: _Round, located: Located, watch: Watch) -> None:
+    """Acquire what there is now, as far as it is nobody else's turn."""
+    if not await gateway.unsent.until_room(ROOM_WAIT_S):
+        return
+    good = [key for key in round_.keys if not round_.errors[key]]
+    # Whoever comes first is read first: by chance, so that no partition is always behind the same others.
+    first = int.from_bytes(gateway.entropy.take(4)) % max(len(good), 1)
+    with gateway.share_turns.take(round_.group_id, good[first:] + good[:first], watch) as keys:
+        if not keys:
+            return
+        try:
+            await _acquire(gateway, round_, located, keys)
+        except Unavailable as error:
+            log.warning("share_fetch_failed", partitions=len(keys), error=str(error))
+            round_.errors |= dict.fromkeys(keys, READ_UNAVAILABLE)
+
+
+async def _acquire(gateway: Gateway, round_: _Round, located: Located, keys: Sequence[PartitionKey]) -> None:
+    view = await _ask(gateway, round_, keys)
+    offered = _offers(view, round_, located, keys)
+    if not offered:
+        return
+    await read_offered(
+        gateway,
+        offered,
+        bytes_max=round_.request.max_bytes,
+        records_max=round_.records_max,
+        read_committed=view.read_committed,
+    )
+    wanted: list[tuple[Offered, Wanted]] = []
+    left = round_.records_max
+    for each in offered:
+        if each.error:
+            round_.errors[each.key] = each.error
+        elif left > 0 and (chosen := choose(each.batches, each.windows, left)) is not None:
+            wanted.append((each, chosen))
+            left -= chosen.records_max
+    if wanted:
+        await _command(gateway, round_, wanted)
+
+
+async def _ask(gateway: Gateway, round_: _Round, keys: Sequence[PartitionKey]) -> SharePartitionsView:
+    refs = [SharePartitionRef(*key) for key in keys]
+    query = SharePartitionsQuery(0, round_.group_id, round_.member_id, refs)
+    return await gateway.sequencer.query("share_partitions", query, SharePartitionsView)
+
+
+def _offers(view: SharePartitionsView, round_: _Round, located: Located, keys: Sequence[PartitionKey]) -> list[Offered]:
+    """The partitions with something to be had, as many as are likely to do.
+
+    Somebody who is no member gets nothing, and no error: ShareFetch has none for that, a heartbeat does.
+    """
+    if view.refusal is not Refusal.NONE:
+        return []
+    offered = []
+    left = round_.records_max
+    for key, partition in zip(keys, view.partitions, strict=True):
+        if left <= 0:
+            break
+        if partition.refusal is Refusal.NONE and partition.windows:
+            topic = located.partition(*key, NO_EPOCH)
+            assert not isinstance(topic, ErrorCode), "only good ones are looked at"
+            offered.append(Offered(key, topic.leader_epoch, partition.windows))
+            left -= sum(window.last - window.first + 1 for window in partition.windows)
+    return offered
+
+
+async def _command(gateway: Gateway, round_: _Round, wanted: Sequence[tuple[Offered, Wanted]]) -> None:
+    """Acquire what was read, in one entry with what the member had to say."""
+    said = {each.key: each for each in round_.unsaid}
+    limit = round_.records_max if round_.is_exact else sum(chosen.records_max for _, chosen in wanted)
+    partitions = [
+        SharePartition(
+            *each.key,
+            judged=said.pop(each.key).judged if each.key in said else [],
+            first=each.offset,
+            last=chosen.last,
+            records_max=min(chosen.records_max, limit),
+            gaps=chosen.gaps,
+        )
+        for each, chosen in wanted
+    ]
+    partitions += [SharePartition(*each.key, each.judged) for each in said.values()]
+    told, round_.unsaid = round_.unsaid, []
+    try:
+        outcome = await share_records(gateway, round_.group_id, round_.member_id, partitions, records_max=limit)
+    except Unavailable as error:
+        for each in told:
+            each.error, each.message = READ_UNAVAILABLE, str(error)
+        raise
+    assert isinstance(outcome, RecordsShared | Refused), f"an unexpected answer to a member: {outcome}"
+    if isinstance(outcome, Refused):  # no member any more: what it had to say is judged alone
+        round_.unsaid = told
+        return
+    places = {(each.topic_id, each.partition): place for place, each in enumerate(partitions)}
+    for acknowledged in told:
+        note_judged(acknowledged, outcome, places[acknowledged.key])
+    if sets_free(told):
+        gateway.share_turns.wake(round_.group_id)
+    round_.lock_ms = outcome.lock_duration_ms
+    round_.has_progressed = True
+    for (offered, _), shared in zip(wanted, outcome.partitions, strict=False):
+        if shared.acquired:
+            acquired = [AcquiredRecords(each.first, each.last, each.delivery_count) for each in shared.acquired]
+            records = with_acquired(offered.records, offered.batches, shared.acquired)
+            round_.fetched[offered.key] = _data(offered.key, records, acquired)
+        elif shared.refusal is Refusal.UNKNOWN_TOPIC:
+            round_.errors[offered.key] = error_of(shared.refusal)
+
+
+def _data(key: PartitionKey, records: list[Buffer], acquired: list[AcquiredRecords]) -> PartitionData:
+    return PartitionData(
+        partition_index=key[1], current_leader=UNKNOWN_LEADER, records=records, acquired_records=acquired
+    )
+
+
+def _response(round_: _Round) -> ShareFetchResponse:
+    """An answer for each partition that has records, was acknowledged, or has an error."""
+    told = dict.fromkeys(
+        (*round_.fetched, *round_.acknowledged, *(key for key, error in round_.errors.items() if error))
+    )
+    by_topic: dict[bytes, list[PartitionData]] = {}
+    for key in told:
+        by_topic.setdefault(key[0], []).append(_answer(round_, key))
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=round_.lock_ms,
+        responses=[ShareFetchableTopicResponse(*each) for each in by_topic.items()],
+    )
+
+
+def _answer(round_: _Round, key: PartitionKey) -> PartitionData:
+    data = round_.fetched.get(key) or _data(key, [], [])
+    acknowledged = round_.acknowledged.get(key)
+    return msgspec.structs.replace(
+        data,
+        error_code=ErrorCode.NONE if data.acquired_records else round_.errors.get(key, ErrorCode.NONE),
+        acknowledge_error_code=ErrorCode.NONE if acknowledged is None else acknowledged.error,
+        acknowledge_error_message=None if acknowledged is None else acknowledged.message,
+    )

@@ -1,0 +1,101 @@
+"""What members of share groups say became of records, on the way to the machine and back."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gateway.context import Gateway
+from gateway.errors import error_of
+from gateway.partitions import NO_EPOCH, READ_UNAVAILABLE, Located
+from gateway.share_groups import share_records
+from gateway.share_verdicts import judged_ranges
+from gateway.tail import PartitionKey
+from penstock.contracts.commands import Refused
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import TopicId
+from penstock.contracts.share_groups import JudgedRange, RecordsShared, SharePartition, Verdict
+from penstock.kafkawire.api import share_acknowledge, share_fetch
+from penstock.kafkawire.error_codes import ErrorCode
+
+SET_FREE = (Verdict.RELEASE,)  # what others may have now
+
+Topics = Iterable[share_fetch.FetchTopic] | Iterable[share_acknowledge.AcknowledgeTopic]
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    """What a member said of one partition, and what came of it."""
+
+    key: PartitionKey
+    judged: list[JudgedRange] = field(default_factory=list)
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+def acknowledged_of(topics: Topics, located: Located, *, renews: bool) -> dict[PartitionKey, Acknowledged]:
+    """What a request says of each partition of which it says anything."""
+    found: dict[PartitionKey, Acknowledged] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.acknowledgement_batches:
+                key = (topic.topic_id, partition.partition_index)
+                found[key] = _acknowledged(key, partition.acknowledgement_batches, located, renews=renews)
+    return found
+
+
+def topic_ids(topics: Topics) -> list[TopicId]:
+    """The topics that a request names."""
+    return [topic.topic_id for topic in topics]
+
+
+def _acknowledged(
+    key: PartitionKey,
+    batches: Sequence[share_fetch.AcknowledgementBatch] | Sequence[share_acknowledge.AcknowledgementBatch],
+    located: Located,
+    *,
+    renews: bool,
+) -> Acknowledged:
+    topic = located.partition(*key, NO_EPOCH)
+    if isinstance(topic, ErrorCode):
+        return Acknowledged(key, error=topic)
+    judged = judged_ranges(batches, renews=renews)
+    if isinstance(judged, str):
+        return Acknowledged(key, error=ErrorCode.INVALID_REQUEST, message=judged)
+    return Acknowledged(key, judged)
+
+
+def sets_free(acknowledged: Iterable[Acknowledged]) -> bool:
+    """Whether others may have some of these records now."""
+    return any(verdict in SET_FREE for each in acknowledged for judged in each.judged for verdict in judged.verdicts)
+
+
+def note_judged(acknowledged: Acknowledged, outcome: RecordsShared | Refused, place: int) -> None:
+    """What the machine said of the partition at that place of a command."""
+    refusal = outcome.refusal if isinstance(outcome, Refused) else outcome.partitions[place].judged
+    acknowledged.error = error_of(refusal)
+    if isinstance(outcome, Refused):
+        acknowledged.message = outcome.message or None
+
+
+async def acknowledge(
+    gateway: Gateway, group_id: str, member_id: str, acknowledged: Sequence[Acknowledged], *, releases: bool
+) -> int:
+    """Have the machine take in what is good of it; how long locks last from now on, in ms, 0 if nobody said.
+
+    With `releases` all else that the member has goes back.
+    """
+    good = [each for each in acknowledged if not each.error]
+    if not good and not releases:
+        return 0
+    try:
+        said = [SharePartition(*each.key, each.judged) for each in good]
+        outcome = await share_records(gateway, group_id, member_id, said, releases=releases)
+    except Unavailable as error:
+        for each in good:
+            each.error, each.message = READ_UNAVAILABLE, str(error)
+        return 0
+    assert isinstance(outcome, RecordsShared | Refused), f"an unexpected answer to acknowledgements: {outcome}"
+    for place, each in enumerate(good):
+        note_judged(each, outcome, place)
+    if releases or sets_free(good):
+        gateway.share_turns.wake(group_id)
+    return outcome.lock_duration_ms if isinstance(outcome, RecordsShared) else 0

@@ -1,0 +1,55 @@
+"""What the share groups' APIs have in common: whether there are any, and their members' commands (KIP-932)."""
+
+from collections.abc import Iterable, Sequence
+
+from gateway.context import Gateway
+from gateway.errors import GROUPS_UNAVAILABLE
+from gateway.levels import may_rise
+from penstock.contracts.commands import Outcome
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.share_groups import SharePartition, ShareRecords
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.schema import NO_UUID
+
+COMMAND_DEADLINE_S = 5.0
+TICKET_BYTES = 7  # positive, and none of one member's like another
+NOT_YET = "share groups come when all sequencers know them"
+
+
+def level_error(gateway: Gateway) -> ErrorCode:
+    """What to say while some sequencer knows nothing of share groups; clients ask again if that may end soon."""
+    level = gateway.sequencer.seen_level
+    if level is not None and level >= SHARE_GROUPS_LEVEL:
+        return ErrorCode.NONE
+    return GROUPS_UNAVAILABLE if level is None or may_rise(gateway) else ErrorCode.UNSUPPORTED_VERSION
+
+
+async def topic_ids_by_name(gateway: Gateway, names: Iterable[str]) -> dict[str, bytes]:
+    """The topics' ids, zeros for those that are not there."""
+    asked = list(dict.fromkeys(names))
+    found = await gateway.topics.find([name for name in asked if is_legal_topic_name(name)])
+    return {name: found[name].topic_id if name in found else NO_UUID for name in asked}
+
+
+async def share_records(
+    gateway: Gateway,
+    group_id: str,
+    member_id: str,
+    partitions: Sequence[SharePartition],
+    *,
+    records_max: int = 0,
+    releases: bool = False,
+) -> Outcome:
+    """What came of a member's acknowledgements and wishes, in one entry; `Unavailable` if that is unknown."""
+    command = ShareRecords(
+        now_ms=gateway.clock.now_ms(),
+        group_id=group_id,
+        member_id=member_id,
+        partitions=list(partitions),
+        records_max=records_max,
+        releases=releases,
+        ticket=int.from_bytes(gateway.entropy.take(TICKET_BYTES)) + 1,
+    )
+    (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
+    return outcome
