@@ -392,6 +392,23 @@ def test_what_takes_too_long_is_aborted_and_its_producer_fenced(world: Transacti
     assert world.init().epoch == 2
 
 
+@pytest.mark.parametrize(
+    ("bumps", "refusal"), [(False, Refusal.PRODUCER_FENCED), (True, Refusal.INVALID_TXN_STATE)], ids=["old", "new"]
+)
+def test_who_is_aborted_from_outside_commits_nothing_and_may_go_on_with_the_next_epoch(
+    world: TransactionWorld, bumps: bool, refusal: Refusal
+) -> None:
+    writer = world.init()
+    world.add(writer, 0, 1)
+    world.write(writer)
+    abort = EndTxn(world.now_ms, "tx", writer.producer_id, writer.epoch, committed=False, bumps=True)
+    assert world.do(abort) == world.do(abort) == TransactionEnded(writer.producer_id, writer.epoch + 1)
+    assert [each.committed for each in world.plan().markers] == [False]
+    assert refusal_of(world.write(writer)) == Refusal.PRODUCER_FENCED
+    assert refusal_of(world.end(writer, bumps=bumps)) == refusal
+    assert world.init_again(writer) == ProducerAllocated(writer.producer_id, writer.epoch + 1)
+
+
 def test_many_short_transactions_leave_few_alarms(world: TransactionWorld) -> None:
     writer = world.init()
     for _ in range(200):
