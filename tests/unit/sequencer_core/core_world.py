@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from core_share_checks import check_share_groups
+
 from penstock.contracts.batches import MARKER_BYTES, BatchMeta, BatchResult, BatchRun
 from penstock.contracts.commands import (
     AllocateProducer,
@@ -301,6 +303,7 @@ def check_invariants(state: State) -> None:
     check_ages(state)
     check_deadlines(state)
     check_subscriptions(state)
+    check_share_groups(state)
     custody = state.custody
     assert 0 <= custody.archived_sequence <= state.sequence
     assert custody.snapshots == sorted(set(custody.snapshots))[-2:]
@@ -324,7 +327,8 @@ def check_invariants(state: State) -> None:
     sizes = [1_024 + len(member.assignment) for member in members] + [256 + len(each.metadata) for each in offsets]
     consumers = [group.consumer for group in state.groups.values() if group.consumer is not None]
     held = [member.size_bytes for consumer in consumers for member in consumer.members.values()]
-    assert state.group_bytes == sum(said) + sum(sizes) + sum(held)
+    shared = [member.size_bytes for group in state.share_groups.values() for member in group.members.values()]
+    assert state.group_bytes == sum(said) + sum(sizes) + sum(held) + sum(shared)
 
 
 def check_ages(state: State) -> None:
@@ -568,6 +572,9 @@ def check_subscriptions(state: State) -> None:
                 for key in keys:
                     counts = table.setdefault(key, {})
                     counts[group_id] = counts.get(group_id, 0) + 1
+    for group_id, shared in state.share_groups.items():
+        for key in (name for sharer in shared.members.values() for name in sharer.topics):
+            topics.setdefault(key, {})[group_id] = topics.get(key, {}).get(group_id, 0) + 1
     assert topics == state.subscriptions.groups_by_topic
     assert patterns == {text: use.groups for text, use in state.subscriptions.patterns.items()}
     for use in state.subscriptions.patterns.values():
@@ -577,7 +584,7 @@ def check_subscriptions(state: State) -> None:
 def check_deadlines(state: State) -> None:
     for group_id, deadline_ms in state.deadlines.items():
         assert deadline_ms > state.clock_ms
-        assert group_id in state.groups
+        assert group_id in state.groups or group_id in state.share_groups
     for group_id, group in state.groups.items():
         due = [*group.pending.values(), group.join_deadline_ms, group.sync_deadline_ms]
         if group.consumer is not None:

@@ -164,8 +164,16 @@ class _Taker:
             self._room -= end - first
             who = self._acquisition
             holds.append(Hold(first, end - 1, ACQUIRED, deliveries + 1, who.member_id, who.until_ms, who.number))
-            self.taken.append(AcquiredRange(first, end - 1, deliveries + 1))
+            self._note(AcquiredRange(first, end - 1, deliveries + 1))
         return end
+
+    def _note(self, taken: AcquiredRange) -> None:
+        """As one with what it continues: so the holds have it, from which it may be told again."""
+        before = self.taken[-1] if self.taken else None
+        if before is not None and (before.last + 1, before.delivery_count) == (taken.first, taken.delivery_count):
+            self.taken[-1] = AcquiredRange(before.first, taken.last, taken.delivery_count)
+        else:
+            self.taken.append(taken)
 
 
 def _markers(partition: Partition, first: int) -> Iterator[tuple[int, int]]:
