@@ -79,10 +79,14 @@ def spent(before: dict[str, dict[str, float]], after: dict[str, dict[str, float]
 
 
 def _account_of(found: dict[str, float], zone: str) -> dict[str, float]:
-    verbs = ("get", "get_range")
+    def of_readers(name: str) -> float:
+        return sum(
+            total(found, name, verb="get_range", zone=zone, service=service) for service in ("gateway", "cacher")
+        )
+
     return {
-        "GETs": sum(total(found, "penstock_store_requests_total", verb=verb, zone=zone) for verb in verbs),
-        "GET MiB": sum(total(found, "penstock_store_bytes_total", verb=verb, zone=zone) for verb in verbs) / 2**20,
+        "GETs": of_readers("penstock_store_requests_total"),
+        "GET MiB": of_readers("penstock_store_bytes_total") / 2**20,
         "cache hits": total(found, "penstock_cacher_chunks_total", result="hit", zone=zone),
         "cache misses": total(found, "penstock_cacher_chunks_total", result="miss", zone=zone),
         "MiB from tail": total(found, "penstock_cacher_load_bytes_total", source="writer", zone=zone) / 2**20,
@@ -92,6 +96,8 @@ def _account_of(found: dict[str, float], zone: str) -> dict[str, float]:
             + total(found, "penstock_gateway_read_bytes_total", source="store", zone=zone)
         )
         / 2**20,
+        "hedges": total(found, "penstock_gateway_cacher_hedges_total", zone=zone),
+        "cachers' failures": total(found, "penstock_gateway_cacher_failures_total", zone=zone),
     }
 
 

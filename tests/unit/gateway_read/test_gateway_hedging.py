@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from gateway_read_world import ZONE
+from gateway_read_world import ZONE, LoopClock
 from gateway_zone import Cacher, Zone, check, segment
 
 from gateway.cacher_ring import CacherRing, part_of
@@ -88,11 +88,78 @@ async def test_an_owner_that_is_often_slow_is_left_alone_for_a_while(zone: Zone)
 @in_a_zone
 async def test_the_only_cacher_is_never_left_alone_for_being_slow(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
-    ref = await zone.put(segment(1))
     cacher.is_silent = True
     for number in range(1, min(LOSSES_MAX + 1, round(HEDGES_MAX)) + 1):
-        await check(zone, SegmentRead(ref, 0, 10))
+        await check(zone, SegmentRead(await zone.put(segment(number)), 0, 10))
         assert len(cacher.requests) == len(zone.store.gets) == number
+
+
+@in_a_zone
+async def test_the_only_cacher_is_asked_again_when_it_was_too_busy_for_one_answer(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    await leave_one_unanswered(zone, cacher)
+    await check(zone, SegmentRead(segment(1), 0, 10))
+    assert len(cacher.requests) == 3
+
+
+@in_a_zone
+async def test_a_busy_cacher_is_relieved_where_another_can_take_over(zone: Zone) -> None:
+    owner, other = await two_cachers(zone)
+    await leave_one_unanswered(zone, owner)
+    await check(zone, SegmentRead(segment(1), 0, 10))
+    assert (len(owner.requests), len(other.requests)) == (2, 2)
+
+
+async def leave_one_unanswered(zone: Zone, owner: Cacher) -> None:
+    """One read of segment 1 that its owner answers, and one that it does not, with no hedge that others answer."""
+    ref = await zone.put(segment(1))
+    await check(zone, SegmentRead(ref, 0, 10))
+    zone.reads.cachers._pace.take_hedges(round(HEDGES_MAX))
+    owner.is_silent = True
+    await check(zone, SegmentRead(ref, 0, 10))
+    owner.is_silent = False
+    assert zone.sample("cacher_failures", {"cause": "silent"}) == 1
+
+
+READERS, PRESENCE_S = 20, 3.0
+SLOW_S, RECOVERED_S = 0.1, 5.0
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_cacher_that_dies_or_hangs_makes_no_read_slow_five_seconds_later(*, is_killed: bool) -> None:
+    @in_a_zone
+    async def test(zone: Zone) -> None:
+        zone.clock = LoopClock()  # type: ignore[assignment]
+        zone.reads = zone.make()
+        for name in ("c1", "c2", "c3"):
+            await zone.add_cacher(name)
+        taken_s: list[tuple[float, float]] = []  # when reads began, and how long they took
+        loop = asyncio.get_running_loop()
+
+        async def read_on(number: int) -> None:
+            while loop.time() < fails_s + 2 * RECOVERED_S:
+                number, began_s = number + READERS, loop.time()
+                await check(zone, SegmentRead(segment(number), 0, 10))
+                taken_s.append((began_s, loop.time() - began_s))
+                await asyncio.sleep(0.02)
+
+        fails_s = loop.time() + 1
+        async with asyncio.TaskGroup() as group:
+            for number in range(READERS):
+                group.create_task(read_on(number))
+            await asyncio.sleep(1)
+            if is_killed:
+                zone.hub.kill(zone.cachers.pop("c1").name)
+            else:
+                zone.cachers["c1"].is_silent = True
+            await asyncio.sleep(PRESENCE_S)
+            zone.directory.change(["c2", "c3"])
+        slow = [(began_s - fails_s, seconds) for began_s, seconds in taken_s if seconds > SLOW_S]
+        assert [each for each in slow if sum(each) > RECOVERED_S] == []
+        assert len(slow) <= READERS, "each was held up once at most"
+        assert zone.store.gets == []
+
+    test()
 
 
 @in_a_zone
@@ -125,13 +192,13 @@ def test_patience_follows_what_answers_usually_take() -> None:
     pace = OwnerPace()
     assert pace.patience_s == PATIENCE_S_MAX
     for _ in range(SAMPLES_MIN):
-        pace.note_answer(0.05, 1)
+        pace.note_answer("c1", 0.0, taken_s=0.05, size_bytes=1)
     assert pace.patience_s == pytest.approx(PATIENCE_FACTOR * 0.05)
     for _ in range(1_000):
-        pace.note_answer(0.0001, 1)
+        pace.note_answer("c1", 0.0, taken_s=0.0001, size_bytes=1)
     assert pace.patience_s == PATIENCE_S_MIN
     for _ in range(1_000):
-        pace.note_answer(10.0, 1)
+        pace.note_answer("c1", 0.0, taken_s=10.0, size_bytes=1)
     assert pace.patience_s == PATIENCE_S_MAX
 
 
@@ -139,9 +206,9 @@ def test_hedges_cost_a_few_gets_per_gibibyte_whatever_is_slow() -> None:
     pace = OwnerPace()
     assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_MAX
     for _ in range(1_024):
-        pace.note_answer(0.01, 2**20)
+        pace.note_answer("c1", 0.0, taken_s=0.01, size_bytes=2**20)
     assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_PER_BYTE * 2**30
-    pace.note_answer(0.01, 2**30)
+    pace.note_answer("c1", 0.0, taken_s=0.01, size_bytes=2**30)
     assert not pace.take_hedges(3)
     assert pace.take_hedges(2)
 

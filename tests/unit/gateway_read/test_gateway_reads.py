@@ -9,8 +9,10 @@ from gateway_read_world import ZONE
 from gateway_zone import REPLY_BYTES_MAX, SIZE, Zone, check, expected, segment
 
 from gateway import reads as reads_module
+from gateway import whole_segments
 from gateway import zone_cachers as zone_module
 from gateway.cacher_ring import CacherRing, part_of
+from penstock.contracts.batches import SegmentRef
 from penstock.contracts.chunks import CHUNK_BYTES, STRIPE_CHUNKS
 from penstock.contracts.codec import encode_with_payload
 from penstock.contracts.errors import Corrupt, Unavailable
@@ -28,7 +30,7 @@ async def zone() -> AsyncIterator[Zone]:
 
 
 async def test_without_cachers_the_store_is_read(zone: Zone) -> None:
-    ref = await zone.put(segment(1))
+    ref = await zone.put(segment(1, level=1))
     await check(zone, SegmentRead(ref, 5, 100), SegmentRead(ref, 299_990, 10))
     assert len(zone.store.gets) == 2
     assert zone.sample("store_gets") == 2
@@ -59,9 +61,35 @@ async def test_reads_of_old_data_from_the_store_never_hold_up_those_of_new_data(
 
 
 async def test_neighbouring_ranges_are_one_get(zone: Zone) -> None:
-    ref = await zone.put(segment(1))
+    ref = await zone.put(segment(1, level=1))
     await check(zone, SegmentRead(ref, 200, 50), SegmentRead(ref, 0, 100), SegmentRead(ref, 100, 100))
     assert [get[1:] for get in zone.store.gets] == [(0, 250)]
+
+
+async def test_without_cachers_a_new_segment_is_one_get_however_many_read_of_it(zone: Zone) -> None:
+    refs = [await zone.put(segment(number)) for number in (1, 2)]
+    reads = [SegmentRead(ref, position, 50) for ref in refs for position in range(0, SIZE, SIZE // 10)]
+    await asyncio.gather(*(check(zone, read) for read in reads))
+    for read in reads:
+        await check(zone, read)
+    assert sorted(get[1:] for get in zone.store.gets) == [(0, SIZE)] * 2
+
+
+async def test_what_is_kept_of_segments_read_whole_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_segments, "KEPT_BYTES_MAX", 100)
+    loads: list[SegmentRef] = []
+
+    async def load(ref: SegmentRef) -> bytes:
+        loads.append(ref)
+        return bytes(ref.size_bytes)
+
+    whole = whole_segments.WholeSegments(load)
+    for ref in (segment(1, size_bytes=40), segment(2, size_bytes=40), segment(3, size_bytes=40)):
+        assert len(await whole.get(ref)) == 40
+    assert whole.kept_bytes == 80
+    await whole.get(segment(3, size_bytes=40))
+    await whole.get(segment(1, size_bytes=40))
+    assert [ref.segment_id[15] for ref in loads] == [1, 2, 3, 1]
 
 
 async def test_nothing_to_read_asks_nobody(zone: Zone) -> None:

@@ -51,8 +51,12 @@ class CacherRing:
         return [name for name in names if self._avoided_until_s.get(name, now_s) <= now_s][:count]
 
     def has_others(self, instance: str) -> bool:
-        """Whether somebody else of the zone could be asked."""
-        return any(presence.instance != instance for presence in self._directory.live(CACHER, self._zone))
+        """Whether somebody else of the zone could be asked now."""
+        now_s = self._clock.monotonic_s()
+        return any(
+            presence.instance != instance and self._avoided_until_s.get(presence.instance, now_s) <= now_s
+            for presence in self._directory.live(CACHER, self._zone)
+        )
 
     def avoid(self, instance: str, duration_s: float) -> None:
         """Ask others for a while: this one did not answer."""

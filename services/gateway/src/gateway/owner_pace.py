@@ -25,14 +25,18 @@ class OwnerPace:
         self._patience_s = PATIENCE_S_MAX
         self._hedges = HEDGES_MAX
         self._losses: dict[str, int] = {}
+        self._answered_s: dict[str, float] = {}
 
     @property
     def patience_s(self) -> float:
         """How long to wait for an answer before another cacher is asked for the same."""
         return self._patience_s
 
-    def note_answer(self, taken_s: float, size_bytes: int) -> None:
-        """Some cacher has answered."""
+    def note_answer(self, owner: str, now_s: float, *, taken_s: float, size_bytes: int) -> None:
+        """A cacher has answered."""
+        if len(self._answered_s) >= OWNERS_MAX:
+            self._answered_s.clear()  # of many that are gone
+        self._answered_s[owner] = now_s
         self._taken_s.append(taken_s)
         self._hedges = min(self._hedges + HEDGES_PER_BYTE * size_bytes, HEDGES_MAX)
         self._until_reckoned -= 1
@@ -40,6 +44,10 @@ class OwnerPace:
             self._until_reckoned = RECKONED_EVERY
             usual_s = sorted(self._taken_s)[int(QUANTILE * len(self._taken_s))]
             self._patience_s = min(max(PATIENCE_FACTOR * usual_s, PATIENCE_S_MIN), PATIENCE_S_MAX)
+
+    def has_answered_since(self, owner: str, since_s: float) -> bool:
+        """Whether a cacher has answered anybody of this gateway at or after a time."""
+        return self._answered_s.get(owner, since_s - 1) >= since_s
 
     def take_hedges(self, gets: int) -> bool:
         """Whether a request may be made twice that way, at the price of so many GETs perhaps."""

@@ -14,8 +14,9 @@ from gateway.read_ahead import ReadAhead
 from gateway.read_pieces import REPLY_HEAD_BYTES, ReadPiece, StoreGet, cut, gets_of
 from gateway.run_maps import RunMaps
 from gateway.unsent import UnsentBytes
+from gateway.whole_segments import WholeSegments, is_whole_worth_it
 from gateway.zone_cachers import Found, ZoneCachers, run_all
-from penstock.contracts.batches import Extent
+from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.chunks import is_history
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.messages import SegmentRead
@@ -72,6 +73,7 @@ class SegmentReads:
         self.hints = PositionHints()
         self.ahead = ReadAhead()
         self.maps = RunMaps(self.read)
+        self._whole = WholeSegments(self._get_whole)
         self._bytes = Counter(
             "penstock_gateway_read_bytes", "Segment bytes read, by where they came from.", ["source"], registry=registry
         )
@@ -90,6 +92,7 @@ class SegmentReads:
     async def close(self) -> None:
         """End what was begun for nobody in particular."""
         await self.maps.close()
+        await self._whole.close()
 
     def is_history(self, extent: Extent) -> bool:
         """Whether an extent is read by those only who replay."""
@@ -142,23 +145,42 @@ class SegmentReads:
     async def _from_store(
         self, get: StoreGet, pieces: Sequence[ReadPiece], found: Found, failed: dict[int, PenstockError]
     ) -> None:
-        key = segment_key(NO_PREFIX, self._cluster, get.segment.level, get.segment.segment_id)
-        slots = self._history_slots if is_history(get.segment, self._clock.now_ms()) else self._slots
-        self._gets.inc()
         try:
-            async with slots, self._window.hold(get.length):
-                data = await self._store.get_range(key, get.position, get.length)
-            if len(data) != get.length:
-                raise Corrupt(f"{len(data)} bytes of {key} at {get.position}, expected {get.length}")
+            data, start = await self._data_of(get)
         except PenstockError as error:
+            key = _key(self._cluster, get.segment)
             log.warning("segment_not_read", key=key, position=get.position, length=get.length, error=str(error))
             failed.update(dict.fromkeys(get.pieces, error))
             return
         view = memoryview(data)
-        self._bytes.labels("store").inc(get.length)
         for number in get.pieces:
-            start = pieces[number].read.position - get.position
-            found[number] = view[start : start + pieces[number].read.length]
+            position = pieces[number].read.position - start
+            found[number] = view[position : position + pieces[number].read.length]
+
+    async def _data_of(self, get: StoreGet) -> tuple[bytes, int]:
+        """Bytes of a segment with those wanted among them, and the position of the first."""
+        is_old = is_history(get.segment, self._clock.now_ms())
+        if not is_old and is_whole_worth_it(get.segment):
+            return await self._whole.get(get.segment), 0
+        slots = self._history_slots if is_old else self._slots
+        return await self._get_range(get.segment, get.position, get.length, slots), get.position
+
+    async def _get_whole(self, segment: SegmentRef) -> bytes:
+        return await self._get_range(segment, 0, segment.size_bytes, self._slots)
+
+    async def _get_range(self, segment: SegmentRef, position: int, length: int, slots: asyncio.Semaphore) -> bytes:
+        key = _key(self._cluster, segment)
+        self._gets.inc()
+        async with slots, self._window.hold(length):
+            data = await self._store.get_range(key, position, length)
+        if len(data) != length:
+            raise Corrupt(f"{len(data)} bytes of {key} at {position}, expected {length}")
+        self._bytes.labels("store").inc(length)
+        return data
+
+
+def _key(cluster: str, segment: SegmentRef) -> str:
+    return segment_key(NO_PREFIX, cluster, segment.level, segment.segment_id)
 
 
 def _join(count: int, pieces: Sequence[ReadPiece], found: Mapping[int, Data]) -> list[Data]:

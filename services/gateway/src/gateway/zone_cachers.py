@@ -23,6 +23,7 @@ log = structlog.get_logger()
 OWNERS_ASKED_MAX = 2  # the owner and the next in the ring; then the store, which always knows
 CACHER_TIMEOUT_S = 2.0  # a cacher may have to load from the store first
 GONE_AVOIDED_S = 1.0  # nobody listened there: the directory will notice within three seconds
+BUSY_S = CACHER_TIMEOUT_S  # who has answered anything in the time in which one answer did not come is not stuck
 SILENT_AVOIDED_S = 5.0  # somebody listens and does not answer: each further try would cost a time-out
 
 Found = dict[int, memoryview]
@@ -166,7 +167,8 @@ class ZoneCachers:
             async with self._window.hold(sum(read.length for read in reads)):
                 started_s = self._clock.monotonic_s()
                 answer = await self._bus.request(self._subject(owner), encode(CacheRequest(reads)), CACHER_TIMEOUT_S)
-                self._pace.note_answer(self._clock.monotonic_s() - started_s, len(answer))
+                now_s = self._clock.monotonic_s()
+                self._pace.note_answer(owner, now_s, taken_s=now_s - started_s, size_bytes=len(answer))
             views = _split(answer, reads)
         except (Unavailable, Corrupt) as error:
             self._note_failure(owner, error)
@@ -179,7 +181,11 @@ class ZoneCachers:
     def _note_failure(self, owner: str, error: PenstockError) -> None:
         cause = "gone" if isinstance(error, Undelivered) else "silent" if isinstance(error, Unavailable) else "corrupt"
         self._failures.labels(cause).inc()
-        self._ring.avoid(owner, GONE_AVOIDED_S if cause == "gone" else SILENT_AVOIDED_S)
+        # Who answers others just has too much to do. Where nobody can take that over, the store would have to: with a
+        # GET for each reader.
+        is_busy = cause == "silent" and self._pace.has_answered_since(owner, self._clock.monotonic_s() - BUSY_S)
+        if not is_busy or self._ring.has_others(owner):
+            self._ring.avoid(owner, GONE_AVOIDED_S if cause == "gone" else SILENT_AVOIDED_S)
         log.warning("cacher_failed", instance=owner, cause=cause, error=str(error))
 
     def _subject(self, owner: str) -> str:
