@@ -13,6 +13,7 @@ from benches import (
     groups,
     janitor,
     micro,
+    reader_failover,
     reading,
     retention,
     snapshots,
@@ -50,6 +51,7 @@ def main() -> int:
         "reading-latency": lambda: reading.latency(arguments.records),
         "replays": lambda: reading.replays(arguments.mib // 2, arguments.records),
         "idlers": reading.idlers,
+        "reader-failover": reader_failover.recovery,
     }
     if "compose" in (arguments.only or ()):  # it needs a Docker engine, so it is measured only when asked for
         benches["compose"] = lambda: composed.from_nothing(arguments.mib)

@@ -25,26 +25,40 @@ _BATCH = struct.Struct(">qi11xi")  # base offset, length behind it; last offset 
 class Reader:
     """One consumer with its partitions."""
 
-    def __init__(self, topic: str, partitions: list[int], records: int, max_wait_ms: int) -> None:
+    def __init__(
+        self, topic: str, partitions: list[int], records: int, max_wait_ms: int, *, is_endless: bool = False
+    ) -> None:
         self._topic = topic
         self._records = records
         self._max_wait_ms = max_wait_ms
         self._next_offsets = dict.fromkeys(partitions, 0)
+        self._is_endless = is_endless
         self.received_bytes = 0
         self.requests = 0
+        self.times: list[tuple[float, float]] = []  # when each began, and how long it took, in seconds
 
     async def read(self, host: str, port: int) -> None:
-        """Fetch until everything is there."""
+        """Fetch until everything is there, or again and again."""
         reader, writer = await asyncio.open_connection(host, port, limit=2**26)
         try:
-            while any(offset < self._records for offset in self._next_offsets.values()):
+            while not self._has_all():
+                began_s = time.time()
                 frame = self._frame()
                 writer.write(struct.pack(">i", len(frame)) + frame)
                 size_bytes = int.from_bytes(await reader.readexactly(4))
                 # Correlation id, and no tagged fields.
                 self._take(decode_response(FETCH, VERSION, memoryview(await reader.readexactly(size_bytes))[5:]))
+                if self._is_endless:
+                    self.times.append((began_s, time.time() - began_s))
         finally:
             writer.close()
+
+    def _has_all(self) -> bool:
+        if any(offset < self._records for offset in self._next_offsets.values()):
+            return False
+        if self._is_endless:
+            self._next_offsets = dict.fromkeys(self._next_offsets, 0)
+        return not self._is_endless
 
     def _frame(self) -> bytes:
         self.requests += 1
@@ -80,11 +94,11 @@ def _batches(records: bytes | memoryview) -> Iterator[tuple[int, int]]:
         position += 12 + length
 
 
-async def run(arguments: argparse.Namespace) -> dict[str, float]:
+async def run(arguments: argparse.Namespace) -> dict[str, float | list[tuple[float, float]]]:
     """Start all consumers, say so, and wait for the last one, or for `--seconds`."""
     host, _, port = arguments.bootstrap.rpartition(":")
     readers = [
-        Reader(arguments.topic, share, arguments.records, arguments.max_wait_ms)
+        Reader(arguments.topic, share, arguments.records, arguments.max_wait_ms, is_endless=arguments.endless)
         for share in _shares(arguments.consumers, arguments.partitions)
     ]
     started_s, cpu_started_s = time.perf_counter(), time.process_time()
@@ -100,6 +114,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, float]:
         "seconds": time.perf_counter() - started_s,
         "client_cpu_s": time.process_time() - cpu_started_s,
         "requests": sum(reader.requests for reader in readers),
+        "times": [each for reader in readers for each in reader.times],
     }
 
 
@@ -120,6 +135,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, required=True, help="of each partition")
     parser.add_argument("--seconds", type=float, default=0, help="end after so long")
     parser.add_argument("--max-wait-ms", type=int, default=MAX_WAIT_MS)
+    parser.add_argument("--endless", action="store_true", help="begin again until the end, and tell how long each took")
     json.dump(asyncio.run(run(parser.parse_args())), sys.stdout)
 
 

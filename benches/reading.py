@@ -10,6 +10,7 @@ import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from benches.load import RECORDS_PER_CALL
 from benches.readers import MAX_WAIT_MS, STARTED
@@ -75,13 +76,13 @@ def _tail(store: str, cluster: Cluster, far: FarZone, consumers: int, partitions
     before = account(cluster)
     with contextlib.ExitStack() as reading:
         all_readers = [
-            reading.enter_context(_readers(kafka, topic, partitions, consumers, records))
+            reading.enter_context(read_by(kafka, topic, partitions, consumers, records))
             for kafka in (cluster.kafka, far.kafka)
         ]
         arguments = ("--calls", str(records * partitions // RECORDS_PER_CALL), "--record-bytes", str(record_bytes))
         load(cluster.kafka, "produce", topic, *arguments, "--partitions", str(partitions), settings=_SENDING)
         for readers in all_readers:
-            _told(readers)
+            told_by(readers)
     used = spent(before, account(cluster))
     written_gib = records * partitions * record_bytes / 2**30
     name = f"tailing, {store}: {consumers} consumers, {partitions} partitions"
@@ -138,15 +139,15 @@ def replays(mib: int, records: int) -> Iterator[Result]:
         per_partition = mib * 1024 // 16
         with contextlib.ExitStack() as replaying:
             for _ in range(10):
-                replaying.enter_context(_readers(cluster.kafka, "history", 16, 1, per_partition))
+                replaying.enter_context(read_by(cluster.kafka, "history", 16, 1, per_partition))
             beside = _p99(cluster, records)
         yield Result("reading", "tail p99 alone", alone, "ms")
         yield Result("reading", "tail p99 beside ten replays", beside, "ms")
         yield Result("reading", "tail p99 beside ten replays, to alone", beside / alone, "x", 1.2)
         for consumers in (1, 4):
             before = cluster.cpu_seconds()
-            with _readers(cluster.kafka, "history", 16, consumers, per_partition) as readers:
-                told = _told(readers)
+            with read_by(cluster.kafka, "history", 16, consumers, per_partition) as readers:
+                told = told_by(readers)
             used_s = sum(
                 seconds - before.get(name, 0.0)
                 for name, seconds in cluster.cpu_seconds().items()
@@ -165,13 +166,13 @@ def idlers(seconds: int = 60) -> Iterator[Result]:
             create_topic(cluster, "quiet", 100)
             memory_before = _gateway_memory(cluster)
             arguments = ("--seconds", str(seconds + 10), "--max-wait-ms", str(max_wait_ms))
-            with _readers(cluster.kafka, "quiet", 100, IDLERS, 1, *arguments) as readers:
+            with read_by(cluster.kafka, "quiet", 100, IDLERS, 1, *arguments) as readers:
                 time.sleep(5)  # until all are connected and wait
                 before, began_s = cluster.cpu_seconds()["gateway-1"], time.perf_counter()
                 time.sleep(seconds)
                 share = (cluster.cpu_seconds()["gateway-1"] - before) / (time.perf_counter() - began_s) * 100
                 grown = _gateway_memory(cluster) - memory_before
-                _told(readers)
+                told_by(readers)
         name = f"{IDLERS} idle consumers, polls of {max_wait_ms / 1000:g} s"
         yield Result("reading", f"{name}: gateway CPU", share, "% of a core", budget)
         yield Result("reading", f"{name}: gateway memory for each", grown / IDLERS / 1024, "KiB")
@@ -200,7 +201,7 @@ _SENDING = ("linger.ms=20", "batch.size=262144", "queue.buffering.max.kbytes=262
 
 
 @contextlib.contextmanager
-def _readers(
+def read_by(
     kafka: str, topic: str, partitions: int, consumers: int, records: int, *arguments: str
 ) -> Iterator[subprocess.Popen[str]]:
     """Consumers that read already when this returns, and are gone afterwards."""
@@ -216,10 +217,10 @@ def _readers(
         process.wait()
 
 
-def _told(readers: subprocess.Popen[str]) -> dict[str, float]:
+def told_by(readers: subprocess.Popen[str]) -> dict[str, Any]:
     """What they print when they are through."""
     assert readers.stdout is not None
-    told: dict[str, float] = json.loads(readers.stdout.read())
+    told: dict[str, Any] = json.loads(readers.stdout.read())
     assert readers.wait(TIMEOUT_S) == 0
     return told
 

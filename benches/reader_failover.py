@@ -1,0 +1,59 @@
+"""How long readers are held up when a cacher is killed or stands still: by counting slow fetches before and after."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+
+from benches.reading import read_by, told_by
+from benches.report import Result
+from benches.whole import create_topic, load, scratch_cluster
+from tests.testkit.cluster import Cluster
+
+PARTITIONS, READERS, MIB, RECORD_BYTES = 16, 8, 64, 4_096
+BEFORE_S, RECOVERED_S, AFTER_S = 5.0, 5.0, 10.0
+SLOWER = 3  # than nearly all fetches before it: that is slow
+SLOW_S_MIN = 0.25  # less may be the machine
+VICTIM = "cacher-1"
+
+
+def recovery() -> Iterator[Result]:
+    """A cacher of two is killed, then one is paused, while readers go over the same records again and again."""
+    with scratch_cluster("--cachers", "2") as cluster:
+        create_topic(cluster, "read", PARTITIONS)
+        arguments = ("--mib", str(MIB), "--record-bytes", str(RECORD_BYTES), "--partitions", str(PARTITIONS))
+        load(cluster.kafka, "produce", "read", *arguments)
+        for what in ("killed", "paused"):
+            yield from _recovery(cluster, what)
+
+
+def _recovery(cluster: Cluster, what: str) -> Iterator[Result]:
+    records = MIB * 2**20 // RECORD_BYTES // PARTITIONS
+    seconds = BEFORE_S + RECOVERED_S + AFTER_S
+    with (
+        read_by(cluster.kafka, "read", PARTITIONS, READERS, records, "--endless", "--seconds", str(seconds)) as readers,
+        contextlib.ExitStack() as healing,
+    ):
+        time.sleep(BEFORE_S)
+        failed_s = time.time()
+        if what == "killed":
+            cluster.kill(VICTIM)
+        else:
+            cluster.pause(VICTIM)
+            healing.callback(cluster.resume, VICTIM)
+        times = told_by(readers)["times"]
+    before = sorted(took_s for began_s, took_s in times if began_s + took_s < failed_s)
+    usual_s = _p99(before)
+    slow_s = max(SLOWER * usual_s, SLOW_S_MIN)
+    at_once = [took_s for began_s, took_s in times if failed_s <= began_s + took_s and began_s < failed_s + RECOVERED_S]
+    later = sorted(took_s for began_s, took_s in times if began_s >= failed_s + RECOVERED_S)
+    name = f"a cacher of two {what}, {READERS} readers"
+    figures = {"usual p99 ms": usual_s * 1000, "slow ms": slow_s * 1000, "fetches": float(len(times))}
+    slow = sum(took_s > slow_s for took_s in at_once)
+    yield Result("reading", f"{name}: slow fetches in 5 s", slow, "", details=figures)
+    yield Result("reading", f"{name}: longest", max(at_once), "s")
+    yield Result("reading", f"{name}: slow fetches begun 5 s later", sum(took_s > slow_s for took_s in later), "", 0)
+    yield Result("reading", f"{name}: p99 5 s later, to before", _p99(later) / usual_s, "x")
+
+
+def _p99(times: Sequence[float]) -> float:
+    return times[int(len(times) * 0.99)]
