@@ -125,7 +125,7 @@ class CoreSequencer:
         self.note_sequence(len(self.entries))
         return outcomes
 
-    async def query(self, name: str, query: Any, view: type[Any]) -> Any:
+    async def query(self, name: str, query: Any, view: type[Any], *, deadline_s: float = 10.0) -> Any:
         self.asked.append(name)
         await self.gate.wait()
         if self.is_down:
