@@ -10,6 +10,7 @@ from benches import (
     composed,
     failover,
     flush_times,
+    greedy,
     groups,
     janitor,
     micro,
@@ -51,6 +52,7 @@ def main() -> int:
         "reading-latency": lambda: reading.latency(arguments.records),
         "replays": lambda: reading.replays(arguments.mib // 2, arguments.records),
         "idlers": reading.idlers,
+        "greedy": greedy.memory,
         "reader-failover": reader_failover.recovery,
     }
     if "compose" in (arguments.only or ()):  # it needs a Docker engine, so it is measured only when asked for

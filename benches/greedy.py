@@ -1,0 +1,54 @@
+"""What a gateway needs of memory when many clients ask for far too much, and do not take what they get."""
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benches.report import Result
+from benches.whole import create_topic, load, scratch_cluster
+from penstock.kafkawire.api import encode_request
+from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.testkit.cluster import Cluster
+
+CONNECTIONS, ASKED_BYTES, PARTITIONS, MIB = 200, 50_000_000, 16, 64
+FETCH, VERSION = 1, 12
+SECONDS = 15.0
+# Answers that wait for clients, as many again that are being put together and their parts, and what NATS has under way.
+BUDGET_MIB = 128 + 2 * 128 + 64
+
+
+def memory() -> Iterator[Result]:
+    """The most that a gateway takes beyond what it had, while all of them ask at once."""
+    with scratch_cluster() as cluster, contextlib.ExitStack() as clients:
+        create_topic(cluster, "greedy", PARTITIONS)
+        load(cluster.kafka, "produce", "greedy", "--mib", str(MIB), "--partitions", str(PARTITIONS))
+        before = _most_mib(cluster)
+        host, _, port = cluster.kafka.rpartition(":")
+        for _ in range(CONNECTIONS):
+            client = clients.enter_context(socket.create_connection((host, int(port))))
+            client.sendall(_frame())
+        time.sleep(SECONDS)
+        name = f"{CONNECTIONS} connections that ask for {ASKED_BYTES / 1e6:g} MB each and take nothing"
+        yield Result("reading", f"{name}: gateway memory", _most_mib(cluster) - before, "MiB", BUDGET_MIB)
+        unsent = cluster.metric("penstock_gateway_unsent_bytes") / 2**20
+        yield Result("reading", f"{name}: answers that wait for them", unsent, "MiB")
+
+
+def _frame() -> bytes:
+    partitions = [
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=ASKED_BYTES)
+        for number in range(PARTITIONS)
+    ]
+    topic = FetchTopic(topic="greedy", partitions=partitions)
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=ASKED_BYTES, topics=[topic])
+    frame = struct.pack(">hhih", FETCH, VERSION, 1, -1) + b"\0" + encode_request(FETCH, VERSION, request)
+    return struct.pack(">i", len(frame)) + frame
+
+
+def _most_mib(cluster: Cluster) -> float:
+    """The most memory that the gateway has had so far."""
+    status = Path(f"/proc/{cluster.processes()['gateway-1']['pid']}/status").read_text()
+    return float(status.split("VmHWM:")[1].split()[0]) / 1024
