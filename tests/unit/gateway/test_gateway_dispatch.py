@@ -12,6 +12,7 @@ from gateway.dispatch import HANDLERS, answer
 from gateway.errors import REFUSALS, CloseConnection, error_of
 from penstock.contracts.commands import Done, Outcome, Refused
 from penstock.contracts.consumer_group_queries import ConsumerHeartbeatView
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock.contracts.queries import (
     DescribeGroupsView,
     GroupOffsetsView,
@@ -20,7 +21,6 @@ from penstock.contracts.queries import (
     HeartbeatView,
     ValidateView,
 )
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.share_group_queries import (
     GroupConfigsView,

@@ -14,12 +14,14 @@ from gateway.administration import (
 )
 from gateway.context import Gateway
 from gateway.errors import error_of
-from gateway.share_groups import NOT_YET, level_error
+from gateway.levels import until_level
+from gateway.share_groups import NOT_YET
 from gateway.topic_settings import BROKER, GROUP, TOPIC
 from penstock.contracts.commands import AlterConfigs
 from penstock.contracts.group_configs import GROUP_RESOURCE_CONFIGS, group_objections
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.share_groups import AlterGroupConfigs
 from penstock.contracts.topic_configs import CLUSTER_CONFIGS, TOPIC_CONFIGS, TopicConfig, cluster_objections, objections
@@ -60,6 +62,8 @@ class Alteration(msgspec.Struct, frozen=True):
 
 async def alter(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
     """A verdict for each resource, in the order in which they were named first."""
+    if any(kind == GROUP for kind, _ in (each.resource for each in asked)):
+        await until_level(gateway, SHARE_GROUPS_LEVEL)
     repeated = duplicates(each.resource for each in asked)
     verdicts = {each.resource: _objection(gateway, each, each.resource in repeated) for each in asked}
     good = [each for each in asked if not verdicts[each.resource][0]]
@@ -103,8 +107,9 @@ def _objection(gateway: Gateway, asked: Alteration, is_repeated: bool) -> Verdic
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "the resource occurs more than once in the request"
     if kind == GROUP and gateway.config.share_groups:
-        if error := level_error(gateway):
-            return error, NOT_YET
+        level = gateway.sequencer.seen_level
+        if level is not None and level < SHARE_GROUPS_LEVEL:  # nobody would journal it, as long as an upgrade lasts
+            return ErrorCode.UNSUPPORTED_VERSION, NOT_YET
         if not name:
             return ErrorCode.INVALID_REQUEST, "an empty name is no group"
     elif kind not in (TOPIC, BROKER):
