@@ -49,7 +49,7 @@ from penstock.contracts.topic_configs import (
     need_retention,
 )
 
-NEWEST_LEVEL = 3  # that this code knows; 0 is what release 0.1.0 knew
+NEWEST_LEVEL = 4  # that this code knows; 0 is what release 0.1.0 knew
 # From this level on topics may have configurations of Kafka's that are without effect here.
 INERT_CONFIGS_LEVEL = 3
 # From this level on there are client quotas.
