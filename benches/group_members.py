@@ -76,9 +76,15 @@ class Roll:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all members are of one generation, and have every partition once."""
+        """Whether all members are of one generation, and have every partition once, nobody many more than others.
+
+        Who comes first has all for a moment, with the others at the same epoch and with nothing.
+        """
         held = [partition for _, partitions in self._held.values() for partition in partitions]
         one = len({generation for generation, _ in self._held.values()}) == 1
+        most = max((len(partitions) for _, partitions in self._held.values()), default=0)
+        if most * self.members >= self._partitions + self.members:
+            return False
         return one and len(self._held) == self.members and sorted(held) == list(range(self._partitions))
 
     async def until_whole(self, timeout_s: float) -> None:
