@@ -60,6 +60,7 @@ def mask_of(letters: str) -> int:
 
 
 _CLASSES = {"d": mask_of(_DIGITS), "w": mask_of(_WORD), "s": mask_of(" \t\n\r\f")}
+NAME_LETTERS = mask_of(_WORD + ".-")  # all that topics' names have
 _UPPER, _LOWER = mask_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), mask_of("abcdefghijklmnopqrstuvwxyz")
 _NAMED_CLASSES = {
     "alnum": _UPPER | _LOWER | _CLASSES["d"],

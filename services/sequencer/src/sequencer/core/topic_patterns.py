@@ -6,6 +6,7 @@ automaton over the pattern's positions (Glushkov's), a set of them being one int
 
 from sequencer.core.topic_pattern_syntax import (
     END,
+    NAME_LETTERS,
     NO_LIMIT,
     START,
     BadPattern,
@@ -42,9 +43,10 @@ class Pattern:
         self._starts, self._ends = self._taking(START), self._taking(END)
         self._steps: dict[int, int] = {}  # positions -> those that may come next
         self._begin = self._closure(self._first, self._starts)[1]
+        self._open_ends = self._find_open_ends()
 
     def matches(self, name: str) -> bool:
-        """Whether the name, which is not empty, matches as a whole."""
+        """Whether the topic's name matches as a whole."""
         reach, now = self._begin, 0
         for letter in name:
             taking = self._letters.get(letter)
@@ -53,8 +55,19 @@ class Pattern:
             now = reach & taking
             if not now:
                 return False
+            if now & self._open_ends:
+                return True
             reach = self._next(now)
         return bool((now | self._closure(reach, self._ends)[0]) & self._last)
+
+    def _find_open_ends(self) -> int:
+        """Positions from which on all matches: `.*` at the end, as most patterns have it."""
+        ends = 0
+        for position, symbols in enumerate(self._symbols):
+            bit = 1 << position
+            if symbols & NAME_LETTERS == NAME_LETTERS and self._follow[position] & self._last & bit:
+                ends |= bit
+        return ends
 
     def _next(self, now: int) -> int:
         reach = self._steps.get(now)
