@@ -84,6 +84,7 @@ class Member:
 
     requires_stable = False  # offsets, when it begins: none that a transaction may still change (KIP-447)
     retriable = RETRIABLE
+    commit_version = 8
 
     def __init__(self, client: KafkaClient, oracle: Oracle, ledger: GroupLedger, topic: str, partitions: int) -> None:
         self.name = client.name
@@ -183,9 +184,7 @@ class Member:
 
     async def _start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
         floors = dict(self._ledger.committed)
-        topics = [OffsetFetchRequestTopic(self._topic, partitions)]
-        request = OffsetFetchRequest(self._ledger.group_id, topics, require_stable=self.requires_stable)
-        answer = await connection.ask(OFFSET_FETCH, 7, request)
+        answer = await self._ask_offsets(connection, partitions)
         self._check("an offset fetch", answer.error_code)
         self._oracle.heard(self.name, f"offsets {[e.committed_offset for t in answer.topics for e in t.partitions]}")
         told: dict[int, int] = {}
@@ -200,17 +199,16 @@ class Member:
         self._committed = dict(told)
         return told
 
+    async def _ask_offsets(self, connection: Connection, partitions: list[int]) -> Any:
+        topics = [OffsetFetchRequestTopic(self._topic, partitions)]
+        request = OffsetFetchRequest(self._ledger.group_id, topics, require_stable=self.requires_stable)
+        return await connection.ask(OFFSET_FETCH, 7, request)
+
     async def _work(self, connection: Connection, reading: Reading) -> None:
         loop = asyncio.get_running_loop()
         beat_s = loop.time() + HEARTBEAT_S
         while True:
-            if reading.positions:
-                before = dict(reading.positions)
-                await reading.fetch(connection, READ_WAIT_MS)
-                for partition, offset in reading.positions.items():
-                    self._ledger.read(partition, before[partition], offset)
-            else:
-                await asyncio.sleep(READ_WAIT_MS / 1000)
+            await self._read(connection, reading, READ_WAIT_MS)
             if self._stream.random() < 0.7:
                 await self._commit(connection, reading)
             if loop.time() >= beat_s:
@@ -218,6 +216,16 @@ class Member:
                 await self._heartbeat(connection, reading)
             if self.may_leave and self._stream.random() < LEAVE_SHARE:
                 await self._leave(connection)
+
+    async def _read(self, connection: Connection, reading: Reading, wait_ms: int) -> None:
+        """What comes next of all that it has."""
+        if not reading.positions:
+            await asyncio.sleep(wait_ms / 1000)
+            return
+        before = dict(reading.positions)
+        await reading.fetch(connection, wait_ms)
+        for partition, offset in reading.positions.items():
+            self._ledger.read(partition, before[partition], offset)
 
     async def _heartbeat(self, connection: Connection, reading: Reading) -> None:
         request = HeartbeatRequest(self._ledger.group_id, self.generation, self._member_id, self._instance_id)
@@ -238,7 +246,7 @@ class Member:
             group_instance_id=self._instance_id,
             topics=[OffsetCommitRequestTopic(self._topic, partitions)],
         )
-        answer = await connection.ask(OFFSET_COMMIT, 8, request)
+        answer = await connection.ask(OFFSET_COMMIT, self.commit_version, request)
         self._oracle.heard(self.name, f"commit of {due} {[e.error_code for t in answer.topics for e in t.partitions]}")
         for topic in answer.topics:
             for each in topic.partitions:

@@ -2,7 +2,7 @@
 
 from penstock.contracts.levels import NEWEST_LEVEL
 
-SIMULATED_LEVEL = max(NEWEST_LEVEL, 3)
+SIMULATED_LEVEL = max(NEWEST_LEVEL, 4)
 # Where today's release would refuse what it does not raise clusters to. Sequencers are told by their `known_level`.
 PATCHED_LEVELS = {
     "sequencer.snapshot_file.NEWEST_LEVEL": SIMULATED_LEVEL,

@@ -28,6 +28,7 @@ from tests.testkit.memory_bus import MESSAGE_BYTES_MAX
 from tests.testkit.sim.asker import Asker
 from tests.testkit.sim.compactor import Compactor
 from tests.testkit.sim.consumer import Reader
+from tests.testkit.sim.consumer_member import Claims, ConsumerMember, opening
 from tests.testkit.sim.fading import Fading
 from tests.testkit.sim.host import SimClock
 from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
@@ -57,6 +58,8 @@ COMPARED_ENTRIES = 16  # after each so many the states of all replicas are compa
 UPGRADE_SHARE = 0.15  # of runs
 COMPACTED_SHARE = 0.5  # of runs
 COMPACTORS = 2  # in these
+CONSUMER_PROTOCOL_SHARE = 0.3  # of runs without an upgrade, in which the group is of the protocol of KIP-848
+CONSUMER_PROTOCOL_STREAM = "group-protocol-58"  # a name that leaves those of tests/simulation/seeds.txt as they were
 UPGRADE_PAUSE_S = (0.2, 4.0)  # between one replica and the next
 JANITORS_SHARE = 0.5  # of runs
 GRACES_MS = (1_500, 4_000)
@@ -132,6 +135,9 @@ class World(Surroundings):
         sequencer = SequencerClient(bus, CLUSTER, SimClock(self.timeline))
         self.fading = Fading(self.client("fading"), self.oracle, FADING_TOPIC, START_MS, sequencer)
         self.group = GroupLedger(GROUP, self.oracle)
+        self.claims = Claims(GROUP, TOPIC, self.oracle)
+        is_new = self.stream(CONSUMER_PROTOCOL_STREAM).random() < CONSUMER_PROTOCOL_SHARE
+        self.has_consumer_group = is_new and not self.old_replicas
         self.transactions = Transactions(self)
         self.topic_exists = False
         self.nights = 0
@@ -147,7 +153,8 @@ class World(Surroundings):
 
     def raise_level(self) -> None:
         """Be at the newest level from now on, as most clusters are, rather than some seconds later."""
-        raised = Entry("operator", "operator", 0, GENESIS_HASH, [[RaiseLevel(START_MS, SIMULATED_LEVEL)]])
+        commands = [RaiseLevel(START_MS, SIMULATED_LEVEL), *(opening(START_MS) if self.has_consumer_group else ())]
+        raised = Entry("operator", "operator", 0, GENESIS_HASH, [commands])
         self.journal.inject(encode_entry(raised))
 
     def _known_level(self, process: Process) -> int:
@@ -208,10 +215,14 @@ class World(Surroundings):
             self.spawn(producer.run())
         self.add_reader("reader")
         for number in range(2):
-            client = self.client(f"member-{number}")
-            self.members.append(Member(client, self.oracle, self.group, TOPIC, self.partitions))
+            self.members.append(self._member(self.client(f"member-{number}")))
             self.spawn(self.members[-1].run())
         self._begin_extras(requests)
+
+    def _member(self, client: KafkaClient) -> Member:
+        if self.has_consumer_group:
+            return ConsumerMember(client, self.oracle, self.group, self.claims, TOPIC, self.partitions)
+        return Member(client, self.oracle, self.group, TOPIC, self.partitions)
 
     def _begin_extras(self, requests: int) -> None:
         dice = self.stream("extras")
