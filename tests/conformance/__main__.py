@@ -4,6 +4,7 @@ Ends with 1 if a client failed, or if one could not be had and that was not allo
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import traceback
@@ -21,6 +22,7 @@ from tests.conformance.scenario import Scenario, Stage
 from tests.testkit.cluster import running
 from tests.testkit.transaction_load import wait_for_transactions
 
+SETTINGS = {"PENSTOCK_SHARE_GROUPS": "true"}  # of the cluster that is made: all that there is is shown
 SIDE_BY_SIDE = 4  # scenarios mostly wait: for sessions to end, and for Javas to start
 RUN = f"{time_ns():x}"[-8:]  # names do not come again, so a cluster can be shown to more than once
 CLIENT_WIDTH, SCENARIO_WIDTH = 28, 30
@@ -113,6 +115,7 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-conformance-")))
         bootstrap = arguments.bootstrap
         if bootstrap is None:
+            os.environ |= SETTINGS
             cluster = stack.enter_context(running(folder / "data", *arguments.up))
             wait_for_transactions(cluster)
             bootstrap = cluster.kafka

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tests.conformance import provision
 from tests.conformance.results import About
 from tests.conformance.scenario import Scenario, Stage
-from tests.conformance.scenarios import administration, groups, producing, tools, transactions
+from tests.conformance.scenarios import administration, groups, producing, share_groups, tools, transactions
 
 
 def from_its_hello(stage: Stage) -> About:
@@ -43,6 +43,7 @@ CLIENTS = [
 FOR_LIBRARIES = [
     *producing.all_scenarios(),
     *groups.all_scenarios(),
+    *share_groups.all_scenarios(),
     *transactions.all_scenarios(),
     *administration.all_scenarios(),
 ]

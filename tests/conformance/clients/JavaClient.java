@@ -28,9 +28,11 @@ import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -55,6 +57,7 @@ public final class JavaClient {
     private final BufferedReader input;
     private Admin opened;
     private KafkaConsumer<String, String> member;
+    private KafkaShareConsumer<String, String> sharer;
     private KafkaProducer<String, String> producer;
     private String target;
 
@@ -174,6 +177,37 @@ public final class JavaClient {
         return Map.of("records", records, "assignment", assignment);
     }
 
+    private Object shareJoin(JsonNode request) {
+        sharer = new KafkaShareConsumer<>(
+            settings("group.id", request.get("group").asText(), "share.acknowledgement.mode", "explicit"),
+            new StringDeserializer(), new StringDeserializer());
+        sharer.subscribe(List.of(request.get("topic").asText()));
+        return null;
+    }
+
+    private Object sharePoll(JsonNode request) {
+        List<Object> records = new ArrayList<>();
+        String verdict = request.get("verdict").asText().toUpperCase(Locale.ROOT);
+        long deadline = System.currentTimeMillis() + request.get("for_ms").asLong();
+        long leftMs = request.get("for_ms").asLong();
+        while (leftMs > 0) {
+            for (ConsumerRecord<String, String> each : sharer.poll(Duration.ofMillis(leftMs))) {
+                records.add(Arrays.asList(each.offset(), each.value(), each.deliveryCount().get()));
+                if (!verdict.isEmpty()) {
+                    sharer.acknowledge(each, AcknowledgeType.valueOf(verdict));
+                }
+            }
+            if (!records.isEmpty() && verdict.isEmpty()) {
+                break;
+            }
+            sharer.commitSync().values().forEach(failure -> failure.ifPresent(error -> {
+                throw error;
+            }));
+            leftMs = deadline - System.currentTimeMillis();
+        }
+        return records;
+    }
+
     private Object transformStart(JsonNode request) {
         target = request.get("target").asText();
         producer = producer("transactional.id", request.get("transactional_id").asText());
@@ -290,6 +324,9 @@ public final class JavaClient {
             case "join": return join(request);
             case "poll": return poll(request);
             case "leave": member.close(); return null;
+            case "share_join": return shareJoin(request);
+            case "share_poll": return sharePoll(request);
+            case "share_leave": sharer.close(); return null;
             case "transform_start": return transformStart(request);
             case "transform_once": return transformOnce(request);
             case "create_topic": return createTopic(request);

@@ -5,7 +5,16 @@ import time
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    AcknowledgeType,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Message,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -39,6 +48,7 @@ class Confluent:
         self._servers = {"bootstrap.servers": bootstrap}
         self._admin = AdminClient(self._servers)
         self._member: Consumer | None = None
+        self._sharer: ShareConsumer | None = None
         self._producer: Producer | None = None
         self._target = ""
 
@@ -95,6 +105,33 @@ class Confluent:
     def leave(self) -> None:
         assert self._member is not None
         self._member.close()
+
+    def share_join(self, group: str, topic: str) -> None:
+        explicit = {"share.acknowledgement.mode": "explicit"}
+        self._sharer = ShareConsumer({**self._servers, **explicit, "group.id": group})
+        self._sharer.subscribe([topic])
+
+    def share_poll(self, for_ms: int, verdict: str) -> list[Any]:
+        assert self._sharer is not None
+        records: list[Any] = []
+        deadline = time.monotonic() + for_ms / 1000
+        while (left_s := deadline - time.monotonic()) > 0:
+            for message in self._sharer.poll(left_s):
+                if message.error() is not None:
+                    raise KafkaException(message.error())
+                records.append([message.offset(), text(message.value()), message.delivery_count()])
+                if verdict:
+                    self._sharer.acknowledge(message, AcknowledgeType[verdict.upper()])
+            if records and not verdict:
+                break  # no other poll goes on before all have been judged
+            failures = [error for error in self._sharer.commit_sync(TIMEOUT_S).values() if error is not None]
+            if failures:
+                raise failures[0]
+        return records
+
+    def share_leave(self) -> None:
+        assert self._sharer is not None
+        self._sharer.close()
 
     def transform_start(self, source: str, target: str, group: str, transactional_id: str) -> None:
         self._target = target

@@ -8,6 +8,10 @@
     poll(for_ms)                             {"records": [[partition, offset, value]],
                                               "assignment": [[topic, partition]]}
     leave()                                  null; the member has committed what it was given
+    share_join(group, topic)                 null; a member of a share group, which acknowledges each record
+    share_poll(for_ms, verdict)              [[offset, value, delivery count]], acknowledged by the verdict: accept,
+                                             release or reject; "": only what one poll brings, and nothing acknowledged
+    share_leave()                            null
     transform_start(source, target, group, transactional_id)    null; the transactional id is its own now
     transform_once(batch_max, hold?, abort?)                    records in the transaction; 0: none for a second
     create_topic(topic, partitions, configs)                    null

@@ -13,6 +13,7 @@ from tests.testkit.ledger import QUIET
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 COUNT = 30
@@ -88,6 +89,30 @@ def consumer_groups(stage: Stage) -> None:
     stage.tool(GROUPS, *reset)
     has(stage.tool(GROUPS, "--delete", "--group", group), "successful")
     assert group not in stage.tool(GROUPS, "--list").split()
+
+
+def share_groups(stage: Stage) -> None:
+    """kafka-share-groups, kafka-console-share-consumer, and kafka-configs of groups: as for consumer groups."""
+    topic, group = stage.name("topic"), stage.name("group")
+    create_topic(stage.bootstrap, topic, 1)
+    fill(stage.bootstrap, topic, 1, COUNT)
+    entity = ["--entity-type", "groups", "--entity-name", group]
+    stage.tool(CONFIGS, *entity, "--alter", "--add-config", "share.auto.offset.reset=earliest")
+    has(stage.tool(CONFIGS, *entity, "--describe"), "share.auto.offset.reset=earliest ")
+    read = ["--topic", topic, "--group", group, "--max-messages", str(COUNT), "--timeout-ms", "60000"]
+    said = stage.tool("org.apache.kafka.tools.consumer.ConsoleShareConsumer", *read)
+    assert len(said.splitlines()) == COUNT, said
+    has(stage.tool(SHARE_GROUPS, "--list"), f"^{group}$")
+    has(stage.tool(SHARE_GROUPS, "--list", "--state"), rf"^{group}\s+Empty")
+    described = ["--describe", "--group", group]
+    has(stage.tool(SHARE_GROUPS, *described), rf"{group}\s+{topic}\s+0\s+{COUNT}\s+0\b")
+    has(stage.tool(SHARE_GROUPS, *described, "--state"), rf"{group}\b.*\bEmpty\s+0\b")
+    reset = ["--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute"]
+    has(stage.tool(SHARE_GROUPS, *reset), rf"{topic}\s+0\s+0")
+    has(stage.tool(SHARE_GROUPS, *described), rf"{group}\s+{topic}\s+0\s+0\s+{COUNT}\b")
+    has(stage.tool(SHARE_GROUPS, "--delete-offsets", "--group", group, "--topic", topic), "Successful")
+    stage.tool(SHARE_GROUPS, "--delete", "--group", group)
+    assert group not in stage.tool(SHARE_GROUPS, "--list").split()
 
 
 def performance(stage: Stage) -> None:
@@ -276,6 +301,7 @@ def all_scenarios() -> list[Scenario]:
         ("tool-quotas", quotas),
         ("tool-console", console),
         ("tool-consumer-groups", consumer_groups),
+        ("tool-share-groups", share_groups),
         ("tool-performance", performance),
         ("tool-get-offsets", get_offsets),
         ("tool-log-dirs", log_dirs),

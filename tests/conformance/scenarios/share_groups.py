@@ -1,0 +1,87 @@
+"""Share groups (KIP-932): members take records off a partition side by side."""
+
+from contextlib import ExitStack
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.conformance.driver import Driver
+from tests.conformance.scenario import TIMEOUT_S, Scenario, Stage, until
+from tests.conformance.scenarios.producing import create_topic, fill
+
+RECORDS = 100
+POLL_MS = 300
+LOCK_MS = 3_000
+ACCEPT, RELEASE, REJECT = "accept", "release", "reject"
+
+
+def begin_early(bootstrap: str, group: str) -> None:
+    """Have the group begin at the beginning, with short locks."""
+    wanted = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_MS)}
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+
+
+def taken(drivers: list[Driver], verdict: str) -> list[Any]:
+    """What polls by all of them at once bring: [offset, value, delivery count], each with the same verdict."""
+    for driver in drivers:
+        driver.begin("share_poll", for_ms=POLL_MS, verdict=verdict)
+    return [record for driver in drivers for record in driver.answer()]
+
+
+def shared_topic(stage: Stage) -> tuple[str, str, list[str]]:
+    """A topic of one partition, a group, and what is in the topic."""
+    topic, group = stage.name("topic"), stage.name("group")
+    create_topic(stage.bootstrap, topic, 1)
+    begin_early(stage.bootstrap, group)
+    return topic, group, fill(stage.bootstrap, topic, 1, RECORDS)[0]
+
+
+def share(stage: Stage) -> None:
+    """Members of a share group take records off one partition, each once; what a killed one had comes again."""
+    topic, group, written = shared_topic(stage)
+    with ExitStack() as stack:
+        dies, *others = [stack.enter_context(stage.driver()) for _ in range(3)]
+        dies.ask("share_join", group=group, topic=topic)
+        lost: list[Any] = []
+        until(lambda: lost.extend(dies.ask("share_poll", for_ms=POLL_MS, verdict="")) or lost, "records to be lost")
+        dies.kill()
+        for driver in others:
+            driver.ask("share_join", group=group, topic=topic)
+        read: list[Any] = []
+        until(lambda: read.extend(taken(others, ACCEPT)) or len(read) >= RECORDS, "every record")
+        read += taken(others, ACCEPT)
+        for driver in others:
+            driver.ask("share_leave")
+    assert sorted(value for _, value, _ in read) == sorted(written), f"{len(read)} records were read"
+    again = {value for _, value, count in read if count == 2}
+    assert again == {value for _, value, _ in lost}, f"{len(again)} came again, {len(lost)} were lost"
+
+
+def judge(stage: Stage) -> None:
+    """Released records come again, five times in all, rejected ones do not."""
+    topic, group, written = shared_topic(stage)
+    counts: dict[str, list[int]] = {}
+    with stage.driver() as member:
+        member.ask("share_join", group=group, topic=topic)
+
+        def seen(verdict: str) -> int:
+            for _, value, count in taken([member], verdict):
+                counts.setdefault(value, []).append(count)
+            return sum(map(len, counts.values()))
+
+        until(lambda: seen(RELEASE) >= 5 * RECORDS, "five deliveries of each")
+        assert seen(RELEASE) == 5 * RECORDS
+        assert counts == {value: [1, 2, 3, 4, 5] for value in written}, counts
+        fill(stage.bootstrap, topic, 1, RECORDS)
+        until(lambda: seen(REJECT) >= 6 * RECORDS, "the next records")
+        assert seen(REJECT) == 6 * RECORDS
+        member.ask("share_leave")
+
+
+def all_scenarios() -> list[Scenario]:
+    """In the order of the table."""
+    rows = [("share-group", share), ("share-verdicts", judge)]
+    return [Scenario(name, "groups", (run.__doc__ or "").rstrip(), run) for name, run in rows]
