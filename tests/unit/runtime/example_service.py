@@ -1,6 +1,7 @@
 """A tiny service whose steps do as the first argument says; it prints each step as it happens."""
 
 import asyncio
+import gc
 import os
 import sys
 import time
@@ -45,6 +46,8 @@ class ExampleApp:
                 raise ValueError("a bug in run")
             case "run-returns":
                 return
+            case "run-counts":
+                self.say(f"set aside: {gc.get_freeze_count()}")
         try:
             if self._manner == "run-fails-in-drain":
                 await self._drained.wait()

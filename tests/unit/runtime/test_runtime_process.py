@@ -85,6 +85,15 @@ def test_a_signal_drains_and_closes_while_the_service_still_runs(start: Start, n
     assert [json.loads(line)["event"] for line in errors] == ["service_started", "service_drains", "service_stopped"]
 
 
+def test_what_a_service_is_made_of_is_set_aside_before_it_runs(start: Start) -> None:
+    """Else each full collection of garbage looks at all modules, and nobody is answered meanwhile."""
+    process = start("run-counts")
+    set_aside = int(process.until("set aside: ").rpartition(" ")[2])
+    process.signal(signal.SIGTERM)
+    assert process.end()[0] == 0
+    assert set_aside > len(sys.modules), "there are many containers in each module"
+
+
 def test_a_stop_tells_how_long_the_drain_took(start: Start) -> None:
     process = start("drain-takes-100-ms")
     process.until("run")

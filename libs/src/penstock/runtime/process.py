@@ -19,6 +19,7 @@ import uvloop
 
 from penstock.contracts.errors import PenstockError
 from penstock.runtime.config import ServiceConfig
+from penstock.runtime.garbage import set_aside_what_stays
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE, JournalStuck
 from penstock.runtime.logs import configure_logs
 from penstock.runtime.malloc import tune_malloc
@@ -81,6 +82,7 @@ class _Life:
     async def live(self, stop: asyncio.Event) -> int:
         stopping = asyncio.create_task(stop.wait())
         if await self._open(stopping):
+            set_aside_what_stays()
             log.info("service_started")
             await self._serve(stopping)
         closing = asyncio.create_task(self._app.close())
