@@ -18,6 +18,7 @@ from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResp
 FETCH, VERSION = 1, 12
 MAX_WAIT_MS = 500  # clients' default
 PARTITION_BYTES_MAX = 2**20
+READ_UNAVAILABLE = 6  # NOT_LEADER_OR_FOLLOWER
 STARTED = "reading"
 _BATCH = struct.Struct(">qi11xi")  # base offset, length behind it; last offset delta
 
@@ -35,6 +36,7 @@ class Reader:
         self._is_endless = is_endless
         self.received_bytes = 0
         self.requests = 0
+        self.unavailable = 0
         self.times: list[tuple[float, float]] = []  # when each began, and how long it took, in seconds
 
     async def read(self, host: str, port: int) -> None:
@@ -78,6 +80,9 @@ class Reader:
     def _take(self, answer: FetchResponse) -> None:
         for topic in answer.responses:
             for partition in topic.partitions:
+                if partition.error_code == READ_UNAVAILABLE:  # stock clients try that again without a word, too
+                    self.unavailable += 1
+                    continue
                 assert partition.error_code == 0, f"partition {partition.partition_index}: {partition.error_code}"
                 for base_offset, last_offset in _batches(partition.records or b""):
                     expected = self._next_offsets[partition.partition_index]
@@ -114,6 +119,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, float | list[tuple[flo
         "seconds": time.perf_counter() - started_s,
         "client_cpu_s": time.process_time() - cpu_started_s,
         "requests": sum(reader.requests for reader in readers),
+        "unavailable": sum(reader.unavailable for reader in readers),
         "times": [each for reader in readers for each in reader.times],
     }
 

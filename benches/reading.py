@@ -81,14 +81,13 @@ def _tail(store: str, cluster: Cluster, far: FarZone, consumers: int, partitions
         ]
         arguments = ("--calls", str(records * partitions // RECORDS_PER_CALL), "--record-bytes", str(record_bytes))
         load(cluster.kafka, "produce", topic, *arguments, "--partitions", str(partitions), settings=_SENDING)
-        for readers in all_readers:
-            told_by(readers)
+        unavailable = sum(told_by(readers)["unavailable"] for readers in all_readers)
     used = spent(before, account(cluster))
     written_gib = records * partitions * record_bytes / 2**30
     name = f"tailing, {store}: {consumers} consumers, {partitions} partitions"
     for zone, words, budget in (("near", "writer's zone", NEAR_BUDGET), ("far", "other zone", FAR_BUDGET)):
         figure = used[zone]["GETs"] / written_gib
-        details = {"MiB": written_gib * 1024, **used["all"], **used[zone]}
+        details = {"MiB": written_gib * 1024, **used["all"], **used[zone], "reads tried again": unavailable}
         yield Result("reading", f"{name}, {words}", figure, "GETs/GiB", budget, details=details)
     # With segments that are not full, because little is written in a flush interval, there are more GETs for a GiB.
     for_each = used["far"]["GETs"] / max(used["all"]["PUTs"], 1)
