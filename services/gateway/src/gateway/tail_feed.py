@@ -1,8 +1,7 @@
 """Feeds the tail index from the bus, and wakes the fetches that wait for something new."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 import structlog
@@ -45,26 +44,59 @@ def _ignore(sequence: int) -> None:
 
 
 class Watch:
-    """Somebody who waits for news of some partitions; set from the first such news on."""
+    """Somebody who waits, within the block, for news of some partitions; set from the first such news on.
 
-    def __init__(self) -> None:
-        self._news = asyncio.Event()
+    There are thousands whose wait ends without news, so that costs no more than a timer.
+    """
+
+    __slots__ = ("_keys", "_waiter", "_watches", "woken_s")
+
+    def __init__(self, watches: "Watches", keys: Collection[PartitionKey]) -> None:
+        self._watches = watches
+        self._keys = keys
+        self._waiter: asyncio.Future[bool] | None = None
         self.woken_s: float | None = None  # when the first news came, by the loop's clock
+
+    def __enter__(self) -> "Watch":
+        for key in self._keys:
+            self._watches.setdefault(key, {})[self] = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key in self._keys:
+            others = self._watches.get(key)
+            if others is not None:
+                others.pop(self, None)
+                if not others:
+                    del self._watches[key]
 
     def wake(self) -> None:
         """There is news."""
         if self.woken_s is None:
             self.woken_s = asyncio.get_running_loop().time()
-        self._news.set()
+        self._end(is_news=True)
 
     async def until(self, deadline_s: float) -> bool:
         """Whether news came, at once if it has already, before the loop's clock shows `deadline_s`."""
+        if self.woken_s is not None:
+            return True
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_at(deadline_s, self._expire)
         try:
-            async with asyncio.timeout_at(deadline_s):
-                await self._news.wait()
-        except TimeoutError:
-            return False
-        return True
+            return await self._waiter
+        finally:
+            timer.cancel()
+
+    def _expire(self) -> None:
+        self._end(is_news=False)
+
+    def _end(self, *, is_news: bool) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(is_news)
+
+
+Watches = dict[PartitionKey, dict[Watch, None]]
 
 
 class TailFeed:
@@ -89,7 +121,7 @@ class TailFeed:
         self._topics = topics
         self._note_quotas = note_quotas
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
-        self._watches: dict[PartitionKey, dict[Watch, None]] = {}  # woken in the order in which they came
+        self._watches: Watches = {}  # woken in the order in which they came
         self._subscription: Subscription | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._losses = Counter(
@@ -152,21 +184,9 @@ class TailFeed:
         """How many partitions somebody waits for."""
         return len(self._watches)
 
-    @contextmanager
-    def watch(self, keys: Collection[PartitionKey]) -> Iterator[Watch]:
-        """Notice all news of these partitions, and every change of topics, from now to the end of the block."""
-        watch = Watch()
-        for key in keys:
-            self._watches.setdefault(key, {})[watch] = None
-        try:
-            yield watch
-        finally:
-            for key in keys:
-                others = self._watches.get(key)
-                if others is not None:
-                    others.pop(watch, None)
-                    if not others:
-                        del self._watches[key]
+    def watch(self, keys: Collection[PartitionKey]) -> Watch:
+        """Notice all news of these partitions, and every change of topics, from the begin to the end of the block."""
+        return Watch(self._watches, keys)
 
     async def _receive(self, inbound: Inbound) -> None:
         try:

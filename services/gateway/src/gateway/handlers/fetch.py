@@ -70,9 +70,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: FetchR
         for topic in request.topics
         for partition in topic.partitions
     ]
-    # Whoever comes first gets its share first: by chance, so that no partition is always behind the same others.
-    first = int.from_bytes(gateway.entropy.take(ROTATION_BYTES)) % max(len(wanted), 1)
-    rotated = wanted[first:] + wanted[:first]
+    rotated = _rotated(gateway, wanted)
     bytes_max = max(min(request.max_bytes, FETCH_BYTES_MAX), 1)
     woken_s = await _wait(gateway, client, request, rotated, bytes_max)
     if await gateway.unsent.until_room(ROOM_WAIT_S):
@@ -83,11 +81,22 @@ async def handle(gateway: Gateway, client: Client, version: int, request: FetchR
     return _response(gateway, request, wanted)
 
 
+def _rotated(gateway: Gateway, wanted: list[_Wanted]) -> list[_Wanted]:
+    """Whoever comes first gets its share first: by chance, so that no partition is always behind the same others."""
+    if len(wanted) < 2:
+        return wanted
+    first = int.from_bytes(gateway.entropy.take(ROTATION_BYTES)) % len(wanted)
+    return wanted[first:] + wanted[:first]
+
+
 async def _read(
     gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolation_level: int, *, is_first: bool
 ) -> None:
     """Read what there is; the first of it is read whatever its size if it `is_first` in the answer."""
-    placed = await _place_all(gateway, [each for each in wanted if _readable(each, isolation_level)])
+    readable = [each for each in wanted if _readable(each, isolation_level)]
+    if not readable:
+        return
+    placed = await _place_all(gateway, readable)
     if any(gateway.reads.is_history(cursor.extent) for _, cursor in placed):
         bytes_max = min(bytes_max, HISTORY_BYTES_MAX)
     portions = _divide(placed, bytes_max, isolation_level, is_first=is_first)
