@@ -8,6 +8,7 @@ from penstock.contracts.commands import Done, Refused
 from penstock.contracts.group_configs import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.queries import GroupSummary, GroupsView
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.share_group_queries import GroupConfigsView
 from penstock.contracts.share_groups import AlterGroupConfigs
@@ -17,11 +18,12 @@ from penstock.kafkawire.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from penstock.kafkawire.api.list_config_resources import ListConfigResourcesRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.unit.gateway.gateway_fakes import World, new_world
 from tests.unit.gateway.gateway_wire import ask
 
-DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 44
+DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 32, 44, 74
 GROUP, FROM_GROUP, FROM_DEFAULT = 32, 8, 5
 RESET = "share.auto.offset.reset"
 
@@ -96,6 +98,16 @@ async def test_before_anything_was_heard_of_the_level_the_sequencers_decide() ->
     world = share_world(None)
     world.sequencer.on_command = lambda command: Done()
     assert await altered(world, RESET, "earliest") == (ErrorCode.NONE, "")
+
+
+async def test_share_groups_are_listed_among_what_has_configurations() -> None:
+    world = share_world()
+    summaries = [GroupSummary("g", "share", "Stable", is_share=True), GroupSummary("classic", "consumer", "Stable")]
+    world.sequencer.views["groups"] = lambda query: GroupsView(1, summaries)
+    response = await ask(world, LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
+    assert [(each.resource_name, each.resource_type) for each in response.config_resources] == [("g", GROUP)]
+    response = await ask(new_world(), LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 async def test_where_share_groups_are_off_groups_have_no_configurations() -> None:

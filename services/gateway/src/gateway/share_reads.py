@@ -24,7 +24,8 @@ from penstock.objectstore.errors import NotFound
 
 log = structlog.get_logger()
 
-READ_BYTES_MAX = 16 * 1024 * 1024  # of one answer, whatever the client asks for; it asks again at once
+# Of one answer, whatever the client asks for; it asks again at once. Others wait until one is put together.
+READ_BYTES_MAX = 4 * 1024 * 1024
 SHARE_BYTES_MIN = 1024 * 1024  # of one partition: below a usual batch there would often be nothing
 SPARE = 2  # so many times the bytes that the wanted records have on average in their extents
 
@@ -51,28 +52,44 @@ class Offered:
         return self.windows[-1].last + 1
 
 
+@dataclass(slots=True)
+class _Placed:
+    """A partition with something to read before `end_offset`, and where to begin to look for it."""
+
+    offered: Offered
+    view: PartitionView
+    cursor: Cursor
+    end_offset: int
+
+
 async def read_offered(
     gateway: Gateway, offered: Sequence[Offered], *, bytes_max: int, records_max: int, read_committed: bool
 ) -> None:
     """Fill in what there is of each one's records, or why there is none; `Unavailable` if nobody can say."""
     bytes_max = max(min(bytes_max, READ_BYTES_MAX), 1)
     views = await _views(gateway, offered, bytes_max)
-    placed = []
+    placed: list[_Placed] = []
     for each, view in zip(offered, views, strict=True):
         end_offset = min(each.end_offset, _end_offset(view, read_committed=read_committed))
         if end_offset > each.offset and view.extents:
             cursor = await _place(gateway, each, view.extents[0])
             if cursor is not None:
-                placed.append((each, view, cursor, end_offset))
-    wishes = [_wish(each, view, cursor, records_max) for each, view, cursor, _ in placed]
-    portions: list[Portion] = []
-    for (each, view, cursor, end_offset), share in zip(
-        placed, fair_shares(wishes, bytes_max, SHARE_BYTES_MIN), strict=True
-    ):
-        portions.append(_portion(each, view, cursor, end_offset, share, whole_first=not portions))
-    await read_portions(gateway.reads, portions)
-    for (each, view, *_), portion in zip(placed, portions, strict=True):
-        _take(gateway, each, portion, view, read_committed=read_committed)
+                placed.append(_Placed(each, view, cursor, end_offset))
+    await _read(gateway, placed, bytes_max, records_max, read_committed=read_committed)
+
+
+async def _read(
+    gateway: Gateway, placed: Sequence[_Placed], bytes_max: int, records_max: int, *, read_committed: bool
+) -> None:
+    """Divide the answer's bytes; the first partition gets a batch whatever its size, so that each has its turn."""
+    wishes = [_wish(each.offered, each.view, each.cursor, records_max) for each in placed]
+    portions: list[tuple[_Placed, Portion]] = []
+    for each, share in zip(placed, fair_shares(wishes, bytes_max, SHARE_BYTES_MIN), strict=True):
+        if share >= BATCH_OVERHEAD or not portions:
+            portions.append((each, _portion(each, share, whole_first=not portions)))
+    await read_portions(gateway.reads, [portion for _, portion in portions])
+    for each, portion in portions:
+        _take(gateway, each.offered, portion, each.view, read_committed=read_committed)
 
 
 async def _views(gateway: Gateway, offered: Sequence[Offered], bytes_max: int) -> list[PartitionView]:
@@ -119,16 +136,15 @@ def _wish(each: Offered, view: PartitionView, cursor: Cursor, records_max: int) 
     return min(unread_bytes, max(SPARE * unread_bytes * wanted // max(offsets, 1), SHARE_BYTES_MIN))
 
 
-def _portion(
-    each: Offered, view: PartitionView, cursor: Cursor, end_offset: int, share: int, *, whole_first: bool
-) -> Portion:
-    must_search = cursor.base_offset < each.offset
+def _portion(each: _Placed, share: int, *, whole_first: bool) -> Portion:
+    offered, cursor = each.offered, each.cursor
+    must_search = cursor.base_offset < offered.offset
     return Portion(
-        key=each.key,
-        offset=each.offset,
-        end_offset=end_offset,
-        leader_epoch=each.leader_epoch,
-        extents=view.extents,
+        key=offered.key,
+        offset=offered.offset,
+        end_offset=each.end_offset,
+        leader_epoch=offered.leader_epoch,
+        extents=each.view.extents,
         cursor=cursor,
         bytes_max=share,
         whole_first=whole_first,

@@ -1,10 +1,11 @@
-"""ListConfigResources: topics and brokers have configurations here, and nothing else has (KIP-1142)."""
+"""ListConfigResources: topics, brokers and share groups have configurations here, and nothing else has (KIP-1142)."""
 
 from gateway.context import Client, Gateway
 from gateway.errors import ADMINISTRATION_UNAVAILABLE
 from gateway.handlers.metadata import cluster_of
-from gateway.topic_settings import BROKER, TOPIC
+from gateway.topic_settings import BROKER, GROUP, TOPIC
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries import GroupsQuery, GroupsView
 from penstock.kafkawire.api.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -21,7 +22,7 @@ async def handle(
     gateway: Gateway, client: Client, version: int, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     asked = frozenset(request.resource_types) if version >= FIRST_VERSION_TYPES else {CLIENT_METRICS}
-    if not asked <= SUPPORTED:
+    if not asked <= (SUPPORTED | {GROUP} if gateway.config.share_groups else SUPPORTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found = []
     if not asked or TOPIC in asked:
@@ -31,4 +32,10 @@ async def handle(
             return ListConfigResourcesResponse(error_code=ADMINISTRATION_UNAVAILABLE)
     if not asked or BROKER in asked:
         found += [ConfigResource(str(node.node_id), BROKER) for node in cluster_of(gateway, client).brokers]
+    if gateway.config.share_groups and (not asked or GROUP in asked):
+        try:
+            view = await gateway.sequencer.query("groups", GroupsQuery(0, [], fresh=True), GroupsView)
+        except Unavailable:
+            return ListConfigResourcesResponse(error_code=ADMINISTRATION_UNAVAILABLE)
+        found += [ConfigResource(group.group_id, GROUP) for group in view.groups if group.is_share]
     return ListConfigResourcesResponse(config_resources=found)

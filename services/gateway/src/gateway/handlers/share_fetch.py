@@ -15,6 +15,7 @@ import structlog
 from gateway.context import Client, Gateway
 from gateway.errors import error_of
 from gateway.partitions import NO_EPOCH, READ_UNAVAILABLE, Located, locate
+from gateway.reads import ROOM_WAIT_S
 from gateway.share_acknowledging import (
     Acknowledged,
     acknowledge,
@@ -49,7 +50,6 @@ from penstock.kafkawire.primitives import Buffer
 log = structlog.get_logger()
 
 WAIT_MS_MAX = 300_000  # nobody needs longer, and a mistaken client holds no connection for ever
-ROOM_WAIT_S = 1.0  # for other clients to take their answers
 RECORDS_MAX = 10_000  # of one answer, whatever the client asks for
 # Records come back by time and through other gateways, too, of which nobody tells. So each member asks once a second.
 LOOK_AGAIN_S = 1.0
