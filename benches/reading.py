@@ -89,8 +89,8 @@ def _tail(store: str, cluster: Cluster, far: FarZone, consumers: int, partitions
         figure = used[zone]["GETs"] / written_gib
         details = {"MiB": written_gib * 1024, **used["all"], **used[zone], "reads tried again": unavailable}
         yield Result("reading", f"{name}, {words}", figure, "GETs/GiB", budget, details=details)
-    # With segments that are not full, because little is written in a flush interval, there are more GETs for a GiB. Hedges
-    # are few for a GiB, but many for a short run.
+    # With segments that are not full, because little is written in a flush interval, there are more GETs for a GiB.
+    # Hedges are few for a GiB, but many for a short run.
     for_each = max(used["far"]["GETs"] - used["far"]["hedges"], 0) / max(used["all"]["PUTs"], 1)
     yield Result("reading", f"{name}, other zone, hedges apart", for_each, "GETs/segment", FAR_BUDGET_FOR_EACH)
 
