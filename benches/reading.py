@@ -136,7 +136,7 @@ def replays(mib: int, records: int) -> Iterator[Result]:
         load(cluster.kafka, "produce", "history", "--mib", str(mib), settings=(*TUNED, *TUNED_MESSAGES))
         create_topic(cluster, "latency", 1)
         alone = _p99(cluster, records)
-        per_partition = mib * 1024 // 16
+        per_partition = mib * 1024 // RECORDS_PER_CALL // 16 * RECORDS_PER_CALL  # as `load` writes them, a call to each
         with contextlib.ExitStack() as replaying:
             for _ in range(10):
                 replaying.enter_context(read_by(cluster.kafka, "history", 16, 1, per_partition))
