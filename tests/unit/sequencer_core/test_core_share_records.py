@@ -81,6 +81,18 @@ def test_a_lock_that_is_renewed_begins_anew() -> None:
     assert world.windows() == [(0, 2)]
 
 
+def test_locks_end_together_at_tenths_of_a_second() -> None:
+    world = ShareWorld("one", records=4)
+    for delay_ms in (1, 30, 60):
+        world.wait(delay_ms - world.now_ms % 100)
+        world.acquire("one", 1)
+    assert {hold.until_ms for hold in world.share.holds} == {world.now_ms + LOCK_MS + 40}
+    world.wait(LOCK_MS - 1)
+    assert world.windows() == [(3, 3)]
+    world.wait(41)
+    assert world.windows() == [(0, 2), (3, 3)]
+
+
 def test_what_was_not_read_does_not_count_as_delivered() -> None:
     world = ShareWorld("one", "two", records=4)
     world.acquire("one")

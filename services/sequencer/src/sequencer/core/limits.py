@@ -102,6 +102,7 @@ SHARE_MEMBERS_MAX = 1_000  # of a share group: Kafka's largest group.share.max.s
 SHARE_PARTITIONS_MAX = 200_000  # over all groups, about 60 MB with nothing in flight
 SHARE_RECORDS_MAX = 1_000_000  # in flight over all groups, about 300 MB if each stands otherwise than its neighbours
 SHARE_PIECES_MAX = 20_000  # extents, gaps and what is between them, looked at in a partition by one command: 20 ms
+SHARE_LOCK_GRAIN_MS = 100  # locks end at multiples of it: a group's partitions are looked at ten times a second at most
 SHARE_WINDOWS_MAX = 20_000  # in one answer, about 200 KB
 SHARE_TICKETS_MAX = 8  # of a member: as many requests as its client may have under way, to one gateway each
 SHARE_REFUSALS_REMEMBERED_MAX = 100  # partitions of a command; whoever repeats it is told of no more

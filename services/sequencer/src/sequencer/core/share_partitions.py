@@ -26,7 +26,7 @@ from penstock.contracts.group_configs import (
 )
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.share_groups import AcquiredRange, JudgedRange, OffsetRange, Verdict
-from sequencer.core.limits import SHARE_PIECES_MAX, SHARE_RECORDS_MAX
+from sequencer.core.limits import SHARE_LOCK_GRAIN_MS, SHARE_PIECES_MAX, SHARE_RECORDS_MAX
 from sequencer.core.markers import is_marker
 from sequencer.core.partitions import last_stable_offset
 from sequencer.core.share_holds import available, cut, done, drop_done, end_of, find, part, pieces, put
@@ -59,6 +59,12 @@ def rules_of(state: State, group_id: str) -> Rules:
 def visible_end(rules: Rules, partition: Partition) -> int:
     """Where the records end that the group may have."""
     return last_stable_offset(partition) if rules.read_committed else partition.high_watermark
+
+
+def lock_end_ms(state: State, rules: Rules) -> int:
+    """When a lock ends that begins now: after its duration, or a little later."""
+    end_ms = state.clock_ms + rules.lock_duration_ms
+    return end_ms + -end_ms % SHARE_LOCK_GRAIN_MS
 
 
 def room_for_new(state: State, rules: Rules, share: SharePartition) -> int:
@@ -196,7 +202,7 @@ def judge(state: State, rules: Rules, share: SharePartition, member_id: str, jud
         before = each.last
     if not all(_has(share, member_id, each) for each in judged):
         return Refusal.INVALID_RECORD_STATE
-    until_ms = state.clock_ms + rules.lock_duration_ms
+    until_ms = lock_end_ms(state, rules)
     for each in judged:
         place, stop = cut(share, each.first, each.last)
         holds = [

@@ -19,7 +19,7 @@ from sequencer.core import share_partitions
 from sequencer.core.limits import INTEGER_MAX, SHARE_REFUSALS_REMEMBERED_MAX, SHARE_TICKETS_MAX
 from sequencer.core.partitions import find_partition
 from sequencer.core.share_groups import note_due, release
-from sequencer.core.share_partitions import Acquisition, Rules, rules_of
+from sequencer.core.share_partitions import Acquisition, Rules, lock_end_ms, rules_of
 from sequencer.core.share_state import Answered, ShareGroup, ShareMember
 from sequencer.core.share_state import SharePartition as Share
 from sequencer.core.state import Changes, Partition, State
@@ -94,7 +94,7 @@ def _find(state: State, group: ShareGroup, wanted: SharePartition) -> tuple[Part
 def _acquire_all(
     state: State, group: ShareGroup, rules: Rules, command: ShareRecords, refusals: list[Refusal]
 ) -> list[SharedPartition]:
-    until_ms = state.clock_ms + rules.lock_duration_ms
+    until_ms = lock_end_ms(state, rules)
     acquisition = Acquisition(command.member_id, until_ms, group.acquisitions)
     room = command.records_max
     shared: list[SharedPartition] = []
