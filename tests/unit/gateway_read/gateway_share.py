@@ -51,6 +51,7 @@ class Member:
         self.world = world
         self.topic_id = topic_id
         self.name = name
+        self.gateway = world.gateway
         self.client = Client(host="127.0.0.1", zone="z")
         self.epoch = 0
 
@@ -82,7 +83,7 @@ class Member:
             forgotten_topics_data=[ForgottenTopic(self.topic_id, list(forgotten))] if forgotten else [],
         )
         request = msgspec.structs.replace(request, **options)
-        response = await share_fetch.handle(self.world.gateway, self.client, version, request)
+        response = await share_fetch.handle(self.gateway, self.client, version, request)
         self._note(response.error_code)
         return response
 
@@ -96,7 +97,7 @@ class Member:
             topics=[AcknowledgeTopic(self.topic_id, partitions)] if partitions else [],
         )
         request = msgspec.structs.replace(request, **options)
-        response = await share_acknowledge.handle(self.world.gateway, self.client, 2, request)
+        response = await share_acknowledge.handle(self.gateway, self.client, 2, request)
         self._note(response.error_code)
         return response
 

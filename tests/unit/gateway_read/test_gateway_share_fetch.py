@@ -1,6 +1,7 @@
 """ShareFetch and ShareAcknowledge against the real machine: each record to one member, until it is done with."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
@@ -19,6 +20,10 @@ from gateway_share import (
 )
 
 from gateway.share_sessions import CLOSING_EPOCH
+from gateway.share_turns import ShareTurns
+from penstock.contracts.commands import Command, Outcome
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import TopicId
 from penstock.contracts.share_group_queries import SharePartitionRef, SharePartitionsQuery, SharePartitionsView
 from penstock.contracts.share_groups import ShareRecords
 from penstock.kafkawire.api import decode_response, encode_response
@@ -272,3 +277,43 @@ async def test_many_members_at_once_each_get_their_own_records(world: World) -> 
                 assert offset not in got, f"{offset} went to {got[offset]} and {member.name}"
                 got[offset] = member.name
     assert len(set(got.values())) > 1
+
+
+def through_another_gateway(world: World, topic_id: TopicId, name: str) -> Member:
+    """The same member at a gateway that knows nothing of the first one's turns."""
+    member = Member(world, topic_id, name)
+    member.gateway = dataclasses.replace(world.gateway, share_turns=ShareTurns())
+    return member
+
+
+async def test_two_gateways_that_read_the_same_give_each_record_to_one_member(world: World) -> None:
+    topic_id = await open_world(world)
+    here, there = await joined_members(world, topic_id, "m1", "m2")
+    there = through_another_gateway(world, topic_id, "m2")
+    await world.produce(topic_id, {0: [batch_of(b"%d" % number) for number in range(20)]})
+    first, second = await asyncio.gather(
+        here.fetch(0, max_records=10, max_wait_ms=FOR_EVER_MS), there.fetch(0, max_records=10, max_wait_ms=FOR_EVER_MS)
+    )
+    assert world.sequencer.asked.count("share_partitions") == 3, "who got nothing of what both had read asked again"
+    assert len(records(first)) == len(records(second)) == 10
+    assert records(first).keys().isdisjoint(records(second))
+
+
+async def test_an_outcome_that_nobody_knows_is_an_error_of_what_was_said_and_wanted(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")]})
+    await one.fetch(0, max_records=1)
+
+    async def nobody(commands: list[Command], *, deadline_s: float) -> list[Outcome]:
+        raise Unavailable("no sequencer answered")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.sequencer, "command", nobody)
+        data = partitions_of(await one.fetch(said={0: [(0, 0, ACCEPT)]}, max_wait_ms=FOR_EVER_MS))[0]
+        answer = await one.acknowledge({0: [(0, 0, ACCEPT)]})
+    assert data.error_code == data.acknowledge_error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not data.acquired_records
+    answer = await one.acknowledge({0: [(0, 0, ACCEPT)]})
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
