@@ -17,19 +17,20 @@ from penstock.contracts.codec import decode, encode
 from penstock.contracts.commands import Done, TopicCreated
 from penstock.contracts.messages import Presence, QuotaUse
 from penstock.contracts.queries import ValidateView
-from penstock.kafkawire.api import decode_response, encode_request
+from penstock.kafkawire.api import decode_response, encode_request, share_fetch
 from penstock.kafkawire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest
 from penstock.kafkawire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.kafkawire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_fakes import World, gateway_presence, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask, batch, request_frame
 from tests.unit.gateway.test_gateway_listener import Kafka
 
-PRODUCE, FETCH, METADATA = 0, 1, 3
+PRODUCE, FETCH, METADATA, SHARE_FETCH = 0, 1, 3, 78
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 ALICE = (("user", "alice"),)
 FETCHED_TOPIC, FETCHED_PARTITION = FetchableTopicResponse("t"), PartitionData()
@@ -123,6 +124,26 @@ async def test_a_fetch_asks_for_no_more_than_a_second_brings_and_pays_for_what_i
     assert seen == [given]
     assert answered.throttle_time_ms == 1000
     assert len(answered.responses[0].partitions[0].records) == 8000
+
+
+async def test_what_a_share_group_acquires_is_paid_for_and_nothing_is_kept_from_being_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = new_world(share_groups=True)
+    await held_to(world, "consumer_byte_rate", "4000", client_id="reader")
+    client = new_client("reader")
+    meter = world.gateway.quotas.meter("consumer_byte_rate", client.user, "reader")
+    assert meter is not None
+    meter.use(8000, world.clock.monotonic_s())
+
+    async def answer(*request: Any) -> ShareFetchResponse:
+        partition = share_fetch.PartitionData(records=[b"x" * 4000])
+        return ShareFetchResponse(responses=[share_fetch.ShareFetchableTopicResponse(partitions=[partition])])
+
+    monkeypatch.setitem(HANDLERS, SHARE_FETCH, answer)
+    answered = await ask(world, SHARE_FETCH, 2, ShareFetchRequest(group_id="g"), client)
+    assert answered.throttle_time_ms == 2000
+    assert len(answered.responses[0].partitions[0].records) == 4000
 
 
 async def test_any_request_counts_for_the_time_that_it_took(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
