@@ -44,7 +44,7 @@ among_others = st.lists(st.one_of(share_commands(usual), share_commands(usual), 
 alone = st.lists(share_commands(usual) | share_commands(wild), min_size=1, max_size=20)
 logs = st.builds(cut, st.sampled_from([SHARING, SHARING, OPENING, []]), among_others | alone, st.integers(1, 3))
 any_log = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
