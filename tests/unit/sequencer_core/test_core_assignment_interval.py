@@ -31,6 +31,7 @@ from sequencer.core.topic_patterns import Pattern
 
 INTERVAL_MS = 1_000
 SOON_MS = 1_000
+MOVING_MS = 3_000
 USUAL_MS = 5_000
 
 
@@ -82,14 +83,24 @@ def test_a_heartbeat_within_the_interval_is_not_journaled(world: ConsumerWorld) 
 def test_whoever_has_been_assigned_to_comes_soon_for_a_while_and_then_as_usual(world: ConsumerWorld) -> None:
     client = world.client("a", "t")
     assert world.beat(client).heartbeat_interval_ms == SOON_MS
-    world.wait(SOON_MS)
+    world.wait(MOVING_MS)
     assert world.beat(client).heartbeat_interval_ms == USUAL_MS
 
 
-def test_large_groups_come_more_slowly_while_they_move(world: ConsumerWorld) -> None:
-    for number in range(1_000):
-        answer = world.join(f"m{number}", "t")
-    assert answer.heartbeat_interval_ms == 2 * SOON_MS
+def test_a_thousand_members_at_once_cost_two_targets_and_about_two_entries_each() -> None:
+    world, count = ConsumerWorld(ASSIGNMENT_INTERVAL_LEVEL), 1_000
+    world.topic("t", count)
+    assign = mock.patch.object(consumer_groups, "assign", wraps=consumer_groups.assign)
+    with mock.patch("core_world.check_invariants"), assign as assigned:
+        clients = [world.client(f"m{number}", "t") for number in range(count)]
+        world.now_ms += INTERVAL_MS
+        for _ in range(2):  # who has all gives it back at once
+            world.beat(clients[0])
+        world.settle(*clients)
+    assert {len(numbers(client)) for client in clients} == {1}
+    assert world.group().state == "Stable"
+    assert assigned.call_count == 2
+    assert world.state.sequence < 2 * count + 10
 
 
 def test_a_lone_change_after_the_interval_does_not_wait(world: ConsumerWorld) -> None:

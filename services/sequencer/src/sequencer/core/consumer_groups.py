@@ -43,7 +43,7 @@ from sequencer.core.deadlines import note_idle, set_deadline
 from sequencer.core.departures import note_arrival, note_departure
 from sequencer.core.limits import (
     CONSUMER_HEARTBEAT_SOON_MS,
-    CONSUMER_MEMBERS_PER_SOON,
+    CONSUMER_MOVING_MS,
     MEMBER_OVERHEAD_BYTES,
     PARTITION_BYTES,
 )
@@ -352,9 +352,9 @@ def heartbeat_interval_ms(state: State, consumer: ConsumerGroup, member: Consume
     Clients take the interval from each answer; librdkafka waits no longer for the next one, too.
     """
     interval_ms = group_config(CONSUMER_HEARTBEAT_INTERVAL, state.cluster_configs)
-    soon_ms = CONSUMER_HEARTBEAT_SOON_MS * (1 + len(consumer.members) // CONSUMER_MEMBERS_PER_SOON)
-    is_moving = 0 <= now_ms - consumer.assigned_ms < soon_ms or consumer.assignment_epoch < consumer.epoch
-    return min(interval_ms, soon_ms) if member.state != RECONCILED or is_moving else interval_ms
+    is_moving = 0 <= now_ms - consumer.assigned_ms < CONSUMER_MOVING_MS or consumer.assignment_epoch < consumer.epoch
+    is_soon = is_moving or member.state != RECONCILED
+    return min(interval_ms, CONSUMER_HEARTBEAT_SOON_MS) if is_soon else interval_ms
 
 
 def session_timeout_ms(state: State, member: ConsumerMember) -> int:
