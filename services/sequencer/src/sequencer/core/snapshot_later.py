@@ -109,5 +109,5 @@ def read_later(state: State, later: Later) -> None:
         state.departed[group_id, member_id] = (sequence, left_ms)
     for shared in later.share_groups:
         enter_share_group(state, shared)
-    state.group_configs = later.group_configs
+    state.group_configs = dict(later.group_configs)
     state.group_configs_altered_sequence = later.group_configs_altered_sequence
