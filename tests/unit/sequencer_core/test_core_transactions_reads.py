@@ -402,7 +402,8 @@ def test_transactions_are_listed_by_state_producer_and_duration(world: Transacti
         return [each.transactional_id for each in view.transactions]
 
     assert listed() == ["idle", "long", "short"]
-    assert listed(states=["Empty"]) == listed(producer_ids=[idle.producer_id]) == ["idle"]
+    assert listed(states=["Empty"]) == listed(producer_ids=[idle.producer_id, 99, idle.producer_id]) == ["idle"]
+    assert listed(producer_ids=[99]) == listed(producer_ids=[idle.producer_id], states=["Ongoing"]) == []
     assert listed(duration_ms=999) == ["long"]
     assert listed(states=["Ongoing"], duration_ms=-1) == ["long", "short"]
 
