@@ -86,6 +86,7 @@ def _account_of(found: dict[str, float], zone: str) -> dict[str, float]:
 
     return {
         "GETs": of_readers("penstock_store_requests_total"),
+        "by cachers": total(found, "penstock_store_requests_total", verb="get_range", zone=zone, service="cacher"),
         "GET MiB": of_readers("penstock_store_bytes_total") / 2**20,
         "cache hits": total(found, "penstock_cacher_chunks_total", result="hit", zone=zone),
         "cache misses": total(found, "penstock_cacher_chunks_total", result="miss", zone=zone),
