@@ -21,7 +21,7 @@ class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
     flush_interval_ms: Annotated[int, Meta(ge=5, description="a segment closes this long after its first byte")] = 250
     flush_quiet_ms: Annotated[int, Meta(ge=1, description="a segment closes when no byte came for this long")] = 3
     quiet_puts_per_second: Annotated[
-        float, Meta(ge=0, description="quiet closes allowed per second; 0 chooses by what a PUT costs in the store")
+        float, Meta(ge=0, description="quiet closes allowed per second; 0 chooses by a PUT's price and the interval")
     ] = 0.0
     quiet_under_way_max: Annotated[
         int, Meta(ge=0, description="no quiet close while more segments than this are not answered yet")
@@ -41,10 +41,12 @@ class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
 
 
 def quiet_puts_per_second(config: FlusherConfig) -> float:
-    """The rate of quiet closes that was set, or what suits the store."""
+    """The rate of quiet closes that was set, or what suits the store and the bill that the flush interval allows."""
     if config.quiet_puts_per_second > 0:
         return config.quiet_puts_per_second
-    return PUTS_PER_SECOND_FREE if _is_local(config) else PUTS_PER_SECOND_PAID
+    if _is_local(config):
+        return PUTS_PER_SECOND_FREE
+    return max(PUTS_PER_SECOND_PAID, 1000 / config.flush_interval_ms)
 
 
 def put_hedge_share(config: FlusherConfig) -> float:
