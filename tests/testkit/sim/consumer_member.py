@@ -55,17 +55,26 @@ class Claims:
         self._held: dict[str, list[int]] = {}  # member id -> partitions
 
     def hold(self, member_id: str, partitions: list[int]) -> None:
-        """The member has just these from now on; all who are members in truth have what the group knows of."""
+        """The member has just these from now on."""
         self._held[member_id] = partitions
-        group = self._oracle.state.groups.get(self._group_id)
-        members = {} if group is None or group.consumer is None else group.consumer.members
-        for each_id, held in self._held.items():
-            truth = members.get(each_id)  # none of whoever is out, and may not know so yet
+        self._check()
+
+    def observe(self, sequence: int, data: bytes) -> None:
+        """The journal stores an entry."""
+        if self._held:
+            self._check()
+
+    def _check(self) -> None:
+        """All who are members in truth have what the group knows of."""
+        group, topic = self._oracle.state.groups.get(self._group_id), self._oracle.state.topics.get(self._topic)
+        if group is None or group.consumer is None or topic is None:
+            return
+        for member_id, held in self._held.items():
+            truth = group.consumer.members.get(member_id)  # none of whoever is out, and may not know so yet
             if truth is not None:
-                topic_id = self._oracle.state.topics[self._topic].topic_id
-                known = {*truth.assigned.get(topic_id, ()), *truth.revoking.get(topic_id, ())}
+                known = {*truth.assigned.get(topic.topic_id, ()), *truth.revoking.get(topic.topic_id, ())}
                 if not known.issuperset(held):
-                    self._oracle.refused(each_id, f"having {held}", f"the group knows of {sorted(known)}")
+                    self._oracle.refused(member_id, f"having {held}", f"the group knows of {sorted(known)}")
 
     def lose(self, member_id: str) -> None:
         """The member has nothing any more."""

@@ -136,6 +136,7 @@ class World(Surroundings):
         self.fading = Fading(self.client("fading"), self.oracle, FADING_TOPIC, START_MS, sequencer)
         self.group = GroupLedger(GROUP, self.oracle)
         self.claims = Claims(GROUP, TOPIC, self.oracle)
+        self.journal.observers.append(self.claims.observe)
         is_new = self.stream(CONSUMER_PROTOCOL_STREAM).random() < CONSUMER_PROTOCOL_SHARE
         self.has_consumer_group = is_new and not self.old_replicas
         self.transactions = Transactions(self)
