@@ -68,12 +68,16 @@ def test_a_connection_has_a_bounded_number_of_sessions() -> None:
     opened(sessions, ("g", "0"))  # again
 
 
+def new_watch() -> Watch:
+    return Watch({}, [])
+
+
 async def is_woken(watch: Watch) -> bool:
     return await watch.until(asyncio.get_running_loop().time())
 
 
 async def test_one_member_at_a_time_has_the_turn_and_the_next_is_told_when_it_is_free() -> None:
-    turns, first, second = ShareTurns(), Watch(), Watch()
+    turns, first, second = ShareTurns(), new_watch(), new_watch()
     with turns.take("g", [T0], first) as mine:
         assert mine == [T0]
         with turns.take("g", [T0, T1], second) as theirs:
@@ -88,7 +92,7 @@ async def test_one_member_at_a_time_has_the_turn_and_the_next_is_told_when_it_is
 
 
 async def test_who_waits_is_told_when_records_of_its_group_come_back() -> None:
-    turns, watch, stranger = ShareTurns(), Watch(), Watch()
+    turns, watch, stranger = ShareTurns(), new_watch(), new_watch()
     with turns.waiting("g", watch), turns.waiting("other", stranger):
         turns.wake("g")
     turns.wake("other")
