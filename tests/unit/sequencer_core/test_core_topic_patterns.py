@@ -42,6 +42,12 @@ def test_a_pattern_matches_what_pythons_would(seed: int) -> None:
     assert matched > 50
 
 
+@pytest.mark.parametrize("text", ["[A-Za-z0-9._-]*", "a.*b|[a-z]*", ".*[b$]"])
+def test_only_what_takes_every_letter_ends_the_look_at_a_name(text: str) -> None:
+    for name in ("ab", "ab$c", "a$b", "$", "abc-"):
+        assert Pattern(text).matches(name) == bool(re.fullmatch(text, name))
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [

@@ -60,7 +60,7 @@ def mask_of(letters: str) -> int:
 
 
 _CLASSES = {"d": mask_of(_DIGITS), "w": mask_of(_WORD), "s": mask_of(" \t\n\r\f")}
-NAME_LETTERS = mask_of(_WORD + ".-")  # all that topics' names have
+IN_A_LINE = ANY & ~mask_of("\n")  # what `.` takes
 _UPPER, _LOWER = mask_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), mask_of("abcdefghijklmnopqrstuvwxyz")
 _NAMED_CLASSES = {
     "alnum": _UPPER | _LOWER | _CLASSES["d"],
@@ -164,7 +164,7 @@ class Parser:
             return Symbols(self._class())
         if letter == "\\":
             return self._escape()
-        special = {".": ANY & ~mask_of("\n"), "^": START, "$": END}.get(letter)
+        special = {".": IN_A_LINE, "^": START, "$": END}.get(letter)
         return self._letter(letter) if special is None else Symbols(special)
 
     def _letter(self, letter: str) -> Node:

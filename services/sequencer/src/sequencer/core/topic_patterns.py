@@ -6,7 +6,7 @@ automaton over the pattern's positions (Glushkov's), a set of them being one int
 
 from sequencer.core.topic_pattern_syntax import (
     END,
-    NAME_LETTERS,
+    IN_A_LINE,
     NO_LIMIT,
     START,
     BadPattern,
@@ -65,7 +65,7 @@ class Pattern:
         ends = 0
         for position, symbols in enumerate(self._symbols):
             bit = 1 << position
-            if symbols & NAME_LETTERS == NAME_LETTERS and self._follow[position] & self._last & bit:
+            if symbols & IN_A_LINE == IN_A_LINE and self._follow[position] & self._last & bit:
                 ends |= bit
         return ends
 
