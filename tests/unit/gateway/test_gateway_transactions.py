@@ -368,6 +368,17 @@ async def test_transactions_are_listed_by_a_pattern_from_version_2_on(version: i
     assert [query.pattern for name, query in world.sequencer.queries if name == "transactions"] == [asked]
 
 
+async def test_a_page_without_a_match_is_not_the_last_one() -> None:
+    world = new_world()
+    pages = {
+        "": TransactionsView(1, [], is_more=True, after="m"),
+        "m": TransactionsView(1, [TransactionSummary("x", 7, "Empty")], after="z"),
+    }
+    world.sequencer.views["transactions"] = lambda query: pages[query.after]
+    response = await ask(world, LIST, 2, ListTransactionsRequest(transactional_id_pattern="x"))
+    assert response.transaction_states == [TransactionState("x", 7, "Empty")]
+
+
 async def test_who_lists_transactions_by_a_bad_pattern_is_told_so() -> None:
     world = new_world()
     world.sequencer.views["transactions"] = lambda query: TransactionsView(1, [], refusal=Refusal.INVALID_PATTERN)

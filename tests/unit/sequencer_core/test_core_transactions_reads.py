@@ -421,6 +421,32 @@ def test_transactions_are_listed_by_patterns_for_their_whole_ids(
     assert ([each.transactional_id for each in view.transactions], view.refusal) == (found, Refusal.NONE)
 
 
+def test_a_pattern_takes_letters_that_no_topic_has_only_where_it_says_so(world: TransactionWorld) -> None:
+    for name in ("ab$c", "abü", "abc"):
+        world.init(name)
+
+    def listed(pattern: str) -> list[str]:
+        view = queries.transactions(world.state, TransactionsQuery(0, pattern=pattern))
+        return [each.transactional_id for each in view.transactions]
+
+    assert listed("[A-Za-z0-9._-]*") == ["abc"]
+    assert listed("ab.*") == listed(".*") == ["ab$c", "abc", "abü"]
+    assert listed("ab[^c$]") == ["abü"]
+
+
+def test_few_ids_are_held_against_a_pattern_at_once(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_queries, "PATTERN_LETTERS_MAX", 5)
+    for name in ("aa", "ab", "ba", "bb", "bc-longer", "c"):
+        world.init(name)
+    found, looks, after, is_more = [], [], "", True
+    while is_more:
+        view = queries.transactions(world.state, TransactionsQuery(0, after=after, pattern="b.*"))
+        found += [each.transactional_id for each in view.transactions]
+        looks.append(view.after)
+        after, is_more = view.after, view.is_more
+    assert (found, looks) == (["ba", "bb", "bc-longer"], ["ab", "bb", "bc-longer", "c"])
+
+
 def test_a_pattern_that_is_none_lists_no_transactions(world: TransactionWorld) -> None:
     world.init("a")
     view = queries.transactions(world.state, TransactionsQuery(0, pattern="(a"))

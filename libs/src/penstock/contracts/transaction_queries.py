@@ -70,8 +70,9 @@ class TransactionsView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     transactions: list[TransactionSummary]
     failure: str | None = None
-    is_more: bool = False  # behind the last of these
+    is_more: bool = False  # behind the last of these, or behind `after`
     refusal: Refusal = Refusal.NONE
+    after: str = ""  # up to here ids were held against the pattern, if there is one
 
 
 class ProducersQuery(msgspec.Struct, frozen=True, array_like=True):

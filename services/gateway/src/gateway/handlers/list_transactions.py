@@ -57,5 +57,5 @@ async def _all(gateway: Gateway, request: ListTransactionsRequest) -> list[Trans
         if view.refusal:
             return error_of(view.refusal)
         found += [TransactionState(each.transactional_id, each.producer_id, each.state) for each in view.transactions]
-        after = view.transactions[-1].transactional_id if view.is_more else None
+        after = (view.after or view.transactions[-1].transactional_id) if view.is_more else None
     return found

@@ -119,6 +119,7 @@ SEGMENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 5 ms of work
 ROWS_WALKED_MAX = 20_000  # of the table of segments for one listing, about 2 ms
 CONDEMNED_ROWS_WALKED_MAX = 200_000  # with those passed over on the way, about 10 ms
 TRANSACTIONS_LISTED_MAX = 1_500  # 6 MB of answer at the worst; the walk over all of them is 20 ms at most
+PATTERN_LETTERS_MAX = 20_000  # of transactional ids held against a pattern by one question: some milliseconds
 TRANSACTION_PARTITIONS_LISTED_MAX = 20_000  # about 100 KB of answer; the last transaction may go beyond it
 PRODUCERS_LISTED_MAX = 20_000  # about 800 KB of answer; the last partition may go beyond it
 PLAN_ABORTED_MAX = 10_000  # about 300 KB of answer; more than a partition has producers, so a plan leads somewhere

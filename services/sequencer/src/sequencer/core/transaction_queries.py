@@ -17,9 +17,15 @@ from penstock.contracts.transaction_queries import (
     TransactionTopic,
     TransactionView,
 )
-from sequencer.core.limits import PRODUCERS_LISTED_MAX, TRANSACTION_PARTITIONS_LISTED_MAX, TRANSACTIONS_LISTED_MAX
+from sequencer.core.limits import (
+    PATTERN_LETTERS_MAX,
+    PRODUCERS_LISTED_MAX,
+    TRANSACTION_PARTITIONS_LISTED_MAX,
+    TRANSACTIONS_LISTED_MAX,
+)
 from sequencer.core.partitions import find_partition
 from sequencer.core.state import DEAD, ONGOING, Partition, State, Transaction
+from sequencer.core.topic_pattern_syntax import ANY
 from sequencer.core.topic_patterns import BadPattern, Pattern
 
 _NONE = -1
@@ -60,16 +66,36 @@ def _view(state: State, transactional_id: str) -> TransactionView:
 def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
     """Transactional ids that pass the filters, in their order behind the one that the query names."""
     try:
-        pattern = Pattern(query.pattern) if query.pattern else None
+        pattern = Pattern(query.pattern, ANY) if query.pattern else None
     except BadPattern:
         return TransactionsView(state.sequence, [], refusal=Refusal.INVALID_PATTERN)
-    passing = (each for each in _candidates(state, query) if _passes(state, each, query, pattern))
+    passing = (each for each in _candidates(state, query) if _passes(state, each, query))
     found = nsmallest(TRANSACTIONS_LISTED_MAX + 1, passing, key=lambda each: each.transactional_id)
+    seen = found[: TRANSACTIONS_LISTED_MAX if pattern is None else _count_within_letters(found)]
     listed = [
         TransactionSummary(each.transactional_id, each.producer_id, each.state)
-        for each in found[:TRANSACTIONS_LISTED_MAX]
+        for each in seen
+        if pattern is None or pattern.matches(_plain(each.transactional_id))
     ]
-    return TransactionsView(state.sequence, listed, is_more=len(found) > len(listed))
+    after = "" if pattern is None or not seen else seen[-1].transactional_id
+    return TransactionsView(state.sequence, listed, is_more=len(found) > len(seen), after=after)
+
+
+def _count_within_letters(found: list[Transaction]) -> int:
+    """How many of them, one at least, are held against a pattern before others have their turn."""
+    letters = 0
+    for count, each in enumerate(found[:TRANSACTIONS_LISTED_MAX]):
+        letters += len(each.transactional_id)
+        if count and letters > PATTERN_LETTERS_MAX:
+            return count
+    return TRANSACTIONS_LISTED_MAX
+
+
+def _plain(transactional_id: str) -> str:
+    """As patterns see it: a letter beyond ASCII is one that `.` and negated classes take, and no others."""
+    if transactional_id.isascii():
+        return transactional_id
+    return "".join(letter if letter.isascii() else "\x7f" for letter in transactional_id)
 
 
 def _candidates(state: State, query: TransactionsQuery) -> Iterable[Transaction]:
@@ -80,18 +106,14 @@ def _candidates(state: State, query: TransactionsQuery) -> Iterable[Transaction]
     return [each for each in found if each is not None]
 
 
-def _passes(state: State, transaction: Transaction, query: TransactionsQuery, pattern: Pattern | None) -> bool:
+def _passes(state: State, transaction: Transaction, query: TransactionsQuery) -> bool:
     if transaction.transactional_id <= query.after:
         return False
     if query.states and transaction.state not in query.states:
         return False
-    if query.duration_ms >= 0 and not _has_lasted(state, transaction, query.duration_ms):
-        return False
-    return pattern is None or pattern.matches(transaction.transactional_id)
-
-
-def _has_lasted(state: State, transaction: Transaction, duration_ms: int) -> bool:
-    return transaction.state == ONGOING and state.clock_ms - transaction.started_ms > duration_ms
+    if query.duration_ms < 0:
+        return True
+    return transaction.state == ONGOING and state.clock_ms - transaction.started_ms > query.duration_ms
 
 
 def producers(state: State, query: ProducersQuery) -> ProducersView:
