@@ -142,9 +142,9 @@ def keep_deleted_topics() -> AbstractContextManager[Any]:
 def find_times_too_late() -> AbstractContextManager[Any]:
     """A gateway takes the offset behind a time's first record for the answer."""
 
-    def find_next(batch: Buffer, time_ms: int, max_timestamp_ms: int) -> tuple[int, int]:
-        delta, timestamp_ms = first_at(batch, time_ms, max_timestamp_ms)
-        return delta + 1, timestamp_ms
+    def find_next(batch: Buffer, time_ms: int, *others: int) -> tuple[int, int] | None:
+        found = first_at(batch, time_ms, *others)
+        return None if found is None else (found[0] + 1, found[1])
 
     return mock.patch("gateway.time_search.first_at", find_next)
 

@@ -14,6 +14,7 @@ from tests.testkit.sim.run import run_seed
 
 SEEDS_MAX = 200  # within so many every broken service must be caught
 SEED = 7
+LONG_SEED = 10
 SEEDS_LOOKED_AT = 30
 ALL_BROKEN = BROKEN | BROKEN_JANITORS | BROKEN_TRANSACTIONS
 
@@ -21,8 +22,8 @@ pytestmark = pytest.mark.simulation
 
 
 def digest_elsewhere(hash_seed: str) -> str:
-    """The hash of the trace of SEED in a process of its own."""
-    code = f"from tests.testkit.sim.run import run_seed; print(run_seed({SEED}).digest)"
+    """The hashes of the traces of a short and a long run in a process of their own."""
+    code = f"from tests.testkit.sim.run import run_seed; print(*[run_seed(seed).digest for seed in {SEED, LONG_SEED}])"
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -36,7 +37,8 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 def test_the_same_seed_is_the_same_run_in_another_process_with_another_hash_seed() -> None:
-    assert digest_elsewhere("1") == digest_elsewhere("2") == run_seed(SEED).digest
+    here = f"{run_seed(SEED).digest} {run_seed(LONG_SEED).digest}"
+    assert digest_elsewhere("1") == digest_elsewhere("2") == here
 
 
 @pytest.mark.slow

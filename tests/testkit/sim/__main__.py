@@ -2,15 +2,15 @@
 
 import sys
 
-from tests.testkit.sim.run import run_seed
+from tests.testkit.sim.run import run_named
 
 
 def main() -> int:
-    """Print the whole trace of each seed named on the command line, and what became of it; 1 if one failed."""
+    """Print the whole trace of each run named on the command line, and what became of it; 1 if one failed."""
     has_failed = False
     for argument in sys.argv[1:]:
         print(f"seed {argument}", flush=True)
-        outcome = run_seed(int(argument), keep_trace=True)
+        outcome = run_named(argument, keep_trace=True)
         print("\n".join(outcome.trace))
         print(outcome.report())
         has_failed = has_failed or bool(outcome.failures)

@@ -23,6 +23,8 @@ class Reading:
     """Positions in some partitions, and fetching from there."""
 
     isolation_level = READ_UNCOMMITTED
+    partition_bytes_max: tuple[int, ...] = (1, 300, 2_000, 1_000_000)  # one of these at a time
+    bytes_max: tuple[int, ...] = (1, 5_000, 10_000_000)
 
     def __init__(self, client: KafkaClient, oracle: Oracle, topic: str) -> None:
         self.positions: dict[int, int] = {}
@@ -35,7 +37,7 @@ class Reading:
     async def fetch(self, connection: Connection, wait_ms: int = WAIT_MS) -> bool:
         """Fetch once and go on; whether there was anything. `Disconnected` where another try is due."""
         stream = self._client.stream
-        bytes_max = stream.choice((1, 300, 2_000, 1_000_000))
+        bytes_max = stream.choice(self.partition_bytes_max)
         asked = [
             FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)
             for partition, offset in self.positions.items()
@@ -43,7 +45,7 @@ class Reading:
         request = FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=stream.choice((1, 1, 1, 500)),
-            max_bytes=stream.choice((1, 5_000, 10_000_000)),
+            max_bytes=stream.choice(self.bytes_max),
             isolation_level=self.isolation_level,
             topics=[FetchTopic(self._topic, partitions=asked)],
         )

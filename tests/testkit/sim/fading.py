@@ -40,6 +40,11 @@ class Fading(Passing):
         self._sequencer = sequencer
         self._configs: dict[str, str] = {}
         self._written = 0
+        self._is_cut_short = False
+
+    def cut_short(self) -> None:
+        """Take no further step in the last life, and let the topic be there or not."""
+        self._is_cut_short = True
 
     async def run(self) -> None:
         """Lead lives until told to end."""
@@ -56,7 +61,7 @@ class Fading(Passing):
             }
             await self._until_done(self._make)
             await self._live()
-            if stream.random() < DELETE_SHARE and await self._go_and_come_back():
+            if not self._is_cut_short and stream.random() < DELETE_SHARE and await self._go_and_come_back():
                 await self._live()
         self.is_done = True
 
@@ -75,7 +80,9 @@ class Fading(Passing):
             else:
                 offset = stream.randint(0, self._end)
                 await self._until_done(lambda connection, offset=offset: self._let_go(connection, offset))
-            if self._topic not in self._oracle.state.topics:  # a deletion of an earlier life came late
+            if (
+                self._is_cut_short or self._topic not in self._oracle.state.topics
+            ):  # a deletion of an earlier life came late
                 return
             await asyncio.sleep(stream.uniform(*STEP_REST_S))
 

@@ -121,11 +121,7 @@ class Timeline:
 class SimTask(asyncio.Task[Any]):
     """A task whose place in sets is its number and not its address, so that every run is alike."""
 
-    def __init__(
-        self, coro: Coroutine[Any, Any, Any], *, loop: "SimLoop", number: int, name: str | None, context: Context | None
-    ) -> None:
-        self.number = number
-        super().__init__(coro, loop=loop, name=name, context=context)
+    __slots__ = ("number",)
 
     def __hash__(self) -> int:
         return self.number
@@ -263,7 +259,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> SimTask:
         self._task_numbers += 1
-        task = SimTask(coro, loop=self, number=self._task_numbers, name=name, context=context)
+        task = SimTask(coro, loop=self, name=name, context=context)  # without an `__init__` of ours, which would cost
+        task.number = self._task_numbers
         self._begun.append(task)
         if len(self._begun) > self._begun_max:
             self._begun_max = TASKS_KEPT + 2 * len(self.tasks)

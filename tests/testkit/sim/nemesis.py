@@ -12,7 +12,6 @@ from tests.testkit.sim.store import StoreFaults
 from tests.testkit.sim.wire import Latency
 from tests.testkit.sim.world import World
 
-PAUSE_S = (0.05, 1.75)  # between the begin of one trouble and the next
 STEPS_MAX = 400  # how many callbacks from now a process may end at
 SKEW_MS_MAX = 4_000
 SKEW_FAR_MS_MAX = 600_000
@@ -113,7 +112,7 @@ class Nemesis:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._dice.uniform(*PAUSE_S))
+            await asyncio.sleep(self._dice.uniform(*self._world.length.trouble_pause_s))
             trouble = self._dice.choice(self._kinds)
             self._world.note(f"trouble {trouble.__name__}")
             self._world.infrastructure.create_task(_as_coroutine(trouble))
@@ -122,7 +121,7 @@ class Nemesis:
         return self._dice.choice(self._world.processes)
 
     async def _last(self, shortest_s: float, longest_s: float) -> None:
-        await asyncio.sleep(self._dice.uniform(shortest_s, longest_s))
+        await asyncio.sleep(self._dice.uniform(shortest_s, longest_s) * self._world.length.trouble_scale)
 
     async def _kill(self) -> None:
         process = self._any()

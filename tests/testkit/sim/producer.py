@@ -93,6 +93,10 @@ class Producer:
         """Make the requests that are still to be made faster."""
         self._pace_s = min(self._pace_s, pace_s)
 
+    def cut_short(self) -> None:
+        """Make one more request at the most."""
+        self._count = min(self._count, len(self.ledger) + 1)
+
     async def run(self) -> None:
         """Send all, over as many connections as it takes."""
         while not self.is_done:

@@ -1,20 +1,19 @@
 """Runs one seed from beginning to end, and says what became of it."""
 
+import functools
 import gc
 from dataclasses import dataclass
 
 from tests.testkit.sim.judge import are_replicas_level, is_group_done, judge_group, judge_records, judge_replicas
+from tests.testkit.sim.length import Length, length_of, name_of, seed_and_length
 from tests.testkit.sim.nemesis import Nemesis
 from tests.testkit.sim.newest import SIMULATED_LEVEL
 from tests.testkit.sim.night import LOOK_S, empty, old_orphans, oversleep
 from tests.testkit.sim.world import World
 
 START_TIMEOUT_S = 30.0
-LOAD_S = 9.0
 LONG_SHARE = 0.08  # of runs that last longer, for what takes its time: leases, snapshots, purges
 LONG_FACTOR = 3
-REQUESTS = 32  # of each producer
-PACE_S = 0.22
 HURRY_PACE_S = 0.05  # once nothing fails any more
 NIGHT_SHARE = 0.2  # of runs with janitors
 EVENING_S = 1.0  # before a night
@@ -27,7 +26,7 @@ STOP_TIMEOUT_S = 30.0
 class Outcome:
     """What became of a run."""
 
-    seed: int
+    name: str  # of the run: its seed, and what else it takes to make it again
     failures: list[str]
     digest: str
     trace: list[str]
@@ -40,13 +39,20 @@ class Outcome:
     def report(self) -> str:
         """One line for people, and how to see more if it failed."""
         what = f"{self.virtual_s:.1f} s, {self.callbacks} callbacks, {self.acknowledged} batches acknowledged"
-        line = f"seed {self.seed}: {what}, {self.entries} journal entries, trace {self.digest}"
-        return "\n".join((line, *self.failures, f"make sim SEED={self.seed}")) if self.failures else line
+        line = f"seed {self.name}: {what}, {self.entries} journal entries, trace {self.digest}"
+        return "\n".join((line, *self.failures, f"make sim SEED={self.name}")) if self.failures else line
 
 
-def run_seed(seed: int, *, keep_trace: bool = False, faults: bool = True) -> Outcome:
-    """One run."""
-    world = World(seed, keep_trace=keep_trace)
+def run_named(name: str, *, keep_trace: bool = False) -> Outcome:
+    """One run by its name."""
+    seed, length = seed_and_length(name)
+    return run_seed(seed, length=length, keep_trace=keep_trace)
+
+
+def run_seed(seed: int, *, length: Length | None = None, keep_trace: bool = False, faults: bool = True) -> Outcome:
+    """One run; of the length that the seed has, unless another is given."""
+    _look_past_what_is_imported()
+    world = World(seed, length or length_of(seed), keep_trace=keep_trace)
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -57,7 +63,7 @@ def run_seed(seed: int, *, keep_trace: bool = False, faults: bool = True) -> Out
         if was_collecting:
             gc.enable()
     return Outcome(
-        seed,
+        name_of(seed, world.length),
         world.failures,
         world.trace.digest,
         list(world.trace.lines),
@@ -67,6 +73,13 @@ def run_seed(seed: int, *, keep_trace: bool = False, faults: bool = True) -> Out
         world.journal.last_sequence,
         _happened(world),
     )
+
+
+@functools.cache
+def _look_past_what_is_imported() -> None:
+    """So that collecting what a run leaves behind takes no longer than that deserves."""
+    gc.collect()
+    gc.freeze()
 
 
 def _happened(world: World) -> dict[str, int]:
@@ -87,12 +100,13 @@ def _run(world: World, faults: bool) -> None:
     world.spawn(world.make_topic())
     if not world.until("the topic", lambda: world.topic_exists, START_TIMEOUT_S):
         return
-    is_long = world.dice.random() < LONG_SHARE
-    world.begin_work(requests=REQUESTS, pace_s=PACE_S * (LONG_FACTOR if is_long else 1))
+    length = world.length
+    factor = LONG_FACTOR if world.dice.random() < LONG_SHARE and not length.is_short else 1
+    world.begin_work(length.pace_s * factor)
     nemesis = Nemesis(world)
     if faults:
         nemesis.begin()
-    load_s = LOAD_S * (LONG_FACTOR if is_long else 1)
+    load_s = length.load_s * factor
     if world.janitors and faults and world.dice.random() < NIGHT_SHARE:
         world.run_for(load_s / 2)
         nemesis.heal()
@@ -103,13 +117,23 @@ def _run(world: World, faults: bool) -> None:
         load_s /= 2
     world.run_for(load_s)
     nemesis.heal()
+    _hurry(world)
+    if not world.failures and _settle(world):
+        _stop(world)
+
+
+def _hurry(world: World) -> None:
+    """Have clients come to an end."""
     world.passing.end()
     world.fading.end()
     for producer in world.producers:
         producer.hurry(HURRY_PACE_S)
     world.transactions.hurry()
-    if not world.failures and _settle(world):
-        _stop(world)
+    if world.length.is_short:
+        world.fading.cut_short()
+        for producer in world.producers:
+            producer.cut_short()
+        world.transactions.cut_short()
 
 
 def _settle(world: World) -> bool:
@@ -121,7 +145,7 @@ def _settle(world: World) -> bool:
         return False
     if not world.until("the topic that fades", lambda: world.fading.is_done, SETTLE_TIMEOUT_S):
         return False
-    world.add_reader("auditor")
+    world.add_reader("auditor", hurries=world.length.is_short)
     if not world.until("readers", lambda: all(each.is_at_end for each in world.readers), SETTLE_TIMEOUT_S):
         return False
     if world.transactions.is_wanted and not _settle_transactions(world):

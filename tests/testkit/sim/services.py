@@ -17,6 +17,7 @@ from janitor.config import JanitorConfig
 from penstock.runtime.process import App
 from sequencer.app import SequencerApp
 from sequencer.config import SequencerConfig
+from tests.testkit.sim.length import Length
 from tests.testkit.sim.process import MakeApp, Process
 from tests.testkit.sim.sockets import PORT, Address, Network, SimListener
 
@@ -37,15 +38,20 @@ def _settings(process: Process, store_url: str) -> dict[str, Any]:
 
 
 def makers(
-    network: Network, store_url: str, dice: random.Random, known_level: Callable[[Process], int], grace_ms: int
+    network: Network,
+    store_url: str,
+    dice: random.Random,
+    known_level: Callable[[Process], int],
+    grace_ms: int,
+    length: Length,
 ) -> dict[str, MakeApp]:
     """By role, what builds its app; what may be set is chosen by lot where that finds more.
 
     `known_level` says of which release a sequencer is. Janitors do in seconds what would take them minutes and hours.
     """
     snapshots = {
-        "snapshot_entries": dice.choice((20, 60, 50_000)),
-        "snapshot_interval_ms": dice.choice((2_000, 5_000, 30_000)),
+        "snapshot_entries": dice.choice(length.snapshot_entries),
+        "snapshot_interval_ms": dice.choice(length.snapshot_intervals_ms),
     }
 
     def gateway(process: Process, given: dict[str, Any]) -> App:

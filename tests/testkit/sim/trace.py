@@ -25,8 +25,10 @@ class Trace:
             self._hash_up()
 
     def _hash_up(self) -> None:
-        self._hash.update("".join(f"{line}\n" for line in self._unhashed).encode())
-        self._unhashed.clear()
+        if self._unhashed:
+            self._unhashed.append("")  # for the end of the last line
+            self._hash.update("\n".join(self._unhashed).encode())
+            self._unhashed.clear()
 
     @property
     def digest(self) -> str:

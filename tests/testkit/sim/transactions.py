@@ -32,7 +32,6 @@ CLERKS_SHARE = 0.4  # of runs with transactions
 SHARE = 0.4  # of runs
 PARTITIONS_MAX = 3
 TRANSACTORS = (1, 3)
-COUNT = (5, 16)  # of transactions under each id
 PLAIN_REQUESTS = 10
 PLAIN_SHARE = 0.5
 PLAIN_PACE_S = 0.6
@@ -52,6 +51,7 @@ class Transactions:
         self.clerks_ledger = GroupLedger(CLERKS_GROUP, world.oracle)
         self.plain: Producer | None = None
         self._world = world
+        self._is_cut_short = False
         self._dice = world.stream("transactions")
         self.is_wanted = self._dice.random() < SHARE
         self.partitions = self._dice.randint(1, PARTITIONS_MAX)
@@ -73,7 +73,7 @@ class Transactions:
                 TOPIC,
                 self.partitions,
                 (GROUP, (SOURCE, number)),
-                count=dice.randint(*COUNT),
+                count=1 if self._is_cut_short else dice.randint(*world.length.transactions),
                 spawn=world.spawn,
                 now_ms=START_MS,
             )
@@ -91,6 +91,14 @@ class Transactions:
         """Nothing fails any more."""
         for each in (*self.transactors, *self.clerks):
             each.hurry()
+
+    def cut_short(self) -> None:
+        """One more transaction under each id at the most."""
+        self._is_cut_short = True
+        for transactor in self.transactors:
+            transactor.left = min(transactor.left, 1)
+        if self.plain is not None:
+            self.plain.cut_short()
 
     @property
     def is_done(self) -> bool:

@@ -32,6 +32,7 @@ from tests.testkit.sim.consumer_member import Claims, ConsumerMember, opening
 from tests.testkit.sim.fading import Fading
 from tests.testkit.sim.host import SimClock
 from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
+from tests.testkit.sim.length import Length
 from tests.testkit.sim.loop import SimLoop
 from tests.testkit.sim.member import GroupLedger, Member
 from tests.testkit.sim.merger import Merger
@@ -50,6 +51,7 @@ from tests.testkit.sim.wire import START_MS
 TOPIC = "events"
 PASSING_TOPIC = "passing"
 FADING_TOPIC = "fading"
+MUCH_BYTES = (2_000, 1_000_000)  # of what is asked for at once by who hurries
 EXTRA_SHARE = 0.3  # of runs in which there is a certain client more
 GROUP = "group"
 SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
@@ -98,11 +100,21 @@ BUGS = frozenset(
 )
 
 
+class _Reply(msgspec.Struct, array_like=True):
+    """What all answers of replicas begin with."""
+
+    sequence: int
+
+
+_decode_reply = msgspec.msgpack.Decoder(_Reply).decode
+
+
 class World(Surroundings):
     """Everything of one run."""
 
-    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+    def __init__(self, seed: int, length: Length, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
+        self.length = length
         self.dice = self.stream("world")
         self.partitions = self.dice.randint(1, 4)
         self.hub.message_bytes_max = self.dice.choice((MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX))
@@ -115,7 +127,7 @@ class World(Surroundings):
         grace_ms = housekeeping.choice(GRACES_MS)
         now_s = lambda: self.timeline.now_s  # noqa: E731
         self.warden = Warden(CLUSTER, self.oracle, self.store, self.fail, now_s, grace_ms / 1000)
-        make = makers(self.network, store_url, self.dice, self._known_level, grace_ms)
+        make = makers(self.network, store_url, self.dice, self._known_level, grace_ms, length)
         keeps_names = self.dice.random() < 0.3
         self.processes = [
             Process(self, role, number, make[role], keeps_name=keeps_names)
@@ -195,7 +207,7 @@ class World(Surroundings):
             if not self.topic_exists:
                 await client.back_off()
 
-    def begin_work(self, *, requests: int, pace_s: float) -> None:
+    def begin_work(self, pace_s: float) -> None:
         """Producers, readers and members, chosen by the seed."""
         if not self.old_replicas:
             self.raise_level()
@@ -208,7 +220,7 @@ class World(Surroundings):
                 self.partitions,
                 is_idempotent=is_idempotent,
                 retries=is_idempotent or self.dice.random() < 0.5,
-                count=requests,
+                count=self.length.requests,
                 pace_s=pace_s,
                 now_ms=START_MS,
             )
@@ -218,7 +230,7 @@ class World(Surroundings):
         for number in range(2):
             self.members.append(self._member(self.client(f"member-{number}")))
             self.spawn(self.members[-1].run())
-        self._begin_extras(requests)
+        self._begin_extras(self.length.requests)
 
     def _member(self, client: KafkaClient) -> Member:
         if self.has_consumer_group:
@@ -270,9 +282,11 @@ class World(Surroundings):
         self.compactors.append(compactor)
         self.spawn(compactor.run())
 
-    def add_reader(self, name: str) -> None:
-        """One more that reads everything from the beginning."""
+    def add_reader(self, name: str, *, hurries: bool = False) -> None:
+        """One more that reads everything from the beginning; much at once if it hurries."""
         reader = Reader(self.client(name), self.oracle, TOPIC, self.partitions)
+        if hurries:
+            reader.reading.partition_bytes_max, reader.reading.bytes_max = MUCH_BYTES, MUCH_BYTES
         self.readers.append(reader)
         self.spawn(reader.run())
 
@@ -310,7 +324,7 @@ class World(Surroundings):
         replica = self._replicas.get(sender[: sender.rindex("-") + 1])
         if replica is None or replica.connection_name != sender:
             return
-        sequence = msgspec.msgpack.decode(data[1:])[0]
+        sequence = _decode_reply(data[1:]).sequence
         if sequence < replica.born_at_sequence:
             self.fail(f"{sender} answers as of {sequence}, {replica.born_at_sequence} was there before it came")
 
@@ -344,7 +358,7 @@ class World(Surroundings):
         }
         try:
             with ExitStack() as patches:
-                for name, value in (SCALED | PATCHED_LEVELS | others).items():
+                for name, value in (SCALED | dict(self.length.scaled) | PATCHED_LEVELS | others).items():
                     patches.enter_context(mock.patch(name, value))
                 for metric, verb in (
                     (Counter, "inc"),
