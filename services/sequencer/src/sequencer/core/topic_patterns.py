@@ -30,8 +30,8 @@ __all__ = ["BadPattern", "Pattern"]
 class Pattern:
     """A pattern that can be run."""
 
-    def __init__(self, text: str, letters: int = NAME_LETTERS) -> None:
-        """For names of these letters. Raises `BadPattern`."""
+    def __init__(self, text: str) -> None:
+        """Raises `BadPattern`."""
         if len(text) > PATTERN_LENGTH_MAX:
             raise BadPattern(f"longer than {PATTERN_LENGTH_MAX} letters")
         self._built = 0
@@ -43,7 +43,7 @@ class Pattern:
         self._starts, self._ends = self._taking(START), self._taking(END)
         self._steps: dict[int, int] = {}  # positions -> those that may come next
         self._begin = self._closure(self._first, self._starts)[1]
-        self._open_ends = self._find_open_ends(letters)
+        self._open_ends = self._find_open_ends()
 
     def matches(self, name: str) -> bool:
         """Whether the topic's name matches as a whole."""
@@ -60,12 +60,11 @@ class Pattern:
             reach = self._next(now)
         return bool((now | self._closure(reach, self._ends)[0]) & self._last)
 
-    def _find_open_ends(self, letters: int) -> int:
+    def _find_open_ends(self) -> int:
         """Positions from which on all matches: `.*` at the end, as most patterns have it."""
         ends = 0
         for position, symbols in enumerate(self._symbols):
             bit = 1 << position
-            if symbols & letters == letters and self._follow[position] & self._last & bit:
             if symbols & IN_A_LINE == IN_A_LINE and self._follow[position] & self._last & bit:
                 ends |= bit
         return ends

@@ -25,7 +25,6 @@ from sequencer.core.limits import (
 )
 from sequencer.core.partitions import find_partition
 from sequencer.core.state import DEAD, ONGOING, Partition, State, Transaction
-from sequencer.core.topic_pattern_syntax import ANY
 from sequencer.core.topic_patterns import BadPattern, Pattern
 
 _NONE = -1
@@ -66,7 +65,7 @@ def _view(state: State, transactional_id: str) -> TransactionView:
 def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
     """Transactional ids that pass the filters, in their order behind the one that the query names."""
     try:
-        pattern = Pattern(query.pattern, ANY) if query.pattern else None
+        pattern = Pattern(query.pattern) if query.pattern else None
     except BadPattern:
         return TransactionsView(state.sequence, [], refusal=Refusal.INVALID_PATTERN)
     passing = (each for each in _candidates(state, query) if _passes(state, each, query))
