@@ -114,6 +114,26 @@ async def test_an_entry_takes_requests_up_to_its_size_and_never_a_part_of_one() 
 
 
 @in_virtual_time
+async def test_an_entry_takes_so_many_commands_however_many_a_request_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sequencer.proposals.ENTRY_COMMANDS_MAX", 4)
+    desk = Desk()
+    for number in range(APPENDS_IN_FLIGHT_MAX):
+        await desk.propose(command(number))
+    await asyncio.sleep(0.01)
+    for numbered in ([10, 11, 12], [13], [14, 15], [16, 17, 18], [20, 21, 22, 23, 24, 25], [30]):
+        await desk.propose(*map(command, numbered))
+    entries = (await desk.tail())[APPENDS_IN_FLIGHT_MAX:]
+    assert [numbers(entry.requests) for entry in entries] == [
+        [10, 11, 12, 13],
+        [14, 15],
+        [16, 17, 18],
+        [20, 21, 22, 23, 24, 25],
+        [30],
+    ]
+    await desk.close()
+
+
+@in_virtual_time
 async def test_what_fits_into_no_entry_is_refused_before_it_is_proposed() -> None:
     desk = Desk()
     with pytest.raises(Invalid, match="are over the"):

@@ -33,7 +33,7 @@ from sequencer.stalls import Stalls
 
 APPENDS_IN_FLIGHT_MAX = 4  # keeps the disk busy while an answer travels; more only makes entries smaller
 ENTRY_BYTES_WANTED = 256 * 1024  # some 6,000 batches: applied in 30 ms, so that no entry stalls the event loop for long
-ENTRY_REQUESTS_MAX = 1_024  # the same bound for many tiny requests
+ENTRY_COMMANDS_MAX = 1_024  # the same bound for many tiny commands; a request with more is alone in its entry
 ENTRY_HEAD_BYTES_MAX = 1_024  # what an entry takes beside its commands, and the journal's headers
 PROPOSALS_MAX = 16_384  # requests not answered yet; a gateway asks again rather than wait behind more
 PROPOSAL_BYTES_MAX = 64 * 1024 * 1024  # eight of the largest requests
@@ -181,10 +181,12 @@ class Proposals:
     def _take(self) -> list[_Proposal]:
         """The proposals that go into the next entry; those that nobody waits for any more fall away."""
         taken: list[_Proposal] = []
-        size_bytes = 0
+        count = size_bytes = 0
         now_s = self._clock.monotonic_s()
-        while self._waiting and len(taken) < ENTRY_REQUESTS_MAX:
-            if taken and size_bytes + self._waiting[0].size_bytes > ENTRY_BYTES_WANTED:
+        while self._waiting:
+            following = self._waiting[0]
+            is_full = count + len(following.commands) > ENTRY_COMMANDS_MAX
+            if taken and (is_full or size_bytes + following.size_bytes > ENTRY_BYTES_WANTED):
                 break
             proposal = self._waiting.popleft()
             if not self._stalls.is_good(proposal.ticket):
@@ -193,6 +195,7 @@ class Proposals:
                 proposal.fail(Undelivered(f"the journal had no room for it within {WAIT_DEADLINE_S:g} s"))
             elif not proposal.answer.done():
                 taken.append(proposal)
+                count += len(proposal.commands)
                 size_bytes += proposal.size_bytes
         return taken
 
