@@ -47,8 +47,9 @@ def test_behind_the_largest_number_a_session_goes_on_with_1() -> None:
 
 def test_a_closed_session_is_not_found_and_a_new_one_knows_nothing_of_it() -> None:
     sessions = ShareSessions()
-    opened(sessions).change([T0], [])
-    assert sessions.close(MEMBER) == ErrorCode.NONE
+    session = opened(sessions)
+    session.change([T0], [])
+    assert sessions.close(MEMBER) is session
     assert sessions.close(MEMBER) == ErrorCode.SHARE_SESSION_NOT_FOUND
     assert not opened(sessions).partitions
 

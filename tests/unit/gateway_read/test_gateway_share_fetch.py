@@ -25,7 +25,7 @@ from penstock.contracts.commands import Command, Outcome
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
 from penstock.contracts.share_group_queries import SharePartitionRef, SharePartitionsQuery, SharePartitionsView
-from penstock.contracts.share_groups import ShareRecords
+from penstock.contracts.share_groups import SharePartition, ShareRecords
 from penstock.kafkawire.api import decode_response, encode_response
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.segment.keys import segment_key
@@ -124,7 +124,7 @@ async def test_who_waits_asks_again_for_what_comes_back_elsewhere(world: World) 
     await one.fetch(0)
     waiting = asyncio.create_task(two.fetch(0, max_wait_ms=FOR_EVER_MS))
     await until(lambda: world.tail.watched_partitions == 1)
-    world.sequencer.apply([ShareRecords(0, "g", "m1", [], releases=True)])
+    world.sequencer.apply([ShareRecords(0, "g", "m1", [SharePartition(topic_id, 0)], releases_through=1)])
     assert acquired(await waiting) == [(0, 0, 1)], "what a session gives back unread was not delivered"
 
 
@@ -170,6 +170,36 @@ async def test_closing_a_session_gives_back_what_was_not_acknowledged(world: Wor
     assert records(await two.fetch(0)) == {1: b"b"}
     one.epoch = 2
     assert (await one.fetch()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+@pytest.mark.parametrize("by_fetch", [False, True])
+async def test_closing_a_session_gives_back_nothing_that_came_through_another_gateway(
+    world: World, by_fetch: bool
+) -> None:
+    topic_id = await open_world(world, partitions=2)
+    here, other = await joined_members(world, topic_id, "m1", "m2")
+    there = through_another_gateway(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")], 1: [batch_of(b"c")]})
+    assert acquired(await here.fetch(0, max_records=1)) == [(0, 0, 1)]
+    response = await there.fetch(0, 1)
+    assert (acquired(response, 0), acquired(response, 1)) == ([(1, 1, 1)], [(0, 0, 1)])
+    if by_fetch:
+        here.epoch = CLOSING_EPOCH
+        assert not (await here.fetch()).error_code
+    else:
+        assert not (await here.acknowledge({}, epoch=CLOSING_EPOCH)).error_code
+    assert acquired(await other.fetch(0, 1)) == [(0, 0, 1)], "what came through the session is others' now"
+    answer = await there.acknowledge({0: [(1, 1, ACCEPT)], 1: [(0, 0, ACCEPT)]}, epoch=CLOSING_EPOCH)
+    assert [each.error_code for each in answer.responses[0].partitions] == [ErrorCode.NONE] * 2
+
+
+async def test_closing_a_session_that_brought_nothing_is_no_entry(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await one.fetch(0)
+    entries = len(world.sequencer.entries)
+    assert not (await one.acknowledge({}, epoch=CLOSING_EPOCH)).error_code
+    assert len(world.sequencer.entries) == entries
 
 
 async def test_a_session_that_another_gateway_had_is_begun_anew_and_acknowledgements_hold(world: World) -> None:

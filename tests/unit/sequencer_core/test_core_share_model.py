@@ -91,7 +91,8 @@ class Play:
         name = self.random.choice(self.members)
         kind = self.random.choice(["leave", "expire", "release"])
         if kind == "release":
-            self.world.records(name, releases=True)
+            through = self.world.group.acquisitions
+            self.world.records(name, SharePartition(topic_id(1), 0), releases_through=through)
         else:
             self.members.remove(name)
             self.world.leave(name) if kind == "leave" else self.world.expire(name)

@@ -98,7 +98,7 @@ def test_what_was_not_read_does_not_count_as_delivered() -> None:
     world.acquire("one")
     world.judge("one", 0, 1, Verdict.UNREAD)
     assert world.acquire("two", 2) == [(0, 1, 1)]
-    world.records("one", releases=True)
+    world.records("one", SharePartition(T, 0), releases_through=world.group.acquisitions)
     assert world.acquire("two") == [(2, 3, 1)]
     world.leave("two")
     assert world.acquire("one") == [(0, 3, 1)]
@@ -108,8 +108,29 @@ def test_a_session_that_ends_judges_first_and_gives_back_the_rest() -> None:
     world = ShareWorld("one", "two", records=4)
     world.acquire("one")
     partition = SharePartition(T, 0, [JudgedRange(0, 1, bytes([ACCEPT]))])
-    world.records("one", partition, releases=True)
+    world.records("one", partition, releases_through=1)
     assert (world.share.start, world.windows()) == (2, [(2, 3)])
+
+
+def test_a_session_that_ends_gives_back_what_it_got_of_its_partitions_and_no_other() -> None:
+    world = ShareWorld("one", records=4)
+    world.topic("u", number=2)
+    world.heartbeat("one", 1, ["t", "u"])
+    world.write(2, number=2)
+    other = SharePartition(topic_id(2), 0, [], 0, -1, 9)
+    numbers = [
+        world.records("one", SharePartition(T, 0, [], 0, -1, 2)).acquisition,
+        world.records("one", SharePartition(T, 0, [], 0, -1, 1), other, ticket=7).acquisition,
+    ]
+    assert numbers == [1, 2]
+    world.records("one", SharePartition(T, 0), releases_through=1)
+    assert world.windows() == [(0, 1), (3, 3)], "what came later is another session's"
+    assert world.records("one", SharePartition(T, 0, [], 0, -1, 1), other, ticket=7).acquisition == 2
+    world.records("one", SharePartition(T, 0), releases_through=4)
+    assert world.windows() == [(0, 2), (3, 3)]
+    judged = [JudgedRange(0, 1, bytes([ACCEPT]))]
+    (shared,) = world.records("one", SharePartition(topic_id(2), 0, judged)).partitions
+    assert shared.judged == Refusal.NONE, "the session did not name this one"
 
 
 def test_only_who_has_a_record_judges_it_and_all_or_nothing() -> None:

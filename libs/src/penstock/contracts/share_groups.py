@@ -17,6 +17,7 @@ SHARE_RANGES_MAX = 20_000  # over all partitions of one command, and of its outc
 SHARE_PARTITIONS_PER_COMMAND_MAX = 10_000
 NO_TICKET = 0
 NO_OFFSET = -1
+NO_ACQUISITION = 0
 
 
 class Verdict(enum.IntEnum):
@@ -102,9 +103,10 @@ class ShareMembership(msgspec.Struct, frozen=True, array_like=True, tag=100):
 class ShareRecords(msgspec.Struct, frozen=True, array_like=True, tag=101):
     """A member acknowledges and acquires records, in one entry however many partitions; `RecordsShared`.
 
-    Per partition what is judged comes before what is acquired. With `releases` all else that the member has in the
-    group goes back before anything is acquired, as with UNREAD: its session ends. Over all partitions `records_max`
-    are acquired at most.
+    Per partition what is judged comes before what is acquired. When a session ends, all else that the member got of
+    these partitions by acquisitions up to `releases_through` goes back before anything is acquired, as with UNREAD:
+    what it got since, or has of other partitions, is another session's. Over all partitions `records_max` are acquired
+    at most.
 
     Sent again with the same `ticket` (any number but 0 that its sender gave no command of this member lately) it is
     answered with what the member got the first time. To acquire, one has to be a member; `judged` of who is none is
@@ -116,7 +118,7 @@ class ShareRecords(msgspec.Struct, frozen=True, array_like=True, tag=101):
     member_id: str
     partitions: list[SharePartition]
     records_max: int = 0
-    releases: bool = False
+    releases_through: int = NO_ACQUISITION
     ticket: int = NO_TICKET
 
 
@@ -133,6 +135,7 @@ class RecordsShared(msgspec.Struct, frozen=True, array_like=True, tag=101):
 
     partitions: list[SharedPartition]
     lock_duration_ms: int  # of what was acquired or renewed: for Kafka's AcquisitionLockTimeoutMs
+    acquisition: int = NO_ACQUISITION  # the number of this one in the group: later ones have greater numbers
 
 
 class ShareOffset(msgspec.Struct, frozen=True, array_like=True):

@@ -7,12 +7,20 @@ from gateway.context import Gateway
 from gateway.errors import error_of
 from gateway.partitions import NO_EPOCH, READ_UNAVAILABLE, Located
 from gateway.share_groups import share_records
+from gateway.share_sessions import ShareSession
 from gateway.share_verdicts import judged_ranges
 from gateway.tail import PartitionKey
 from penstock.contracts.commands import Refused
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
-from penstock.contracts.share_groups import JudgedRange, RecordsShared, SharePartition, Verdict
+from penstock.contracts.share_groups import (
+    NO_ACQUISITION,
+    SHARE_PARTITIONS_PER_COMMAND_MAX,
+    JudgedRange,
+    RecordsShared,
+    SharePartition,
+    Verdict,
+)
 from penstock.kafkawire.api import share_acknowledge, share_fetch
 from penstock.kafkawire.error_codes import ErrorCode
 
@@ -77,18 +85,28 @@ def note_judged(acknowledged: Acknowledged, outcome: RecordsShared | Refused, pl
 
 
 async def acknowledge(
-    gateway: Gateway, group_id: str, member_id: str, acknowledged: Sequence[Acknowledged], *, releases: bool
+    gateway: Gateway,
+    group_id: str,
+    member_id: str,
+    acknowledged: Sequence[Acknowledged],
+    *,
+    ended: ShareSession | None = None,
 ) -> int:
     """Have the machine take in what is good of it; how long locks last from now on, in ms, 0 if nobody said.
 
-    With `releases` all else that the member has goes back.
+    With the end of a session all else that the member got through it goes back.
     """
     good = [each for each in acknowledged if not each.error]
-    if not good and not releases:
+    said = [SharePartition(*each.key, each.judged) for each in good]
+    through = NO_ACQUISITION if ended is None else ended.acquisition
+    if ended is not None and through:
+        named = {each.key for each in good}
+        rest = [SharePartition(*key) for key in ended.partitions if key not in named]
+        said += rest[: SHARE_PARTITIONS_PER_COMMAND_MAX - len(said)]
+    if not said:
         return 0
     try:
-        said = [SharePartition(*each.key, each.judged) for each in good]
-        outcome = await share_records(gateway, group_id, member_id, said, releases=releases)
+        outcome = await share_records(gateway, group_id, member_id, said, releases_through=through)
     except Unavailable as error:
         for each in good:
             each.error, each.message = READ_UNAVAILABLE, str(error)
@@ -96,6 +114,6 @@ async def acknowledge(
     assert isinstance(outcome, RecordsShared | Refused), f"an unexpected answer to acknowledgements: {outcome}"
     for place, each in enumerate(good):
         note_judged(each, outcome, place)
-    if releases or sets_free(good):
+    if through or sets_free(good):
         gateway.share_turns.wake(group_id)
     return outcome.lock_duration_ms if isinstance(outcome, RecordsShared) else 0

@@ -8,7 +8,7 @@ from gateway.levels import may_rise
 from penstock.contracts.commands import Outcome
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
-from penstock.contracts.share_groups import SharePartition, ShareRecords
+from penstock.contracts.share_groups import NO_ACQUISITION, SharePartition, ShareRecords
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.schema import NO_UUID
 
@@ -39,7 +39,7 @@ async def share_records(
     partitions: Sequence[SharePartition],
     *,
     records_max: int = 0,
-    releases: bool = False,
+    releases_through: int = NO_ACQUISITION,
 ) -> Outcome:
     """What came of a member's acknowledgements and wishes, in one entry; `Unavailable` if that is unknown."""
     command = ShareRecords(
@@ -48,7 +48,7 @@ async def share_records(
         member_id=member_id,
         partitions=list(partitions),
         records_max=records_max,
-        releases=releases,
+        releases_through=releases_through,
         ticket=int.from_bytes(gateway.entropy.take(TICKET_BYTES)) + 1,
     )
     (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)

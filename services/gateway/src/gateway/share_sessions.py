@@ -1,12 +1,13 @@
 """Share sessions: which partitions a member fetches, so that its requests name changes only (KIP-932). Pure.
 
 A session belongs to its connection and ends with it. What the member has acquired does not: that is the machine's to
-know, and its acknowledgements are good through any session.
+know, and its acknowledgements are good through any session. Only who closes a session gives back what came through it.
 """
 
 from collections.abc import Iterable
 
 from gateway.tail import PartitionKey
+from penstock.contracts.share_groups import NO_ACQUISITION
 from penstock.kafkawire.error_codes import ErrorCode
 
 OPENING_EPOCH, CLOSING_EPOCH = 0, -1
@@ -23,12 +24,17 @@ class ShareSession:
     def __init__(self) -> None:
         self.next_epoch = 1
         self.partitions: dict[PartitionKey, None] = {}
+        self.acquisition = NO_ACQUISITION  # the newest by which the member got anything through this session
 
     def change(self, added: Iterable[PartitionKey], forgotten: Iterable[PartitionKey]) -> None:
         """Fetch these, too, and those no more."""
         self.partitions.update(dict.fromkeys(added))
         for key in forgotten:
             self.partitions.pop(key, None)
+
+    def note_acquired(self, acquisition: int) -> None:
+        """The member got something by this acquisition."""
+        self.acquisition = max(self.acquisition, acquisition)
 
     def advance(self) -> None:
         """Expect the number after this one."""
@@ -59,7 +65,6 @@ class ShareSessions:
         session.advance()
         return session
 
-    def close(self, member: Member) -> ErrorCode:
-        """Know nothing of the member's session any more."""
-        known = self._sessions.pop(member, None)
-        return ErrorCode.SHARE_SESSION_NOT_FOUND if known is None else ErrorCode.NONE
+    def close(self, member: Member) -> ShareSession | ErrorCode:
+        """The member's session, of which nothing is known any more."""
+        return self._sessions.pop(member, ErrorCode.SHARE_SESSION_NOT_FOUND)

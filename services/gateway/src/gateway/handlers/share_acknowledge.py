@@ -6,7 +6,7 @@ from gateway.context import Client, Gateway
 from gateway.partitions import locate
 from gateway.share_acknowledging import Acknowledged, acknowledge, acknowledged_of, topic_ids
 from gateway.share_groups import level_error
-from gateway.share_sessions import CLOSING_EPOCH, OPENING_EPOCH
+from gateway.share_sessions import CLOSING_EPOCH, OPENING_EPOCH, ShareSession
 from gateway.share_verdicts import FIRST_VERSION_RENEW
 from gateway.tail import PartitionKey
 from penstock.kafkawire.api.share_acknowledge import (
@@ -24,9 +24,9 @@ UNKNOWN_LEADER = LeaderIdAndEpoch(-1, -1)  # the client asks for it if it has to
 async def handle(
     gateway: Gateway, client: Client, version: int, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse:
-    error = _session_error(gateway, client, request)
-    if error:
-        return ShareAcknowledgeResponse(error_code=error)
+    session = _session(gateway, client, request)
+    if isinstance(session, ErrorCode):
+        return ShareAcknowledgeResponse(error_code=session)
     located = await locate(gateway, topic_ids(request.topics))
     renews = version >= FIRST_VERSION_RENEW and request.is_renew_ack
     acknowledged = acknowledged_of(request.topics, located, renews=renews)
@@ -35,13 +35,13 @@ async def handle(
         request.group_id or "",
         request.member_id or "",
         list(acknowledged.values()),
-        releases=request.share_session_epoch == CLOSING_EPOCH,
+        ended=session if request.share_session_epoch == CLOSING_EPOCH else None,
     )
     return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=_answers(request, acknowledged))
 
 
-def _session_error(gateway: Gateway, client: Client, request: ShareAcknowledgeRequest) -> ErrorCode:
-    """Why the request cannot be taken; else its session goes on, or is closed."""
+def _session(gateway: Gateway, client: Client, request: ShareAcknowledgeRequest) -> ShareSession | ErrorCode:
+    """The session, which goes on or is closed; or why the request cannot be taken."""
     error = level_error(gateway)
     if error:
         return error
@@ -52,8 +52,7 @@ def _session_error(gateway: Gateway, client: Client, request: ShareAcknowledgeRe
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     if epoch == CLOSING_EPOCH:
         return client.share_sessions.close(member)
-    session = client.share_sessions.go_on(member, epoch)
-    return session if isinstance(session, ErrorCode) else ErrorCode.NONE
+    return client.share_sessions.go_on(member, epoch)
 
 
 def _answers(

@@ -65,7 +65,8 @@ class _Round:
     request: ShareFetchRequest
     group_id: str
     member_id: str
-    keys: list[PartitionKey]  # of the session
+    session: ShareSession
+    keys: list[PartitionKey]  # of the session, none if the request closes it
     acknowledged: dict[PartitionKey, Acknowledged]
     is_exact: bool
     unsaid: list[Acknowledged] = field(default_factory=list)  # what is still to be told to the machine
@@ -73,6 +74,10 @@ class _Round:
     fetched: dict[PartitionKey, PartitionData] = field(default_factory=dict)
     lock_ms: int = 0
     has_progressed: bool = False  # so that it is worth while to look again at once
+
+    @property
+    def is_closing(self) -> bool:
+        return self.request.share_session_epoch == CLOSING_EPOCH
 
     @property
     def records_max(self) -> int:
@@ -99,24 +104,25 @@ async def handle(gateway: Gateway, client: Client, version: int, request: ShareF
         request,
         request.group_id or "",
         request.member_id or "",
-        list(session.partitions) if session else [],
+        session,
+        [] if request.share_session_epoch == CLOSING_EPOCH else list(session.partitions),
         acknowledged,
         is_exact=version >= FIRST_VERSION_RENEW and request.share_acquire_mode == EXACT_LIMIT,
         unsaid=[each for each in acknowledged.values() if not each.error],
     )
-    if session is None or not round_.keys or round_.records_max <= 0 or request.max_bytes <= 0:
-        await _say(gateway, round_, releases=session is None)
+    if not round_.keys or round_.records_max <= 0 or request.max_bytes <= 0:
+        await _say(gateway, round_)
     else:
         await _fetch(gateway, client, round_)
     return _response(round_)
 
 
-def _session(client: Client, request: ShareFetchRequest) -> ShareSession | ErrorCode | None:
-    """The session, new or with its changes; none if the request closes it; or why there is none."""
+def _session(client: Client, request: ShareFetchRequest) -> ShareSession | ErrorCode:
+    """The session, new, with its changes, or just closed; or why there is none."""
     assert request.group_id and request.member_id, "looked at before"
     member, epoch = (request.group_id, request.member_id), request.share_session_epoch
     if epoch == CLOSING_EPOCH:
-        return client.share_sessions.close(member) or None
+        return client.share_sessions.close(member)
     if epoch == OPENING_EPOCH:
         if any(each.acknowledgement_batches for topic in request.topics for each in topic.partitions):
             return ErrorCode.INVALID_REQUEST
@@ -135,10 +141,11 @@ def _session(client: Client, request: ShareFetchRequest) -> ShareSession | Error
     return session
 
 
-async def _say(gateway: Gateway, round_: _Round, *, releases: bool = False) -> None:
+async def _say(gateway: Gateway, round_: _Round) -> None:
     """Tell the machine what the member had to say, without a wish."""
     said, round_.unsaid = round_.unsaid, []
-    lock_ms = await acknowledge(gateway, round_.group_id, round_.member_id, said, releases=releases)
+    ended = round_.session if round_.is_closing else None
+    lock_ms = await acknowledge(gateway, round_.group_id, round_.member_id, said, ended=ended)
     round_.lock_ms = lock_ms or round_.lock_ms
 
 
@@ -273,6 +280,7 @@ async def _command(gateway: Gateway, round_: _Round, wanted: Sequence[tuple[Offe
     round_.has_progressed = True
     for (offered, _), shared in zip(wanted, outcome.partitions, strict=False):
         if shared.acquired:
+            round_.session.note_acquired(outcome.acquisition)
             acquired = [AcquiredRecords(each.first, each.last, each.delivery_count) for each in shared.acquired]
             records = with_acquired(offered.records, offered.batches, shared.acquired)
             round_.fetched[offered.key] = _data(offered.key, records, acquired)

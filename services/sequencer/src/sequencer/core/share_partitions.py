@@ -26,7 +26,7 @@ from penstock.contracts.group_configs import (
 )
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.share_groups import AcquiredRange, JudgedRange, OffsetRange, Verdict
-from sequencer.core.limits import SHARE_LOCK_GRAIN_MS, SHARE_PIECES_MAX, SHARE_RECORDS_MAX
+from sequencer.core.limits import INTEGER_MAX, SHARE_LOCK_GRAIN_MS, SHARE_PIECES_MAX, SHARE_RECORDS_MAX
 from sequencer.core.markers import is_marker
 from sequencer.core.partitions import last_stable_offset
 from sequencer.core.share_holds import available, cut, done, drop_done, end_of, find, part, pieces, put
@@ -265,9 +265,13 @@ def _released(rules: Rules, hold: Hold) -> Hold:
     return available(hold.first, hold.last, hold.deliveries)
 
 
-def release_member(state: State, rules: Rules, share: SharePartition, member_id: str, *, unread: bool) -> bool:
-    """The member has nothing of the partition any more; whether it had something."""
-    found = [each.status == ACQUIRED and each.member_id == member_id for each in share.holds]
+def release_member(
+    state: State, rules: Rules, share: SharePartition, member_id: str, *, unread: bool, through: int = INTEGER_MAX
+) -> bool:
+    """The member has no more of the partition that it got by acquisitions up to `through`; whether it had something."""
+    found = [
+        each.status == ACQUIRED and each.member_id == member_id and each.acquisition <= through for each in share.holds
+    ]
     if not any(found):
         return False
     verdict = Verdict.UNREAD if unread else Verdict.RELEASE

@@ -18,7 +18,7 @@ from penstock.contracts.share_groups import (
 from sequencer.core import share_partitions
 from sequencer.core.limits import INTEGER_MAX, SHARE_REFUSALS_REMEMBERED_MAX, SHARE_TICKETS_MAX
 from sequencer.core.partitions import find_partition
-from sequencer.core.share_groups import note_due, release
+from sequencer.core.share_groups import note_due
 from sequencer.core.share_partitions import Acquisition, Rules, lock_end_ms, rules_of
 from sequencer.core.share_state import Answered, ShareGroup, ShareMember
 from sequencer.core.share_state import SharePartition as Share
@@ -45,12 +45,12 @@ def share_records(state: State, command: ShareRecords, changes: Changes) -> Reco
     refusals = [_judge(state, group, rules, command.member_id, each) for each in command.partitions]
     if any(each.judged for each in command.partitions):
         changes.groups[group.group_id] = None
-    if command.releases:
-        release(state, group, command.member_id, changes, unread=True)
+    if command.releases_through:
+        _release(state, group, rules, command, changes)
     shared = _acquire_all(state, group, rules, command, refusals)
     if member is not None:
         _remember(state, group, member, command, refusals)
-    return RecordsShared(shared, rules.lock_duration_ms)
+    return RecordsShared(shared, rules.lock_duration_ms, group.acquisitions)
 
 
 def _wrong(command: ShareRecords) -> str:
@@ -89,6 +89,17 @@ def _find(state: State, group: ShareGroup, wanted: SharePartition) -> tuple[Part
     partition = find_partition(state, wanted.topic_id, wanted.partition)
     share = group.partitions.get(wanted.topic_id, {}).get(wanted.partition)
     return None if partition is None or share is None else (partition, share)
+
+
+def _release(state: State, group: ShareGroup, rules: Rules, command: ShareRecords, changes: Changes) -> None:
+    """A session ends: what it got of the partitions that it had, and has not judged, others may have."""
+    through = command.releases_through
+    for each in command.partitions:
+        share = group.partitions.get(each.topic_id, {}).get(each.partition)
+        if share is not None and share_partitions.release_member(
+            state, rules, share, command.member_id, unread=True, through=through
+        ):
+            changes.groups[group.group_id] = None
 
 
 def _acquire_all(
@@ -147,4 +158,4 @@ def _once_more(group: ShareGroup, rules: Rules, command: ShareRecords, answered:
         acquired = share_partitions.acquired_by(share, command.member_id, number) if share and is_wanted else []
         refusal = Refusal.UNKNOWN_TOPIC if share is None and wanted.first != NO_OFFSET else Refusal.NONE
         shared.append(SharedPartition(Refusal(answered.refusals.get(place, 0)), acquired, refusal))
-    return RecordsShared(shared, rules.lock_duration_ms)
+    return RecordsShared(shared, rules.lock_duration_ms, answered.acquisition)
