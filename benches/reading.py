@@ -41,6 +41,8 @@ STAGES = {
 }
 
 
+LIKE_S3 = ((20, 100), (60, 250))  # p50 and p99 of reads and of writes, in ms
+HISTORY_PARTITIONS = 16
 # What stores that charge for PUTs get by default; `file://` would get many small segments.
 PAID = {"PENSTOCK_QUIET_PUTS_PER_SECOND": "8"}
 
@@ -97,7 +99,7 @@ def _tail(store: str, cluster: Cluster, far: FarZone, consumers: int, partitions
 
 def latency(records: int) -> Iterator[Result]:
     """Send to receipt over a store that answers in 5 ms, and over one that answers like S3."""
-    stores = {"a store of 5 ms": ((5, 5.1), (5, 5.1)), "a store like S3": ((20, 100), (60, 250))}
+    stores = {"a store of 5 ms": ((5, 5.1), (5, 5.1)), "a store like S3": LIKE_S3}
     budgets = {("a store like S3", 250): (250, 500), ("a store like S3", 50): (150, 350)}
     for store, (reads, writes) in stores.items():
         for flush_ms in (250, 50):
@@ -131,32 +133,50 @@ def _stages_ms(before: dict[str, float], after: dict[str, float]) -> dict[str, f
 
 def replays(mib: int, records: int) -> Iterator[Result]:
     """The tail's latency while ten consumers replay history, against that without them; and how fast one catches up."""
+    with slow_cluster(*LIKE_S3) as cluster:
+        yield from _beside_replays(cluster, "a store like S3", mib, records)
     with scratch_cluster() as cluster:
-        create_topic(cluster, "history", 16)
-        load(cluster.kafka, "produce", "history", "--mib", str(mib), settings=(*TUNED, *TUNED_MESSAGES))
-        create_topic(cluster, "latency", 1)
-        alone = _p99(cluster, records)
-        per_partition = mib * 1024 // RECORDS_PER_CALL // 16 * RECORDS_PER_CALL  # as `load` writes them, a call to each
-        with contextlib.ExitStack() as replaying:
-            for _ in range(10):
-                replaying.enter_context(read_by(cluster.kafka, "history", 16, 1, per_partition))
-            beside = _p99(cluster, records)
-        yield Result("reading", "tail p99 alone", alone, "ms")
-        yield Result("reading", "tail p99 beside ten replays", beside, "ms")
-        yield Result("reading", "tail p99 beside ten replays, to alone", beside / alone, "x", 1.2)
-        for consumers in (1, 4):
-            before = cluster.cpu_seconds()
-            with read_by(cluster.kafka, "history", 16, consumers, per_partition) as readers:
-                told = told_by(readers)
-            used_s = sum(
-                seconds - before.get(name, 0.0)
-                for name, seconds in cluster.cpu_seconds().items()
-                if name.startswith(("gateway", "cacher"))
+        yield from _beside_replays(cluster, "files", mib, records)
+        yield from _catch_up(cluster, _records_each(mib))
+
+
+def _beside_replays(cluster: Cluster, store: str, mib: int, records: int) -> Iterator[Result]:
+    create_topic(cluster, "history", HISTORY_PARTITIONS)
+    load(cluster.kafka, "produce", "history", "--mib", str(mib), settings=(*TUNED, *TUNED_MESSAGES))
+    create_topic(cluster, "latency", 1)
+    load(cluster.kafka, "latency", "latency", "--records", "20")  # everything was used once
+    alone = _p99(cluster, records)
+    with contextlib.ExitStack() as replaying:
+        for _ in range(10):  # elsewhere they have machines of their own
+            readers = read_by(
+                cluster.kafka, "history", HISTORY_PARTITIONS, 1, _records_each(mib), "--endless", is_nice=True
             )
-            rate = told["mib"] * 2**20 / 1e6 / told["seconds"]
-            yield Result("reading", f"catch-up, {consumers} consumers", rate, "MB/s", more_is_better=True)
-            cost = used_s * 1000 / told["mib"]
-            yield Result("reading", f"catch-up, {consumers} consumers, gateway and cacher CPU", cost, "ms/MiB", 3)
+            replaying.enter_context(readers)
+        beside = _p99(cluster, records)
+    yield Result("reading", f"{store}: tail p99 alone", alone, "ms")
+    yield Result("reading", f"{store}: tail p99 beside ten replays", beside, "ms")
+    yield Result("reading", f"{store}: tail p99 beside ten replays, to alone", beside / alone, "x", 1.2)
+
+
+def _records_each(mib: int) -> int:
+    """How many `load` writes to each partition of the history, a call to each in turn."""
+    return mib * 1024 // RECORDS_PER_CALL // HISTORY_PARTITIONS * RECORDS_PER_CALL
+
+
+def _catch_up(cluster: Cluster, records_each: int) -> Iterator[Result]:
+    for consumers in (1, 4):
+        before = cluster.cpu_seconds()
+        with read_by(cluster.kafka, "history", HISTORY_PARTITIONS, consumers, records_each) as readers:
+            told = told_by(readers)
+        used_s = sum(
+            seconds - before.get(name, 0.0)
+            for name, seconds in cluster.cpu_seconds().items()
+            if name.startswith(("gateway", "cacher"))
+        )
+        rate = told["mib"] * 2**20 / 1e6 / told["seconds"]
+        yield Result("reading", f"catch-up, {consumers} consumers", rate, "MB/s", more_is_better=True)
+        cost = used_s * 1000 / told["mib"]
+        yield Result("reading", f"catch-up, {consumers} consumers, gateway and cacher CPU", cost, "ms/MiB", 3)
 
 
 def idlers(seconds: int = 60) -> Iterator[Result]:
@@ -202,10 +222,20 @@ _SENDING = ("linger.ms=20", "batch.size=262144", "queue.buffering.max.kbytes=262
 
 @contextlib.contextmanager
 def read_by(
-    kafka: str, topic: str, partitions: int, consumers: int, records: int, *arguments: str
+    kafka: str, topic: str, partitions: int, consumers: int, records: int, *arguments: str, is_nice: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """Consumers that read already when this returns, and are gone afterwards."""
-    command = [sys.executable, "-m", "benches.readers", "--bootstrap", kafka, "--topic", topic, *arguments]
+    """Consumers that read already when this returns, and are gone afterwards; nice ones leave the CPU to the rest."""
+    command = [
+        *(("nice", "-n", "19") if is_nice else ()),
+        sys.executable,
+        "-m",
+        "benches.readers",
+        "--bootstrap",
+        kafka,
+        "--topic",
+        topic,
+        *arguments,
+    ]
     command += ["--partitions", str(partitions), "--consumers", str(consumers), "--records", str(records)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
