@@ -14,6 +14,7 @@ def check_share_groups(state: State) -> None:
         assert group.members or group.partitions, "nothing would be lost with it"
         check_members(state, group)
         due = [share.due_ms for shares in group.partitions.values() for share in shares.values() if share.due_ms]
+        due += [group.target_due_ms] * bool(group.target_due_ms)
         assert state.deadlines.get(group_id, 0) <= min(due, default=state.deadlines.get(group_id, 0))
         assert not due or state.deadlines[group_id] > state.clock_ms
         for topic_id, shares in group.partitions.items():
@@ -32,15 +33,18 @@ def check_share_groups(state: State) -> None:
 
 
 def check_members(state: State, group: ShareGroup) -> None:
+    assert (group.assignment_epoch < group.epoch) == bool(group.target_due_ms)
+    assert not group.target_due_ms or group.assigned_ms < group.target_due_ms
+    assert group.members or not group.assigned_ms
     for member_id, member in group.members.items():
         assert member.member_id == member_id
         assert (group.group_id, member_id) not in state.departed
-        assert 0 <= member.previous_epoch <= member.epoch <= group.epoch
+        assert 0 <= member.previous_epoch <= member.epoch <= group.assignment_epoch
         assert len(member.tickets) <= 8
         assert all(each.acquisition <= group.acquisitions for each in member.tickets.values())
         for topic_id, numbers in member.target.items():
             assert numbers == sorted(set(numbers)) != []
-            assert {*numbers} <= group.partitions[topic_id].keys()
+            assert group.target_due_ms or {*numbers} <= group.partitions[topic_id].keys()
 
 
 def check_share(state: State, group: ShareGroup, share: SharePartition) -> None:

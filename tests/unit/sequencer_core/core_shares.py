@@ -43,7 +43,8 @@ class ShareWorld(World):
         super().__init__()
         self.do(RaiseLevel(self.now_ms, SHARE_GROUPS_LEVEL))
         self.topic()
-        self.configure(**({"share.auto.offset.reset": "earliest"} | configs))
+        at_once = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
+        self.configure(**(at_once | configs))
         for member in members:
             self.join(member)
         self.write(records)
@@ -137,6 +138,8 @@ def share_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
         ("share.isolation.level", "read_committed"),
         ("share.record.lock.duration.ms", "1000"),
         ("share.delivery.count.limit", "2"),
+        ("share.assignment.interval.ms", "0"),
+        ("share.assignment.interval.ms", "2000"),
         ("share.x", "1"),
     ]
     changes = st.lists(

@@ -1,7 +1,7 @@
 """Configurations that a group can have for itself (Kafka's GROUP resource): those of share groups (KIP-932)."""
 
 from penstock.contracts.config_values import only, whole_number
-from penstock.contracts.topic_configs import TopicConfig
+from penstock.contracts.topic_configs import ASSIGNMENT_INTERVAL_CEILING_MS, TopicConfig
 
 READ_COMMITTED = "read_committed"
 EARLIEST_RESET = "earliest"
@@ -10,6 +10,7 @@ SHARE_ISOLATION_LEVEL = "share.isolation.level"
 SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
 SHARE_SESSION_TIMEOUT = "share.session.timeout.ms"
 SHARE_HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
+SHARE_ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"  # KIP-1263
 SHARE_DELIVERY_LIMIT = "share.delivery.count.limit"
 SHARE_LOCKS_MAX = "share.partition.max.record.locks"
 
@@ -50,6 +51,13 @@ GROUP_RESOURCE_CONFIGS: dict[str, TopicConfig] = {
             "5000",
             "Milliseconds between the heartbeats of a member of a share group.",
             whole_number(100, 1_800_000),
+        ),
+        (
+            SHARE_ASSIGNMENT_INTERVAL,
+            "INT",
+            "1000",
+            "Milliseconds between two assignments of a share group's partitions, more for very large groups.",
+            whole_number(0, ASSIGNMENT_INTERVAL_CEILING_MS),
         ),
         (
             SHARE_DELIVERY_LIMIT,

@@ -334,7 +334,7 @@ def change_topic(state: State, name: str, changes: Changes, *, is_new: bool = Fa
     """A topic of the name came (`is_new`), went or grew: who subscribes it is assigned anew."""
     for group_id in subscriptions.note_topic(state, name, is_new=is_new):
         if group_id in state.share_groups:
-            share_groups.renew_targets(state, state.share_groups[group_id])
+            share_groups.renew_targets(state, state.share_groups[group_id], [name])
             continue
         group = state.groups[group_id]
         bump_epoch(state, group)

@@ -99,6 +99,9 @@ OFFSET_METADATA_BYTES_MAX = 4_096  # Kafka's offset.metadata.max.bytes
 
 # Share groups
 SHARE_MEMBERS_MAX = 1_000  # of a share group: Kafka's largest group.share.max.size
+SHARE_SUBSCRIPTIONS_MAX = 100_000  # topics of a share group's members, counted for each: targets are 0.2 s of work
+SHARE_PIECES_PER_PAUSE_MS = 25  # of targets: they take a tenth of the time at most, at some 4 us for each
+SHARE_HEARTBEAT_SOON_MS = SECOND_MS  # for members of a group whose targets are to come
 SHARE_PARTITIONS_MAX = 200_000  # over all groups, about 60 MB with nothing in flight
 SHARE_RECORDS_MAX = 1_000_000  # in flight over all groups, about 300 MB if each stands otherwise than its neighbours
 SHARE_PIECES_MAX = 20_000  # extents, gaps and what is between them, looked at in a partition by one command: 20 ms

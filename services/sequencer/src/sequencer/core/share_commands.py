@@ -17,10 +17,12 @@ from sequencer.core.limits import (
     MEMBER_BYTES_MAX,
     MEMBER_NAMES_LENGTH_MAX,
     SHARE_MEMBERS_MAX,
+    SHARE_SUBSCRIPTIONS_MAX,
 )
 from sequencer.core.share_groups import (
     enter_member,
     heartbeat_interval_ms,
+    narrow_target,
     new_group,
     remove_member,
     renew_targets,
@@ -75,7 +77,9 @@ def preview(state: State, command: ShareHeartbeat) -> ShareMembership | Refused 
         return None
     if command.member_epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
         return _fenced(member, command)
-    if member.target != member.assigned or _said(command, member) != _said(None, member):
+    if _said(command, member) != _said(None, member):
+        return _subscription_objection(group, member, command)
+    if member.target != member.assigned:
         return None
     is_told = command.member_epoch == JOIN_EPOCH or command.topics is not None or command.member_epoch != member.epoch
     return _membership(state, group, member, is_told=is_told)
@@ -121,12 +125,22 @@ def _objection_to_member(state: State, group: ShareGroup, command: ShareHeartbea
     if len(group.members) >= SHARE_MEMBERS_MAX:
         message = f"The share group has reached its maximum capacity of {SHARE_MEMBERS_MAX} members."
         return Refused(Refusal.GROUP_FULL, message)
-    return _room_objection(state)
+    return _subscription_objection(group, None, command) or _room_objection(state)
 
 
 def _room_objection(state: State) -> Refused | None:
     is_full = state.group_bytes + MEMBER_BYTES_MAX > GROUP_BYTES_MAX
     return Refused(Refusal.OVERLOADED, "no room for another member") if is_full else None
+
+
+def _subscription_objection(group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat) -> Refused | None:
+    """Why the member may not subscribe so much beside what the others subscribe; less than before it always may."""
+    before = 0 if known is None else len(known.topics)
+    growth = len(set(command.topics or ())) - before
+    if growth <= 0 or sum(len(each.topics) for each in group.members.values()) + growth <= SHARE_SUBSCRIPTIONS_MAX:
+        return None
+    message = f"The members of the share group subscribe {SHARE_SUBSCRIPTIONS_MAX} topics in all, and may no more."
+    return Refused(Refusal.GROUP_FULL, message)
 
 
 def _fenced(member: ShareMember, command: ShareHeartbeat) -> Refused:
@@ -161,16 +175,18 @@ def _go_on(state: State, group: ShareGroup, known: ShareMember | None, command: 
         names = (command.member_id, command.rack_id, command.client_id, command.client_host)
         member = ShareMember(*names, topics, state.sequence)
         enter_member(state, group, member)
-        renew_targets(state, group)
+        renew_targets(state, group, topics)
     else:
         member = known
         topics, member.rack_id = _said(command, member)
         member.client_id, member.client_host = command.client_id, command.client_host
         if topics != member.topics:
             subscribe(state, group, member, topics)
-            renew_targets(state, group)
+            renew_targets(state, group, topics)
+            if group.target_due_ms:
+                narrow_target(state, member)
     is_told = command.topics is not None or member.assigned != member.target or command.member_epoch != member.epoch
-    member.previous_epoch, member.epoch = member.epoch, group.epoch
+    member.previous_epoch, member.epoch = member.epoch, group.assignment_epoch
     member.assigned = member.target
     member.active_sequence = member.changed_sequence = state.sequence
     weigh(state, member)

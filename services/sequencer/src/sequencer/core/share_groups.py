@@ -1,13 +1,17 @@
 """Share groups' inner life (KIP-932): members, epochs, who is assigned what, and where the group begins to read.
 
-The group's epoch grows whenever members, what they subscribe, or the topics that they subscribe change, and all get
-their targets at once. Whose target differs from what it was told learns that by its next heartbeat, which is an entry;
-nobody has to give anything back first, since a partition may be several members'. What somebody is assigned the
-group has begun to share: from then on no record is missed.
+The group's epoch grows whenever members, what they subscribe, or the topics that they subscribe change. All get their
+targets at once then, but not sooner than `share.assignment.interval.ms` after the last ones, so that a thousand members
+may come together. Whose target differs from what it was told learns that by its next heartbeat, which is an entry;
+nobody has to give anything back first, since a partition may be several members'. What somebody subscribes the group
+has begun to share: from then on no record is missed.
 """
+
+from collections.abc import Iterable
 
 from penstock.contracts.group_configs import (
     EARLIEST_RESET,
+    SHARE_ASSIGNMENT_INTERVAL,
     SHARE_AUTO_OFFSET_RESET,
     SHARE_HEARTBEAT_INTERVAL,
     SHARE_SESSION_TIMEOUT,
@@ -17,7 +21,13 @@ from penstock.contracts.ids import TopicId
 from sequencer.core import share_partitions, subscriptions
 from sequencer.core.deadlines import set_deadline
 from sequencer.core.departures import note_arrival, note_departure
-from sequencer.core.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES, SHARE_PARTITIONS_MAX
+from sequencer.core.limits import (
+    MEMBER_OVERHEAD_BYTES,
+    PARTITION_BYTES,
+    SHARE_HEARTBEAT_SOON_MS,
+    SHARE_PARTITIONS_MAX,
+    SHARE_PIECES_PER_PAUSE_MS,
+)
 from sequencer.core.share_assignor import assign
 from sequencer.core.share_state import ShareGroup, ShareMember, SharePartition
 from sequencer.core.state import EMPTY, STABLE, Changes, Partition, State, Topic
@@ -40,8 +50,9 @@ def session_timeout_ms(state: State, group: ShareGroup) -> int:
 
 
 def heartbeat_interval_ms(state: State, group: ShareGroup) -> int:
-    """When a member is to come again."""
-    return int(share_config(SHARE_HEARTBEAT_INTERVAL, state.group_configs.get(group.group_id, {})))
+    """When a member is to come again: sooner if it is about to be told other partitions."""
+    interval_ms = int(share_config(SHARE_HEARTBEAT_INTERVAL, state.group_configs.get(group.group_id, {})))
+    return min(interval_ms, SHARE_HEARTBEAT_SOON_MS) if group.target_due_ms else interval_ms
 
 
 def enter_member(state: State, group: ShareGroup, member: ShareMember) -> None:
@@ -65,7 +76,7 @@ def remove_member(state: State, group: ShareGroup, member: ShareMember, changes:
     state.group_bytes -= member.size_bytes
     note_departure(state, group.group_id, member.member_id)
     release(state, group, member.member_id, changes, unread=unread)
-    renew_targets(state, group)
+    renew_targets(state, group, [])
     forget_if_bare(state, group)
 
 
@@ -79,29 +90,62 @@ def release(state: State, group: ShareGroup, member_id: str, changes: Changes, *
 
 
 def fire(state: State, group: ShareGroup, changes: Changes) -> None:
-    """Locks that have ended are no more; the next deadline lies ahead."""
+    """Locks that have ended are no more, and targets are made if it is time; the next deadline lies ahead."""
     rules = share_partitions.rules_of(state, group.group_id)
-    due_ms = 0
+    if 0 < group.target_due_ms <= state.clock_ms:
+        assign_all(state, group)
+    due_ms = group.target_due_ms
     for shares in group.partitions.values():
         for share in shares.values():
             if 0 < share.due_ms <= state.clock_ms:
                 share_partitions.release_overdue(state, rules, share)
             if share.due_ms:
                 due_ms = min(due_ms or share.due_ms, share.due_ms)
+    assert not due_ms or due_ms > state.clock_ms, "what is due is done, and not looked at for ever"
     set_deadline(state, group.group_id, due_ms)
     changes.groups[group.group_id] = None
 
 
 def note_due(state: State, group: ShareGroup, due_ms: int) -> None:
-    """Something is acquired until then."""
+    """The group is to be looked at then, if not before."""
     before_ms = state.deadlines.get(group.group_id, 0)
     if not before_ms or due_ms < before_ms:
         set_deadline(state, group.group_id, due_ms)
 
 
-def renew_targets(state: State, group: ShareGroup) -> None:
-    """Something changed that the targets depend on: a new epoch, and everybody's target for it."""
+def renew_targets(state: State, group: ShareGroup, names: Iterable[str]) -> None:
+    """Something changed that the targets depend on, in these topics: a new epoch, and targets now or soon."""
     group.epoch += 1
+    for name in names:
+        if name in state.topics:
+            begin(state, group, state.topics[name])
+    if not group.members:
+        group.assignment_epoch, group.assigned_ms, group.target_due_ms = group.epoch, 0, 0
+    elif not group.target_due_ms:
+        due_ms = group.assigned_ms + _pause_ms(state, group) if group.assigned_ms else 0
+        if due_ms <= state.clock_ms:
+            assign_all(state, group)
+        else:
+            group.target_due_ms = due_ms
+            note_due(state, group, due_ms)
+
+
+def _pause_ms(state: State, group: ShareGroup) -> int:
+    """For how long the group keeps its targets; longer if they are much work."""
+    pieces = sum(len(member.topics) for member in group.members.values()) + sum(map(len, group.partitions.values()))
+    interval_ms = int(share_config(SHARE_ASSIGNMENT_INTERVAL, state.group_configs.get(group.group_id, {})))
+    return max(interval_ms, pieces // SHARE_PIECES_PER_PAUSE_MS)
+
+
+def narrow_target(state: State, member: ShareMember) -> None:
+    """Until there is another target, the member's is without what it does not subscribe any more."""
+    topic_ids = [state.topics[name].topic_id for name in member.topics if name in state.topics]
+    member.target = {topic_id: member.target[topic_id] for topic_id in topic_ids if topic_id in member.target}
+
+
+def assign_all(state: State, group: ShareGroup) -> None:
+    """Everybody's target as things are now."""
+    group.assignment_epoch, group.assigned_ms, group.target_due_ms = group.epoch, state.clock_ms, 0
     subscribers: dict[TopicId, list[str]] = {}
     for member_id, member in group.members.items():
         for name in member.topics:

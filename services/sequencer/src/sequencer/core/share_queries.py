@@ -80,7 +80,7 @@ def _group_view(state: State, group_id: str) -> ShareGroupView:
     topic_ids = dict.fromkeys(topic_id for member in group.members.values() for topic_id in member.assigned)
     names = [(topic_id, state.topics_by_id[topic_id].name) for topic_id in topic_ids if topic_id in state.topics_by_id]
     members = [_member_view(member) for member in group.members.values()]
-    return ShareGroupView(group_id, state_of(group), group.epoch, group.epoch, ASSIGNOR, members, names)
+    return ShareGroupView(group_id, state_of(group), group.epoch, group.assignment_epoch, ASSIGNOR, members, names)
 
 
 def _member_view(member: ShareMember) -> ShareMemberView:

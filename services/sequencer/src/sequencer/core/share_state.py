@@ -8,7 +8,8 @@ Invariants, which hold before and after every entry:
     later than the first of them.
  3. `start` goes back only if an administrator says so. What lies below it, or is DONE, is never given out again.
  4. `deliveries` of what is AVAILABLE is less than the limit at the time when it became so.
- 5. An id is a share group's or another group's, not both.
+ 5. A member's target is of partitions that the group shares, unless other targets are to come.
+ 6. An id is a share group's or another group's, not both.
 """
 
 import msgspec
@@ -76,3 +77,6 @@ class ShareGroup(msgspec.Struct, eq=False):
     partitions: dict[TopicId, dict[int, SharePartition]] = {}
     acquisitions: int = 0
     altered_sequence: int = 0  # of the last entry by which an administrator changed where it is
+    assignment_epoch: int = 0  # of the targets; behind `epoch` while others are to come
+    assigned_ms: int = 0  # when the members got their targets; 0 if there was nobody since
+    target_due_ms: int = 0  # when they get others; 0 if nothing changed since
