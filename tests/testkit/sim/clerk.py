@@ -55,10 +55,15 @@ class Clerk(Member):
         self._sequences: dict[int, int] = {}
         self._written = 0
         self._is_hurried = False
+        self._is_resting = False
 
     def hurry(self) -> None:
         """Stand still no more."""
         self._is_hurried = True
+
+    def rest(self) -> None:
+        """Begin no transaction any more, though a record may still come that its producer has given up."""
+        self._is_resting = True
 
     async def _start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
         asked_at = self._history.moment()
@@ -69,7 +74,7 @@ class Clerk(Member):
 
     async def _commit(self, connection: Connection, reading: Reading) -> None:
         due = {each: offset for each, offset in reading.positions.items() if offset > self._committed.get(each, 0)}
-        if not due:
+        if not due or self._is_resting:
             return
         try:
             await self._transact(connection, due)

@@ -118,6 +118,8 @@ class Transactions:
 
     def add_auditors(self) -> None:
         """Somebody reads everything once more, and the groups' offsets."""
+        for clerk in self.clerks:
+            clerk.rest()
         for isolation in Isolation:
             self._add_reader(f"auditor, {isolation.value}", isolation)
         self._world.spawn(self._look_at_offsets())
