@@ -43,6 +43,8 @@ RECORDINGS = sorted(FIXTURES.glob("journal-*"))
 OLDEST = FIXTURES / "journal-0.1.0"
 OLD_SNAPSHOT = FIXTURES / "snapshot-1"
 SECOND_SNAPSHOT = FIXTURES / "snapshot-2"
+GROUPS = FIXTURES / "groups-level-3"
+GROUPS_STEP = 50  # entries from one checksum to the next
 # What 0.1.0 knew. A recording without one of them would say nothing about it.
 COMMANDS = {
     "Tick",
@@ -72,6 +74,35 @@ def test_there_is_a_recording_with_every_command_that_the_release_knew() -> None
 @recorded
 def test_todays_machine_makes_of_the_entries_what_the_release_made(folder: Path) -> None:
     assert replay(read_entries(folder)) == read_summary(folder)
+
+
+def test_consumer_groups_of_level_3_are_assigned_what_the_release_before_assigned() -> None:
+    state = new_state()
+    checksums = []
+    for sequence, requests in enumerate(read_entries(GROUPS), 1):
+        apply_entry(state, sequence, msgspec.msgpack.decode(requests, type=list[list[Command]]))
+        if sequence % GROUPS_STEP == 0:
+            checksums.append(crc32c.crc32c(msgspec.json.encode(partitions_of_members(state))))
+    assert checksums == json.loads((GROUPS / "targets.json").read_text())
+
+
+def partitions_of_members(state: State) -> list[Any]:
+    """Who has which partitions and is to have which; a target's topics in the order in which they are kept."""
+    return [
+        [
+            group_id,
+            [
+                [name, member.epoch, in_order(member.assigned), in_order(member.target)]
+                for name, member in sorted(group.consumer.members.items())
+            ],
+        ]
+        for group_id, group in sorted(state.groups.items())
+        if group.consumer is not None
+    ]
+
+
+def in_order(partitions: dict[TopicId, Any]) -> list[Any]:
+    return [[topic_id.hex(), list(numbers)] for topic_id, numbers in partitions.items()]
 
 
 def the_same(found: dict[str, Any], expected: dict[str, Any]) -> bool:

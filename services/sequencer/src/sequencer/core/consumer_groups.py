@@ -215,9 +215,11 @@ def update_target(state: State, group: Group) -> None:
         members[member_id] = Subscriber(member.instance_id or member_id, places[key], member.target)
     consumer.assignor = _chosen_assignor(consumer)
     for member_id, target in assign(consumer.assignor, members, topic_ids, counts).items():
-        if target != consumer.members[member_id].target:
-            consumer.members[member_id].target = target
-            weigh(state, consumer.members[member_id])
+        member = consumer.members[member_id]
+        is_other = target != member.target
+        member.target = target  # also where it is equal: the order of its topics has a say in the next one
+        if is_other:
+            weigh(state, member)
     consumer.assignment_epoch = consumer.epoch
     consumer.tables.settled.clear()
 
