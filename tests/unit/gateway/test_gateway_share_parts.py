@@ -1,6 +1,7 @@
 """What share groups are made of in a gateway: sessions, turns, verdicts, and the choice among what was read."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.share_batches import GAPS_MAX, ReadBatch, batches_of, choose, with_acquired
 from gateway.share_sessions import EPOCH_MAX, SESSIONS_MAX, ShareSession, ShareSessions
-from gateway.share_turns import ShareTurns
+from gateway.share_turns import ShareTurns, Turn
 from gateway.share_verdicts import judged_ranges
 from gateway.tail_feed import Watch
 from penstock.contracts.batches import AbortedTransaction
@@ -79,22 +80,111 @@ async def is_woken(watch: Watch) -> bool:
 
 async def test_one_member_at_a_time_has_the_turn_and_the_next_is_told_when_it_is_free() -> None:
     turns, first, second = ShareTurns(), new_watch(), new_watch()
-    with turns.take("g", [T0], first) as mine:
-        assert mine == [T0]
+    with turns.take("g", [T0], first) as turn:
+        assert turn.keys == [T0]
         with turns.take("g", [T0, T1], second) as theirs:
-            assert theirs == [T1]
+            assert theirs.keys == [T1]
         with turns.take("other", [T0], second) as others:
-            assert others == [T0]
+            assert others.keys == [T0]
         assert not await is_woken(second)
     assert await is_woken(second)
     assert not await is_woken(first), "whoever found nothing does not look again because of itself"
-    with turns.take("g", [T0], second) as mine:
-        assert mine == [T0]
+    with turns.take("g", [T0], second) as turn:
+        assert turn.keys == [T0]
+
+
+class Crowd:
+    """Members of one group that look at one partition, which has records for so many of them."""
+
+    def __init__(self, count: int) -> None:
+        self.turns = ShareTurns()
+        self.watches: dict[tuple[bytes, int], dict[Watch, None]] = {}
+        self.left = self.looks = self.asked = self.fed = self.busy = 0
+        self.tasks = [asyncio.create_task(self._member()) for _ in range(count)]
+
+    async def _member(self) -> None:
+        while True:
+            with Watch(self.watches, [T0]) as watch, self.turns.waiting("g", [T0], watch):
+                self.looks += 1
+                self.busy += 1
+                with self.turns.take("g", [T0], watch) as turn:
+                    if turn.keys:
+                        await self._ask(turn)
+                self.busy -= 1
+                await watch.until(asyncio.get_running_loop().time() + 1_000)
+
+    async def _ask(self, turn: Turn) -> None:
+        self.asked += 1
+        await asyncio.sleep(0)
+        if not self.left:
+            turn.bare.update(turn.keys)
+            return
+        self.left -= 1
+        self.fed += 1
+
+    async def settle(self) -> None:
+        """Wait until nobody has anything to do: the loop runs everything ready in each turn."""
+        looks = -1
+        while looks != self.looks or self.busy:
+            looks = self.looks
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    async def look_at_news(self, left: int) -> None:
+        """One piece of news with records for so many members."""
+        await self.settle()
+        self.left, self.looks, self.asked, self.fed = left, 0, 0, 0
+        for watch in list(self.watches[T0]):
+            watch.wake()
+        await self.settle()
+
+    async def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("left", [0, 1, 7])
+async def test_news_costs_each_member_one_look_and_questions_for_those_only_who_get_something(left: int) -> None:
+    crowd = Crowd(60)
+    await crowd.look_at_news(left)
+    assert (crowd.fed, crowd.asked) == (left, left + 1)
+    assert crowd.looks <= 60 + left
+    await crowd.end()
+    assert (crowd.watches, crowd.turns.places) == ({}, 0), "somebody stayed in a queue"
+
+
+async def test_who_is_busy_elsewhere_is_passed_over_for_the_first_that_waits() -> None:
+    """It may leave with what it finds there, and look at nothing more."""
+    turns, holder = ShareTurns(), new_watch()
+    watches = [new_watch() for _ in range(3)]
+    busy, *waiting = watches
+    with turns.take("g", [T0], holder):
+        for watch in watches:
+            with turns.take("g", [T0], watch) as turn:
+                assert not turn.keys
+        waits = [asyncio.create_task(watch.until(asyncio.get_running_loop().time() + 1_000)) for watch in waiting]
+        await asyncio.sleep(0)
+    assert await waits[0]
+    assert await is_woken(busy)
+    assert not waits[1].done()
+    waiting[1].wake()
+    assert await waits[1]
+
+
+async def test_news_that_comes_while_nothing_is_found_is_handed_on() -> None:
+    turns, first, second = ShareTurns(), new_watch(), new_watch()
+    with turns.take("g", [T0], first) as turn:
+        turn.bare.add(T0)
+        with turns.take("g", [T0], second):
+            pass
+        first.wake()
+    assert await is_woken(second)
 
 
 async def test_who_waits_is_told_when_records_of_its_group_come_back() -> None:
     turns, watch, stranger = ShareTurns(), new_watch(), new_watch()
-    with turns.waiting("g", watch), turns.waiting("other", stranger):
+    with turns.waiting("g", [T0], watch), turns.waiting("other", [T0], stranger):
         turns.wake("g")
     turns.wake("other")
     assert await is_woken(watch)
@@ -169,6 +259,30 @@ def test_a_batch_that_began_before_what_can_be_had_is_no_gap() -> None:
 def test_nothing_read_is_nothing_chosen() -> None:
     assert choose([], [OffsetRange(0, 9)], 5) is None
     assert choose(read((0, 3)), [], 5) is None
+
+
+def test_many_batches_and_many_windows_are_looked_at_once() -> None:
+    """Where members leave every second record to others, both are thousands."""
+
+    class Counted(list[OffsetRange]):
+        looks = 0
+
+        def __getitem__(self, at: Any) -> Any:
+            Counted.looks += 1
+            found = super().__getitem__(at)
+            Counted.looks += len(found) if isinstance(at, slice) else 0
+            return found
+
+        def __iter__(self) -> Iterator[OffsetRange]:
+            Counted.looks += len(self)
+            return super().__iter__()
+
+    count = 500
+    windows = Counted([OffsetRange(2 * number, 2 * number) for number in range(count)])
+    chosen = choose(read(*[(number, number) for number in range(2 * count)]), windows, 10**6)
+    assert chosen is not None
+    assert (chosen.last, chosen.records_max) == (2 * count - 2, count)
+    assert Counted.looks < 20 * count
 
 
 def test_gaps_are_bounded_and_none_before_the_end_is_left_out() -> None:

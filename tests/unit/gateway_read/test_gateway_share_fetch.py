@@ -19,6 +19,7 @@ from gateway_share import (
     records,
 )
 
+from gateway.handlers import share_fetch
 from gateway.share_sessions import CLOSING_EPOCH
 from gateway.share_turns import ShareTurns
 from penstock.contracts.commands import Command, Outcome
@@ -193,6 +194,18 @@ async def test_closing_a_session_gives_back_nothing_that_came_through_another_ga
     assert [each.error_code for each in answer.responses[0].partitions] == [ErrorCode.NONE] * 2
 
 
+async def test_the_end_of_the_later_of_two_sessions_leaves_what_came_by_the_earlier(world: World) -> None:
+    topic_id = await open_world(world)
+    (before,) = await joined_members(world, topic_id, "m1")
+    moved = through_another_gateway(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")]})
+    assert acquired(await before.fetch(0, max_records=1)) == [(0, 0, 1)]
+    assert acquired(await moved.fetch(0)) == [(1, 1, 1)]
+    await moved.acknowledge({0: [(1, 1, ACCEPT)]}, epoch=CLOSING_EPOCH)
+    answer = await before.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=CLOSING_EPOCH)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
 async def test_closing_a_session_that_brought_nothing_is_no_entry(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
@@ -347,3 +360,26 @@ async def test_an_outcome_that_nobody_knows_is_an_error_of_what_was_said_and_wan
     assert not data.acquired_records
     answer = await one.acknowledge({0: [(0, 0, ACCEPT)]})
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def test_one_record_is_asked_for_by_who_gets_it_and_one_more_of_many_who_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_fetch, "LOOK_AGAIN_S", FOR_EVER_MS / 1000)
+    topic_id = await open_world(world)
+    members = await joined_members(world, topic_id, *(f"m{number}" for number in range(8)))
+    sequencer, turns = world.sequencer, world.gateway.share_turns
+    await members[0].fetch(0)  # so that the topic is known
+    sequencer.asked.clear()
+    sequencer.gate.clear()
+    fetches = [asyncio.create_task(member.fetch(0, max_wait_ms=FOR_EVER_MS)) for member in members]
+    await until(lambda: turns.queued == 7)
+    sequencer.gate.set()
+    await until(lambda: turns.places == 2)  # no turn is taken: there is the queue, and those who wait
+    assert sequencer.asked.count("share_partitions") == 1, "where one finds nothing there is nothing for others"
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    await until(lambda: any(fetch.done() for fetch in fetches))
+    for fetch in fetches:
+        fetch.cancel()
+    answers = await asyncio.gather(*fetches, return_exceptions=True)
+    assert [records(answer) for answer in answers if not isinstance(answer, BaseException)] == [{0: b"a"}]

@@ -32,23 +32,27 @@ class Wanted(msgspec.Struct, frozen=True):
 
 def batches_of(records: Buffer, aborted: Sequence[AbortedTransaction] | None) -> list[ReadBatch]:
     """The batches in an answer's bytes; records of `aborted` transactions count as none, None: all count."""
+    aborted_by_producer: dict[int, list[AbortedTransaction]] = {}
+    for each in aborted or ():
+        aborted_by_producer.setdefault(each.producer_id, []).append(each)
     batches = []
     position = 0
     while position < len(records):
         header = read_batch_header(records, position)
         end = position + size_bytes(header)
         last_offset = header.base_offset + header.last_offset_delta
-        batches.append(ReadBatch(position, end, header.base_offset, last_offset, _has_records(header, aborted or ())))
+        has_records = _has_records(header, aborted_by_producer.get(header.producer_id, ()))
+        batches.append(ReadBatch(position, end, header.base_offset, last_offset, has_records))
         position = end
     return batches
 
 
 def _has_records(header: BatchHeader, aborted: Sequence[AbortedTransaction]) -> bool:
+    """Whether there are any, given the aborted transactions of the batch's producer."""
     if is_control(header) or not header.record_count:
         return False
     return not is_transactional(header) or not any(
-        each.producer_id == header.producer_id and each.first_offset <= header.base_offset < each.last_offset
-        for each in aborted
+        each.first_offset <= header.base_offset < each.last_offset for each in aborted
     )
 
 
@@ -61,16 +65,28 @@ def choose(batches: Sequence[ReadBatch], windows: Sequence[OffsetRange], records
         return None
     gaps: list[OffsetRange] = []
     count, last, next_offset = 0, -1, windows[0].first
+    place = 0  # in the windows: those before it are behind us
     for batch in batches:
-        empty = _holes(batch, next_offset, windows)
+        while place < len(windows) and windows[place].last < next_offset:
+            place += 1
+        near = _near(batch, windows, place)
+        empty = _holes(batch, next_offset, near)
         if len(gaps) + len(empty) > GAPS_MAX:
             break
         gaps += empty
         last, next_offset = batch.last_offset, batch.last_offset + 1
-        count += _count(batch, windows) if batch.has_records else 0
+        count += _count(batch, near) if batch.has_records else 0
         if count >= records_max or last >= windows[-1].last:
             break
     return None if last < windows[0].first else Wanted(min(last, windows[-1].last), count, gaps)
+
+
+def _near(batch: ReadBatch, windows: Sequence[OffsetRange], place: int) -> Sequence[OffsetRange]:
+    """The windows from that place on that do not begin behind the batch: many batches and many windows may meet."""
+    end = place
+    while end < len(windows) and windows[end].first <= batch.last_offset:
+        end += 1
+    return windows[place:end]
 
 
 def _holes(batch: ReadBatch, next_offset: int, windows: Sequence[OffsetRange]) -> list[OffsetRange]:

@@ -76,6 +76,11 @@ class Watch:
             self.woken_s = asyncio.get_running_loop().time()
         self._end(is_news=True)
 
+    @property
+    def has_waited(self) -> bool:
+        """Whether its owner has begun to wait, or has waited."""
+        return self._waiter is not None
+
     async def until(self, deadline_s: float) -> bool:
         """Whether news came, at once if it has already, before the loop's clock shows `deadline_s`."""
         if self.woken_s is not None:

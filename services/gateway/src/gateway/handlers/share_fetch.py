@@ -28,6 +28,7 @@ from gateway.share_batches import Wanted, choose, with_acquired
 from gateway.share_groups import level_error, share_records
 from gateway.share_reads import Offered, read_offered
 from gateway.share_sessions import CLOSING_EPOCH, OPENING_EPOCH, SESSION_PARTITIONS_MAX, ShareSession
+from gateway.share_turns import Turn
 from gateway.share_verdicts import FIRST_VERSION_RENEW
 from gateway.tail import PartitionKey
 from gateway.tail_feed import Watch
@@ -156,7 +157,8 @@ async def _fetch(gateway: Gateway, client: Client, round_: _Round) -> None:
     rounds = 0
     while True:
         located = await _locate(gateway, round_)
-        with gateway.tail.watch(round_.keys) as watch, gateway.share_turns.waiting(round_.group_id, watch):
+        turns = gateway.share_turns
+        with gateway.tail.watch(round_.keys) as watch, turns.waiting(round_.group_id, round_.keys, watch):
             round_.has_progressed = False
             await _try(gateway, round_, located, watch)
             if round_.unsaid:
@@ -184,19 +186,21 @@ async def _try(gateway: Gateway, round_: _Round, located: Located, watch: Watch)
     good = [key for key in round_.keys if not round_.errors[key]]
     # Whoever comes first is read first: by chance, so that no partition is always behind the same others.
     first = int.from_bytes(gateway.entropy.take(4)) % max(len(good), 1)
-    with gateway.share_turns.take(round_.group_id, good[first:] + good[:first], watch) as keys:
-        if not keys:
+    with gateway.share_turns.take(round_.group_id, good[first:] + good[:first], watch) as turn:
+        if not turn.keys:
             return
         try:
-            await _acquire(gateway, round_, located, keys)
+            await _acquire(gateway, round_, located, turn)
         except Unavailable as error:
-            log.warning("share_fetch_failed", partitions=len(keys), error=str(error))
-            round_.errors |= dict.fromkeys(keys, READ_UNAVAILABLE)
+            log.warning("share_fetch_failed", partitions=len(turn.keys), error=str(error))
+            round_.errors |= dict.fromkeys(turn.keys, READ_UNAVAILABLE)
 
 
-async def _acquire(gateway: Gateway, round_: _Round, located: Located, keys: Sequence[PartitionKey]) -> None:
-    view = await _ask(gateway, round_, keys)
-    offered = _offers(view, round_, located, keys)
+async def _acquire(gateway: Gateway, round_: _Round, located: Located, turn: Turn) -> None:
+    view = await _ask(gateway, round_, turn.keys)
+    if view.refusal is Refusal.NONE:
+        turn.bare.update(key for key, each in zip(turn.keys, view.partitions, strict=True) if not each.windows)
+    offered = _offers(view, round_, located, turn.keys)
     if not offered:
         return
     await read_offered(
