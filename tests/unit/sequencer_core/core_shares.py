@@ -130,7 +130,7 @@ def share_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
     tickets = st.sampled_from([0, 0, 1, 2])
     through = number(st.sampled_from([0, 0, 1, 2, 9]))
     records = st.builds(
-        ShareRecords, number(NOW_MS), GROUPS, MEMBERS, partitions, number(st.integers(0, 5)), through, tickets
+        ShareRecords, number(NOW_MS), GROUPS, MEMBERS, partitions, number(st.integers(0, 5)), through, tickets, through
     )
     altered = st.lists(st.builds(ShareOffset, NAMES, number(st.integers(0, 1)), offsets), max_size=2)
     set_here = [

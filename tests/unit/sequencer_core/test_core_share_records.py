@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from core_shares import LOCK_MS, ShareWorld
-from core_world import batch, topic_id
+from core_world import batch, check_invariants, topic_id
 
 from penstock.contracts.batches import TRANSACTIONAL
 from penstock.contracts.commands import (
@@ -16,9 +16,17 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.janitor_commands import LogOffset
 from penstock.contracts.refusals import Refusal
-from penstock.contracts.share_groups import JudgedRange, OffsetRange, SharePartition, ShareRecords, Verdict
+from penstock.contracts.share_groups import (
+    AcquiredRange,
+    JudgedRange,
+    OffsetRange,
+    SharePartition,
+    ShareRecords,
+    Verdict,
+)
 from sequencer.core import share_partitions
 from sequencer.core.deadlines import next_deadline_ms
+from sequencer.core.snapshot import decode_state, encode_state
 
 T = topic_id(1)
 ACCEPT, RELEASE, REJECT, RENEW = Verdict.ACCEPT, Verdict.RELEASE, Verdict.REJECT, Verdict.RENEW
@@ -126,7 +134,10 @@ def test_a_session_that_ends_gives_back_what_it_got_of_its_partitions_and_no_oth
     world.records("one", SharePartition(T, 0), releases_through=1)
     assert world.windows() == [(0, 1), (3, 3)], "what came later is another session's"
     assert world.records("one", SharePartition(T, 0, [], 0, -1, 1), other, ticket=7).acquisition == 2
-    world.records("one", SharePartition(T, 0), releases_through=4)
+    world.acquire("one", 1)
+    world.records("one", SharePartition(T, 0), releases_from=2, releases_through=2)
+    assert world.windows() == [(1, 2), (3, 3)], "what came before is another session's, too"
+    world.records("one", SharePartition(T, 0), releases_through=9)
     assert world.windows() == [(0, 2), (3, 3)]
     judged = [JudgedRange(0, 1, bytes([ACCEPT]))]
     (shared,) = world.records("one", SharePartition(topic_id(2), 0, judged)).partitions
@@ -296,3 +307,20 @@ def test_other_groups_do_not_wait_and_nobody_gets_a_marker() -> None:
     assert world.acquire("one") == [(3, 4, 1), (6, 6, 1)]
     world.judge("one", 0, 4, ACCEPT)
     assert world.share.start == 6
+
+
+def test_what_an_abandoned_group_left_takes_no_room_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_partitions, "SHARE_RECORDS_MAX", 50)
+    world = ShareWorld("one", records=200)
+    assert world.acquire("one", 90) == [(0, 49, 1)]
+    world.configure("h", **{"share.auto.offset.reset": "earliest"})
+    world.join("two", group_id="h")
+    wanted = ShareRecords(world.now_ms, "h", "two", [SharePartition(T, 0, [], 0, -1, 90)], 90)
+    assert world.do(wanted).partitions[0].acquired == []
+    world.expire("one")
+    assert world.do(wanted).partitions[0].acquired == [AcquiredRange(0, 48, 1)], "one range is to be remembered"
+    world.join("one")
+    assert world.acquire("one", 90) == [(0, 49, 2)], "it had these before, and how often they came is not forgotten"
+    world.leave("one")
+    check_invariants(world.state)
+    check_invariants(decode_state(encode_state(world.state)))

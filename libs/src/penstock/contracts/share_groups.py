@@ -104,8 +104,8 @@ class ShareRecords(msgspec.Struct, frozen=True, array_like=True, tag=101):
     """A member acknowledges and acquires records, in one entry however many partitions; `RecordsShared`.
 
     Per partition what is judged comes before what is acquired. When a session ends, all else that the member got of
-    these partitions by acquisitions up to `releases_through` goes back before anything is acquired, as with UNREAD:
-    what it got since, or has of other partitions, is another session's. Over all partitions `records_max` are acquired
+    these partitions by acquisitions from `releases_from` to `releases_through` goes back before anything is acquired,
+    as with UNREAD: what it got before or since, or has of other partitions, is another session's. Over all partitions `records_max` are acquired
     at most.
 
     Sent again with the same `ticket` (any number but 0 that its sender gave no command of this member lately) it is
@@ -120,6 +120,7 @@ class ShareRecords(msgspec.Struct, frozen=True, array_like=True, tag=101):
     records_max: int = 0
     releases_through: int = NO_ACQUISITION
     ticket: int = NO_TICKET
+    releases_from: int = NO_ACQUISITION
 
 
 class SharedPartition(msgspec.Struct, frozen=True, array_like=True):

@@ -98,15 +98,15 @@ async def acknowledge(
     """
     good = [each for each in acknowledged if not each.error]
     said = [SharePartition(*each.key, each.judged) for each in good]
-    through = NO_ACQUISITION if ended is None else ended.acquisition
-    if ended is not None and through:
+    gives_back = ended is not None and ended.acquisition != NO_ACQUISITION
+    if ended is not None and gives_back:
         named = {each.key for each in good}
         rest = [SharePartition(*key) for key in ended.partitions if key not in named]
         said += rest[: SHARE_PARTITIONS_PER_COMMAND_MAX - len(said)]
     if not said:
         return 0
     try:
-        outcome = await share_records(gateway, group_id, member_id, said, releases_through=through)
+        outcome = await share_records(gateway, group_id, member_id, said, ended=ended)
     except Unavailable as error:
         for each in good:
             each.error, each.message = READ_UNAVAILABLE, str(error)
@@ -114,6 +114,6 @@ async def acknowledge(
     assert isinstance(outcome, RecordsShared | Refused), f"an unexpected answer to acknowledgements: {outcome}"
     for place, each in enumerate(good):
         note_judged(each, outcome, place)
-    if through or sets_free(good):
+    if gives_back or sets_free(good):
         gateway.share_turns.wake(group_id)
     return outcome.lock_duration_ms if isinstance(outcome, RecordsShared) else 0

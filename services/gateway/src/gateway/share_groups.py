@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from gateway.context import Gateway
 from gateway.errors import GROUPS_UNAVAILABLE
 from gateway.levels import may_rise
+from gateway.share_sessions import ShareSession
 from penstock.contracts.commands import Outcome
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
@@ -39,17 +40,21 @@ async def share_records(
     partitions: Sequence[SharePartition],
     *,
     records_max: int = 0,
-    releases_through: int = NO_ACQUISITION,
+    ended: ShareSession | None = None,
 ) -> Outcome:
-    """What came of a member's acknowledgements and wishes, in one entry; `Unavailable` if that is unknown."""
+    """What came of a member's acknowledgements and wishes, in one entry; `Unavailable` if that is unknown.
+
+    What it has by a session that has ended goes back, as far as it is in these partitions.
+    """
     command = ShareRecords(
         now_ms=gateway.clock.now_ms(),
         group_id=group_id,
         member_id=member_id,
         partitions=list(partitions),
         records_max=records_max,
-        releases_through=releases_through,
+        releases_through=NO_ACQUISITION if ended is None else ended.acquisition,
         ticket=int.from_bytes(gateway.entropy.take(TICKET_BYTES)) + 1,
+        releases_from=NO_ACQUISITION if ended is None else ended.first_acquisition,
     )
     (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
     return outcome

@@ -24,7 +24,8 @@ class ShareSession:
     def __init__(self) -> None:
         self.next_epoch = 1
         self.partitions: dict[PartitionKey, None] = {}
-        self.acquisition = NO_ACQUISITION  # the newest by which the member got anything through this session
+        self.first_acquisition = NO_ACQUISITION  # by which the member got anything through this session
+        self.acquisition = NO_ACQUISITION  # the newest
 
     def change(self, added: Iterable[PartitionKey], forgotten: Iterable[PartitionKey]) -> None:
         """Fetch these, too, and those no more."""
@@ -34,6 +35,7 @@ class ShareSession:
 
     def note_acquired(self, acquisition: int) -> None:
         """The member got something by this acquisition."""
+        self.first_acquisition = min(self.first_acquisition or acquisition, acquisition)
         self.acquisition = max(self.acquisition, acquisition)
 
     def advance(self) -> None:

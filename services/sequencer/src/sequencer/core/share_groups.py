@@ -57,9 +57,24 @@ def heartbeat_interval_ms(state: State, group: ShareGroup) -> int:
 
 def enter_member(state: State, group: ShareGroup, member: ShareMember) -> None:
     """The member is one of the group from now on."""
+    before = 0 if group.members else _count(group)
     group.members[member.member_id] = member
+    if len(group.members) == 1:
+        state.share_record_count += _count(group) - before
     note_arrival(state, group.group_id, member.member_id)
     subscriptions.subscribe(state, group.group_id, member.topics, "")
+
+
+def counted(group: ShareGroup, share: SharePartition) -> int:
+    """What of SHARE_RECORDS_MAX the partition takes: in a group without members no more than there is to remember.
+
+    Of members' records each may come to stand alone. So a group that nobody reads any more leaves room to others.
+    """
+    return share.in_flight if group.members else min(len(share.holds), share.in_flight)
+
+
+def _count(group: ShareGroup) -> int:
+    return sum(counted(group, share) for shares in group.partitions.values() for share in shares.values())
 
 
 def subscribe(state: State, group: ShareGroup, member: ShareMember, topics: list[str]) -> None:
@@ -76,6 +91,9 @@ def remove_member(state: State, group: ShareGroup, member: ShareMember, changes:
     state.group_bytes -= member.size_bytes
     note_departure(state, group.group_id, member.member_id)
     release(state, group, member.member_id, changes, unread=unread)
+    if not group.members:
+        in_flight = sum(share.in_flight for shares in group.partitions.values() for share in shares.values())
+        state.share_record_count += _count(group) - in_flight
     renew_targets(state, group, [])
     forget_if_bare(state, group)
 
@@ -201,7 +219,7 @@ def enter_share(state: State, group: ShareGroup, partition: Partition, start: in
         state.share_partition_count += 1
         state.share_topics.setdefault(partition.topic_id, {})[group.group_id] = None
     else:
-        state.share_record_count -= before.in_flight
+        state.share_record_count -= counted(group, before)
     shares[partition.number] = SharePartition(start)
 
 
@@ -213,14 +231,14 @@ def enter_group(state: State, group: ShareGroup) -> None:
     for topic_id, shares in group.partitions.items():
         state.share_topics.setdefault(topic_id, {})[group.group_id] = None
         state.share_partition_count += len(shares)
-        state.share_record_count += sum(share.in_flight for share in shares.values())
+        state.share_record_count += sum(counted(group, share) for share in shares.values())
 
 
 def forget_topic(state: State, group: ShareGroup, topic_id: TopicId) -> None:
     """The group knows no more where it was in the topic."""
     shares = group.partitions.pop(topic_id)
     state.share_partition_count -= len(shares)
-    state.share_record_count -= sum(share.in_flight for share in shares.values())
+    state.share_record_count -= sum(counted(group, share) for share in shares.values())
     groups = state.share_topics[topic_id]
     del groups[group.group_id]
     if not groups:

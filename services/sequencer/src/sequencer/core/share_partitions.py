@@ -33,6 +33,7 @@ from sequencer.core.share_holds import available, cut, done, drop_done, end_of, 
 from sequencer.core.share_state import ACQUIRED, AVAILABLE, Hold, SharePartition
 from sequencer.core.state import Partition, State
 
+ANY_ACQUISITION = range(INTEGER_MAX)
 _DONE_WITH = (Verdict.GAP, Verdict.ACCEPT, Verdict.REJECT)
 
 
@@ -266,11 +267,18 @@ def _released(rules: Rules, hold: Hold) -> Hold:
 
 
 def release_member(
-    state: State, rules: Rules, share: SharePartition, member_id: str, *, unread: bool, through: int = INTEGER_MAX
+    state: State,
+    rules: Rules,
+    share: SharePartition,
+    member_id: str,
+    *,
+    unread: bool,
+    acquisitions: range = ANY_ACQUISITION,
 ) -> bool:
-    """The member has no more of the partition that it got by acquisitions up to `through`; whether it had something."""
+    """The member has nothing more of the partition by these acquisitions; whether it had something."""
     found = [
-        each.status == ACQUIRED and each.member_id == member_id and each.acquisition <= through for each in share.holds
+        each.status == ACQUIRED and each.member_id == member_id and each.acquisition in acquisitions
+        for each in share.holds
     ]
     if not any(found):
         return False

@@ -93,11 +93,11 @@ def _find(state: State, group: ShareGroup, wanted: SharePartition) -> tuple[Part
 
 def _release(state: State, group: ShareGroup, rules: Rules, command: ShareRecords, changes: Changes) -> None:
     """A session ends: what it got of the partitions that it had, and has not judged, others may have."""
-    through = command.releases_through
+    numbers = range(command.releases_from, command.releases_through + 1)
     for each in command.partitions:
         share = group.partitions.get(each.topic_id, {}).get(each.partition)
         if share is not None and share_partitions.release_member(
-            state, rules, share, command.member_id, unread=True, through=through
+            state, rules, share, command.member_id, unread=True, acquisitions=numbers
         ):
             changes.groups[group.group_id] = None
 

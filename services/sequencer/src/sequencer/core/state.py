@@ -286,7 +286,7 @@ class State(msgspec.Struct, eq=False):
     share_groups: dict[str, ShareGroup] = {}
     share_topics: dict[TopicId, dict[str, None]] = {}  # -> the share groups that know where they are in it; derived
     share_partition_count: int = 0  # of all share groups
-    share_record_count: int = 0  # that are in flight in them
+    share_record_count: int = 0  # that are in flight in them; holds instead where a group has no members
     group_configs: dict[str, dict[str, str]] = {}  # by group id, of groups that have set some
     group_configs_altered_sequence: int = 0  # of the entry that changed some last
 
