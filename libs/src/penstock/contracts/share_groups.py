@@ -105,8 +105,8 @@ class ShareRecords(msgspec.Struct, frozen=True, array_like=True, tag=101):
 
     Per partition what is judged comes before what is acquired. When a session ends, all else that the member got of
     these partitions by acquisitions from `releases_from` to `releases_through` goes back before anything is acquired,
-    as with UNREAD: what it got before or since, or has of other partitions, is another session's. Over all partitions `records_max` are acquired
-    at most.
+    as with UNREAD: what it got before or since, or has of other partitions, is another session's. Over all
+    partitions `records_max` are acquired at most.
 
     Sent again with the same `ticket` (any number but 0 that its sender gave no command of this member lately) it is
     answered with what the member got the first time. To acquire, one has to be a member; `judged` of who is none is
