@@ -32,11 +32,11 @@ from gateway.share_turns import Turn
 from gateway.share_verdicts import FIRST_VERSION_RENEW
 from gateway.tail import PartitionKey
 from gateway.tail_feed import Watch
-from penstock.contracts.commands import Refused
+from penstock.contracts.commands import Outcome, Refused
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.share_group_queries import SharePartitionRef, SharePartitionsQuery, SharePartitionsView
-from penstock.contracts.share_groups import RecordsShared, SharePartition
+from penstock.contracts.share_groups import AcquiredRange, JudgedRange, RecordsShared, SharePartition, Verdict
 from penstock.kafkawire.api.share_fetch import (
     AcquiredRecords,
     LeaderIdAndEpoch,
@@ -266,7 +266,7 @@ async def _command(gateway: Gateway, round_: _Round, wanted: Sequence[tuple[Offe
     partitions += [SharePartition(*each.key, each.judged) for each in said.values()]
     told, round_.unsaid = round_.unsaid, []
     try:
-        outcome = await share_records(gateway, round_.group_id, round_.member_id, partitions, records_max=limit)
+        outcome = await _outcome(gateway, round_, partitions, limit)
     except Unavailable as error:
         for each in told:
             each.error, each.message = READ_UNAVAILABLE, str(error)
@@ -290,6 +290,41 @@ async def _command(gateway: Gateway, round_: _Round, wanted: Sequence[tuple[Offe
             round_.fetched[offered.key] = _data(offered.key, records, acquired)
         elif shared.refusal is Refusal.UNKNOWN_TOPIC:
             round_.errors[offered.key] = error_of(shared.refusal)
+
+
+async def _outcome(gateway: Gateway, round_: _Round, partitions: Sequence[SharePartition], limit: int) -> Outcome:
+    """What came of the command; if the connection ends meanwhile, nobody can be told what the member got."""
+    sent = asyncio.ensure_future(
+        share_records(gateway, round_.group_id, round_.member_id, partitions, records_max=limit)
+    )
+    try:
+        return await asyncio.shield(sent)
+    except asyncio.CancelledError:
+        await _give_back(gateway, round_, partitions, sent)
+        raise
+
+
+async def _give_back(
+    gateway: Gateway, round_: _Round, partitions: Sequence[SharePartition], sent: asyncio.Future[Outcome]
+) -> None:
+    """Let others have at once what was acquired for nobody: else it would be locked for half a minute."""
+    try:
+        outcome = await sent
+        if isinstance(outcome, RecordsShared):
+            unread = [
+                SharePartition(wanted.topic_id, wanted.partition, [_unread(each) for each in shared.acquired])
+                for wanted, shared in zip(partitions, outcome.partitions, strict=True)
+                if shared.acquired
+            ]
+            if unread:
+                await share_records(gateway, round_.group_id, round_.member_id, unread)
+                gateway.share_turns.wake(round_.group_id)
+    except Unavailable as error:  # the locks end by themselves
+        log.warning("share_fetch_not_given_back", error=str(error))
+
+
+def _unread(acquired: AcquiredRange) -> JudgedRange:
+    return JudgedRange(acquired.first, acquired.last, bytes([Verdict.UNREAD]))
 
 
 def _data(key: PartitionKey, records: list[Buffer], acquired: list[AcquiredRecords]) -> PartitionData:
