@@ -2,6 +2,7 @@
 
 from random import Random
 
+from core_share_walks import share_command
 from core_strategies import Log
 from core_world import START_MS, topic_id
 
@@ -52,6 +53,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.ids import new_segment_id
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation, LogOffset, LogRef
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from sequencer.core import markers
 from sequencer.core.machine import apply_entry
 from sequencer.core.state import State, new_state
@@ -139,13 +141,14 @@ class Walker:
             self.job: 24,
             self.job_again: 20,
             self.claim: 6,
-            self.raise_level: 3 if self.state.level < 3 else 1,
+            self.raise_level: 3 if self.state.level < SHARE_GROUPS_LEVEL else 1,
             self.forget: 8,
             self.alter_configs: 4,
             self.trim: 8,
             self.undelete_topic: 20 if self.state.buried else 1,
             self.chore: 6,
             self.transact: 60,
+            self.share: 40 if self.state.level >= SHARE_GROUPS_LEVEL else 0,
         }
         (make,) = random.choices(list(weights), list(weights.values()))
         return make()
@@ -300,7 +303,7 @@ class Walker:
         return self.random.choice([-1, max(self.state.sequence - self.random.randint(0, 60), 0)])
 
     def raise_level(self) -> Command:
-        return RaiseLevel(self.now_ms, self.random.randint(0, 3))
+        return RaiseLevel(self.now_ms, self.random.randint(0, SHARE_GROUPS_LEVEL))
 
     def forget(self) -> Command:
         """Mostly condemned segments; a few that live, that nobody knows, or that are named twice."""
@@ -398,6 +401,9 @@ class Walker:
     def commit_txn_offsets(self, who: Who, seen: int) -> Command:
         item = OffsetToCommit(self.some_topic(), self.random.randint(0, 2), self.random.randint(0, 99), 1, "")
         return CommitTxnOffsets(*who, "g", -1, "", None, [item], self.random.random() < 0.7, seen)
+
+    def share(self) -> Command:
+        return share_command(self.random, self.state, self.now_ms)
 
     def custody(self) -> Command:
         author, sequence = self.random.choice(["r1", "r2"]), self.state.sequence - self.random.randint(0, 20)

@@ -7,10 +7,11 @@ import pytest
 from core_shares import ShareWorld
 from core_world import check_invariants, topic_id
 
-from penstock.contracts.commands import CreatePartitions, DeleteTopic
+from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTopic
 from penstock.contracts.consumer_group_commands import TopicPartitions
 from penstock.contracts.refusals import Refusal
 from sequencer.core import share_commands, share_groups
+from sequencer.core.machine import apply_entry
 from sequencer.core.snapshot import decode_state, encode_state
 
 T, U = topic_id(1), topic_id(2)
@@ -135,3 +136,17 @@ def test_members_subscribe_no_more_topics_in_all_than_there_is_time_to_assign(
     assert getattr(answer, "refusal", None) == Refusal.GROUP_FULL
     world.heartbeat("one", 3, ["t"])
     assert getattr(join(world), "refusal", None) is None
+
+
+def test_who_gets_the_last_partitions_does_not_depend_on_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_groups, "SHARE_PARTITIONS_MAX", 3)
+    world = ShareWorld("one")
+    world.configure("h", **{"share.assignment.interval.ms": "0"})
+    world.join("two", "u", group_id="h")
+    world.heartbeat("one", 1, ["t", "u"])  # the groups subscribe "u" in another order than that in which they came
+    again = decode_state(encode_state(world.state))
+    next_sequence = again.sequence + 1
+    for state in (world.state, again):
+        apply_entry(state, next_sequence, [[CreateTopic(world.now_ms, "u", U, 2, {})]])
+    assert encode_state(again) == encode_state(world.state)
+    assert again.share_partition_count == 3

@@ -107,6 +107,9 @@ def everything(state: State) -> Any:
     found["transactions_by_producer"] = sorted(state.transactions_by_producer)
     by_group = state.transactions_by_group.items()
     found["transactions_by_group"] = sorted((group_id, *sorted(known)) for group_id, known in by_group)
+    subscribed = state.subscriptions.groups_by_topic.items()
+    found["subscriptions"]["groups_by_topic"] = sorted((name, sorted(groups.items())) for name, groups in subscribed)
+    found["share_topics"] = sorted((topic, sorted(groups)) for topic, groups in state.share_topics.items())
     found["alarms"] = sorted({each for each in state.alarms if state.deadlines.get(each[1]) == each[0]})
     for (_, written), group in zip(found["groups"], state.groups.values(), strict=True):
         written["protocol_counts"] = sorted(group.protocol_counts.items())

@@ -334,7 +334,8 @@ def _state(consumer: ConsumerGroup) -> str:
 
 def change_topic(state: State, name: str, changes: Changes, *, is_new: bool = False) -> None:
     """A topic of the name came (`is_new`), went or grew: who subscribes it is assigned anew."""
-    for group_id in subscriptions.note_topic(state, name, is_new=is_new):
+    # Sorted, as the table's order is another one behind a snapshot, and the last partitions go to who comes first.
+    for group_id in sorted(subscriptions.note_topic(state, name, is_new=is_new)):
         if group_id in state.share_groups:
             share_groups.renew_targets(state, state.share_groups[group_id], [name])
             continue
