@@ -63,7 +63,9 @@ def topic(admin: AdminClient) -> str:
     """A topic that no other test writes to, and the name of its group, which begins at its beginning."""
     name = f"t{next(_numbers)}"
     admin.create_topics([NewTopic(name, 1)])[name].result(30)
-    configure(admin, name, {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_MS)})
+    # No second passes before who joins has the partition: else the first member may have all records by then.
+    at_once = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
+    configure(admin, name, at_once | {"share.record.lock.duration.ms": str(LOCK_MS)})
     return name
 
 
