@@ -31,7 +31,7 @@ from penstock.contracts.share_group_queries import (
     SharePartitionsView,
 )
 from penstock.contracts.transaction_queries import TransactionsView
-from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS, decode_response, encode_request
+from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.unit.gateway.gateway_fakes import World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask, ask_raw, request_frame
@@ -119,7 +119,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_as_version_0_with_
     response: Any = decode_response(18, 0, data[8:])
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert {each.api_key: (each.min_version, each.max_version) for each in response.api_keys} == {
-        api.key: (api.min_version, api.max_version) for api in API_TABLE.values() if api.key not in SHARE_GROUP_APIS
+        api.key: (api.min_version, api.max_version) for api in API_TABLE.values()
     }
 
 
@@ -130,8 +130,7 @@ async def test_api_versions_advertises_exactly_what_is_served_with_produce_from_
 ) -> None:
     response = await ask(new_world(share_groups=share_groups), 18, version, API_TABLE[18].request())
     ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-    served = [api for api in API_TABLE.values() if share_groups or api.key not in SHARE_GROUP_APIS]
-    assert ranges == {api.key: (api.min_version, api.max_version) for api in served}
+    assert ranges == {api.key: (api.min_version, api.max_version) for api in API_TABLE.values()}
     assert ranges[0][0] == 0
 
 
@@ -150,11 +149,14 @@ async def test_share_groups_are_a_finalized_feature_where_they_are_on_and_all_se
     assert any(each.name == "share.version" for each in response.supported_features) == share_groups
 
 
-@pytest.mark.parametrize("api_key", sorted(SHARE_GROUP_APIS))
-async def test_where_share_groups_are_off_their_requests_are_those_of_unknown_apis(api_key: int) -> None:
-    version = API_TABLE[api_key].max_version
-    with pytest.raises(CloseConnection, match="is not served"):
-        await ask(new_world(), api_key, version, API_TABLE[api_key].request())
+@pytest.mark.parametrize("api_key", [76, 78, 79, 91, 92])
+async def test_where_share_groups_are_off_their_members_are_told_so(api_key: int) -> None:
+    """As by Kafka: librdkafka's share consumers would wait for ever where these APIs are not advertised."""
+    world = new_world()
+    world.sequencer.seen_level = SHARE_GROUPS_LEVEL
+    response = await ask(world, api_key, API_TABLE[api_key].max_version, API_TABLE[api_key].request())
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert not world.sequencer.commands
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from gateway.config import GatewayConfig
 from gateway.context import Client, Gateway
 from gateway.handlers import fetch, list_offsets
 from gateway.reads import SegmentReads
@@ -176,7 +177,7 @@ class World:
         self.segments = 0
         none = cast(Any, None)
         self.gateway = Gateway(
-            config=none,
+            config=GatewayConfig(share_groups=True),
             nodes=none,
             clock=self.clock,
             entropy=self.entropy,

@@ -69,7 +69,7 @@ from gateway.handlers import (
 from gateway.nodes import zone_of
 from gateway.throttling import handle_within_quotas
 from penstock.contracts.errors import Invalid, Unavailable
-from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS, decode_request, encode_response, serves
+from penstock.kafkawire.api import API_TABLE, decode_request, encode_response, serves
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.frame import RequestHeader, read_request_header, response_frame
 from penstock.kafkawire.primitives import Buffer
@@ -172,8 +172,8 @@ async def _answer(gateway: Gateway, client: Client, frame: memoryview) -> list[B
     began_s = gateway.clock.monotonic_s()
     header, position = read_request_header(frame)
     _note_client(gateway, client, header)
-    if not _serves(gateway, header):
-        return _refuse_version(gateway, header)
+    if not serves(header.api_key, header.api_version):
+        return _refuse_version(header)
     request = decode_request(header.api_key, header.api_version, frame, position)
     if gateway.quotas.is_empty:
         response = await _handle(gateway, client, header, request)
@@ -202,14 +202,9 @@ def _note_client(gateway: Gateway, client: Client, header: RequestHeader) -> Non
         client.zone = zone_of(client_id, gateway.config.zone)
 
 
-def _serves(gateway: Gateway, header: RequestHeader) -> bool:
-    is_off = header.api_key in SHARE_GROUP_APIS and not gateway.config.share_groups
-    return serves(header.api_key, header.api_version) and not is_off
-
-
-def _refuse_version(gateway: Gateway, header: RequestHeader) -> list[Buffer]:
+def _refuse_version(header: RequestHeader) -> list[Buffer]:
     if header.api_key == API_VERSIONS:  # KIP-511: a newer client asks again with a version it finds in this answer
-        body = encode_response(API_VERSIONS, 0, api_versions.unsupported_version(gateway))
+        body = encode_response(API_VERSIONS, 0, api_versions.unsupported_version())
         return response_frame(API_VERSIONS, 0, header.correlation_id, body)
     api = API_TABLE.get(header.api_key)
     name = api.name if api else f"api {header.api_key}"

@@ -15,11 +15,13 @@ from penstock.kafkawire.schema import NO_UUID
 
 COMMAND_DEADLINE_S = 5.0
 TICKET_BYTES = 7  # positive, and none of one member's like another
-NOT_YET = "share groups come when all sequencers know them"
+NOT_YET = "share groups are off here, or not all sequencers know them yet"
 
 
 def level_error(gateway: Gateway) -> ErrorCode:
-    """What to say while some sequencer knows nothing of share groups; clients ask again if that may end soon."""
+    """What to say where share groups are off or some sequencer knows nothing of them; the latter may end soon."""
+    if not gateway.config.share_groups:
+        return ErrorCode.UNSUPPORTED_VERSION
     level = gateway.sequencer.seen_level
     if level is not None and level >= SHARE_GROUPS_LEVEL:
         return ErrorCode.NONE

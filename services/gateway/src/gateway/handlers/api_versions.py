@@ -1,8 +1,8 @@
-"""ApiVersions: the APIs and versions of the codec's table that are on (KIP-35, KIP-511), and features."""
+"""ApiVersions: the APIs and versions of the codec's table (KIP-35, KIP-511), and features."""
 
 from gateway.context import Client, Gateway
 from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, SHARE_GROUPS_LEVEL, TRANSACTIONS_LEVEL
-from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS
+from penstock.kafkawire.api import API_TABLE
 from penstock.kafkawire.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -30,21 +30,18 @@ async def handle(gateway: Gateway, client: Client, version: int, request: ApiVer
     level = gateway.sequencer.seen_level or 0
     reached = [(name, newest) for name, newest, needed_level in features if level >= needed_level]
     return ApiVersionsResponse(
-        api_keys=_ranges(gateway),
+        api_keys=_ranges(),
         supported_features=supported,
         finalized_features_epoch=level if reached else UNKNOWN_EPOCH,  # it grows with what is finalized
         finalized_features=[FinalizedFeatureKey(name, newest, newest) for name, newest in reached],
     )
 
 
-def unsupported_version(gateway: Gateway) -> ApiVersionsResponse:
+def unsupported_version() -> ApiVersionsResponse:
     """The answer to a version that we do not know, to be sent as version 0."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges(gateway))
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges())
 
 
-def _ranges(gateway: Gateway) -> list[ApiVersion]:
-    return [
-        ApiVersion(api.key, api.min_version, api.max_version)
-        for api in API_TABLE.values()
-        if gateway.config.share_groups or api.key not in SHARE_GROUP_APIS
-    ]
+def _ranges() -> list[ApiVersion]:
+    """As Kafka does with those of share groups where these are off: their answers say so, and clients understand it."""
+    return [ApiVersion(api.key, api.min_version, api.max_version) for api in API_TABLE.values()]
