@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import threading
 import time
 from typing import Any
 
@@ -78,15 +79,26 @@ def latency(arguments: argparse.Namespace) -> dict[str, Any]:
         assert error is None, error
         acknowledged.append((time.perf_counter() - float(message.value())) * 1000)
 
+    is_over = threading.Event()
+
+    def serve() -> None:
+        while not is_over.is_set():
+            producer.poll(POLL_S)
+
+    answers = threading.Thread(target=serve)
+    answers.start()
     next_s, sent = time.perf_counter() + 1, 0
     while len(received) < arguments.records:
-        if sent < arguments.records and time.perf_counter() >= next_s:
+        wait_s = next_s - time.perf_counter() if sent < arguments.records else POLL_S
+        if wait_s <= 0:
             producer.produce(arguments.topic, repr(time.perf_counter()).encode(), partition=0, on_delivery=note)
             next_s, sent = next_s + arguments.interval_ms / 1000, sent + 1
-        producer.poll(0)
-        message = consumer.poll(0.0005)
+            continue
+        message = consumer.poll(wait_s)
         if message is not None and message.error() is None:
             received.append((time.perf_counter() - float(message.value())) * 1000)
+    is_over.set()
+    answers.join()
     producer.flush(30)
     consumer.close()
     return {"acknowledged_ms": acknowledged, "received_ms": received}

@@ -17,6 +17,7 @@ from benches.readers import MAX_WAIT_MS, STARTED
 from benches.report import Result
 from benches.whole import TUNED, TUNED_MESSAGES, create_topic, load, scratch_cluster
 from benches.zones import FarZone, account, far_zone, spent
+from penstock.contracts.chunks import RECENT_MS
 from tests.testkit.cluster import Cluster, running
 from tests.testkit.metrics import total
 from tests.testkit.ports import free_ports
@@ -146,6 +147,7 @@ def _beside_replays(cluster: Cluster, store: str, mib: int, records: int) -> Ite
     create_topic(cluster, "latency", 1)
     load(cluster.kafka, "latency", "latency", "--records", "20")  # everything was used once
     alone = _p99(cluster, records)
+    time.sleep(RECENT_MS / 1000)  # all of it is history now
     with contextlib.ExitStack() as replaying:
         for _ in range(10):  # elsewhere they have machines of their own
             readers = read_by(

@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 FETCH_BYTES_MAX = 16 * 1024 * 1024  # of one answer, whatever the client asks for; it asks again at once
 # With history in it: who follows the end of the log waits until such an answer is put together, and not much longer.
-HISTORY_BYTES_MAX = 4 * 1024 * 1024
+HISTORY_BYTES_MAX = 1024 * 1024
 WAIT_MS_MAX = 300_000  # nobody needs longer, and a mistaken client holds no connection for ever
 BARRIER_DEADLINE_S = 5.0
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0  # of requests that name all their partitions, with and without wish for a session
