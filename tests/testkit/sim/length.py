@@ -1,4 +1,4 @@
-"""How long a run is: most are short, as many of them find more than a few long ones, in which all takes its time."""
+"""How long a run is: most are short, as more of them fit into the same time; one in eight is long."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
