@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from core_share_checks import check_share_groups
-
 from penstock.contracts.batches import MARKER_BYTES, BatchMeta, BatchResult, BatchRun
 from penstock.contracts.commands import (
     AllocateProducer,
@@ -44,6 +42,7 @@ from sequencer.core.machine import Effects, apply_entry
 from sequencer.core.partitions import last_stable_offset
 from sequencer.core.segments import MARKERS, NOT_CONDEMNED
 from sequencer.core.state import COMPLETING, EMPTY, ONGOING, PREPARING, STABLE, Group, Partition, State, new_state
+from tests.unit.sequencer_core.core_share_checks import check_share_groups
 
 START_MS = 1_700_000_000_000
 INITIAL_DELAY_MS = group_config(INITIAL_REBALANCE_DELAY, {})
