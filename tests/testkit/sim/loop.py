@@ -124,7 +124,10 @@ class SimTask(asyncio.Task[Any]):
     __slots__ = ("number",)
 
     def __hash__(self) -> int:
-        return self.number
+        try:
+            return self.number
+        except AttributeError:  # it is being made, and asyncio notes it, where a run has not forbidden that
+            return self.get_loop().newest_number  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -145,7 +148,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._steps_left = NO_STEPS
         self._on_step: Callable[[], None] = lambda: None
         self._parked: list[tuple[bool, Handle]] = []  # whether it was a timer
-        self._task_numbers = 0
+        self.newest_number = 0
         self._soon = timeline.ready.append
         self._timers = timeline._timers
         self._next_number = timeline._numbers.__next__
@@ -258,9 +261,9 @@ class SimLoop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> SimTask:
-        self._task_numbers += 1
+        self.newest_number += 1
         task = SimTask(coro, loop=self, name=name, context=context)  # without an `__init__` of ours, which would cost
-        task.number = self._task_numbers
+        task.number = self.newest_number
         self._begun.append(task)
         if len(self._begun) > self._begun_max:
             self._begun_max = TASKS_KEPT + 2 * len(self.tasks)
