@@ -39,8 +39,8 @@ test-simulation: env  ## run the simulations
 
 # The first of them mostly wait, for servers that start and for silences to last.
 test-services: env  ## run the tests of the code, of services with others, and of the whole
-	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not spark" -n 6 --dist worksteal
-	$(BIN)/pytest -m e2e -n 3 --dist loadfile
+	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not spark" -n 4 --dist worksteal
+	$(BIN)/pytest -m e2e -n 2 --dist loadfile
 
 test-spark: env spark-env spark-classes  ## run the tests that need Spark
 	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
@@ -52,7 +52,7 @@ quick: env  ## run the tests that take no more than a few seconds each
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
 	    docker compose -f compose.yaml -f tests/compose/clients.yaml --profile client --progress quiet build && \
-	    PENSTOCK_E2E_IMAGES=built nice $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
+	    PENSTOCK_E2E_IMAGES=built nice $(BIN)/pytest -m compose -n 3 --dist loadfile -rP tests/compose
 
 # What has been shown is kept in the repository; `make docs` puts it on its page.
 conformance: env  ## show what stock clients can do, and Kafka's tools; ARGS="--allow-missing" and others
