@@ -30,7 +30,7 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """With `mixed`, of every codec and kind of record, and `even`, in whose segments several partitions come together."""
+    """With `mixed`, of every codec and kind of record, and `even`, whose partitions share segments."""
     with running(tmp_path_factory.mktemp("source") / "data", "--compactors", "0", "--flush-ms", "50") as cluster:
         create_topics(cluster, mixed=3, even=4, silent=2)
         for codec in CODECS:
