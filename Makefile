@@ -52,7 +52,7 @@ quick: env  ## run the tests that take no more than a few seconds each
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
 	    docker compose -f compose.yaml -f tests/compose/clients.yaml --profile client --progress quiet build && \
-	    PENSTOCK_E2E_IMAGES=built nice $(BIN)/pytest -m compose -n 3 --dist loadfile -rP tests/compose
+	    PENSTOCK_E2E_IMAGES=built nice $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
 
 # What has been shown is kept in the repository; `make docs` puts it on its page.
 conformance: env  ## show what stock clients can do, and Kafka's tools; ARGS="--allow-missing" and others
