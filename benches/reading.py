@@ -17,6 +17,7 @@ from benches.readers import MAX_WAIT_MS, STARTED
 from benches.report import Result
 from benches.whole import TUNED, TUNED_MESSAGES, create_topic, load, scratch_cluster
 from benches.zones import FarZone, account, far_zone, spent
+from gateway.history_pace import FOLLOWED_S
 from penstock.contracts.chunks import RECENT_MS
 from tests.testkit.cluster import Cluster, running
 from tests.testkit.metrics import total
@@ -48,6 +49,11 @@ HISTORY_PARTITIONS = 16
 PAID = {"PENSTOCK_QUIET_PUTS_PER_SECOND": "8"}
 
 
+# Segments are full where so much is written in an interval, as the budgets mean it; this machine, which also runs the
+# consumers, writes some 10 MiB a second.
+FLUSH_MS = "1000"
+
+
 def requests(mib: int) -> Iterator[Result]:
     """GETs per GiB written, in the writer's zone and in another, for numbers of consumers and partitions."""
     for store in ("file", "s3"):
@@ -63,12 +69,12 @@ def _paid_cluster(store: str) -> Iterator[tuple[Cluster, str]]:
     """A cluster that is sparing with requests, and its store's address."""
     with contextlib.ExitStack() as stack:
         if store == "file":
-            cluster = stack.enter_context(scratch_cluster(**PAID))
+            cluster = stack.enter_context(scratch_cluster("--flush-ms", FLUSH_MS, **PAID))
             yield cluster, f"file://{cluster.data / 'objects'}"
             return
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-s3-", ignore_cleanup_errors=True))
         url = stack.enter_context(running_seaweed(Path(folder))).url("bench")
-        yield stack.enter_context(scratch_cluster("--store", url, **PAID)), url
+        yield stack.enter_context(scratch_cluster("--store", url, "--flush-ms", FLUSH_MS, **PAID)), url
 
 
 def _tail(store: str, cluster: Cluster, far: FarZone, consumers: int, partitions: int, mib: int) -> Iterator[Result]:
@@ -138,6 +144,7 @@ def replays(mib: int, records: int) -> Iterator[Result]:
         yield from _beside_replays(cluster, "a store like S3", mib, records)
     with scratch_cluster() as cluster:
         yield from _beside_replays(cluster, "files", mib, records)
+        time.sleep(FOLLOWED_S)  # nobody follows the end any more
         yield from _catch_up(cluster, _records_each(mib))
 
 
@@ -151,7 +158,7 @@ def _beside_replays(cluster: Cluster, store: str, mib: int, records: int) -> Ite
     with contextlib.ExitStack() as replaying:
         for _ in range(10):  # elsewhere they have machines of their own
             readers = read_by(
-                cluster.kafka, "history", HISTORY_PARTITIONS, 1, _records_each(mib), "--endless", is_nice=True
+                cluster.kafka, "history", HISTORY_PARTITIONS, 1, _records_each(mib), "--endless", is_idle=True
             )
             replaying.enter_context(readers)
         beside = _p99(cluster, records)
@@ -224,11 +231,11 @@ _SENDING = ("linger.ms=20", "batch.size=262144", "queue.buffering.max.kbytes=262
 
 @contextlib.contextmanager
 def read_by(
-    kafka: str, topic: str, partitions: int, consumers: int, records: int, *arguments: str, is_nice: bool = False
+    kafka: str, topic: str, partitions: int, consumers: int, records: int, *arguments: str, is_idle: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """Consumers that read already when this returns, and are gone afterwards; nice ones leave the CPU to the rest."""
+    """Consumers that read already when this returns, and are gone afterwards; idle ones leave the CPU to the rest."""
     command = [
-        *(("nice", "-n", "19") if is_nice else ()),
+        *(("tests/testkit/idly",) if is_idle else ()),
         sys.executable,
         "-m",
         "benches.readers",

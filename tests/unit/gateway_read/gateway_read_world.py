@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from gateway.config import GatewayConfig
 from gateway.context import Client, Gateway
 from gateway.handlers import fetch, list_offsets
+from gateway.history_pace import HistoryPace
 from gateway.reads import SegmentReads
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
@@ -172,6 +173,7 @@ class World:
             clock=self.clock,
             registry=self.registry,
             unsent=self.unsent,
+            pace=HistoryPace(0, self.clock),
         )
         self.client = Client(host="127.0.0.1", zone=ZONE)
         self.segments = 0

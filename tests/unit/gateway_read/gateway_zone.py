@@ -7,6 +7,7 @@ from gateway_read_world import CLUSTER, ZONE, FixedDirectory
 from prometheus_client import CollectorRegistry
 
 from gateway import reads as reads_module
+from gateway.history_pace import HistoryPace
 from gateway.reads import SegmentReads
 from gateway.unsent import UnsentBytes
 from penstock.contracts import subjects
@@ -95,6 +96,7 @@ class Zone:
             clock=self.clock,
             registry=self.registry,
             unsent=UnsentBytes(2**30),
+            pace=HistoryPace(0, self.clock),
             window_bytes=window_bytes,
         )
 

@@ -19,6 +19,7 @@ from penstock.runtime.byte_budget import ByteBudget
 from tests.testkit.waiting import until
 
 KIB = 1024
+FOR_EVER_MS = 300_000
 CLIENTS, ASKED_BYTES = 200, 50_000_000
 UNSENT_BYTES, FETCHED_BYTES = 2_000 * KIB, 1_000 * KIB
 BATCH_BYTES = 50 * KIB
@@ -125,6 +126,22 @@ async def test_answers_with_history_are_short(world: World, monkeypatch: pytest.
     answer = partitions_of(await world.fetch(asking({0: 0})))[0]
     size_bytes = len(answer.records or b"")
     assert (2 * BATCH_BYTES < size_bytes <= 3 * BATCH_BYTES) if is_old else size_bytes > BATCHES * BATCH_BYTES
+
+
+async def test_while_somebody_follows_the_end_answers_with_history_are_shorter_still(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "HELD_HISTORY_BYTES_MAX", 2 * BATCH_BYTES)
+    topic_id = await filled(world)
+    following = asyncio.create_task(world.fetch(asking({0: BATCHES}, max_wait_ms=FOR_EVER_MS)))
+    await until(lambda: bool(world.tail.watched_partitions))
+    assert not world.reads.pace.is_held, "nothing new came yet"
+    await world.produce(topic_id, {0: [batch_of(b"new")]})
+    await following
+    assert world.reads.pace.is_held
+    let_it_be_history(world)
+    answer = partitions_of(await world.fetch(asking({0: 0})))[0]
+    assert BATCH_BYTES < len(answer.records or b"") <= 2 * BATCH_BYTES
 
 
 async def test_between_two_answers_of_history_everybody_else_has_a_turn(world: World) -> None:

@@ -11,6 +11,7 @@ from gateway.config import GatewayConfig
 from gateway.connections import Connections
 from gateway.context import Gateway
 from gateway.flushes import Flushes
+from gateway.history_pace import HistoryPace
 from gateway.listener import Listener, open_socket
 from gateway.listeners import ListenerSpec, host_and_port, parse_listeners, told_address
 from gateway.metrics import GatewayMetrics
@@ -133,6 +134,7 @@ class GatewayApp:
             instance=config.instance,
         )
         self._quotas = Quotas(sequencer, clock, directory, config.instance)
+        pace = HistoryPace(config.history_bytes_per_second, clock)
         self._tail = TailFeed(
             bus=bus,
             cluster=config.cluster,
@@ -141,6 +143,7 @@ class GatewayApp:
             topics=topics,
             registry=registry,
             note_quotas=self._quotas.note,
+            note_news=pace.note_news,
         )
         unsent = UnsentBytes(config.unsent_bytes_max)
         self._reads = SegmentReads(
@@ -152,6 +155,7 @@ class GatewayApp:
             clock=clock,
             registry=registry,
             unsent=unsent,
+            pace=pace,
         )
         return Gateway(
             config=config,

@@ -33,6 +33,14 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     unsent_bytes_max: Annotated[
         int, Meta(ge=MIB, description="bytes of answers that clients have not taken, before fetches read no more")
     ] = 128 * MIB
+    history_bytes_per_second: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="what all who read history get while others follow the end of the log; "
+            "0 chooses by how old news is when it comes",
+        ),
+    ] = 0
     requests_in_flight_max: Annotated[
         int, Meta(ge=1, description="requests of one connection that are worked on before reading stops")
     ] = 128

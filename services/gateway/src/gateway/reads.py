@@ -8,6 +8,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from gateway.cacher_ring import Instances
+from gateway.history_pace import HistoryPace
 from gateway.markers import MarkerExtent
 from gateway.position_hints import PositionHints
 from gateway.read_ahead import ReadAhead
@@ -33,9 +34,9 @@ WINDOW_BYTES = 32 * 1024 * 1024
 STORE_READS_MAX = 16  # at once
 HISTORY_STORE_READS_MAX = 8  # at once, of old data: whoever reads that waits for others who do
 FETCHED_BYTES_MAX = 128 * 1024 * 1024  # held by all fetches from before they read until they are put together
-# One part in so many may be held by those who replay: 4 MiB, a few answers. What they wait for lies in every queue
-# before what those wait for who follow the end: 16 MiB of it cost them 40 ms, 4 MiB cost 15 to 20.
-HISTORY_SHARE = 32
+# One part in so many may be held by those who replay: 8 MiB. It lies in every queue before what those wait for who follow
+# the end, which costs the first of them some 30 ms; from then on the pace has a say.
+HISTORY_SHARE = 16
 ROOM_WAIT_S = 1.0  # for other clients to take their answers; then there is an answer without records
 NO_PREFIX = ""  # the store's address has a prefix of its own
 
@@ -56,6 +57,7 @@ class SegmentReads:
         clock: Clock,
         registry: CollectorRegistry,
         unsent: UnsentBytes,
+        pace: HistoryPace,
         window_bytes: int = WINDOW_BYTES,
         fetched_bytes_max: int = FETCHED_BYTES_MAX,
     ) -> None:
@@ -65,6 +67,7 @@ class SegmentReads:
         self._window = ByteBudget(window_bytes)
         self._clock = clock
         self._unsent = unsent
+        self.pace = pace
         self._history_turn = asyncio.Lock()
         self._slots = asyncio.Semaphore(STORE_READS_MAX)
         self._history_slots = asyncio.Semaphore(HISTORY_STORE_READS_MAX)

@@ -39,8 +39,8 @@ class Sequences(Protocol):
     def note_level(self, level: int) -> None: ...
 
 
-def _ignore(sequence: int) -> None:
-    """What somebody does about changed quotas who holds nobody to them."""
+def _ignore(_: float) -> None:
+    """What somebody does about changed quotas who holds nobody to them, or about how old news is."""
 
 
 class Watch:
@@ -118,6 +118,7 @@ class TailFeed:
         registry: CollectorRegistry,
         index: TailIndex | None = None,
         note_quotas: Callable[[int], None] = _ignore,
+        note_news: Callable[[float], None] = _ignore,
     ) -> None:
         self._bus = bus
         self._cluster = cluster
@@ -125,6 +126,7 @@ class TailFeed:
         self._sequencer = sequencer
         self._topics = topics
         self._note_quotas = note_quotas
+        self._note_news = note_news
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
         self._watches: Watches = {}  # woken in the order in which they came
         self._subscription: Subscription | None = None
@@ -211,7 +213,9 @@ class TailFeed:
         segment = next((change.extents[-1].segment for change in advanced.partitions if change.extents), None)
         if segment is not None and segment.level == 0 and segment.segment_id != NO_SEGMENT_ID:
             age_ms = self._clock.now_ms() - segment_born_ms(segment.segment_id)
-            self._announced_seconds.observe(max(age_ms, 0) / 1000)
+            age_s = max(age_ms, 0) / 1000
+            self._announced_seconds.observe(age_s)
+            self._note_news(age_s)
 
     def _arm(self) -> None:
         """Look again when a missing announcement is overdue."""

@@ -35,7 +35,8 @@ log = structlog.get_logger()
 
 FETCH_BYTES_MAX = 16 * 1024 * 1024  # of one answer, whatever the client asks for; it asks again at once
 # With history in it: who follows the end of the log waits until such an answer is put together, and not much longer.
-HISTORY_BYTES_MAX = 1024 * 1024
+# Small ones cost more for each byte, as batches of which they have a part only are read again.
+HISTORY_BYTES_MAX, HELD_HISTORY_BYTES_MAX = 4 * 1024 * 1024, 1024 * 1024
 WAIT_MS_MAX = 300_000  # nobody needs longer, and a mistaken client holds no connection for ever
 BARRIER_DEADLINE_S = 5.0
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0  # of requests that name all their partitions, with and without wish for a session
@@ -78,6 +79,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: FetchR
         await _read_again(gateway, rotated, bytes_max, request.isolation_level)
     if woken_s is not None:
         gateway.tail.note_answered(woken_s)
+        gateway.reads.pace.note_followed()
     return _response(gateway, request, wanted)
 
 
@@ -98,7 +100,7 @@ async def _read(
         return
     placed = await _place_all(gateway, readable)
     if any(gateway.reads.is_history(cursor.extent) for _, cursor in placed):
-        bytes_max = min(bytes_max, HISTORY_BYTES_MAX)
+        bytes_max = min(bytes_max, HELD_HISTORY_BYTES_MAX if gateway.reads.pace.is_held else HISTORY_BYTES_MAX)
     portions = _divide(placed, bytes_max, isolation_level, is_first=is_first)
     await read_portions(gateway.reads, portions)
     for each, _ in placed:

@@ -1,0 +1,62 @@
+"""How fast history is read while others follow the end of the log: so that they hardly notice it.
+
+Whoever replays takes all that there is time for; and whatever he takes of gateways, cachers and NATS stands before the
+newest records that others wait for, some milliseconds for every MiB. Where news is old when it comes, because the store
+takes its time, that is nothing; where it comes within milliseconds, it is much. So as long as anybody follows the end,
+all who replay through a gateway share a rate that grows with the age of the news; while nobody does, they have all.
+"""
+
+import asyncio
+
+from penstock.runtime.clock import Clock
+
+MIB = 1024 * 1024
+FOLLOWED_S = 10.0  # after somebody got news, more is expected for so long
+BYTES_PER_SECOND_MIN = 8 * MIB
+BYTES_PER_SECOND_PER_AGE_S = 1024 * MIB  # news that is 100 ms old: 100 MiB/s
+NEWEST_SHARE = 1 / 16  # of the mean age, what the newest one counts
+WAIT_S_MAX = 1.0  # for one's turn; then there is an answer without records, and the client asks again
+
+
+class HistoryPace:
+    """Lets readers of history through, one after the other while they are held back."""
+
+    def __init__(self, bytes_per_second: int, clock: Clock) -> None:
+        """With a rate of 0 the news's age decides."""
+        self._fixed_rate = float(bytes_per_second)
+        self._clock = clock
+        self._age_s = 0.0
+        self._followed_until_s = 0.0
+        self._next_s = 0.0  # when all that was let through so far has had its time
+
+    def note_news(self, age_s: float) -> None:
+        """Something new was announced, so long after the first of it had come to us."""
+        self._age_s += (age_s - self._age_s) * NEWEST_SHARE
+
+    def note_followed(self) -> None:
+        """Somebody who waited at the end of the log has got what is new."""
+        self._followed_until_s = self._clock.monotonic_s() + FOLLOWED_S
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is anybody to hold history back for."""
+        return self._clock.monotonic_s() < self._followed_until_s
+
+    @property
+    def bytes_per_second(self) -> float:
+        """What all who replay may have while they are held back."""
+        return self._fixed_rate or max(self._age_s * BYTES_PER_SECOND_PER_AGE_S, BYTES_PER_SECOND_MIN)
+
+    async def until_due(self, size_bytes: int) -> bool:
+        """Wait until so many bytes may be read; false if others have all the next second already."""
+        if not self.is_held:
+            return True
+        now_s = self._clock.monotonic_s()
+        wait_s = self._next_s - now_s
+        if wait_s > WAIT_S_MAX:
+            await asyncio.sleep(WAIT_S_MAX)
+            return False
+        self._next_s = max(self._next_s, now_s) + size_bytes / self.bytes_per_second
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        return True
