@@ -47,10 +47,22 @@ async def test_the_older_the_news_is_when_it_comes_the_faster_is_history() -> No
     pace.note_followed()
     assert pace.bytes_per_second == BYTES_PER_SECOND_MIN
     for _ in range(100):
-        pace.note_news(0.25)
+        pace.note_news(0.25, 1)
     assert pace.bytes_per_second == pytest.approx(0.25 * BYTES_PER_SECOND_PER_AGE_S, rel=0.01)
     for _ in range(200):
-        pace.note_news(0.0)
+        pace.note_news(0.0, 1)
+    assert pace.bytes_per_second == BYTES_PER_SECOND_MIN
+
+
+@in_virtual_time
+async def test_who_fell_behind_what_is_written_can_catch_up() -> None:
+    pace = HistoryPace(0, VirtualClock())
+    written = 40 * MIB
+    for _ in range(60):
+        await asyncio.sleep(1)
+        pace.note_news(0.001, written)
+    assert 1.5 * written < pace.bytes_per_second < 2.5 * written
+    await asyncio.sleep(60)
     assert pace.bytes_per_second == BYTES_PER_SECOND_MIN
 
 

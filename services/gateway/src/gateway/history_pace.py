@@ -4,9 +4,11 @@ Whoever replays takes all that there is time for; and whatever he takes of gatew
 newest records that others wait for, some milliseconds for every MiB. Where news is old when it comes, because the store
 takes its time, that is nothing; where it comes within milliseconds, it is much. So as long as anybody follows the end,
 all who replay through a gateway share a rate that grows with the age of the news; while nobody does, they have all.
+Twice of what is written is the least: somebody who fell behind has to be able to catch up.
 """
 
 import asyncio
+import math
 
 from penstock.runtime.clock import Clock
 
@@ -15,6 +17,8 @@ FOLLOWED_S = 10.0  # after somebody got news, more is expected for so long
 BYTES_PER_SECOND_MIN = 8 * MIB
 BYTES_PER_SECOND_PER_AGE_S = 1024 * MIB  # news that is 100 ms old: 100 MiB/s
 NEWEST_SHARE = 1 / 16  # of the mean age, what the newest one counts
+WRITTEN_S = 10.0  # over about so long it is reckoned how much is written
+FASTER = 2  # than all that is written
 WAIT_S_MAX = 1.0  # for one's turn; then there is an answer without records, and the client asks again
 
 
@@ -26,12 +30,19 @@ class HistoryPace:
         self._fixed_rate = float(bytes_per_second)
         self._clock = clock
         self._age_s = 0.0
+        self._written = 0.0  # bytes per second, as of the latest news
+        self._news_s = 0.0
         self._followed_until_s = 0.0
         self._next_s = 0.0  # when all that was let through so far has had its time
 
-    def note_news(self, age_s: float) -> None:
-        """Something new was announced, so long after the first of it had come to us."""
+    def note_news(self, age_s: float, size_bytes: int) -> None:
+        """So much that is new was announced, so long after the first of it had come to a flusher."""
         self._age_s += (age_s - self._age_s) * NEWEST_SHARE
+        self._written = self._written_now() + size_bytes / WRITTEN_S
+        self._news_s = self._clock.monotonic_s()
+
+    def _written_now(self) -> float:
+        return self._written * math.exp((self._news_s - self._clock.monotonic_s()) / WRITTEN_S)
 
     def note_followed(self) -> None:
         """Somebody who waited at the end of the log has got what is new."""
@@ -45,7 +56,9 @@ class HistoryPace:
     @property
     def bytes_per_second(self) -> float:
         """What all who replay may have while they are held back."""
-        return self._fixed_rate or max(self._age_s * BYTES_PER_SECOND_PER_AGE_S, BYTES_PER_SECOND_MIN)
+        if self._fixed_rate:
+            return self._fixed_rate
+        return max(self._age_s * BYTES_PER_SECOND_PER_AGE_S, self._written_now() * FASTER, BYTES_PER_SECOND_MIN)
 
     async def until_due(self, size_bytes: int) -> bool:
         """Wait until so many bytes may be read; false if others have all the next second already."""

@@ -34,8 +34,8 @@ WINDOW_BYTES = 32 * 1024 * 1024
 STORE_READS_MAX = 16  # at once
 HISTORY_STORE_READS_MAX = 8  # at once, of old data: whoever reads that waits for others who do
 FETCHED_BYTES_MAX = 128 * 1024 * 1024  # held by all fetches from before they read until they are put together
-# One part in so many may be held by those who replay: 8 MiB. It lies in every queue before what those wait for who follow
-# the end, which costs the first of them some 30 ms; from then on the pace has a say.
+# One part in so many may be held by those who replay: 8 MiB. It lies in all queues before what those who follow the end
+# wait for, which costs the first of them some 30 ms; from then on the pace has a say.
 HISTORY_SHARE = 16
 ROOM_WAIT_S = 1.0  # for other clients to take their answers; then there is an answer without records
 NO_PREFIX = ""  # the store's address has a prefix of its own

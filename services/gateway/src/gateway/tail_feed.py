@@ -39,8 +39,8 @@ class Sequences(Protocol):
     def note_level(self, level: int) -> None: ...
 
 
-def _ignore(_: float) -> None:
-    """What somebody does about changed quotas who holds nobody to them, or about how old news is."""
+def _ignore(*_: float) -> None:
+    """What somebody does about changed quotas who holds nobody to them, or about news."""
 
 
 class Watch:
@@ -118,7 +118,7 @@ class TailFeed:
         registry: CollectorRegistry,
         index: TailIndex | None = None,
         note_quotas: Callable[[int], None] = _ignore,
-        note_news: Callable[[float], None] = _ignore,
+        note_news: Callable[[float, int], None] = _ignore,
     ) -> None:
         self._bus = bus
         self._cluster = cluster
@@ -215,7 +215,8 @@ class TailFeed:
             age_ms = self._clock.now_ms() - segment_born_ms(segment.segment_id)
             age_s = max(age_ms, 0) / 1000
             self._announced_seconds.observe(age_s)
-            self._note_news(age_s)
+            size_bytes = sum(extent.length for change in advanced.partitions for extent in change.extents)
+            self._note_news(age_s, size_bytes)
 
     def _arm(self) -> None:
         """Look again when a missing announcement is overdue."""
