@@ -8,7 +8,6 @@ from penstock.contracts.commands import Done, Refused
 from penstock.contracts.group_configs import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
-from penstock.contracts.queries import GroupSummary, GroupsView
 from penstock.contracts.refusals import Refusal
 from penstock.contracts.share_group_queries import GroupConfigsView
 from penstock.contracts.share_groups import AlterGroupConfigs
@@ -32,7 +31,9 @@ def share_world(level: int | None = SHARE_GROUPS_LEVEL) -> World:
     world = new_world(share_groups=True)
     world.sequencer.seen_level = level
     world.sequencer.views["group_configs"] = lambda query: GroupConfigsView(
-        1, [{RESET: "earliest"} if group == "g" else {} for group in query.group_ids]
+        1,
+        [{RESET: "earliest"} if group == "g" else {} for group in query.group_ids or ["g"]],
+        group_ids=query.group_ids or ["g"],
     )
     return world
 
@@ -100,11 +101,8 @@ async def test_before_anything_was_heard_of_the_level_the_sequencers_decide() ->
     assert await altered(world, RESET, "earliest") == (ErrorCode.NONE, "")
 
 
-async def test_share_groups_are_listed_among_what_has_configurations() -> None:
-    world = share_world()
-    summaries = [GroupSummary("g", "share", "Stable", is_share=True), GroupSummary("classic", "consumer", "Stable")]
-    world.sequencer.views["groups"] = lambda query: GroupsView(1, summaries)
-    response = await ask(world, LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
+async def test_groups_with_configurations_are_listed_before_there_are_such_groups() -> None:
+    response = await ask(share_world(), LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
     assert [(each.resource_name, each.resource_type) for each in response.config_resources] == [("g", GROUP)]
     response = await ask(new_world(), LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -148,7 +148,7 @@ class ShareOffsetsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupConfigsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Configurations of groups (Kafka's GROUP resource)."""
+    """Configurations of groups (Kafka's GROUP resource): of these groups; of all that have set some, if empty."""
 
     min_sequence: int
     group_ids: list[str]
@@ -161,3 +161,4 @@ class GroupConfigsView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     configs: list[dict[str, str]]
     failure: str | None = None
+    group_ids: list[str] = []  # whose they are

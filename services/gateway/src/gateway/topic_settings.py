@@ -89,6 +89,14 @@ async def group_configs(gateway: Gateway, group_ids: list[str]) -> dict[str, dic
     return dict(zip(group_ids, view.configs, strict=True))
 
 
+async def groups_with_configs(gateway: Gateway) -> list[str]:
+    """The groups for which something was set, also if there is none such; `Unavailable` if no sequencer says."""
+    view = await gateway.sequencer.query(
+        "group_configs", GroupConfigsQuery(0, [], fresh=True), GroupConfigsView, deadline_s=CONFIGS_DEADLINE_S
+    )
+    return view.group_ids
+
+
 def group_settings(configs: dict[str, str]) -> list[Setting]:
     """Every configuration that a group has, given those that were set for it."""
     settings = []

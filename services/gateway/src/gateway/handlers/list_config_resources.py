@@ -1,11 +1,10 @@
-"""ListConfigResources: topics, brokers and share groups have configurations here, and nothing else has (KIP-1142)."""
+"""ListConfigResources: topics, brokers, and groups for which something was set; nothing else has any (KIP-1142)."""
 
 from gateway.context import Client, Gateway
 from gateway.errors import ADMINISTRATION_UNAVAILABLE
 from gateway.handlers.metadata import cluster_of
-from gateway.topic_settings import BROKER, GROUP, TOPIC
+from gateway.topic_settings import BROKER, GROUP, TOPIC, groups_with_configs
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.queries import GroupsQuery, GroupsView
 from penstock.kafkawire.api.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -34,8 +33,7 @@ async def handle(
         found += [ConfigResource(str(node.node_id), BROKER) for node in cluster_of(gateway, client).brokers]
     if gateway.config.share_groups and (not asked or GROUP in asked):
         try:
-            view = await gateway.sequencer.query("groups", GroupsQuery(0, [], fresh=True), GroupsView)
+            found += [ConfigResource(group_id, GROUP) for group_id in await groups_with_configs(gateway)]
         except Unavailable:
             return ListConfigResourcesResponse(error_code=ADMINISTRATION_UNAVAILABLE)
-        found += [ConfigResource(group.group_id, GROUP) for group in view.groups if group.is_share]
     return ListConfigResourcesResponse(config_resources=found)

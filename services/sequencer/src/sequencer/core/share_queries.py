@@ -97,4 +97,5 @@ def _member_view(member: ShareMember) -> ShareMemberView:
 
 def group_configs(state: State, query: GroupConfigsQuery) -> GroupConfigsView:
     """What each group has set for itself."""
-    return GroupConfigsView(state.sequence, [state.group_configs.get(each, {}) for each in query.group_ids])
+    asked = query.group_ids or sorted(state.group_configs)
+    return GroupConfigsView(state.sequence, [state.group_configs.get(each, {}) for each in asked], group_ids=asked)
