@@ -10,7 +10,6 @@ from gateway_read_world import above_level_0, batch_of
 from hypothesis import example, given, settings
 
 from gateway.assemble import Cursor, Piece, assemble, pieces_from, read_of, start_of, walk
-from gateway.history_pace import HistoryPace
 from gateway.portions import Portion, read_portions
 from gateway.position_hints import PositionHints
 from gateway.read_ahead import ReadAhead
@@ -70,7 +69,6 @@ class LogReads:
         self.log = log
         self.hints = PositionHints()
         self.ahead = ReadAhead()
-        self.pace = HistoryPace(0, SystemClock())
         self.read_bytes = 0
         self.ahead_of: list[SegmentRead] = []
 

@@ -9,6 +9,7 @@ from gateway_read_world import START_MS, World, asking, batch_of, partitions_of,
 
 from gateway import reads as reads_module
 from gateway.handlers import fetch
+from gateway.history_pace import HistoryPace, HistoryTurn
 from gateway.read_ahead import AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, PARTS_MAX, PLANNED_EXTENTS_MAX, ReadAhead
 from gateway.unsent import HISTORY_SHARE, UnsentBytes
 from penstock.contracts.batches import Extent, SegmentRef
@@ -25,6 +26,7 @@ UNSENT_BYTES, FETCHED_BYTES = 2_000 * KIB, 1_000 * KIB
 BATCH_BYTES = 50 * KIB
 BATCHES = 8
 TURNS = 100
+SLOW = 4 * 1024 * KIB  # bytes of history per second
 KEY = (bytes(16), 0)
 
 
@@ -142,6 +144,39 @@ async def test_while_somebody_follows_the_end_answers_with_history_are_shorter_s
     let_it_be_history(world)
     answer = partitions_of(await world.fetch(asking({0: 0})))[0]
     assert BATCH_BYTES < len(answer.records or b"") <= 2 * BATCH_BYTES
+
+
+async def test_who_replays_one_partition_and_follows_another_has_its_news_at_once_and_in_time_the_rest(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_id = await filled(world, partitions=2)
+    let_it_be_history(world)
+    monkeypatch.setattr("gateway_read_world.START_MS", world.clock.now_ms())
+    await world.produce(topic_id, {1: [batch_of(b"new")]})
+    pace = world.reads.pace = HistoryPace(SLOW, world.clock)
+    pace.note_followed()
+    assert await pace.until_due(HistoryTurn(), SLOW // 4, 0)  # somebody else has the next quarter of a second
+    request = asking({0: 0, 1: BATCHES})
+    held = partitions_of(await world.fetch(request))
+    assert not held[0].records
+    assert values_of(held[1]) == {BATCHES: b"new"}
+    later_s = asyncio.get_running_loop().time() + 0.25
+    await until(lambda: asyncio.get_running_loop().time() > later_s)
+    pace.note_followed()
+    both = partitions_of(await world.fetch(request))
+    assert both[0].records
+    assert both[1].records == held[1].records
+
+
+async def test_who_only_replays_waits_for_his_turn(world: World) -> None:
+    await filled(world)
+    let_it_be_history(world)
+    pace = world.reads.pace = HistoryPace(SLOW, world.clock)
+    pace.note_followed()
+    assert await pace.until_due(HistoryTurn(), SLOW // 10, 0)
+    began_s = world.clock.monotonic_s()
+    assert partitions_of(await world.fetch(asking({0: 0})))[0].records
+    assert world.clock.monotonic_s() - began_s >= 0.09
 
 
 async def test_between_two_answers_of_history_everybody_else_has_a_turn(world: World) -> None:

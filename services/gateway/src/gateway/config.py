@@ -4,7 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from gateway.history_pace import RATE_MIN
 from gateway.listeners import parse_listeners
+from penstock.contracts.errors import Invalid
 from penstock.runtime.config import ServiceConfig
 
 MIB = 1024 * 1024
@@ -48,3 +50,5 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         parse_listeners(self.listeners, self.advertised_listeners)
+        if 0 < self.history_bytes_per_second < RATE_MIN:
+            raise Invalid(f"history bytes per second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")

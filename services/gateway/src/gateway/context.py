@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gateway.history_pace import HistoryTurn
 from gateway.record_check import RecordCheck
 from gateway.share_sessions import ShareSessions
 from gateway.share_turns import ShareTurns
@@ -80,6 +81,7 @@ class Client:
     serial_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     produce_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     takes_answers: asyncio.Event = field(default_factory=_set_event)  # cleared while it leaves too many unread
+    history_turn: HistoryTurn = field(default_factory=HistoryTurn)
     share_sessions: ShareSessions = field(default_factory=ShareSessions)
     route: FlushRoute | None = None  # to the connection's flusher, once it produces
     on_route_change: Callable[[], None] = _nobody

@@ -19,25 +19,32 @@ BYTES_PER_SECOND_PER_AGE_S = 1024 * MIB  # news that is 100 ms old: 100 MiB/s
 NEWEST_SHARE = 1 / 16  # of the mean age, what the newest one counts
 WRITTEN_S = 10.0  # over about so long it is reckoned how much is written
 FASTER = 2  # than all that is written
-WAIT_S_MAX = 1.0  # for one's turn; then there is an answer without records, and the client asks again
+RATE_MIN = 64 * 1024  # that may be set: an answer takes its time then, but it comes
+
+
+class HistoryTurn:
+    """When one connection, which reads one answer after the other, may read history again."""
+
+    def __init__(self) -> None:
+        self.due_s: float | None = None  # None: it has not asked for a turn yet
 
 
 class HistoryPace:
-    """Lets readers of history through, one after the other while they are held back."""
+    """Lets readers of history through: while they are held back, one after the other, in the order of their coming."""
 
     def __init__(self, bytes_per_second: int, clock: Clock) -> None:
         """With a rate of 0 the news's age decides."""
         self._fixed_rate = float(bytes_per_second)
         self._clock = clock
-        self._age_s = 0.0
+        self._age_s: float | None = None
         self._written = 0.0  # bytes per second, as of the latest news
         self._news_s = 0.0
         self._followed_until_s = 0.0
         self._next_s = 0.0  # when all that was let through so far has had its time
 
     def note_news(self, age_s: float, size_bytes: int) -> None:
-        """So much that is new was announced, so long after the first of it had come to a flusher."""
-        self._age_s += (age_s - self._age_s) * NEWEST_SHARE
+        """So much that is new was announced, so long after the first of it had come to a flusher, by two clocks."""
+        self._age_s = age_s if self._age_s is None else self._age_s + (age_s - self._age_s) * NEWEST_SHARE
         self._written = self._written_now() + size_bytes / WRITTEN_S
         self._news_s = self._clock.monotonic_s()
 
@@ -58,18 +65,21 @@ class HistoryPace:
         """What all who replay may have while they are held back."""
         if self._fixed_rate:
             return self._fixed_rate
-        return max(self._age_s * BYTES_PER_SECOND_PER_AGE_S, self._written_now() * FASTER, BYTES_PER_SECOND_MIN)
+        return max(
+            (self._age_s or 0.0) * BYTES_PER_SECOND_PER_AGE_S, self._written_now() * FASTER, BYTES_PER_SECOND_MIN
+        )
 
-    async def until_due(self, size_bytes: int) -> bool:
-        """Wait until so many bytes may be read; false if others have all the next second already."""
+    async def until_due(self, turn: HistoryTurn, size_bytes: int, patience_s: float) -> bool:
+        """Wait for one's turn to read so many bytes, no longer than one has patience; who has to go keeps his place."""
         if not self.is_held:
+            self._next_s, turn.due_s = 0.0, None
             return True
         now_s = self._clock.monotonic_s()
-        wait_s = self._next_s - now_s
-        if wait_s > WAIT_S_MAX:
-            await asyncio.sleep(WAIT_S_MAX)
-            return False
-        self._next_s = max(self._next_s, now_s) + size_bytes / self.bytes_per_second
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-        return True
+        if turn.due_s is None:
+            turn.due_s = max(self._next_s, now_s)
+            self._next_s = turn.due_s + size_bytes / self.bytes_per_second
+        wait_s = turn.due_s - now_s
+        if wait_s <= patience_s:
+            turn.due_s = None
+        await asyncio.sleep(min(wait_s, patience_s))
+        return wait_s <= patience_s

@@ -59,10 +59,7 @@ async def read_portions(reads: SegmentReads, portions: Sequence[Portion]) -> Non
     for portion in history:
         portion.ahead_bytes = reads.ahead.bytes_for(portion.key, portion.offset)
     is_history = bool(history)
-    size_bytes = sum(portion.read_bytes for portion in portions)
-    if is_history and not await reads.pace.until_due(size_bytes):
-        return
-    async with reads.room(size_bytes, is_history=is_history) as may_read:
+    async with reads.room(sum(portion.read_bytes for portion in portions), is_history=is_history) as may_read:
         if may_read:
             await _read_all(reads, portions, is_history=is_history)
     await _read_ahead(reads, [portion for portion in history if portion.records])

@@ -39,8 +39,12 @@ class Sequences(Protocol):
     def note_level(self, level: int) -> None: ...
 
 
-def _ignore(*_: float) -> None:
-    """What somebody does about changed quotas who holds nobody to them, or about news."""
+def _ignore(sequence: int) -> None:
+    """What somebody does about changed quotas who holds nobody to them."""
+
+
+def _ignore_news(age_s: float, size_bytes: int) -> None:
+    """What somebody does about news who holds nobody back for it."""
 
 
 class Watch:
@@ -118,7 +122,7 @@ class TailFeed:
         registry: CollectorRegistry,
         index: TailIndex | None = None,
         note_quotas: Callable[[int], None] = _ignore,
-        note_news: Callable[[float, int], None] = _ignore,
+        note_news: Callable[[float, int], None] = _ignore_news,
     ) -> None:
         self._bus = bus
         self._cluster = cluster

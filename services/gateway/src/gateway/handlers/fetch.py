@@ -2,19 +2,25 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 import structlog
 
 from gateway.assemble import FIRST_READ_BYTES_MIN, SCAN_BYTES, Cursor, start_of
 from gateway.context import Client, Gateway
-from gateway.partitions import READ_UNAVAILABLE, TopicRef, locate, refusal_error
+from gateway.fetch_wanted import (
+    READ_COMMITTED,
+    Wanted,
+    available_bytes,
+    partition_max_bytes,
+    readable_end,
+    readable_extents,
+)
+from gateway.partitions import READ_UNAVAILABLE, locate, refusal_error
 from gateway.portions import Portion, fair_shares, read_portions
 from gateway.reads import ROOM_WAIT_S
 from gateway.run_maps import is_mapped
 from gateway.tail import BELIEVED_S, PartitionKey, PartitionView, view_of
-from penstock.contracts.batches import Extent
 from penstock.contracts.commands import Tick
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
 from penstock.contracts.queries import PartitionPlan, Plan, PlanPartition, PlanQuery
@@ -37,10 +43,12 @@ FETCH_BYTES_MAX = 16 * 1024 * 1024  # of one answer, whatever the client asks fo
 # With history in it: who follows the end of the log waits until such an answer is put together, and not much longer.
 # Small ones cost more for each byte, as batches of which they have a part only are read again.
 HISTORY_BYTES_MAX, HELD_HISTORY_BYTES_MAX = 4 * 1024 * 1024, 1024 * 1024
+# For one's turn to read history; then there is an answer without records, and the client asks again. There may soon be
+# news of other partitions for who follows those.
+PATIENCE_S, FOLLOWERS_PATIENCE_S = 1.0, 0.1
 WAIT_MS_MAX = 300_000  # nobody needs longer, and a mistaken client holds no connection for ever
 BARRIER_DEADLINE_S = 5.0
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0  # of requests that name all their partitions, with and without wish for a session
-READ_COMMITTED = 1
 UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
 ROTATION_BYTES = 4
@@ -48,26 +56,12 @@ ROTATION_BYTES = 4
 SHARE_BYTES_MIN = 1024 * 1024
 
 
-@dataclass(slots=True)
-class _Wanted:
-    """One partition of the request, and what is known of it."""
-
-    topic: TopicRef
-    asked: FetchPartition
-    key: PartitionKey | None = None
-    leader_epoch: int = -1
-    error: ErrorCode = ErrorCode.NONE
-    view: PartitionView | None = None
-    portion: Portion | None = None
-    read_error: PenstockError | None = None
-
-
 async def handle(gateway: Gateway, client: Client, version: int, request: FetchRequest) -> FetchResponse:
     if request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH):  # we give no sessions, so there is none to go on with
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     by_id = version >= FIRST_VERSION_IDS
     wanted = [
-        _Wanted(topic.topic_id if by_id else topic.topic, partition)
+        Wanted(topic.topic_id if by_id else topic.topic, partition)
         for topic in request.topics
         for partition in topic.partitions
     ]
@@ -75,15 +69,15 @@ async def handle(gateway: Gateway, client: Client, version: int, request: FetchR
     bytes_max = max(min(request.max_bytes, FETCH_BYTES_MAX), 1)
     woken_s = await _wait(gateway, client, request, rotated, bytes_max)
     if await gateway.unsent.until_room(ROOM_WAIT_S):
-        await _read(gateway, rotated, bytes_max, request.isolation_level, is_first=True)
-        await _read_again(gateway, rotated, bytes_max, request.isolation_level)
+        await _read(gateway, client, rotated, bytes_max, request.isolation_level, is_first=True)
+        await _read_again(gateway, client, rotated, bytes_max, request.isolation_level)
     if woken_s is not None:
         gateway.tail.note_answered(woken_s)
         gateway.reads.pace.note_followed()
     return _response(gateway, request, wanted)
 
 
-def _rotated(gateway: Gateway, wanted: list[_Wanted]) -> list[_Wanted]:
+def _rotated(gateway: Gateway, wanted: list[Wanted]) -> list[Wanted]:
     """Whoever comes first gets its share first: by chance, so that no partition is always behind the same others."""
     if len(wanted) < 2:
         return wanted
@@ -92,15 +86,21 @@ def _rotated(gateway: Gateway, wanted: list[_Wanted]) -> list[_Wanted]:
 
 
 async def _read(
-    gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolation_level: int, *, is_first: bool
+    gateway: Gateway, client: Client, wanted: Sequence[Wanted], bytes_max: int, isolation_level: int, *, is_first: bool
 ) -> None:
     """Read what there is; the first of it is read whatever its size if it `is_first` in the answer."""
-    readable = [each for each in wanted if _readable(each, isolation_level)]
+    readable = [each for each in wanted if readable_extents(each, isolation_level)]
     if not readable:
         return
     placed = await _place_all(gateway, readable)
-    if any(gateway.reads.is_history(cursor.extent) for _, cursor in placed):
+    fresh = [pair for pair in placed if not gateway.reads.is_history(pair[1].extent)]
+    if len(fresh) < len(placed):
+        history = [pair for pair in placed if gateway.reads.is_history(pair[1].extent)]
         bytes_max = min(bytes_max, HELD_HISTORY_BYTES_MAX if gateway.reads.pace.is_held else HISTORY_BYTES_MAX)
+        patience_s = 0 if fresh else PATIENCE_S if len(placed) == len(wanted) else FOLLOWERS_PATIENCE_S
+        size_bytes = min(sum(_wishes(history)), bytes_max)
+        is_due = await gateway.reads.pace.until_due(client.history_turn, size_bytes, patience_s)
+        placed = fresh + history if is_due else fresh
     portions = _divide(placed, bytes_max, isolation_level, is_first=is_first)
     await read_portions(gateway.reads, portions)
     for each, _ in placed:
@@ -108,7 +108,9 @@ async def _read(
             each.read_error = each.portion.error
 
 
-async def _read_again(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolation_level: int) -> None:
+async def _read_again(
+    gateway: Gateway, client: Client, wanted: Sequence[Wanted], bytes_max: int, isolation_level: int
+) -> None:
     """Once more for those whose segments are not there any more: others have taken their place since the plan."""
     gone = [each for each in wanted if isinstance(each.read_error, NotFound)]
     if not gone:
@@ -121,11 +123,11 @@ async def _read_again(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: in
     await _plan(gateway, [(each, each.key) for each in gone if each.key is not None], bytes_max)
     _cut(gone, isolation_level)
     taken = [len(each.portion.records) for each in wanted if each.portion is not None and each.portion.records]
-    await _read(gateway, gone, max(bytes_max - sum(taken), 0), isolation_level, is_first=not taken)
+    await _read(gateway, client, gone, max(bytes_max - sum(taken), 0), isolation_level, is_first=not taken)
 
 
 async def _wait(
-    gateway: Gateway, client: Client, request: FetchRequest, wanted: Sequence[_Wanted], bytes_max: int
+    gateway: Gateway, client: Client, request: FetchRequest, wanted: Sequence[Wanted], bytes_max: int
 ) -> float | None:
     """Return when there is enough to read, something to say, or no more time; and when news came, if it waited."""
     loop = asyncio.get_running_loop()
@@ -144,7 +146,7 @@ async def _wait(
             woken_s = watch.woken_s
 
 
-async def _locate(gateway: Gateway, wanted: Sequence[_Wanted]) -> None:
+async def _locate(gateway: Gateway, wanted: Sequence[Wanted]) -> None:
     located = await locate(gateway, (each.topic for each in wanted))
     for each in wanted:
         asked = each.asked
@@ -156,7 +158,7 @@ async def _locate(gateway: Gateway, wanted: Sequence[_Wanted]) -> None:
             each.leader_epoch = topic.leader_epoch
 
 
-async def _look(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, isolation_level: int) -> None:
+async def _look(gateway: Gateway, wanted: Sequence[Wanted], bytes_max: int, isolation_level: int) -> None:
     """What there is to read now, from the tail where that knows, else from the sequencers."""
     unknown = []
     for each in wanted:
@@ -172,19 +174,19 @@ async def _look(gateway: Gateway, wanted: Sequence[_Wanted], bytes_max: int, iso
     _cut(wanted, isolation_level)
 
 
-def _cut(wanted: Sequence[_Wanted], isolation_level: int) -> None:
+def _cut(wanted: Sequence[Wanted], isolation_level: int) -> None:
     """Leave extents away in which there is nothing that a fetch of this level may read."""
     if isolation_level != READ_COMMITTED:
         return
     for each in wanted:
         view = each.view
-        end_offset = -1 if view is None else _end_offset(view, isolation_level)
+        end_offset = -1 if view is None else readable_end(view, isolation_level)
         if view is not None and view.extents and view.extents[-1].base_offset >= end_offset:
             extents = [extent for extent in view.extents if extent.base_offset < end_offset]
             each.view = msgspec.structs.replace(view, extents=extents)
 
 
-async def _plan(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> None:
+async def _plan(gateway: Gateway, unknown: list[tuple[Wanted, PartitionKey]], bytes_max: int) -> None:
     """Ask the sequencers what there is to read."""
     try:
         await _plan_up_to_date(gateway, unknown, bytes_max)
@@ -194,7 +196,7 @@ async def _plan(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], b
             each.error = READ_UNAVAILABLE
 
 
-async def _plan_up_to_date(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> None:
+async def _plan_up_to_date(gateway: Gateway, unknown: list[tuple[Wanted, PartitionKey]], bytes_max: int) -> None:
     plan = await _ask(gateway, unknown, bytes_max)
     ahead = [
         pair for pair, partition in zip(unknown, plan.partitions, strict=True) if _is_ahead(pair[0].asked, partition)
@@ -211,10 +213,10 @@ def _is_ahead(asked: FetchPartition, partition: PartitionPlan) -> bool:
     return partition.refusal is Refusal.OFFSET_OUT_OF_RANGE and asked.fetch_offset > partition.high_watermark
 
 
-async def _ask(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], bytes_max: int) -> Plan:
+async def _ask(gateway: Gateway, unknown: list[tuple[Wanted, PartitionKey]], bytes_max: int) -> Plan:
     ahead = [gateway.reads.ahead.plan_bytes_for(key, each.asked.fetch_offset) for each, key in unknown]
     partitions = [
-        PlanPartition(*key, each.asked.fetch_offset, min(_partition_max_bytes(each), bytes_max) + more)
+        PlanPartition(*key, each.asked.fetch_offset, min(partition_max_bytes(each), bytes_max) + more)
         for (each, key), more in zip(unknown, ahead, strict=True)
     ]
     plan = await gateway.sequencer.query("plan", PlanQuery(0, partitions, bytes_max + sum(ahead)), Plan)
@@ -225,7 +227,7 @@ async def _ask(gateway: Gateway, unknown: list[tuple[_Wanted, PartitionKey]], by
     return plan
 
 
-def _is_enough(request: FetchRequest, wanted: Sequence[_Wanted], bytes_max: int) -> bool:
+def _is_enough(request: FetchRequest, wanted: Sequence[Wanted], bytes_max: int) -> bool:
     """Whether the answer need not wait; an error never does."""
     if not wanted or any(each.error for each in wanted):
         return True
@@ -234,51 +236,11 @@ def _is_enough(request: FetchRequest, wanted: Sequence[_Wanted], bytes_max: int)
     for each in wanted:
         if found >= needed:
             break
-        found += _available_bytes(each, request.isolation_level)
+        found += available_bytes(each, request.isolation_level)
     return found >= needed
 
 
-def _end_offset(view: PartitionView, isolation_level: int) -> int:
-    if isolation_level != READ_COMMITTED:
-        return view.high_watermark
-    known_end = view.aborted_end_offset  # what is beyond may be aborted, and we were not told
-    return view.last_stable_offset if known_end < 0 else min(view.last_stable_offset, known_end)
-
-
-def _readable(each: _Wanted, isolation_level: int) -> list[Extent]:
-    """The extents from the fetch's offset on, none if there is nothing to read."""
-    view = each.view
-    if each.error or view is None or each.asked.fetch_offset >= _end_offset(view, isolation_level):
-        return []
-    return view.extents
-
-
-def _available_bytes(each: _Wanted, isolation_level: int) -> int:
-    """How many bytes the partition has for this fetch, by its extents' lengths; half-read ones count by offsets."""
-    extents, bytes_max = _readable(each, isolation_level), _partition_max_bytes(each)
-    if not extents or each.view is None:
-        return 0
-    view = each.view
-    end_offset = view.last_stable_offset if isolation_level == READ_COMMITTED else view.high_watermark
-    if extents[-1].last_offset + 1 < end_offset:  # there is more than was listed
-        return bytes_max
-    unread = sum(extent.length for extent in extents[1:-1])
-    for extent in {extents[0].base_offset: extents[0], extents[-1].base_offset: extents[-1]}.values():
-        unread += _bytes_between(extent, each.asked.fetch_offset, end_offset)
-    return min(bytes_max, max(unread, 1))
-
-
-def _bytes_between(extent: Extent, offset: int, end_offset: int) -> int:
-    """How many of the extent's bytes are likely to lie between two offsets."""
-    first, end = max(extent.base_offset, offset), min(extent.last_offset + 1, end_offset)
-    return extent.length * (end - first) // (extent.last_offset + 1 - extent.base_offset)
-
-
-def _partition_max_bytes(each: _Wanted) -> int:
-    return max(each.asked.partition_max_bytes, 1)
-
-
-async def _place_all(gateway: Gateway, readable: Sequence[_Wanted]) -> list[tuple[_Wanted, Cursor]]:
+async def _place_all(gateway: Gateway, readable: Sequence[Wanted]) -> list[tuple[Wanted, Cursor]]:
     """Where to begin to look for each one's offset, for those of which that can be known."""
     cursors = [_known_place(gateway, each) for each in readable]
     if None in cursors:
@@ -288,7 +250,7 @@ async def _place_all(gateway: Gateway, readable: Sequence[_Wanted]) -> list[tupl
     return [(each, cursor) for each, cursor in zip(readable, cursors, strict=True) if cursor is not None]
 
 
-def _known_place(gateway: Gateway, each: _Wanted) -> Cursor | None:
+def _known_place(gateway: Gateway, each: Wanted) -> Cursor | None:
     """A place that takes no reading to know: where the client got to, or the start of a short extent."""
     assert each.key is not None and each.view is not None, "nothing is readable of a partition that was not found"
     first, offset = each.view.extents[0], each.asked.fetch_offset
@@ -298,7 +260,7 @@ def _known_place(gateway: Gateway, each: _Wanted) -> Cursor | None:
     return hint
 
 
-async def _mapped_place(gateway: Gateway, each: _Wanted) -> Cursor | None:
+async def _mapped_place(gateway: Gateway, each: Wanted) -> Cursor | None:
     assert each.view is not None, "there is no place in nothing"
     try:
         return await gateway.reads.maps.place(each.view.extents[0], each.asked.fetch_offset)
@@ -308,13 +270,13 @@ async def _mapped_place(gateway: Gateway, each: _Wanted) -> Cursor | None:
 
 
 def _divide(
-    placed: Sequence[tuple[_Wanted, Cursor]], bytes_max: int, isolation_level: int, *, is_first: bool
+    placed: Sequence[tuple[Wanted, Cursor]], bytes_max: int, isolation_level: int, *, is_first: bool
 ) -> list[Portion]:
     """What each partition gets of the answer's bytes, in their order.
 
     The first one with data gets a batch whatever its size, and no other does: one batch per request (KIP-74).
     """
-    wishes = [min(_unread_bytes(each, cursor), _partition_max_bytes(each)) for each, cursor in placed]
+    wishes = _wishes(placed)
     portions: list[Portion] = []
     shares = fair_shares(wishes, bytes_max, SHARE_BYTES_MIN)
     for (each, cursor), share in zip(placed, shares, strict=True):
@@ -325,19 +287,23 @@ def _divide(
     return portions
 
 
-def _unread_bytes(each: _Wanted, cursor: Cursor) -> int:
+def _wishes(placed: Sequence[tuple[Wanted, Cursor]]) -> list[int]:
+    return [min(_unread_bytes(each, cursor), partition_max_bytes(each)) for each, cursor in placed]
+
+
+def _unread_bytes(each: Wanted, cursor: Cursor) -> int:
     assert each.view is not None, "a cursor into nothing"
     extents = each.view.extents
     return sum(extent.length for extent in extents) - (cursor.position - extents[0].position)
 
 
-def _portion(each: _Wanted, cursor: Cursor, share: int, isolation_level: int, *, whole_first: bool) -> Portion:
+def _portion(each: Wanted, cursor: Cursor, share: int, isolation_level: int, *, whole_first: bool) -> Portion:
     assert each.key is not None and each.view is not None, "a share of nothing"
     must_search = cursor.base_offset < each.asked.fetch_offset
     return Portion(
         key=each.key,
         offset=each.asked.fetch_offset,
-        end_offset=_end_offset(each.view, isolation_level),
+        end_offset=readable_end(each.view, isolation_level),
         leader_epoch=each.leader_epoch,
         extents=each.view.extents,
         cursor=cursor,
@@ -347,7 +313,7 @@ def _portion(each: _Wanted, cursor: Cursor, share: int, isolation_level: int, *,
     )
 
 
-def _response(gateway: Gateway, request: FetchRequest, wanted: Sequence[_Wanted]) -> FetchResponse:
+def _response(gateway: Gateway, request: FetchRequest, wanted: Sequence[Wanted]) -> FetchResponse:
     answers = iter([_answer(gateway, each, request.isolation_level) for each in wanted])
     return FetchResponse(
         responses=[
@@ -357,7 +323,7 @@ def _response(gateway: Gateway, request: FetchRequest, wanted: Sequence[_Wanted]
     )
 
 
-def _answer(gateway: Gateway, each: _Wanted, isolation_level: int) -> PartitionData:
+def _answer(gateway: Gateway, each: Wanted, isolation_level: int) -> PartitionData:
     portion, view = each.portion, each.view
     if each.read_error is not None and each.key is not None:
         each.error = _read_error(gateway, each.key, each.read_error)
@@ -379,7 +345,7 @@ def _answer(gateway: Gateway, each: _Wanted, isolation_level: int) -> PartitionD
     )
 
 
-def _aborted(each: _Wanted, view: PartitionView) -> list[AbortedTransaction]:
+def _aborted(each: Wanted, view: PartitionView) -> list[AbortedTransaction]:
     """Those with records in the answer."""
     portion = each.portion
     if portion is None or portion.records is None:
