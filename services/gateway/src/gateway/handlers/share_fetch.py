@@ -168,7 +168,8 @@ async def _fetch(gateway: Gateway, client: Client, round_: _Round) -> None:
                 return
             rounds = rounds + 1 if round_.has_progressed else 0
             if not 0 < rounds < ROUNDS_MAX:
-                await watch.until(min(deadline_s, now_s + LOOK_AGAIN_S))
+                if await watch.until(min(deadline_s, now_s + LOOK_AGAIN_S)):
+                    gateway.reads.pace.note_followed()
 
 
 async def _locate(gateway: Gateway, round_: _Round) -> Located:
