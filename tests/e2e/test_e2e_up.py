@@ -109,6 +109,12 @@ def test_a_second_one_on_the_same_folder_is_refused(tmp_path: Path) -> None:
         assert "another penstock" in sentence_of(result)
 
 
+def test_who_starts_it_twice_hears_of_the_folder_and_not_of_a_port(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as first:
+        result = subprocess.run(first.command(), capture_output=True, text=True, timeout=180)
+        assert "another penstock" in sentence_of(result)
+
+
 @pytest.mark.parametrize(
     ("store", "said"),
     [("s3://bucket?endpoint=http://127.0.0.1:1", "127.0.0.1:1"), ("gopher://x", "gopher"), ("s3://", "s3://")],

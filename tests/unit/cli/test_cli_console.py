@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import cast
 
 import aiohttp
 import pytest
 
+from penstock.cli import disk
 from penstock.cli.console import HELPERS, ROLES, Console
 from penstock.cli.options import Address
 from penstock.contracts.messages import Presence
@@ -21,15 +23,16 @@ REASON = "its <server> acknowledges too soon"
 class House:
     """One service of each role and each helper, as far as the console sees it."""
 
-    def __init__(self) -> None:
+    def __init__(self, data: Path) -> None:
+        self.gone: set[str] = set()
         self.health = {role: Health() for role in (*ROLES, *HELPERS)}
         self._servers = {role: HttpServer(health, new_registry(), LOOPBACK, 0) for role, health in self.health.items()}
         [port] = free_ports(1)
-        self._console = Console(Address(LOOPBACK, port), cast(Directory, self), [])
+        self._console = Console(Address(LOOPBACK, port), cast(Directory, self), [], data)
         self._url = f"http://{LOOPBACK}:{port}"
 
     def live(self, role: str) -> list[Presence]:
-        return [Presence(role, "z", f"{role}-1", "0", http=self._servers[role].address)]
+        return [] if role in self.gone else [Presence(role, "z", f"{role}-1", "0", http=self._servers[role].address)]
 
     async def open(self) -> None:
         for health in self.health.values():
@@ -49,8 +52,8 @@ class House:
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    made = House()
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    made = House(tmp_path)
     await made.open()
     yield made
     await made.close()
@@ -84,7 +87,34 @@ async def test_nobody_waits_for_a_helper(house: House) -> None:
     assert json.loads(text)["instances"]["compactor"] == 1
 
 
-async def test_one_service_that_is_not_ready_is_enough_to_say_so(house: House) -> None:
+async def test_one_service_that_is_not_ready_is_enough_to_say_so_with_its_reason(house: House) -> None:
     house.health["flusher"].set_ready(False, "starting")
-    assert (await house.page("/ready"))[0] == 503
-    assert "is not ready" in (await house.page("/"))[1]
+    status, text = await house.page("/ready")
+    assert (status, json.loads(text)["waiting"]) == (503, ["flusher-1 is not ready: starting"])
+    page = (await house.page("/"))[1]
+    assert 'Penstock <span class="bad">is not ready</span>' in page
+    assert '<p class="bad">flusher-1 is not ready: starting</p>' in page
+
+
+async def test_a_service_that_is_not_there_is_named(house: House) -> None:
+    house.gone = {"cacher", "janitor"}
+    status, text = await house.page("/health")
+    assert (status, json.loads(text)["waiting"]) == (503, ["there is no cacher"])
+
+
+async def test_each_service_has_links_to_what_it_says_itself(house: House) -> None:
+    [gateway] = house.live("gateway")
+    page = (await house.page("/"))[1]
+    assert f'<a href="http://{gateway.http}/health">' in page
+    assert f'<a href="http://{gateway.http}/metrics">' in page
+
+
+async def test_a_disk_with_little_room_is_told_before_it_is_full(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "FREE_BYTES_MIN", 2**80)
+    status, text = await house.page("/health")
+    [wrong] = json.loads(text)["degraded"]
+    assert (status, wrong["service"], wrong["name"]) == (200, "up", "disk")
+    assert wrong["reason"].endswith(f"MiB are free under {tmp_path}; on a full disk nothing is acknowledged")
+    assert f"up is degraded: {wrong['reason']}" in (await house.page("/"))[1]

@@ -1,12 +1,13 @@
 """Which Python runs what needs Spark, and what is said where none can."""
 
+import fcntl
 import sys
 from pathlib import Path
 
 import pytest
 
 from penstock.cli import spark_python
-from penstock.cli.spark_python import find_spark_python, need_spark_python
+from penstock.cli.spark_python import find_spark_python, is_being_made, need_spark_python
 from penstock.contracts.errors import Invalid
 
 
@@ -28,6 +29,18 @@ def test_without_java_nothing_can_run_it(environ: dict[str, str]) -> None:
 
 
 def test_without_pyspark_it_says_how_to_get_it(environ: dict[str, str]) -> None:
+    with pytest.raises(Invalid, match="make spark-env"):
+        need_spark_python(environ)
+
+
+def test_while_the_environment_is_made_it_says_so_and_asks_for_nothing(
+    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_python, "is_being_made", lambda: is_being_made(str(tmp_path)))
+    with (tmp_path / "spark-env.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Invalid, match=r"PySpark is being installed, in \.venv-spark"):
+            need_spark_python(environ)
     with pytest.raises(Invalid, match="make spark-env"):
         need_spark_python(environ)
 

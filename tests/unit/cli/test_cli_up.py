@@ -142,7 +142,27 @@ async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_wi
     supervisor._begin_no_more()
     await asyncio.gather(janitor.stop(1.0), compactor.stop(1.0))
     await keeping
-    assert house.said.count("compaction waits: Spark is not installed") == 1
+    assert house.said == ["compaction waits: Spark is not installed", "compaction waits no more"]
+
+
+async def test_too_little_room_on_the_disk_is_told_once_and_so_is_its_end(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    trouble = ["only 3 MiB are free"]
+
+    def look(_folder: Path) -> str:
+        looks.append(trouble[0])
+        return trouble[0]
+
+    monkeypatch.setattr(up, "disk_trouble", look)
+    monkeypatch.setattr(up, "DISK_POLL_S", 0.001)
+    watching = asyncio.create_task(house.supervisor._watch_disk())
+    await until(lambda: len(looks) > 3)
+    trouble[0] = ""
+    await until(lambda: looks.count("") > 3)
+    watching.cancel()
+    assert [line.split(" under ")[0] for line in house.said] == ["only 3 MiB are free", "there is room again"]
 
 
 async def test_helpers_that_wait_for_spark_are_not_started_while_everything_stops(

@@ -4,6 +4,8 @@ import asyncio
 import html
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -13,6 +15,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.cli.children import Child
+from penstock.cli.disk import disk_trouble
 from penstock.cli.options import Address
 from penstock.contracts.messages import Presence
 from penstock.runtime.presence import Directory
@@ -22,18 +25,18 @@ HELPERS = ("compactor", "janitor")  # which nobody waits for
 SCRAPE_TIMEOUT_S = 2.0  # a stuck process must not make the page of the others stick
 
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5"><title>Penstock</title>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="refresh" content="5"><title>Penstock</title>
 <style>
  body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2.5rem auto; max-width: 60rem; padding: 0 1rem; color: #1c2733 }}
- h1 {{ font-size: 1.4rem }} .ok {{ color: #17693a }} .bad {{ color: #a11d1d }}
+ h1 {{ font-size: 1.4rem }} h2 {{ font-size: 1.2rem }} .ok {{ color: #17693a }} .bad {{ color: #a11d1d }}
  table {{ border-collapse: collapse; width: 100% }} td, th {{ text-align: left; padding: .35rem .8rem .35rem 0 }}
  th {{ border-bottom: 2px solid #d5dce3; font-weight: 600 }} td {{ border-bottom: 1px solid #e8ecf0 }}
- code {{ font-size: .92em }}
 </style></head><body>
 <h1>Penstock <span class="{tone}">{state}</span></h1>
-{degraded}<table><tr><th>service</th><th>instance</th><th>kafka</th><th>held</th><th>health and metrics</th></tr>
+{wrong}<table><tr><th>service</th><th>instance</th><th>kafka</th><th>unanswered</th><th>health and metrics</th></tr>
 {instances}</table>
-<h1>Processes</h1>
+<h2>Processes</h2>
 <table><tr><th>process</th><th>pid</th><th>restarts</th><th>log</th></tr>
 {processes}</table>
 <p><a href="/metrics">metrics</a> &middot; <a href="/health">health</a></p>
@@ -50,13 +53,22 @@ class Degraded(msgspec.Struct, frozen=True):
     reason: str
 
 
+class _State(msgspec.Struct, frozen=True):
+    """Whether clients are served; `waiting` says why not, a sentence each."""
+
+    ready: bool
+    waiting: list[str]
+    degraded: list[Degraded]
+
+
 class Console:
     """An HTTP server over what the directory and the supervisor know."""
 
-    def __init__(self, address: Address, directory: Directory, children: Sequence[Child]) -> None:
+    def __init__(self, address: Address, directory: Directory, children: Sequence[Child], data: Path) -> None:
         self._address = address
         self._directory = directory
         self._children = children
+        self._data = data
         self._runner: web.AppRunner | None = None
         self._client: aiohttp.ClientSession | None = None
 
@@ -86,56 +98,61 @@ class Console:
 
     async def is_ready(self) -> bool:
         """Whether there is one of each service and every one says that it is ready."""
-        return (await self._states())[0]
+        return (await self._state()).ready
 
-    async def _states(self) -> tuple[bool, list[Degraded]]:
-        """Whether all is ready, and what is wrong all the same."""
+    async def _state(self) -> _State:
+        """Whether all is ready, what is waited for, and what is wrong all the same."""
         instances = self._instances()
-        answers = await asyncio.gather(*(self._fetch(instance, "/ready") for instance in instances))
+        reports = await asyncio.gather(*(self._report_of(instance) for instance in instances))
+        answers = list(zip(instances, reports, strict=True))
         degraded = [
             Degraded(instance.role, instance.instance, name, reason)
-            for instance, answer in zip(instances, answers, strict=True)
-            if answer is not None
-            for name, reason in json.loads(answer)["degraded"].items()
+            for instance, report in answers
+            for name, reason in report["degraded"].items()
         ]
-        are_there = {instance.role for instance in instances} >= set(ROLES)
-        waiting = [each.role for each, answer in zip(instances, answers, strict=True) if answer is None]
-        return are_there and not set(waiting) & set(ROLES), degraded
+        if trouble := disk_trouble(self._data):
+            degraded.append(Degraded("up", "up", "disk", trouble))
+        waiting = [f"there is no {role}" for role in ROLES if not self._directory.live(role)] + [
+            f"{instance.instance} is not ready: {report['reason']}"
+            for instance, report in answers
+            if instance.role in ROLES and not report["ready"]
+        ]
+        return _State(not waiting, waiting, degraded)
 
     def _instances(self) -> list[Presence]:
         return [instance for role in (*ROLES, *HELPERS) for instance in self._directory.live(role)]
 
-    async def _fetch(self, instance: Presence, path: str) -> str | None:
+    async def _report_of(self, instance: Presence) -> dict[str, Any]:
+        """What a service says at `/ready`, whether it is or not."""
+        text = await self._fetch(instance, "/ready", statuses=(200, 503))
+        return json.loads(text) if text else {"ready": False, "reason": "it does not answer", "degraded": {}}
+
+    async def _fetch(self, instance: Presence, path: str, statuses: Sequence[int] = (200,)) -> str | None:
         """The text at a service's own HTTP port, None if it is not there or says no."""
         assert self._client is not None, "the console is not open"
         try:
             async with self._client.get(f"http://{instance.http}{path}") as answer:
-                return await answer.text() if answer.status == 200 else None
+                return await answer.text() if answer.status in statuses else None
         except (aiohttp.ClientError, TimeoutError):
             return None
 
     async def _page(self, _request: web.Request) -> web.Response:
-        ready, degraded = await self._states()
+        state = await self._state()
+        wrong = [*state.waiting, *(f"{each.instance} is degraded: {each.reason}" for each in state.degraded)]
         page = _PAGE.format(
-            tone="ok" if ready else "bad",
-            state="is ready" if ready else "is not ready",
-            degraded="".join(
-                f'<p class="bad">{html.escape(f"{each.instance} is degraded: {each.reason}")}</p>\n'
-                for each in degraded
-            ),
-            instances="".join(_row(*_facts(instance)) for instance in self._instances()),
-            processes="".join(
-                _row(child.spec.name, str(child.pid or "not running"), str(child.restarts), str(child.spec.log_path))
-                for child in self._children
-            ),
+            tone="ok" if state.ready else "bad",
+            state="is ready" if state.ready else "is not ready",
+            wrong="".join(f'<p class="bad">{html.escape(each)}</p>\n' for each in wrong),
+            instances="".join(_row(*_facts(instance), _links(instance.http)) for instance in self._instances()),
+            processes="".join(_row(*_facts_of_process(child)) for child in self._children),
         )
         return web.Response(text=page, content_type="text/html")
 
     async def _health(self, _request: web.Request) -> web.Response:
-        ready, degraded = await self._states()
+        state = await self._state()
         counts = {role: len(self._directory.live(role)) for role in (*ROLES, *HELPERS)}
-        told = {"ready": ready, "instances": counts, "degraded": msgspec.to_builtins(degraded)}
-        return web.json_response(told, status=200 if ready else 503)
+        told = msgspec.to_builtins(state) | {"instances": counts}
+        return web.json_response(told, status=200 if state.ready else 503)
 
     async def _processes(self, _request: web.Request) -> web.Response:
         return web.json_response(
@@ -169,8 +186,20 @@ class _Joined(prometheus_client.registry.Collector):
 
 def _facts(instance: Presence) -> tuple[str, ...]:
     kafka = ", ".join(f"{each.name} {Address(each.host, each.port)}" for each in instance.listeners)
-    return (instance.role, instance.instance, kafka, f"{instance.load_bytes / 2**20:.1f} MiB", instance.http)
+    facts = (instance.role, instance.instance, kafka, f"{instance.load_bytes / 2**20:.1f} MiB")
+    return tuple(html.escape(fact) for fact in facts)
+
+
+def _links(address: str) -> str:
+    """Where one service says all of it by itself."""
+    at = html.escape(address)
+    return f'{at} <a href="http://{at}/health">health</a> &middot; <a href="http://{at}/metrics">metrics</a>'
+
+
+def _facts_of_process(child: Child) -> tuple[str, ...]:
+    facts = (child.spec.name, str(child.pid or "not running"), str(child.restarts), str(child.spec.log_path))
+    return tuple(html.escape(fact) for fact in facts)
 
 
 def _row(*cells: str) -> str:
-    return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>\n"
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n"

@@ -1,5 +1,6 @@
 """Which Python has PySpark: it is large, so it may have an environment of its own beside ours."""
 
+import fcntl
 import importlib.util
 import os
 import subprocess
@@ -12,6 +13,7 @@ from penstock.spark.session import missing_java
 
 PYTHON_VARIABLE = "PENSTOCK_SPARK_PYTHON"
 ENVIRONMENT_NAME = ".venv-spark"  # what `make spark-env` makes, beside the environment that `make env` makes
+LOCK_NAME = "spark-env.lock"  # in our environment; `make spark-env` holds it while it works
 NOT_INSTALLED = (
     f"PySpark is not installed: pip install 'penstock[spark]', or in a checkout make spark-env, or name a Python that "
     f"has it with {PYTHON_VARIABLE}"
@@ -34,11 +36,25 @@ def find_spark_python(environ: Mapping[str, str], prefix: str = sys.prefix) -> P
     return made / "bin" / "python" if (made / ".made").exists() else None
 
 
+def is_being_made(prefix: str = sys.prefix) -> bool:
+    """Whether `make spark-env` is at work, as beside `make up`."""
+    try:
+        with (Path(prefix) / LOCK_NAME).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nobody ever began
+        return False
+    return False
+
+
 def need_spark_python(environ: Mapping[str, str]) -> Path:
     """The Python to run Spark with; `Invalid` with one sentence if Spark cannot run here (yet)."""
     if missing := missing_java(environ):
         raise Invalid(missing)
     python = find_spark_python(environ)
+    if python is None and is_being_made():
+        raise Invalid(f"PySpark is being installed, in {ENVIRONMENT_NAME}")
     if python is None:
         raise Invalid(NOT_INSTALLED)
     if not python.is_file():

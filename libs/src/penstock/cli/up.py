@@ -13,6 +13,7 @@ import prometheus_client
 
 from penstock.cli.children import Child, ChildSpec, last_line
 from penstock.cli.console import Console
+from penstock.cli.disk import disk_trouble
 from penstock.cli.options import (
     UpOptions,
     add_flags,
@@ -39,6 +40,7 @@ STOP_GRACE_S = DRAIN_DEADLINE_MS / 1000 + 5  # the drain and then some, before S
 READY_DEADLINE_S = 60.0
 READY_POLL_S = 0.05
 SPARK_POLL_S = 2.0
+DISK_POLL_S = 2.0
 NICELY = ("nice", "-n", "5")  # where all run on one machine, clients go first
 NATS_PORT_MIN = 14_222
 NATS_PORT_MAX = 32_767  # above it the kernel takes the near ends of connections from, so ours might be gone
@@ -68,9 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(options: UpOptions) -> int:
-    check_port_is_free("--kafka", options.kafka)
-    check_port_is_free("--http", options.http)
+    # The folder first: who starts it twice should hear that, and not of a port.
     with take_folder(options.data):
+        check_port_is_free("--kafka", options.kafka)
+        check_port_is_free("--http", options.http)
         store = await open_store(options.store, registry=prometheus_client.CollectorRegistry())
         await store.close()
         with reserved_port() as nats_port, reserved_port() as monitor_port:
@@ -132,7 +135,7 @@ class Supervisor:
     async def _serve(self) -> None:
         connection = await self._connect()
         directory = Directory(connection.bus, CLUSTER, SystemClock())
-        console = Console(self._options.http, directory, self._all)
+        console = Console(self._options.http, directory, self._all, self._options.data)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(connection.close)
             await directory.open()
@@ -142,10 +145,23 @@ class Supervisor:
             async with asyncio.TaskGroup() as group:
                 group.create_task(directory.run())
                 group.create_task(connection.bus.run_until_closed())
+                group.create_task(self._watch_disk())
                 await self._until_ready(directory, console)
                 self._say(f"penstock is ready: kafka on {self._options.kafka}")
                 self._is_ready.set()
                 self._say(f"console on http://{self._options.http}, data in {self._options.data}; Ctrl-C stops it")
+
+    async def _watch_disk(self) -> None:
+        """Tell once when there is little room, and once when there is enough again."""
+        told = False
+        while True:
+            trouble = disk_trouble(self._options.data)
+            if trouble and not told:
+                self._say(trouble)
+            elif told and not trouble:
+                self._say(f"there is room again under {self._options.data}")
+            told = bool(trouble)
+            await asyncio.sleep(DISK_POLL_S)
 
     async def _keep_helpers(self) -> None:
         """Janitors and compactors run once clients are served, and nobody waits for them."""
@@ -169,15 +185,19 @@ class Supervisor:
             group.create_task(child.keep())
 
     async def _spark_python(self) -> str:
-        """The interpreter for compactors; why there is none yet is told once."""
-        told = False
+        """The interpreter for compactors; why there is none yet is told, each reason once."""
+        told = ""
         while True:
             try:
-                return str(need_spark_python(os.environ))
+                python = str(need_spark_python(os.environ))
             except Invalid as error:
-                if not told:
-                    self._say(f"compaction waits: {error}")
-                    told = True
+                if str(error) != told:
+                    told = str(error)
+                    self._say(f"compaction waits: {told}")
+            else:
+                if told:
+                    self._say("compaction waits no more")
+                return python
             await asyncio.sleep(SPARK_POLL_S)
 
     async def _connect(self) -> NatsConnection:
