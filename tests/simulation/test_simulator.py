@@ -9,6 +9,7 @@ import pytest
 
 from tests.simulation.broken import BROKEN
 from tests.simulation.broken_janitors import BROKEN_JANITORS
+from tests.simulation.broken_shares import BROKEN_SHARES
 from tests.simulation.broken_transactions import BROKEN_TRANSACTIONS
 from tests.testkit.sim.run import run_seed
 
@@ -16,7 +17,7 @@ SEEDS_MAX = 200  # within so many every broken service must be caught
 SEED = 7
 LONG_SEED = 10
 SEEDS_LOOKED_AT = 30
-ALL_BROKEN = BROKEN | BROKEN_JANITORS | BROKEN_TRANSACTIONS
+ALL_BROKEN = BROKEN | BROKEN_JANITORS | BROKEN_SHARES | BROKEN_TRANSACTIONS
 
 pytestmark = pytest.mark.simulation
 

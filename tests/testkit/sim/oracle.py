@@ -42,7 +42,7 @@ class Oracle:
         self._offsets: dict[tuple[str, int], tuple[int, int]] = {}  # group and partition -> offset, and the level then
         self._lowered: dict[tuple[str, int], None] = {}
         self._committed: dict[SegmentId, list[list[BatchResult]]] = {}
-        self.on_applied: Applied = lambda commands, outcomes: None
+        self.on_applied: list[Applied] = []
 
     def observe(self, sequence: int, data: bytes) -> None:
         """The journal stores an entry."""
@@ -60,10 +60,9 @@ class Oracle:
                 else:
                     self.book.applied(command, outcome)
         self.book.settle()
-        self.on_applied(
-            [command for request in requests for command in request],
-            [outcome for answers in outcomes for outcome in answers],
-        )
+        commands = [command for request in requests for command in request]
+        for applied in self.on_applied:
+            applied(commands, [outcome for answers in outcomes for outcome in answers])
 
     def log(self, topic: str, partition: int) -> PartitionLog:
         """A partition by its topic's name."""
@@ -115,7 +114,7 @@ class Oracle:
             if not header.base_offset <= offset <= last_offset and not is_skipped:
                 self._fail(f"{where} goes on with {header.base_offset} to {last_offset} when {offset} is due")
                 return offset
-            if not _is_same(truth, header, records[position : position + size_bytes(header)]):
+            if not is_same(truth, header, records[position : position + size_bytes(header)]):
                 self._fail(f"{where} at {header.base_offset} is not what was stored")
             offset = last_offset + 1
         return offset
@@ -153,7 +152,7 @@ class Oracle:
             if batch is None or not log.may_skip(offset, base_offset):
                 self._fail(f"{where} has {base_offset} when {offset} is due")
                 return
-            if not _is_same(batch, header, data[position : position + size_bytes(header)]):
+            if not is_same(batch, header, data[position : position + size_bytes(header)]):
                 self._fail(f"{where} has other bytes at {base_offset} than were produced")
             offset = base_offset + header.last_offset_delta + 1
         if offset != last_offset + 1:
@@ -222,7 +221,7 @@ class Oracle:
         log.append(batch)
 
 
-def _is_same(truth: LogBatch, header: BatchHeader, data: bytes) -> bool:
+def is_same(truth: LogBatch, header: BatchHeader, data: bytes) -> bool:
     """Whether this is what was produced; of what was aborted a batch without records may be left."""
     if data[PLACED_BYTES:] == truth.data[PLACED_BYTES:]:
         return True

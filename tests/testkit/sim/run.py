@@ -83,15 +83,19 @@ def _look_past_what_is_imported() -> None:
 
 
 def _happened(world: World) -> dict[str, int]:
-    return {
-        "runs compacted": sum(compactor.replaced for compactor in world.compactors),
-        "log starts moved": world.warden.trimmed,
-        "objects deleted": world.warden.deleted,
-        "segments forgotten": world.warden.forgotten,
-        "nights": world.nights,
-        "topics come and gone": world.passing.lives,
-        "topics faded": world.fading.lives,
-    } | world.transactions.happened()
+    return (
+        {
+            "runs compacted": sum(compactor.replaced for compactor in world.compactors),
+            "log starts moved": world.warden.trimmed,
+            "objects deleted": world.warden.deleted,
+            "segments forgotten": world.warden.forgotten,
+            "nights": world.nights,
+            "topics come and gone": world.passing.lives,
+            "topics faded": world.fading.lives,
+        }
+        | world.transactions.happened()
+        | world.shares.happened()
+    )
 
 
 def _run(world: World, faults: bool) -> None:
@@ -129,6 +133,7 @@ def _hurry(world: World) -> None:
     for producer in world.producers:
         producer.hurry(HURRY_PACE_S)
     world.transactions.hurry()
+    world.shares.hurry()
     if world.length.is_short:
         world.fading.cut_short()
         for producer in world.producers:
@@ -150,6 +155,10 @@ def _settle(world: World) -> bool:
         return False
     if world.transactions.is_wanted and not _settle_transactions(world):
         return False
+    if not world.until("the share group", lambda: world.shares.is_done, SETTLE_TIMEOUT_S):
+        world.shares.explain()
+        return False
+    world.shares.book.close()
     for member in world.members:
         member.may_leave = False
     if not world.until("the group", lambda: is_group_done(world), SETTLE_TIMEOUT_S):

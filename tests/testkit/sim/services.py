@@ -56,7 +56,9 @@ def makers(
 
     def gateway(process: Process, given: dict[str, Any]) -> App:
         host, port = gateway_address(process)
-        config = GatewayConfig(**_settings(process, store_url), listeners=f"PLAINTEXT://{host}:{port}")
+        config = GatewayConfig(
+            **_settings(process, store_url), listeners=f"PLAINTEXT://{host}:{port}", share_groups=True
+        )
 
         def make_listener(spec: Any) -> Listener:
             address = gateway_address(process)

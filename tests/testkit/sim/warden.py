@@ -62,7 +62,7 @@ class Warden:
         self._forgotten: dict[SegmentId, None] = {}
         self._gone: dict[str, None] = {}  # keys that were deleted
         self._seen_condemned = 0
-        oracle.on_applied = self._applied
+        oracle.on_applied.append(self._applied)
         store.on_delete = self._check_deletion
 
     @property

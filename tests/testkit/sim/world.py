@@ -42,6 +42,7 @@ from tests.testkit.sim.passing import Passing
 from tests.testkit.sim.process import Process
 from tests.testkit.sim.producer import Producer
 from tests.testkit.sim.services import CLUSTER, gateway_address, makers
+from tests.testkit.sim.shares import Shares
 from tests.testkit.sim.store import SimStore
 from tests.testkit.sim.surroundings import Surroundings
 from tests.testkit.sim.transactions import Transactions
@@ -152,6 +153,7 @@ class World(Surroundings):
         is_new = self.stream(CONSUMER_PROTOCOL_STREAM).random() < CONSUMER_PROTOCOL_SHARE
         self.has_consumer_group = is_new and not self.old_replicas
         self.transactions = Transactions(self)
+        self.shares = Shares(self, TOPIC)
         self.topic_exists = False
         self.nights = 0
 
@@ -167,7 +169,7 @@ class World(Surroundings):
     def raise_level(self) -> None:
         """Be at the newest level from now on, as most clusters are, rather than some seconds later."""
         commands = [RaiseLevel(START_MS, SIMULATED_LEVEL), *(opening(START_MS) if self.has_consumer_group else ())]
-        raised = Entry("operator", "operator", 0, GENESIS_HASH, [commands])
+        raised = Entry("operator", "operator", 0, GENESIS_HASH, [commands + self.shares.opening(START_MS)])
         self.journal.inject(encode_entry(raised))
 
     def _known_level(self, process: Process) -> int:
@@ -256,6 +258,7 @@ class World(Surroundings):
 
         if self.transactions.is_wanted:
             self.spawn(self.transactions.run())
+        self.shares.begin()
         if self.stream("compaction").random() < COMPACTED_SHARE:
             for number in range(COMPACTORS):
                 self._add_compactor(f"compactor-{number}", Compactor)
