@@ -17,6 +17,9 @@ UPGRADE ?= --upgrade
 CODE := libs services tests benches
 ARGS ?=
 
+# Every process of the tests would compile again what it imports: a service three times its start, Spark's Python more.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help env spark-env up test test-simulation test-services test-spark spark-classes \
     quick e2e-compose conformance sim sim-all chaos check format bench bench-spark docs lock clean
@@ -40,7 +43,7 @@ test-simulation: env  ## run the simulations
 # The first of them mostly wait, for servers that start and for silences to last.
 test-services: env  ## run the tests of the code, of services with others, and of the whole
 	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not spark" -n 4 --dist worksteal
-	$(BIN)/pytest -m e2e -n 2 --dist loadfile
+	$(BIN)/pytest -m e2e -n 2 --dist loadfile tests/e2e tests/chaos
 
 test-spark: env spark-env spark-classes  ## run the tests that need Spark
 	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark

@@ -14,10 +14,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "tests/spark/" not in item.nodeid or item.get_closest_marker("slow") is None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def sessions_start_quickly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Also those of commands and queries that tests start: Spark reads there what nobody has set otherwise."""
+    folder = tmp_path_factory.mktemp("spark-conf")
+    (folder / "spark-defaults.conf").write_text(f"spark.driver.defaultJavaOptions {JAVA_OPTIONS}\n")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SPARK_CONF_DIR", str(folder))
+        yield
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(sessions_start_quickly: None) -> Iterator[Any]:
     """A session on both cores of this machine."""
-    settings = {"spark.sql.shuffle.partitions": "4", "spark.driver.defaultJavaOptions": JAVA_OPTIONS}
-    session = open_session("penstock-tests", "local[2]", settings)
+    session = open_session("penstock-tests", "local[2]", {"spark.sql.shuffle.partitions": "4"})
     yield session
     session.stop()
