@@ -3,7 +3,9 @@
 import ast
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -45,60 +47,78 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name_of)
-def test_a_module_opens_with_its_purpose(path: Path) -> None:
-    source = path.read_text()
-    assert not source.strip() or ast.get_docstring(ast.parse(source)), f"{name_of(path)} has no docstring"
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(errors="replace")
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_modules_and_functions_stay_small(path: Path) -> None:
-    source = path.read_text()
-    assert source.count("\n") <= MODULE_LINES_MAX, f"{name_of(path)} has more than {MODULE_LINES_MAX} lines"
-    for node in ast.walk(ast.parse(source)):
+class Facts(NamedTuple):
+    """What the rules ask of a module's syntax; keeping the trees themselves costs more than making them."""
+
+    is_explained: bool
+    functions: list[tuple[str, int]]  # names with lines, and lengths
+    imported: set[str]
+
+
+@cache
+def facts_of(path: Path) -> Facts:
+    tree = ast.parse(text_of(path))
+    functions, imported = [], set()
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or 0) - node.lineno + 1
-            assert lines <= FUNCTION_LINES_MAX, f"{name_of(path)}:{node.lineno} {node.name} has {lines} lines"
-
-
-def imported_roots(path: Path) -> set[str]:
-    roots = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            roots |= {alias.name.partition(".")[0] for alias in node.names}
+            length = (node.end_lineno or 0) - node.lineno + 1
+            functions.append((f"{name_of(path)}:{node.lineno} {node.name}", length))
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            roots.add(node.module.partition(".")[0])
-    return roots
+            imported.add(node.module.partition(".")[0])
+    return Facts(bool(ast.get_docstring(tree)), functions, imported)
+
+
+# Each rule is one test, which names all files that break it: thousands of tests would cost pytest more than the rules.
+def test_a_module_opens_with_its_purpose() -> None:
+    silent = [name_of(path) for path in PYTHON if text_of(path).strip() and not facts_of(path).is_explained]
+    assert not silent, f"without a docstring: {silent}"
+
+
+def test_modules_stay_small() -> None:
+    large = [name_of(path) for path in CODE if text_of(path).count("\n") > MODULE_LINES_MAX]
+    assert not large, f"more than {MODULE_LINES_MAX} lines: {large}"
+
+
+def test_functions_stay_small() -> None:
+    functions = [function for path in CODE for function in facts_of(path).functions]
+    large = [name for name, lines in functions if lines > FUNCTION_LINES_MAX]
+    assert not large, f"more than {FUNCTION_LINES_MAX} lines: {large}"
 
 
 @pytest.mark.parametrize("library", ONE_MODULE_EACH)
 def test_each_vendor_library_lives_behind_one_module(library: str) -> None:
-    users = [name_of(path) for path in CODE if library in imported_roots(path)]
+    users = [name_of(path) for path in CODE if library in facts_of(path).imported]
     assert not [user for user in users if not user.startswith((ONE_MODULE_EACH[library], "benches/"))]
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_only_settings_read_the_environment(path: Path) -> None:
-    if not ENVIRONMENT_READERS.search(name_of(path)):
-        assert not re.search(r"\bos\.(environ|getenv)\b", path.read_text()), name_of(path)
+def test_only_settings_read_the_environment() -> None:
+    others = [path for path in CODE if not ENVIRONMENT_READERS.search(name_of(path))]
+    assert not [name_of(path) for path in others if re.search(r"\bos\.(environ|getenv)\b", text_of(path))]
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_no_module_keeps_unfinished_business(path: Path) -> None:
-    found = re.findall(r"\b(?:TODO|FIXME|XXX)\b|NotImplementedError|# type: ignore(?!\[)|# noqa(?!:)", path.read_text())
-    assert not found, f"{name_of(path)}: {found}"
+def test_no_module_keeps_unfinished_business() -> None:
+    unfinished = re.compile(r"\b(?:TODO|FIXME|XXX)\b|NotImplementedError|# type: ignore(?!\[)|# noqa(?!:)")
+    found = {name_of(path): unfinished.findall(text_of(path)) for path in CODE}
+    assert not {name: words for name, words in found.items() if words}
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.suffix in TEXT_SUFFIXES], ids=name_of)
-def test_the_repository_speaks_of_the_project_only(path: Path) -> None:
-    text = path.read_text(errors="replace")
-    assert not [word for word in FOREIGN_WORDS if word in text], name_of(path)
+def test_the_repository_speaks_of_the_project_only() -> None:
+    texts = [path for path in FILES if path.suffix in TEXT_SUFFIXES]
+    found = {name_of(path): [word for word in FOREIGN_WORDS if word in text_of(path)] for path in texts}
+    assert not {name: words for name, words in found.items() if words}
 
 
 def test_only_one_boundary_per_process_catches_everything() -> None:
     """`except Exception` hides bugs; each use says at its line why it is the boundary."""
     for path in CODE:
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        for number, line in enumerate(text_of(path).splitlines(), 1):
             if re.search(r"except Exception\b", line):
                 assert "  # " in line, f"{name_of(path)}:{number} catches everything without saying why"
 
