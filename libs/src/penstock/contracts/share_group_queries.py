@@ -148,7 +148,7 @@ class ShareOffsetsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupConfigsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Configurations of groups (Kafka's GROUP resource): of these groups; of all that have set some, if empty."""
+    """Configurations of groups (Kafka's GROUP resource); without groups only whose there are."""
 
     min_sequence: int
     group_ids: list[str]

@@ -96,6 +96,8 @@ def _member_view(member: ShareMember) -> ShareMemberView:
 
 
 def group_configs(state: State, query: GroupConfigsQuery) -> GroupConfigsView:
-    """What each group has set for itself."""
-    asked = query.group_ids or sorted(state.group_configs)
-    return GroupConfigsView(state.sequence, [state.group_configs.get(each, {}) for each in asked], group_ids=asked)
+    """What each group has set for itself; or which groups have, all of which would fill more than a message."""
+    if not query.group_ids:
+        return GroupConfigsView(state.sequence, [], group_ids=sorted(state.group_configs))
+    configs = [state.group_configs.get(each, {}) for each in query.group_ids]
+    return GroupConfigsView(state.sequence, configs, group_ids=query.group_ids)
