@@ -11,6 +11,7 @@ from gateway.config import GatewayConfig
 from gateway.context import Client, Gateway
 from gateway.handlers import fetch, list_offsets
 from gateway.history_pace import HistoryPace
+from gateway.metrics import GatewayMetrics
 from gateway.reads import SegmentReads
 from gateway.tail_feed import TailFeed
 from gateway.topics import TopicCache
@@ -192,7 +193,7 @@ class World:
             tail=self.tail,
             reads=self.reads,
             unsent=self.unsent,
-            metrics=none,
+            metrics=GatewayMetrics(self.registry),
             quotas=none,
         )
 

@@ -78,6 +78,17 @@ def test_a_lock_that_ends_is_a_delivery_and_the_record_comes_again() -> None:
     assert world.judge("one", 0, 2, ACCEPT) == Refusal.INVALID_RECORD_STATE
 
 
+def test_locks_that_end_are_told_to_who_counts_them_and_no_others() -> None:
+    world = ShareWorld("one", records=3)
+    world.acquire("one")
+    world.judge("one", 0, 0, ACCEPT)
+    assert world.effects is not None and world.effects.share_locks_ended == 0
+    world.wait(LOCK_MS)
+    assert world.effects.share_locks_ended == 2
+    world.wait(LOCK_MS)
+    assert world.effects.share_locks_ended == 0
+
+
 def test_a_lock_that_is_renewed_begins_anew() -> None:
     world = ShareWorld("one", records=3)
     world.acquire("one")

@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from penstock.contracts.share_groups import Verdict
 from penstock.kafkawire.api import API_TABLE
 
 REQUEST_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -42,6 +43,7 @@ class GatewayMetrics:
             ["quota"],
             registry=registry,
         )
+        self._add_share_groups(registry)
         self.flush_messages = Counter(
             "penstock_gateway_flush_messages", "Messages sent to flushers.", registry=registry
         )
@@ -54,5 +56,30 @@ class GatewayMetrics:
         self.zone_fallbacks = Counter(
             "penstock_gateway_zone_fallbacks",
             "Connections that went to another zone's flusher because the gateway's has none.",
+            registry=registry,
+        )
+
+    def _add_share_groups(self, registry: CollectorRegistry) -> None:
+        """What members of share groups get, and what they say became of it."""
+        acquired = Counter(
+            "penstock_gateway_share_acquired_records",
+            "Records given to members of share groups, for the first time or again.",
+            ["delivery"],
+            registry=registry,
+        )
+        self.share_acquired = {
+            is_again: acquired.labels("again" if is_again else "first") for is_again in (False, True)
+        }
+        acknowledged = Counter(
+            "penstock_gateway_share_acknowledged_records",
+            "Records of share groups of which members said what became of them.",
+            ["kind"],
+            registry=registry,
+        )
+        self.share_acknowledged = {each: acknowledged.labels(each.name.lower()) for each in Verdict}
+        self.share_refused = Counter(
+            "penstock_gateway_share_refused_acknowledgements",
+            "Partitions of which a member's acknowledgements were refused, by error.",
+            ["error"],
             registry=registry,
         )

@@ -76,12 +76,26 @@ def sets_free(acknowledged: Iterable[Acknowledged]) -> bool:
     return any(verdict in SET_FREE for each in acknowledged for judged in each.judged for verdict in judged.verdicts)
 
 
-def note_judged(acknowledged: Acknowledged, outcome: RecordsShared | Refused, place: int) -> None:
+def note_judged(gateway: Gateway, acknowledged: Acknowledged, outcome: RecordsShared | Refused, place: int) -> None:
     """What the machine said of the partition at that place of a command."""
     refusal = outcome.refusal if isinstance(outcome, Refused) else outcome.partitions[place].judged
     acknowledged.error = error_of(refusal)
     if isinstance(outcome, Refused):
         acknowledged.message = outcome.message or None
+    if acknowledged.error:
+        gateway.metrics.share_refused.labels(acknowledged.error.name).inc()
+        return
+    for each in acknowledged.judged:
+        _count(gateway, each)
+
+
+def _count(gateway: Gateway, judged: JudgedRange) -> None:
+    if len(judged.verdicts) == 1:
+        counts = {judged.verdicts[0]: judged.last - judged.first + 1}
+    else:
+        counts = {each: judged.verdicts.count(each) for each in set(judged.verdicts)}
+    for verdict, count in counts.items():
+        gateway.metrics.share_acknowledged[Verdict(verdict)].inc(count)
 
 
 async def acknowledge(
@@ -113,7 +127,7 @@ async def acknowledge(
         return 0
     assert isinstance(outcome, RecordsShared | Refused), f"an unexpected answer to acknowledgements: {outcome}"
     for place, each in enumerate(good):
-        note_judged(each, outcome, place)
+        note_judged(gateway, each, outcome, place)
     if gives_back or sets_free(good):
         gateway.share_turns.wake(group_id)
     return outcome.lock_duration_ms if isinstance(outcome, RecordsShared) else 0

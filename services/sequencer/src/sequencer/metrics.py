@@ -76,7 +76,22 @@ class SequencerMetrics:
         self.unannounced = Counter(
             "penstock_sequencer_unannounced_entries", "Entries whose announcement fits no message.", registry=registry
         )
+        self._add_share_groups(registry)
         self._add_housekeeping(registry)
+
+    def _add_share_groups(self, registry: CollectorRegistry) -> None:
+        """What there is of share groups."""
+        self.share_groups = Gauge("penstock_sequencer_share_groups", "Share groups that are known.", registry=registry)
+        self.share_records = Gauge(
+            "penstock_sequencer_share_records",
+            "Records in flight in share groups: acquired, or to come again.",
+            registry=registry,
+        )
+        self.share_locks_ended = Counter(
+            "penstock_sequencer_share_locks_ended",
+            "Records of share groups whose member said nothing of them in time.",
+            registry=registry,
+        )
 
     def _add_housekeeping(self, registry: CollectorRegistry) -> None:
         """What the custodian does."""

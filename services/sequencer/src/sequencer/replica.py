@@ -231,6 +231,8 @@ class Replica:
                 self._proposals.note_tick(self.state.clock_ms)
         for group_id in effects.groups:
             self._groups.wake(group_id)
+        if effects.share_locks_ended:
+            self._metrics.share_locks_ended.inc(effects.share_locks_ended)
 
     async def _tell(self) -> None:
         """Wake those who wait for the sequence, and publish what our own entries brought, in their order.
@@ -241,6 +243,8 @@ class Replica:
         self._metrics.level.set(self.state.level)
         self._metrics.transactional_ids.set(len(self.state.transactions))
         self._metrics.ongoing_transactions.set(len(self.state.ongoing))
+        self._metrics.share_groups.set(len(self.state.share_groups))
+        self._metrics.share_records.set(self.state.share_record_count)
         self._metrics.applied_sequence.set(self._chain.sequence)
         self._metrics.chain_check.set(int.from_bytes(self._chain.hash[:CHECK_BYTES]))
         self._applied.wake_all()

@@ -167,9 +167,8 @@ async def _fetch(gateway: Gateway, client: Client, round_: _Round) -> None:
             if round_.is_over or client.is_leaving or now_s >= deadline_s:
                 return
             rounds = rounds + 1 if round_.has_progressed else 0
-            if not 0 < rounds < ROUNDS_MAX:
-                if await watch.until(min(deadline_s, now_s + LOOK_AGAIN_S)):
-                    gateway.reads.pace.note_followed()
+            if not 0 < rounds < ROUNDS_MAX and await watch.until(min(deadline_s, now_s + LOOK_AGAIN_S)):
+                gateway.reads.pace.note_followed()
 
 
 async def _locate(gateway: Gateway, round_: _Round) -> Located:
@@ -278,7 +277,7 @@ async def _command(gateway: Gateway, round_: _Round, wanted: Sequence[tuple[Offe
         return
     places = {(each.topic_id, each.partition): place for place, each in enumerate(partitions)}
     for acknowledged in told:
-        note_judged(acknowledged, outcome, places[acknowledged.key])
+        note_judged(gateway, acknowledged, outcome, places[acknowledged.key])
     if sets_free(told):
         gateway.share_turns.wake(round_.group_id)
     round_.lock_ms = outcome.lock_duration_ms
@@ -287,10 +286,16 @@ async def _command(gateway: Gateway, round_: _Round, wanted: Sequence[tuple[Offe
         if shared.acquired:
             round_.session.note_acquired(outcome.acquisition)
             acquired = [AcquiredRecords(each.first, each.last, each.delivery_count) for each in shared.acquired]
+            _count(gateway, shared.acquired)
             records = with_acquired(offered.records, offered.batches, shared.acquired)
             round_.fetched[offered.key] = _data(offered.key, records, acquired)
         elif shared.refusal is Refusal.UNKNOWN_TOPIC:
             round_.errors[offered.key] = error_of(shared.refusal)
+
+
+def _count(gateway: Gateway, acquired: Sequence[AcquiredRange]) -> None:
+    for each in acquired:
+        gateway.metrics.share_acquired[each.delivery_count > 1].inc(each.last - each.first + 1)
 
 
 async def _outcome(gateway: Gateway, round_: _Round, partitions: Sequence[SharePartition], limit: int) -> Outcome:

@@ -67,6 +67,7 @@ class Effects(msgspec.Struct, frozen=True):
     partitions: list[PartitionAdvance]
     topics: list[str]
     groups: list[str]
+    share_locks_ended: int = 0  # as in `Changes`, for who counts
 
 
 def apply_entry(
@@ -81,7 +82,7 @@ def apply_entry(
     changes = Changes()
     outcomes = [[_apply(state, command, changes) for command in request] for request in requests]
     partitions = _advances(state, changes) if announce else []
-    return outcomes, Effects(partitions, list(changes.topics), list(changes.groups))
+    return outcomes, Effects(partitions, list(changes.topics), list(changes.groups), changes.share_locks_ended)
 
 
 def _apply(state: State, command: Command, changes: Changes) -> Outcome:

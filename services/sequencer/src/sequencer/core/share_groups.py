@@ -116,7 +116,7 @@ def fire(state: State, group: ShareGroup, changes: Changes) -> None:
     for shares in group.partitions.values():
         for share in shares.values():
             if 0 < share.due_ms <= state.clock_ms:
-                share_partitions.release_overdue(state, rules, share)
+                changes.share_locks_ended += share_partitions.release_overdue(state, rules, share)
             if share.due_ms:
                 due_ms = min(due_ms or share.due_ms, share.due_ms)
     assert not due_ms or due_ms > state.clock_ms, "what is due is done, and not looked at for ever"

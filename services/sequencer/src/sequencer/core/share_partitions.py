@@ -289,15 +289,15 @@ def release_member(
     return True
 
 
-def release_overdue(state: State, rules: Rules, share: SharePartition) -> None:
-    """Locks that have ended by the machine's clock are no more."""
-    holds = [
-        _released(rules, hold) if hold.status == ACQUIRED and hold.until_ms <= state.clock_ms else hold
-        for hold in share.holds
-    ]
+def release_overdue(state: State, rules: Rules, share: SharePartition) -> int:
+    """Locks that have ended by the machine's clock are no more; how many records had one."""
+    overdue = [hold.status == ACQUIRED and hold.until_ms <= state.clock_ms for hold in share.holds]
+    count = sum(hold.last - hold.first + 1 for hold, is_over in zip(share.holds, overdue, strict=True) if is_over)
+    holds = [_released(rules, hold) if its else hold for hold, its in zip(share.holds, overdue, strict=True)]
     _put(state, share, 0, len(share.holds), holds)
     drop_done(share)
     share.due_ms = min((each.until_ms for each in share.holds if each.status == ACQUIRED), default=0)
+    return count
 
 
 def acquired_by(share: SharePartition, member_id: str, number: int) -> list[AcquiredRange]:

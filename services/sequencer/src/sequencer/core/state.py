@@ -298,6 +298,7 @@ class Changes(msgspec.Struct, eq=False):
     trimmed: dict[tuple[TopicId, int], Partition] = {}  # whose log start has moved
     topics: dict[str, None] = {}
     groups: dict[str, None] = {}
+    share_locks_ended: int = 0  # records of share groups that nobody said anything of in time
 
 
 def new_state() -> State:

@@ -1,0 +1,18 @@
+"""What sequencers tell of share groups."""
+
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.share_groups import AlterShareOffsets, ShareOffset
+from tests.testkit.virtual_time import in_virtual_time
+from tests.testkit.waiting import until
+from tests.unit.sequencer.sequencer_house import house
+
+
+@in_virtual_time
+async def test_metrics_tell_how_many_share_groups_there_are_and_what_is_in_flight() -> None:
+    async with house() as built:
+        running = await built.start("a", SHARE_GROUPS_LEVEL)
+        await until(lambda: built.level == SHARE_GROUPS_LEVEL)
+        assert running.metric("share_groups") == 0
+        altered = AlterShareOffsets(built.clock.now_ms(), "g", [ShareOffset("t", 0, 0)])
+        await built.client.command([built.create_topic("t"), altered], deadline_s=5)
+        assert (running.metric("share_groups"), running.metric("share_records")) == (1, 0)
