@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic, time_ns
 
 from tests.conformance import results as shown
-from tests.conformance.catalogue import CLIENTS, SCENARIOS, Client, scenarios_of
+from tests.conformance.catalogue import CLIENTS, SCENARIOS, SHORT, Client, scenarios_of
 from tests.conformance.driver import NotOffered
 from tests.conformance.provision import Missing
 from tests.conformance.results import About, Result
@@ -34,6 +34,7 @@ def options() -> argparse.Namespace:
     names = [client.name for client in CLIENTS]
     parser.add_argument("--client", action="append", choices=names, help="only this client; may be given again")
     parser.add_argument("--scenario", action="append", metavar="PREFIX", help="only scenarios whose names begin so")
+    parser.add_argument("--short", action="store_true", help="only what CI has time for")
     parser.add_argument("--results", type=Path, help="write what was shown into this file")
     parser.add_argument("--allow-missing", action="store_true", help="a client that cannot be had is no failure")
     parser.add_argument("--bootstrap", help="against the cluster at HOST:PORT, in place of a new Penstock")
@@ -44,9 +45,12 @@ def options() -> argparse.Namespace:
     return arguments
 
 
-def chosen(client: Client, prefixes: list[str] | None) -> list[Scenario]:
+def chosen(client: Client, arguments: argparse.Namespace) -> list[Scenario]:
     """The client's scenarios that were asked for."""
-    return [each for each in scenarios_of(client) if each.name.startswith(tuple(prefixes or [""]))]
+    if arguments.client and client.name not in arguments.client:
+        return []
+    named = [each for each in scenarios_of(client) if each.name.startswith(tuple(arguments.scenario or [""]))]
+    return [each for each in named if not arguments.short or each.name in SHORT.get(client.name, [])]
 
 
 def stage(client: Client, name: str, bootstrap: str, folder: Path) -> Stage:
@@ -91,9 +95,9 @@ def perform_all(arguments: argparse.Namespace, bootstrap: str, folder: Path) -> 
     results: list[Result] = []
     about: list[About] = []
     for client in CLIENTS:
-        if arguments.client and client.name not in arguments.client:
+        scenarios = chosen(client, arguments)
+        if not scenarios:
             continue
-        scenarios = chosen(client, arguments.scenario)
         try:
             about.append(identify(client, bootstrap, folder))
             jobs += [(client, scenario) for scenario in scenarios]
@@ -111,6 +115,7 @@ def perform_all(arguments: argparse.Namespace, bootstrap: str, folder: Path) -> 
 def main() -> int:
     """Run, show, save; 1 if something that was promised was not shown."""
     arguments = options()
+    began = monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-conformance-")))
         bootstrap = arguments.bootstrap
@@ -123,13 +128,16 @@ def main() -> int:
     print(f"\n{shown.table(results, SCENARIOS)}\n")
     if arguments.results:
         shown.save(arguments.results, results, about, {each.name: scenarios_of(each) for each in CLIENTS})
-    for result in results:
-        if result.outcome == shown.FAILED:
-            print(f"FAILED: {result.client}: {result.scenario}: {shown.short(result.detail)}", file=sys.stderr)
-    missing = [result for result in results if result.outcome == shown.NOT_RUN]
-    failed = [result for result in results if result.outcome == shown.FAILED]
+    passed, failed, missing = [
+        [result for result in results if result.outcome == outcome]
+        for outcome in (shown.PASSED, shown.FAILED, shown.NOT_RUN)
+    ]
+    for result in failed:
+        print(f"FAILED: {result.client}: {result.scenario}: {shown.short(result.detail)}", file=sys.stderr)
     if missing:
         print(f"NOT RUN: {', '.join(dict.fromkeys(result.client for result in missing))}", file=sys.stderr)
+    # As pytest closes, for who adds up what was run.
+    print(f"{len(passed)} passed, {len(failed)} failed, {len(missing)} skipped in {monotonic() - began:.2f}s")
     return int(bool(failed) or (bool(missing) and not arguments.allow_missing) or not results)
 
 

@@ -1,5 +1,6 @@
 """Gets the clients that are not in the environment, pinned in pins.toml, into a folder of the user's caches."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ KAFKAJS_DRIVER = Path(__file__).parent / "clients" / "kafkajs.js"
 FETCH_TIMEOUT_S = 600
 # A JVM that lives for seconds: no time for a second compiler, and little memory, for several run at once.
 JAVA_OPTIONS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
+CLASSES_TIMEOUT_S = 60
 MAVEN_PROJECT = "org.penstock:conformance:1"
 
 
@@ -130,11 +133,44 @@ def jars() -> Path:
 
 def java_command() -> list[str]:
     """`java` with every jar at hand; a main class and its arguments follow."""
-    return [program("java"), *JAVA_OPTIONS, "-cp", f"{java_client()}:{jars()}/*"]
+    kept = [f"-XX:SharedArchiveFile={classes_file()}", "-Xlog:disable"] if classes_file().exists() else []
+    class_path = [java_client() / "client.jar", *sorted(jars().glob("*.jar"))]
+    return [program("java"), *JAVA_OPTIONS, *kept, "-cp", ":".join(map(str, class_path))]
+
+
+def classes_file() -> Path:
+    """Where `keep_classes` keeps classes as Java has them in memory."""
+    return java_client() / "classes.jsa"
+
+
+def keep_classes(bootstrap: str, topic: str) -> None:
+    """Use the Java client a little, and keep the classes that took: half of each later start's work, or of a tool's.
+
+    Nothing is shown here, so nothing fails here: where no file comes of it, Java does without.
+    """
+    if classes_file().exists():
+        return
+    unfinished = classes_file().with_suffix(f".{os.getpid()}")
+    java, *others = java_command()
+    asked: list[dict[str, Any]] = [
+        {"do": "create_topic", "topic": topic, "partitions": 1, "configs": {}},
+        {"do": "produce", "topic": topic, "codec": "zstd", "values": ["one"]},
+        {"do": "consume", "topic": topic, "count": 1},
+    ]
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            [java, f"-XX:ArchiveClassesAtExit={unfinished}", "-Xlog:disable", *others, "JavaClient", bootstrap],
+            input="".join(f"{json.dumps(each)}\n" for each in asked),
+            timeout=CLASSES_TIMEOUT_S,
+            capture_output=True,
+            text=True,
+        )
+    if unfinished.exists():
+        unfinished.rename(classes_file())
 
 
 def java_client() -> Path:
-    """The folder with our program around the Java client, compiled."""
+    """The folder with our program around the Java client, compiled, in a jar: Java keeps no classes of folders."""
     source = JAVA_SOURCE.read_text()
     libraries = jars()
 
@@ -143,8 +179,11 @@ def java_client() -> Path:
         (compiler,) = libraries.glob("ecj-*.jar")
         options = ["-17", "-nowarn", "-cp", class_path, "-d", str(folder)]
         run([program("java"), "-jar", str(compiler), *options, str(JAVA_SOURCE)], folder)
+        with zipfile.ZipFile(folder / "client.jar", "w") as jar:
+            for compiled in sorted(folder.glob("*.class")):
+                jar.write(compiled, compiled.name)
 
-    return made("java-client", source + str(libraries), make)
+    return made("java-client-jar", source + str(libraries), make)
 
 
 def python_driver(module: str) -> list[str]:

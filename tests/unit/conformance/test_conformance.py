@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tests.conformance import __main__ as conformance
 from tests.conformance import provision
-from tests.conformance.catalogue import CLIENTS, SCENARIOS, Client, scenarios_of
+from tests.conformance.catalogue import CLIENTS, SCENARIOS, SHORT, Client, scenarios_of
 from tests.conformance.driver import ClientError, Driver, NotOffered
 from tests.conformance.provision import Missing
 from tests.conformance.results import FAILED, NOT_OFFERED, NOT_RUN, PASSED, About, Result, save, table
@@ -120,6 +121,35 @@ def test_a_scenario_that_fails_fails_the_run(monkeypatch: pytest.MonkeyPatch) ->
             assert client.ask("add", one=1, other=1) == 3
 
     assert run_main(monkeypatch, [Client("Counting", command)], show_to(fails)) == 1
+
+
+def test_a_run_closes_with_counts_of_what_passed_failed_and_was_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(stage: Stage) -> None:
+        raise AssertionError
+
+    clients = [Client("Absent", missing), Client("Counting", command)]
+    run_main(monkeypatch, clients, show_to(lambda stage: None), "--allow-missing")
+    assert re.fullmatch(r"1 passed, 0 failed, 1 skipped in [0-9.]+s", capsys.readouterr().out.splitlines()[-1])
+    assert run_main(monkeypatch, clients, show_to(fails), "--allow-missing") == 1
+    assert re.fullmatch(r"0 passed, 1 failed, 1 skipped in [0-9.]+s", capsys.readouterr().out.splitlines()[-1])
+
+
+def test_a_short_run_shows_what_is_named_for_it_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clients = [Client("Counting", command), Client("Other", command)]
+    monkeypatch.setattr(conformance, "SHORT", {"Other": ["shows"]})
+    assert run_main(monkeypatch, clients, show_to(lambda stage: None), "--short") == 0
+    assert "Counting" not in capsys.readouterr().out
+    assert run_main(monkeypatch, clients, show_to(lambda stage: None, "hides"), "--short") == 1
+
+
+def test_what_is_named_for_short_runs_is_there() -> None:
+    offered = {client.name: {each.name for each in scenarios_of(client)} for client in CLIENTS}
+    assert SHORT.keys() <= offered.keys()
+    assert all(set(names) <= offered[client] for client, names in SHORT.items())
 
 
 def test_what_a_client_does_not_offer_is_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
