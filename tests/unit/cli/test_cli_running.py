@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.options import take_folder
 from penstock.cli.running import add_cluster_flags, read_cluster
 from penstock.contracts.errors import Invalid
 from penstock.runtime.nats_server import write_config
@@ -27,8 +28,19 @@ def read(*argv: str) -> ClusterAddress:
 def test_the_folder_of_penstock_up_tells_where_its_server_and_its_store_are(tmp_path: Path) -> None:
     (tmp_path / "nats").mkdir()
     write_config(tmp_path / "nats" / "nats-server.conf", store_dir=tmp_path, host="127.0.0.1", port=14_300)
-    found = read("--data", str(tmp_path))
+    with take_folder(tmp_path):
+        found = read("--data", str(tmp_path))
     assert found == ClusterAddress("default", "nats://127.0.0.1:14300", "", "", f"file://{tmp_path / 'objects'}")
+
+
+def test_a_penstock_up_that_was_stopped_is_told_from_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    (tmp_path / "nats").mkdir()
+    write_config(tmp_path / "nats" / "nats-server.conf", store_dir=tmp_path, host="127.0.0.1", port=14_300)
+    with pytest.raises(Invalid, match=f"the `penstock up` of {tmp_path} does not run"):
+        read("--data", str(tmp_path))
+    take_folder(tmp_path).close()
+    with pytest.raises(Invalid, match=f"the `penstock up` of {tmp_path} does not run"):
+        read("--data", str(tmp_path))
 
 
 def test_a_flag_counts_more_than_the_environment_and_that_more_than_the_env_file(

@@ -12,6 +12,7 @@ from penstock.cli.spark_python import has_pyspark, run_with_spark
 from penstock.contracts.errors import PenstockError
 from penstock.objectstore import open_store
 from penstock.runtime.clock import SystemClock
+from penstock.runtime.logs import configure_logs
 from penstock.runtime.nats_client import connect_nats
 from penstock.runtime.sequencer_client import SequencerClient
 from penstock.spark.config import ClusterAddress
@@ -45,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if not has_pyspark():
             return run_with_spark(sys.argv[1:])
+        configure_logs("audit", "audit", "error", "auto")
         cluster = read_cluster(arguments)
         report = asyncio.run(_audit(cluster, arguments.master or os.environ.get(MASTER_VARIABLE) or "local[*]"))
     except PenstockError as error:

@@ -13,6 +13,7 @@ import msgspec
 from penstock.cli.running import add_cluster_flags, read_cluster
 from penstock.cli.spark_python import has_pyspark, run_with_spark
 from penstock.contracts.errors import Invalid, PenstockError
+from penstock.runtime.logs import configure_logs
 
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
 MASTER_DEFAULT = "local[*]"
@@ -52,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if not has_pyspark():
             return run_with_spark(sys.argv[1:])
+        configure_logs("export", "export", "error", "auto")
         _check_libraries()
         return _export(arguments)
     except PenstockError as error:

@@ -12,6 +12,7 @@ import msgspec
 from penstock.contracts.errors import Invalid
 
 INSTANCES_MAX = 64  # of one service on one machine; a typing error should not start thousands
+LOCK_NAME = "lock"  # in the data folder; held by the `penstock up` or `rebuild` that has it
 FLUSH_MS_MIN = 5
 FLUSH_MS_MAX = 60_000
 
@@ -125,7 +126,7 @@ def take_folder(data: Path) -> IO[str]:
         data.mkdir(parents=True, exist_ok=True)
         for name in ("logs", "nats"):
             (data / name).mkdir(exist_ok=True)
-        lock = (data / "lock").open("a+")
+        lock = (data / LOCK_NAME).open("a+")
     except OSError as error:
         raise Invalid(f"cannot write to the data folder {data}: {error.strerror}") from error
     try:
