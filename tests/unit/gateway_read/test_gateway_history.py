@@ -168,6 +168,24 @@ async def test_who_replays_one_partition_and_follows_another_has_its_news_at_onc
     assert both[1].records == held[1].records
 
 
+async def test_where_there_is_more_news_than_an_answer_takes_history_has_its_part(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "HELD_HISTORY_BYTES_MAX", 2 * BATCH_BYTES)
+    topic_id = await filled(world, partitions=2)
+    let_it_be_history(world)
+    monkeypatch.setattr("gateway_read_world.START_MS", world.clock.now_ms())
+    await world.produce(topic_id, {1: [batch_of(bytes(BATCH_BYTES))] * BATCHES})
+    world.reads.pace = HistoryPace(10**12, world.clock)  # always due
+    brought = [0, 0]
+    for _ in range(2 * BATCHES):
+        world.reads.pace.note_followed()
+        answer = partitions_of(await world.fetch(asking({0: 0, 1: BATCHES})))
+        for number, data in answer.items():
+            brought[number] += bool(data.records)
+    assert min(brought) >= BATCHES // 2, f"answers with records of the one and of the other: {brought}"
+
+
 async def test_who_only_replays_waits_for_his_turn(world: World) -> None:
     await filled(world)
     let_it_be_history(world)

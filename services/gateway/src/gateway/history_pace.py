@@ -78,7 +78,7 @@ class HistoryPace:
         if turn.due_s is None:
             turn.due_s = max(self._next_s, now_s)
             self._next_s = turn.due_s + size_bytes / self.bytes_per_second
-        wait_s = turn.due_s - now_s
+        wait_s = min(turn.due_s, self._next_s) - now_s  # what was booked before a time without a pace is worth no more
         if wait_s <= patience_s:
             turn.due_s = None
         await asyncio.sleep(min(wait_s, patience_s))

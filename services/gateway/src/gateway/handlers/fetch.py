@@ -93,14 +93,17 @@ async def _read(
     if not readable:
         return
     placed = await _place_all(gateway, readable)
-    fresh = [pair for pair in placed if not gateway.reads.is_history(pair[1].extent)]
-    if len(fresh) < len(placed):
-        history = [pair for pair in placed if gateway.reads.is_history(pair[1].extent)]
-        bytes_max = min(bytes_max, HELD_HISTORY_BYTES_MAX if gateway.reads.pace.is_held else HISTORY_BYTES_MAX)
+    history = [pair for pair in placed if gateway.reads.is_history(pair[1].extent)]
+    if history:
+        fresh = [pair for pair in placed if not gateway.reads.is_history(pair[1].extent)]
+        short_max = min(bytes_max, HELD_HISTORY_BYTES_MAX if gateway.reads.pace.is_held else HISTORY_BYTES_MAX)
         patience_s = 0 if fresh else PATIENCE_S if len(placed) == len(wanted) else FOLLOWERS_PATIENCE_S
-        size_bytes = min(sum(_wishes(history)), bytes_max)
-        is_due = await gateway.reads.pace.until_due(client.history_turn, size_bytes, patience_s)
-        placed = fresh + history if is_due else fresh
+        size_bytes = min(sum(_wishes(history)), short_max)
+        # Those who are due stay in the order of chance: where there is much news, history gets its part of it all.
+        if await gateway.reads.pace.until_due(client.history_turn, size_bytes, patience_s):
+            bytes_max = short_max
+        else:
+            placed = fresh
     portions = _divide(placed, bytes_max, isolation_level, is_first=is_first)
     await read_portions(gateway.reads, portions)
     for each, _ in placed:
