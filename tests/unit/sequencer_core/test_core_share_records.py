@@ -277,6 +277,17 @@ def test_what_retention_takes_is_done_with_but_may_still_be_judged() -> None:
     assert (world.share.start, world.lag()) == (8, 2)
 
 
+def test_a_group_goes_on_when_retention_has_taken_all_that_it_may_have_in_flight() -> None:
+    world = ShareWorld("one", records=250, **{"share.partition.max.record.locks": "100"})
+    world.acquire("one")
+    world.judge("one", 0, 99, RELEASE)
+    world.do(DeleteRecords(world.now_ms, [LogOffset(T, 0, 50)]))
+    assert (world.windows(), world.lag()) == ([(50, 99), (100, 149)], 200)
+    world.do(DeleteRecords(world.now_ms, [LogOffset(T, 0, 150)]))
+    assert (world.windows(), world.lag()) == ([(150, 249)], 100)
+    assert world.acquire("one") == [(150, 249, 1)]
+
+
 def test_a_deleted_topics_records_are_nobodys() -> None:
     world = ShareWorld("one", records=3)
     world.topic("u", number=2)

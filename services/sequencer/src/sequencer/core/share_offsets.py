@@ -18,7 +18,7 @@ from sequencer.core.limits import GROUP_ID_LENGTH_MAX, INTEGER_MAX, SHARE_PARTIT
 from sequencer.core.share_commands import group_objection
 from sequencer.core.share_groups import enter_share, forget_group, forget_if_bare, forget_topic, new_group
 from sequencer.core.share_holds import end_of
-from sequencer.core.share_partitions import rules_of, visible_end
+from sequencer.core.share_partitions import gone_count, rules_of, visible_end
 from sequencer.core.share_state import ShareGroup, SharePartition
 from sequencer.core.state import Changes, Partition, State
 
@@ -105,7 +105,8 @@ def _view(state: State, group: ShareGroup, name: str, number: int) -> ShareOffse
 
 def _lag(share: SharePartition, partition: Partition, end: int) -> int:
     """Offsets that are in flight, and those that nobody has ever acquired."""
-    return share.in_flight + max(end - max(end_of(share), partition.log_start_offset), 0)
+    start = partition.log_start_offset
+    return share.in_flight - gone_count(share, start) + max(end - max(end_of(share), start), 0)
 
 
 def _objection_to_new(state: State, command: AlterShareOffsets) -> Refused | None:

@@ -68,9 +68,18 @@ def lock_end_ms(state: State, rules: Rules) -> int:
     return end_ms + -end_ms % SHARE_LOCK_GRAIN_MS
 
 
-def room_for_new(state: State, rules: Rules, share: SharePartition) -> int:
-    """How many more records of the partition may be in flight."""
-    return max(min(rules.locks_max - share.in_flight, SHARE_RECORDS_MAX - state.share_record_count), 0)
+def room_for_new(state: State, rules: Rules, share: SharePartition, gone: int = 0) -> int:
+    """How many more records of the partition may be in flight, when so many are not any more."""
+    return max(min(rules.locks_max - share.in_flight, SHARE_RECORDS_MAX - state.share_record_count) + gone, 0)
+
+
+def gone_count(share: SharePartition, log_start_offset: int) -> int:
+    """How many offsets the log no longer has that the next acquisition trims: what is in flight, and nobody's."""
+    return sum(
+        min(hold.last + 1, log_start_offset) - hold.first
+        for hold in share.holds
+        if hold.status == AVAILABLE and hold.first < log_start_offset
+    )
 
 
 def trim(state: State, share: SharePartition, log_start_offset: int) -> None:
@@ -325,7 +334,7 @@ def windows(
             found.append(OffsetRange(first, last))
         else:
             return found
-    first, room = max(end, start), room_for_new(state, rules, share)
+    first, room = max(end, start), room_for_new(state, rules, share, gone_count(share, start))
     if first < stop and room and len(found) < windows_max:
         found.append(OffsetRange(first, min(stop, first + room) - 1))
     return found
