@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from gateway_compaction import compact
 from gateway_read_world import START_MS, World, batch_of
-from gateway_share import ACCEPT, Member, acquired, joined_members, open_world, partitions_of, records
+from gateway_share import ACCEPT, RELEASE, Member, acquired, joined_members, open_world, partitions_of, records
 from gateway_transactions import end, new_writer, write
 
 from penstock.contracts.commands import RaiseLevel
@@ -102,3 +102,14 @@ async def test_offsets_that_compaction_took_are_done_with(world: World) -> None:
     await compact(world, topic_id, [0], change=thin)
     assert sorted(await read_all(member)) == [4, 5, 10, 11]
     assert await start_offset(world, member) == 12
+
+
+async def test_a_group_goes_on_where_compaction_took_all_that_it_may_have_in_flight(world: World) -> None:
+    topic_id = await open_world(world, share_partition_max_record_locks="100")
+    (member,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"%d" % number) for number in range(150)]})
+    assert acquired(await member.fetch(0)) == [(0, 99, 1)]
+    await member.acknowledge({0: [(0, 99, RELEASE)]})
+    await compact(world, topic_id, [0], change=lambda batch: batch[2] if batch[0] >= 100 else None)
+    assert acquired(await member.fetch(max_wait_ms=5_000)) == [(100, 149, 1)]
+    assert await start_offset(world, member) == 100

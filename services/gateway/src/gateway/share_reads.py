@@ -60,6 +60,7 @@ class _Placed:
     view: PartitionView
     cursor: Cursor
     end_offset: int
+    log_end_offset: int  # for the group
 
 
 async def read_offered(
@@ -70,11 +71,12 @@ async def read_offered(
     views = await _views(gateway, offered, bytes_max)
     placed: list[_Placed] = []
     for each, view in zip(offered, views, strict=True):
-        end_offset = min(each.end_offset, _end_offset(view, read_committed=read_committed))
+        log_end_offset = _end_offset(view, read_committed=read_committed)
+        end_offset = min(each.end_offset, log_end_offset)
         if end_offset > each.offset and view.extents:
             cursor = await _place(gateway, each, view.extents[0])
             if cursor is not None:
-                placed.append(_Placed(each, view, cursor, end_offset))
+                placed.append(_Placed(each, view, cursor, end_offset, log_end_offset))
     await _read(gateway, placed, bytes_max, records_max, read_committed=read_committed)
 
 
@@ -88,8 +90,23 @@ async def _read(
         if share >= BATCH_OVERHEAD or not portions:
             portions.append((each, _portion(each, share, whole_first=not portions)))
     await read_portions(gateway.reads, [portion for _, portion in portions])
+    bare = [_behind(each, portion) for each, portion in portions if _is_bare(portion)]
+    if bare:
+        await read_portions(gateway.reads, bare)
     for each, portion in portions:
         _take(gateway, each.offered, portion, each.view, read_committed=read_committed)
+
+
+def _is_bare(portion: Portion) -> bool:
+    """Whether it was looked at, and there is nothing before its end."""
+    return portion.records is None and portion.error is None and portion.next_offset >= 0
+
+
+def _behind(each: _Placed, portion: Portion) -> Portion:
+    """The same, to the end of the log: the first batch that there is says that all before it is gone."""
+    portion.end_offset = each.log_end_offset
+    portion.read_bytes = max(portion.bytes_max, FIRST_READ_BYTES_MIN)
+    return portion
 
 
 async def _views(gateway: Gateway, offered: Sequence[Offered], bytes_max: int) -> list[PartitionView]:
