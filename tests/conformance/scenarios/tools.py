@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 from confluent_kafka import Producer
 
@@ -61,7 +62,7 @@ def quotas(stage: Stage) -> None:
 
 
 def console(stage: Stage) -> None:
-    """kafka-console-producer, -consumer: what is typed into one is shown by the other."""
+    """kafka-console-producer, -consumer: what is typed into one is shown by the other, from the beginning or within."""
     topic = stage.name("topic")
     lines = "".join(f"key {number}:value {number}\n" for number in range(COUNT))
     keys = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
@@ -70,6 +71,9 @@ def console(stage: Stage) -> None:
     read = ["--topic", topic, "--from-beginning", "--max-messages", str(COUNT), "--timeout-ms", "60000"]
     said = stage.tool(CONSOLE_CONSUMER, *read, *shown, "--group", stage.name("group"))
     assert said == lines, said
+    within = ["--topic", topic, "--partition", "0", "--offset", "12", "--max-messages", "3", "--timeout-ms", "60000"]
+    said = stage.tool(CONSOLE_CONSUMER, *within)
+    assert said == "value 12\nvalue 13\nvalue 14\n", said
 
 
 def consumer_groups(stage: Stage) -> None:
@@ -116,17 +120,19 @@ def share_groups(stage: Stage) -> None:
 
 
 def performance(stage: Stage) -> None:
-    """kafka-producer-perf-test, kafka-consumer-perf-test: both say how much they moved."""
+    """kafka-producer-perf-test, kafka-consumer-perf-test, kafka-e2e-latency: they say what they moved, and how fast."""
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 1)
     load = ["--topic", topic, "--num-records", "2000", "--record-size", "200", "--throughput", "-1"]
     has(stage.tool("org.apache.kafka.tools.ProducerPerformance", *load), "^2000 records sent")
     read = ["--topic", topic, "--num-records", "2000", "--timeout", "60000"]
     has(stage.tool("org.apache.kafka.tools.ConsumerPerformance", *read), r"^\d{4}-.*, 2000, ")
+    echo = ["--topic", stage.name("echoed"), "--num-records", "20", "--producer-acks", "all", "--record-size", "20"]
+    has(stage.tool("org.apache.kafka.tools.EndToEndLatency", *echo), r"^Avg latency: \d", "^Percentiles: ")
 
 
 def get_offsets(stage: Stage) -> None:
-    """kafka-get-offsets: the earliest, the latest, and that of the largest timestamp."""
+    """kafka-get-offsets: the earliest, the latest, that of the largest timestamp, and those of any time."""
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 2)
     fill(stage.bootstrap, topic, 2, COUNT)
@@ -135,6 +141,15 @@ def get_offsets(stage: Stage) -> None:
     assert stage.tool(tool, *asked, "latest").split() == [f"{topic}:0:{COUNT}", f"{topic}:1:{COUNT}"]
     assert stage.tool(tool, *asked, "earliest").split() == [f"{topic}:0:0", f"{topic}:1:0"]
     assert stage.tool(tool, *asked, "max-timestamp").split() == [f"{topic}:0:{COUNT - 1}", f"{topic}:1:{COUNT - 1}"]
+    start_ms = time.time_ns() // 1_000_000 - 1_000 * COUNT
+    timed = stage.name("timed")
+    producer = Producer({"bootstrap.servers": stage.bootstrap, **QUIET})
+    for number in range(COUNT):
+        producer.produce(timed, str(number), timestamp=start_ms + 1_000 * number)
+    assert producer.flush(TIMEOUT_S) == 0
+    for after_ms, offset in ((-5, 0), (5_000, 5), (5_001, 6)):
+        said = stage.tool(tool, "--topic", timed, "--time", str(start_ms + after_ms))
+        assert said.strip() == f"{timed}:0:{offset}", said
 
 
 def log_dirs(stage: Stage) -> None:
@@ -276,6 +291,18 @@ def verifiable(stage: Stage) -> None:
     assert {"startup_complete", "partitions_assigned", "offsets_committed"} <= {event["name"] for event in events}
 
 
+def verifiable_share(stage: Stage) -> None:
+    """kafka-verifiable-share-consumer: each record is delivered to a share group, and acknowledged."""
+    topic = stage.name("topic")
+    create_topic(stage.bootstrap, topic, 2)
+    fill(stage.bootstrap, topic, 2, COUNT)
+    read = ["--topic", topic, "--group-id", stage.name("group"), "--max-messages", str(2 * COUNT)]
+    said = stage.tool("org.apache.kafka.tools.VerifiableShareConsumer", *read, "--offset-reset-strategy", "earliest")
+    events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    for name in ("records_consumed", "offsets_acknowledged"):
+        assert sum(event["count"] for event in events if event["name"] == name) == 2 * COUNT, said
+
+
 def api_versions(stage: Stage) -> None:
     """kafka-broker-api-versions: what there is, is usable."""
     has(
@@ -313,6 +340,7 @@ def all_scenarios() -> list[Scenario]:
         ("tool-reassign-partitions", reassignment),
         ("tool-delete-records", delete_records),
         ("tool-verifiable", verifiable),
+        ("tool-verifiable-share", verifiable_share),
         ("tool-api-versions", api_versions),
         ("tool-cluster", cluster),
         ("tool-features", features),
