@@ -1,0 +1,44 @@
+"""For minutes every kind of process is killed and paused at random under a share group, and members of it are killed.
+
+`make chaos MINUTES=10 SEED=n`, as for the others; writer and members are stock clients.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.nemesis import ROLES, Nemesis, plan
+from tests.chaos.share_load import share_load, wait_for_share_groups
+from tests.testkit.cluster import running, wait_until
+
+MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or "10")
+SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or random.SystemRandom().randrange(2**32))
+SETTLE_TIMEOUT_S = 180.0
+# So that a run of a minute has snapshots taken, the journal purged, and sequencers started from them.
+ENVIRONMENT = {"PENSTOCK_SNAPSHOT_ENTRIES": "200", "PENSTOCK_SHARE_GROUPS": "true"}
+RECORDS_MIN = 200  # after everything goes on
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(MINUTES * 60 + 1200)]
+
+
+def test_each_record_is_done_with_once_and_none_is_passed_over_while_everything_is_killed_and_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print(f"\nseed {SEED}, {MINUTES:g} minutes", flush=True)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    counts = [part for role, count in ROLES.items() for part in (f"--{role}s", str(count))]
+    with running(tmp_path / "data", "--flush-ms", "50", *counts) as cluster:
+        wait_for_share_groups(cluster)
+        with share_load(cluster.kafka, SEED) as load:
+            nemesis = Nemesis(cluster)
+            try:
+                nemesis.carry_out(plan(SEED, MINUTES * 60))
+            finally:
+                nemesis.end()
+            wait_until(cluster.is_ready, SETTLE_TIMEOUT_S, "everything to be ready again")
+            load.wait_for_more(RECORDS_MIN)
+            load.settle()
+            print(f"{load.counts}, {dict(nemesis.done)}", flush=True)
