@@ -55,7 +55,6 @@ class ShareBook:
     ) -> None:
         self.redelivered = 0
         self.judged = 0
-        self.ended = 0  # locks, for a record was another's again
         self._group_id = group_id
         self._oracle = oracle
         self._lock_ms = lock_ms
@@ -180,7 +179,6 @@ class ShareBook:
             self._fail(f"{where}, which is {fate.lock.member_id}'s for another {left_ms} ms")
         if not 1 <= count <= min(self._delivery_limit, len(fate.acquired) + 1):
             self._fail(f"{where} for the {count}. time, it came {len(fate.acquired)} times before")
-        self.ended += fate.lock is not None
         self.redelivered += count > 1
         fate.lock = Lock(member_id, self._clock_ms + self._lock_ms, outcome.acquisition)
         fate.acquired.append((member_id, count, self.sequence))

@@ -33,7 +33,7 @@ EXACT = 1
 WAIT_MS = 500
 RECORDS_MAX = (1, 5, 500, 500)
 BYTES_MAX = (1, 3_000, 1_000_000, 1_000_000)
-MOVE_SHARE, DIE_SHARE, LEAVE_SHARE, STALL_SHARE = 0.03, 0.08, 0.05, 0.06  # of rounds
+MOVE_SHARE, DIE_SHARE, LEAVE_SHARE, STALL_SHARE = 0.03, 0.12, 0.08, 0.08  # of rounds
 ASIDE_SHARE = 0.3  # of verdicts that are not sent with the next fetch
 DEAD_S = (0.1, 2.0)
 STALL_S = (0.5, 4.0)  # a lock lasts a second, a session three
@@ -58,7 +58,7 @@ class ShareMember:
     def __init__(self, client: KafkaClient, oracle: Oracle, book: ShareBook, group_id: str, topics: list[str]) -> None:
         self.name = client.name
         self.is_good = False  # then it only accepts, and stays
-        self.deaths = 0
+        self.accidents = 0  # it died, left, or stood still
         self._client = client
         self._stream = client.stream
         self._oracle = oracle
@@ -102,6 +102,7 @@ class ShareMember:
             return
         await self._fetch(connection)
         dice = self._stream.random() if not self.is_good else 1.0
+        self.accidents += dice < DIE_SHARE + LEAVE_SHARE + STALL_SHARE
         if dice < DIE_SHARE:
             await self._die(connection)
         elif dice < DIE_SHARE + LEAVE_SHARE:
@@ -260,7 +261,6 @@ class ShareMember:
     async def _die(self, connection: Connection) -> None:
         """Say nothing more, while an answer is on its way that nobody gets."""
         self._oracle.heard(self.name, "that it died")
-        self.deaths += 1
         if self._session_epoch != OPENS:
             connection.send(SHARE_FETCH, self._version, self._request({}, RECORDS_MAX[-1], is_exact=False))
             await asyncio.sleep(self._stream.choice((0.0, 0.01, 0.05)))

@@ -99,6 +99,5 @@ class Shares:
         return {
             "records judged by a share group": self.book.judged,
             "records shared once more": self.book.redelivered,
-            "locks of share groups that ended": self.book.ended,
-            "members of share groups that died": sum(each.deaths for each in self.members),
+            "members of a share group that died, left or stood still": sum(each.accidents for each in self.members),
         }
