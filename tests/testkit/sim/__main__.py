@@ -8,6 +8,8 @@ from tests.testkit.sim.run import run_named
 def main() -> int:
     """Print the whole trace of each run named on the command line, and what became of it; 1 if one failed."""
     has_failed = False
+    if len(sys.argv) == 1:
+        sys.exit('which? SEED=7, SEED="7 8", or SEED=7-long for a seed\'s long run')
     for argument in sys.argv[1:]:
         print(f"seed {argument}", flush=True)
         outcome = run_named(argument, keep_trace=True)

@@ -90,5 +90,8 @@ def name_of(seed: int, length: Length) -> str:
 
 def seed_and_length(name: str) -> tuple[int, Length]:
     """The run of that name."""
-    seed = int(name.removesuffix(LONG_SUFFIX))
+    number = name.removesuffix(LONG_SUFFIX)
+    if not number.isascii() or not number.isdigit():
+        raise SystemExit(f"a seed is a number, with or without {LONG_SUFFIX}: {name!r}")
+    seed = int(number)
     return seed, LONG if name.endswith(LONG_SUFFIX) else length_of(seed)

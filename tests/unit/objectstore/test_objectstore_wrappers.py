@@ -8,6 +8,7 @@ import prometheus_client
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailable
@@ -125,6 +126,21 @@ async def test_a_put_that_is_throttled_is_put_again() -> None:
     inner = FaultyStore(Throttled("slow down"), Throttled("slow down"))
     await retrying(inner).put("a", BODY)
     assert inner.calls == ["put", "put", "put"]
+
+
+@pytest.mark.parametrize(("failures", "is_told"), [(3, False), (4, True), (9, True)])
+async def test_a_store_that_goes_on_failing_is_told_of_once_for_each_call(failures: int, *, is_told: bool) -> None:
+    inner = FaultyStore(*[Throttled("slow down")] * failures)
+    with capture_logs() as lines:
+        await retrying(inner).put("a", BODY)
+    told = {
+        "event": "store_tried_again",
+        "log_level": "warning",
+        "call": "put of a",
+        "attempts": 4,
+        "error": "slow down",
+    }
+    assert lines == [told] * is_told
 
 
 @pytest.mark.parametrize("theirs", [b"third", b"first secone", b"first secon", b"first second!", b""])

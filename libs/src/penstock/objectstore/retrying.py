@@ -1,18 +1,23 @@
 """A store that tries again: waits longer each time, keeps to a deadline, and settles what became of a put in doubt."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
+import structlog
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Unavailable
 from penstock.objectstore.errors import NotDeleted, NotFound
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore, PartedPut, Unfinished, check_keys
 
+log = structlog.get_logger()
+
 Result = TypeVar("Result")
+TOLD_ATTEMPT = 4  # of one call, some 300 ms after its first: a store has its moments, and this is more
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -115,15 +120,18 @@ class RetryingStore:
         """What a call answers at last."""
         give_up_s = self._monotonic_s() + self._policy.deadline_s
         pause_s = self._policy.first_pause_s
-        while True:
+        for attempt in itertools.count(1):
             try:
                 return await self._attempt(call, what)
-            except Unavailable:
+            except Unavailable as error:
+                if attempt == TOLD_ATTEMPT:
+                    log.warning("store_tried_again", call=what, attempts=attempt, error=str(error))
                 chosen_s = pause_s * (0.5 + self._jitter() / 2)
                 if self._monotonic_s() + chosen_s >= give_up_s:
                     raise
                 await self._sleep(chosen_s)
             pause_s = min(2 * pause_s, self._policy.pause_max_s)
+        raise AssertionError("it goes on until there is an answer or no more time")
 
     async def _attempt(self, call: Callable[[], Awaitable[Result]], what: str) -> Result:
         try:

@@ -159,7 +159,7 @@ class S3Store:
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         check_listing(prefix, after, limit)
         start = {"StartAfter": self._prefix + after} if after else {}
-        with translated(prefix):
+        with translated(f"list of {prefix or 'all objects'}"):
             answer = await self._reads.list_objects_v2(
                 Bucket=self._bucket, Prefix=self._prefix + prefix, MaxKeys=limit, **start
             )
