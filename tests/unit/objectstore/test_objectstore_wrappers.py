@@ -140,7 +140,7 @@ async def test_a_store_that_goes_on_failing_is_told_of_once_for_each_call(failur
         "attempts": 4,
         "error": "slow down",
     }
-    assert lines == [told] * is_told
+    assert lines == [{"event": "store_tried_again", "log_level": "warning", **about}] * is_told
 
 
 @pytest.mark.parametrize("theirs", [b"third", b"first secone", b"first secon", b"first second!", b""])
