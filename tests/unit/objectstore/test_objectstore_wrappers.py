@@ -133,13 +133,7 @@ async def test_a_store_that_goes_on_failing_is_told_of_once_for_each_call(failur
     inner = FaultyStore(*[Throttled("slow down")] * failures)
     with capture_logs() as lines:
         await retrying(inner).put("a", BODY)
-    told = {
-        "event": "store_tried_again",
-        "log_level": "warning",
-        "call": "put of a",
-        "attempts": 4,
-        "error": "slow down",
-    }
+    about = {"call": "put of a", "attempts": 4, "error": "slow down"}
     assert lines == [{"event": "store_tried_again", "log_level": "warning", **about}] * is_told
 
 
