@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
+from benches.load import RECORDS_PER_CALL
 from benches.reading import read_by, told_by
 from benches.report import Result
 from benches.whole import create_topic, load, scratch_cluster
@@ -27,7 +28,8 @@ def recovery() -> Iterator[Result]:
 
 
 def _recovery(cluster: Cluster, what: str) -> Iterator[Result]:
-    records = MIB * 2**20 // RECORD_BYTES // PARTITIONS
+    # Whole calls, or they would wait for what is not there.
+    records = MIB * 2**20 // RECORD_BYTES // RECORDS_PER_CALL // PARTITIONS * RECORDS_PER_CALL
     seconds = BEFORE_S + RECOVERED_S + AFTER_S
     with (
         read_by(cluster.kafka, "read", PARTITIONS, READERS, records, "--endless", "--seconds", str(seconds)) as readers,
