@@ -1,7 +1,7 @@
 """Transactions that are broken in the ways that would be worst; the simulator must catch every one."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -19,13 +19,19 @@ from sequencer.core.transactions import TransactionCommand, end_transaction
 Break = Callable[[], AbstractContextManager[Any]]
 
 
-def read_what_is_undecided() -> AbstractContextManager[Any]:
+@contextmanager
+def read_what_is_undecided() -> Iterator[None]:
     """A gateway gives whoever wants what is committed all that there is."""
 
     def end_of_all(view: PartitionView, _isolation_level: int) -> int:
         return view.high_watermark
 
-    return mock.patch("gateway.handlers.fetch._end_offset", end_of_all)
+    name = "readable_end"
+    with (
+        mock.patch(f"gateway.handlers.fetch.{name}", end_of_all),
+        mock.patch(f"gateway.fetch_wanted.{name}", end_of_all),
+    ):
+        yield
 
 
 def announce_no_markers() -> AbstractContextManager[Any]:
