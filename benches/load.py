@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ def produce(arguments: argparse.Namespace) -> dict[str, float]:
     producer.list_topics(arguments.topic, timeout=30)
     value = bytes(arguments.record_bytes)
     calls = arguments.calls or arguments.mib * 2**20 // (arguments.record_bytes * RECORDS_PER_CALL)
+    calls_per_s = arguments.mib_per_second * 2**20 / (arguments.record_bytes * RECORDS_PER_CALL) or math.inf
     started, cpu_started = time.perf_counter(), time.process_time()
     for call in range(calls):
         left = RECORDS_PER_CALL
@@ -31,6 +33,8 @@ def produce(arguments: argparse.Namespace) -> dict[str, float]:
             if left:
                 producer.poll(0.01)
         producer.poll(0)
+        while (wait_s := (call + 1) / calls_per_s - (time.perf_counter() - started)) > 0:
+            producer.poll(wait_s)
     assert producer.flush(FLUSH_TIMEOUT_S) == 0
     elapsed_s = time.perf_counter() - started
     mib = calls * RECORDS_PER_CALL * arguments.record_bytes / 2**20
@@ -117,6 +121,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--mib", type=int, default=512)
     parser.add_argument("--calls", type=int, default=0, help=f"in place of --mib: {RECORDS_PER_CALL} records each")
+    parser.add_argument("--mib-per-second", type=float, default=0, help="no faster than that; 0: as fast as can be")
     parser.add_argument("--record-bytes", type=int, default=1024)
     parser.add_argument("--records", type=int, default=200)
     parser.add_argument("--interval-ms", type=float, default=50)

@@ -49,9 +49,10 @@ HISTORY_PARTITIONS = 16
 PAID = {"PENSTOCK_QUIET_PUTS_PER_SECOND": "8"}
 
 
-# Segments are full where so much is written in an interval, as the budgets mean it; this machine, which also runs the
-# consumers, writes some 10 MiB a second.
+# Segments are full where so much is written in an interval, as the budgets mean it; and those who tail are not behind:
+# this machine, which also runs the consumers, has to keep up.
 FLUSH_MS = "1000"
+FOLLOWED_MIB_PER_SECOND = 8
 
 
 def requests(mib: int) -> Iterator[Result]:
@@ -88,7 +89,10 @@ def _tail(store: str, cluster: Cluster, far: FarZone, consumers: int, partitions
             reading.enter_context(read_by(kafka, topic, partitions, consumers, records))
             for kafka in (cluster.kafka, far.kafka)
         ]
+        # Who reads the same hundred times falls behind however little is written, or the segments are small.
+        rate = FOLLOWED_MIB_PER_SECOND if consumers <= 10 * partitions else 0
         arguments = ("--calls", str(records * partitions // RECORDS_PER_CALL), "--record-bytes", str(record_bytes))
+        arguments += ("--mib-per-second", str(rate))
         load(cluster.kafka, "produce", topic, *arguments, "--partitions", str(partitions), settings=_SENDING)
         unavailable = sum(told_by(readers)["unavailable"] for readers in all_readers)
     used = spent(before, account(cluster))
