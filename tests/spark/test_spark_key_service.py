@@ -35,8 +35,8 @@ def world(tmp_path: Path) -> World:
     return world
 
 
-def flush(world: World, topic_id: TopicId, *keys: str, partition: int = 0) -> None:
-    """One segment with a batch of these keys."""
+def flush(world: World, topic_id: TopicId, *keys: str, partition: int = 0) -> bytes:
+    """One segment with a batch of these keys; its id."""
     now_ms = world.machine.clock.now_ms()
     segment_id = new_segment_id(now_ms, os.urandom(10))
     data = build_batch([Record(number, now_ms, key.encode(), key.encode()) for number, key in enumerate(keys)])
@@ -45,6 +45,7 @@ def flush(world: World, topic_id: TopicId, *keys: str, partition: int = 0) -> No
     with StoreRanges(world.place.url) as ranges:
         ranges.call(lambda store: store.put(segment_key("", CLUSTER, 0, segment_id), built.buffers))
     world.machine.apply(CommitSegment(now_ms, segment_id, built.size_bytes, "f", "z1", built.runs))
+    return segment_id
 
 
 def log(world: World, topic_id: TopicId) -> LogView:
@@ -96,18 +97,9 @@ async def test_topics_that_are_compacted_keep_to_what_comes_later(world: World) 
     assert log(world, topic_id).delete_horizon_ms == -1
 
 
-def damage(world: World) -> None:
-    """Change a byte of the only object there is."""
-    (path,) = [path for path in Path(world.place.url.removeprefix("file://")).rglob("*") if path.is_file()]
-    data = bytearray(path.read_bytes())
-    data[data.rindex(b"a")] ^= 1
-    path.write_bytes(data)
-
-
 async def test_a_damaged_log_is_told_and_leaves_the_others_alone(world: World) -> None:
     damaged, good = (world.create_topic(number, **COMPACTED) for number in (1, 2))
-    flush(world, damaged, "a", "a")
-    damage(world)
+    world.damage(flush(world, damaged, "a", "a"))
     flush(world, good, "a", "a")
 
     def is_told() -> bool:
