@@ -104,6 +104,22 @@ async def test_a_cacher_answers_many_ranges_at_once_and_the_store_is_left_alone(
     assert zone.sample("read_bytes", {"source": "cache"}) == 1900
 
 
+async def test_who_asks_for_the_same_at_the_same_time_asks_together(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    cacher.gate.clear()
+    wanted = [SegmentRead(segment(number), 10, 100) for number in (1, 2, 3)]
+    readings = [asyncio.create_task(check(zone, *wanted[first:], *wanted[:first])) for first in range(3)]
+    other = asyncio.create_task(check(zone, *wanted[:2]))
+    await until(lambda: len(zone.reads.cachers._searches) == 2)  # the last has asked
+    readings[0].cancel()
+    cacher.gate.set()
+    await asyncio.gather(*readings[1:], other)
+    assert [len(request.reads) for request in cacher.requests] == [3, 2]
+    await check(zone, *wanted)  # nothing is kept
+    assert len(cacher.requests) == 3
+    assert zone.sample("read_bytes", {"source": "cache"}) == 800
+
+
 async def test_answers_larger_than_a_message_are_asked_for_in_parts(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     await check(zone, SegmentRead(segment(1), 0, SIZE), SegmentRead(segment(2), 7, 150_000))

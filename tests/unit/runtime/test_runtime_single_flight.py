@@ -94,3 +94,32 @@ async def test_closing_ends_the_loads() -> None:
     with pytest.raises(asyncio.CancelledError):
         await reader
     assert len(flight) == 0
+
+
+async def test_a_shared_load_goes_on_while_anybody_wants_it() -> None:
+    loads = Loads()
+    flight = SingleFlight[str, str]()
+    first, second = (asyncio.create_task(flight.share("k", lambda: loads.load("k"))) for _ in range(2))
+    await some_turns()
+    first.cancel()
+    await some_turns()
+    loads.ends[0].set_result("bytes")
+    assert await second == "bytes"
+    assert len(loads.ends) == 1
+    assert len(flight) == 0
+
+
+async def test_a_shared_load_that_nobody_wants_any_more_ends_and_the_next_begins_anew() -> None:
+    loads = Loads()
+    flight = SingleFlight[str, str]()
+    readers = [asyncio.create_task(flight.share("k", lambda: loads.load("k"))) for _ in range(2)]
+    await some_turns()
+    for reader in readers:
+        reader.cancel()
+    await asyncio.wait(readers)
+    late = asyncio.create_task(flight.share("k", lambda: loads.load("k")))
+    await some_turns()
+    assert loads.ends[0].cancelled()
+    loads.ends[1].set_result("bytes")
+    assert await late == "bytes"
+    assert len(flight) == 0

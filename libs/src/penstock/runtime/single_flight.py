@@ -1,6 +1,7 @@
 """One load for a key at a time, however many ask for it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +18,7 @@ class SingleFlight(Generic[Key, Value]):
 
     def __init__(self) -> None:
         self._flying: dict[Key, asyncio.Task[Value]] = {}
+        self._sharers: Counter[asyncio.Task[Value]] = Counter()
 
     def __len__(self) -> int:
         return len(self._flying)
@@ -36,6 +38,21 @@ class SingleFlight(Generic[Key, Value]):
         """The value of the load that runs for `key`, or of a new one that `load` begins."""
         return await asyncio.shield(self.begin(key, load))
 
+    async def share(self, key: Key, load: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
+        """As `get`, for a load that is worth nothing once all who share it have gone away: then it is cancelled."""
+        task = self.begin(key, load)
+        self._sharers[task] += 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._sharers[task] -= 1
+            if not self._sharers[task]:
+                del self._sharers[task]
+                if not task.done():
+                    del self._flying[key]  # whoever comes next begins anew
+                    task.cancel()
+                    await asyncio.wait([task])
+
     async def close(self) -> None:
         """End all loads."""
         flying = list(self._flying.values())
@@ -44,6 +61,7 @@ class SingleFlight(Generic[Key, Value]):
         await asyncio.gather(*flying, return_exceptions=True)
 
     def _landed(self, key: Key, task: asyncio.Task[Value]) -> None:
-        del self._flying[key]
+        if self._flying.get(key) is task:
+            del self._flying[key]
         if not task.cancelled():
             task.exception()  # it was told to whoever waited; with nobody there it is not worth a warning

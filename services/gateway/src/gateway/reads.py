@@ -135,10 +135,13 @@ class SegmentReads:
         pieces = cut(reads, self._bus.message_bytes_max - REPLY_HEAD_BYTES)
         found: Found = {}
         failed: dict[int, PenstockError] = {}
-        await self.cachers.fill(pieces, found, lambda numbers: self._fill_from_store(numbers, pieces, found, {}))
+        await self.cachers.fill(pieces, found, self._fill_quietly)
         missing = [number for number in range(len(pieces)) if number not in found]
         await self._fill_from_store(missing, pieces, found, failed)
         return _join(len(reads), pieces, {**failed, **found})
+
+    async def _fill_quietly(self, numbers: Sequence[int], pieces: Sequence[ReadPiece], found: Found) -> None:
+        await self._fill_from_store(numbers, pieces, found, {})
 
     async def _fill_from_store(
         self, numbers: Sequence[int], pieces: Sequence[ReadPiece], found: Found, failed: dict[int, PenstockError]

@@ -13,10 +13,12 @@ from gateway.read_pieces import REPLY_HEAD_BYTES, ReadPiece, gets_of, requests_o
 from penstock.contracts import subjects
 from penstock.contracts.codec import decode_with_payload, encode
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable, Undelivered
+from penstock.contracts.ids import SegmentId
 from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
 from penstock.runtime.bus import Bus
 from penstock.runtime.byte_budget import ByteBudget
 from penstock.runtime.clock import Clock
+from penstock.runtime.single_flight import SingleFlight
 
 log = structlog.get_logger()
 
@@ -28,7 +30,7 @@ SILENT_AVOIDED_S = 5.0  # somebody listens and does not answer: each further try
 
 Found = dict[int, memoryview]
 # Gets what it can of the pieces with these numbers from where all can be had, and says nothing of what it cannot.
-Fill = Callable[[Sequence[int]], Coroutine[None, None, None]]
+Fill = Callable[[Sequence[int], Sequence[ReadPiece], Found], Coroutine[None, None, None]]
 
 
 @dataclass(slots=True)
@@ -68,6 +70,7 @@ class ZoneCachers:
         self._ring = CacherRing(directory, zone, clock)
         self._pace = OwnerPace()
         self._read_bytes = read_bytes
+        self._searches: SingleFlight[tuple[str, tuple[SegmentRead, ...]], Found] = SingleFlight()
         self._hedges = Counter(
             "penstock_gateway_cacher_hedges",
             "Requests made twice because the owner was slow, by who was first: owner or other.",
@@ -81,13 +84,24 @@ class ZoneCachers:
     async def fill(self, pieces: Sequence[ReadPiece], found: Found, fill_otherwise: Fill) -> None:
         """Put what the zone has of the pieces into `found`, by their numbers; `fill_otherwise` has all, and costs."""
         search = _Search(pieces, self._owners(pieces), found, fill_otherwise)
-        await run_all(
-            [self._ask_or_hedge(search, *request) for request in self._requests(search, range(len(pieces)), 0)]
-        )
+        await run_all([self._fill_part(search, *request) for request in self._requests(search, range(len(pieces)), 0)])
+
+    async def _fill_part(self, search: _Search, owner: str, numbers: Sequence[int]) -> None:
+        """What one owner is asked for; all who want just the same of it at the same time ask together."""
+        pieces = [search.pieces[number] for number in numbers]
+        part = _Search(pieces, [search.owners[number] for number in numbers], {}, search.fill_otherwise)
+        key = owner, tuple(piece.read for piece in pieces)
+        found = await self._searches.share(key, lambda: self._find(part, owner))
+        search.found.update((numbers[place], view) for place, view in found.items())
+
+    async def _find(self, search: _Search, owner: str) -> Found:
+        """What the zone has of pieces that all have this owner."""
+        await self._ask_or_hedge(search, owner, range(len(search.pieces)))
         # Who was asked first may not have it, or be gone.
-        missing = [number for number in range(len(pieces)) if number not in found]
+        missing = [number for number in range(len(search.pieces)) if number not in search.found]
         for attempt in range(1, OWNERS_ASKED_MAX):
             await run_all([self._ask(search, *request) for request in self._requests(search, missing, attempt)])
+        return search.found
 
     async def load_ahead(self, reads: Iterable[SegmentRead]) -> None:
         """Have their owners load what is going to be wanted; nobody says whether they do."""
@@ -110,9 +124,9 @@ class ZoneCachers:
         return owners
 
     def _requests(self, search: _Search, numbers: Iterable[int], attempt: int) -> list[tuple[str, list[int]]]:
-        """Requests for the pieces with these numbers, to their owners number `attempt`."""
+        """Requests for the pieces with these numbers, whatever their order, to their owners number `attempt`."""
         by_owner: dict[str, list[int]] = {}
-        for number in numbers:
+        for number in sorted(numbers, key=lambda number: _place(search.pieces[number].read)):
             if number not in search.found and attempt < len(search.owners[number]):
                 by_owner.setdefault(search.owners[number][attempt], []).append(number)
         reply_bytes_max = self._bus.message_bytes_max - REPLY_HEAD_BYTES
@@ -148,7 +162,7 @@ class ZoneCachers:
         """Get the same from the next in the ring, and from the store where there is none."""
         asks = [self._ask(search, *request) for request in self._requests(search, numbers, 1)]
         alone = [number for number in numbers if len(search.owners[number]) == 1]
-        await run_all([*asks, search.fill_otherwise(alone)] if alone else asks)
+        await run_all([*asks, search.fill_otherwise(alone, search.pieces, search.found)] if alone else asks)
 
     def _note_race(self, owner: str, *, has_won: bool) -> None:
         self._hedges.labels("owner" if has_won else "other").inc()
@@ -216,6 +230,10 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
         task.cancel()
     if running:
         await asyncio.gather(*running, return_exceptions=True)
+
+
+def _place(read: SegmentRead) -> tuple[SegmentId, int]:
+    return read.segment.segment_id, read.position
 
 
 def _split(answer: bytes, reads: Sequence[SegmentRead]) -> list[memoryview | None]:
