@@ -100,11 +100,10 @@ def test_every_api_agrees_with_itself_on_when_headers_become_flexible() -> None:
 @settings(deadline=None)
 @given(
     st.lists(st.binary(max_size=60) | st.integers(0, 200_000).map(bytes), max_size=12),
-    st.randoms(use_true_random=False),
+    st.integers(0, 2**32),
 )
-def test_frames_come_out_whole_and_in_order_however_the_bytes_arrive(
-    frames: list[bytes], chance: random.Random
-) -> None:
+def test_frames_come_out_whole_and_in_order_however_the_bytes_arrive(frames: list[bytes], seed: int) -> None:
+    chance = random.Random(seed)
     stream = b"".join(map(framed, frames))
     fed, filled = FrameReader(FRAME_BYTES_MAX), FrameReader(FRAME_BYTES_MAX)
     got_fed, got_filled = [], []
