@@ -4,11 +4,12 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
@@ -17,6 +18,8 @@ from tests.testkit.pausing import pause_process
 
 LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 60.0
+FREEZE_TIMEOUT_S = 120.0
+FREEZE_RETRY_S = 0.1
 POLL_S = 0.001
 
 
@@ -128,8 +131,15 @@ class Container:
         self._remove()
 
     def pause(self) -> None:
-        """Freeze it."""
-        self._container.get_wrapped_container().pause()
+        """Freeze it; a busy kernel may need to be asked more than once."""
+        deadline_s = time.monotonic() + FREEZE_TIMEOUT_S
+        while True:
+            try:
+                return self._container.get_wrapped_container().pause()
+            except APIError:
+                if time.monotonic() >= deadline_s:
+                    raise
+            time.sleep(FREEZE_RETRY_S)
 
     def resume(self) -> None:
         """Thaw it."""
