@@ -17,7 +17,7 @@ from confluent_kafka import AcknowledgeType, KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
-from tests.testkit.cluster import Cluster, wait_until
+from tests.testkit.cluster import Cluster, wait_for_level, wait_until
 from tests.testkit.transaction_load import CLIENT
 
 TOPIC, GROUP = "work", "workers"
@@ -37,7 +37,6 @@ HOARDER_PAUSE_S = (1.0, 8.0)
 POLL_S = 0.2
 COMMIT_TIMEOUT_S = 10.0
 PATIENCE_S = 180.0
-LEVEL_TIMEOUT_S = 60.0
 # Takes what it gets and says nothing of it, until it is killed.
 HOARDER = """
 import sys
@@ -251,11 +250,7 @@ class ShareLoad:
 
 def wait_for_share_groups(cluster: Cluster) -> None:
     """Until the cluster's level allows them."""
-
-    def levels() -> list[float]:
-        return [value for name, value in cluster.metrics().items() if name.startswith("penstock_sequencer_level")]
-
-    wait_until(lambda: max(levels(), default=0) >= SHARE_GROUPS_LEVEL, LEVEL_TIMEOUT_S, "the level of share groups")
+    wait_for_level(cluster, SHARE_GROUPS_LEVEL)
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from tests.testkit.ports import free_port
 
 READY_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 120.0
+ANSWER_TIMEOUT_S = 60.0  # of the console
+LEVEL_TIMEOUT_S = 60.0
 POLL_S = 0.02
 
 
@@ -108,7 +110,7 @@ class Cluster:
 
     def processes(self) -> dict[str, dict[str, Any]]:
         """By name (`gateway-1`, `nats-server`): pid (None while it is down) and restarts."""
-        with urllib.request.urlopen(f"http://{self.http}/processes", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{self.http}/processes", timeout=ANSWER_TIMEOUT_S) as answer:
             return {process["name"]: process for process in json.load(answer)}
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
@@ -144,7 +146,7 @@ class Cluster:
         return None
 
     def kill_all(self) -> None:
-        """SIGKILL for every process, the one that would start them again first."""
+        """SIGKILL for every process, the one that would start them again first; return when none is left."""
         process = self._process
         assert process is not None
         pids = [each["pid"] for each in self.processes().values() if each["pid"] is not None]
@@ -153,6 +155,7 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
+        wait_until(lambda: not any(map(_is_running, pids)), STOP_TIMEOUT_S, "all that were killed to be gone")
         assert process.stdout is not None
         process.stdout.close()
         self._process, self.output = None, []
@@ -160,18 +163,21 @@ class Cluster:
     def is_ready(self) -> bool:
         """Whether the console says that everything is ready."""
         try:
-            with urllib.request.urlopen(f"http://{self.http}/ready", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.http}/ready", timeout=ANSWER_TIMEOUT_S) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
 
     def metrics(self) -> dict[str, float]:
-        """Every sample of the metrics page, by its name with labels as printed, instance labels included."""
-        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=10) as answer:
+        """Every sample of the metrics page, by its name with labels as printed, instance labels included.
+
+        A process that was silent for seconds, or does not answer in two, is not on it: wait for what must be there.
+        """
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=ANSWER_TIMEOUT_S) as answer:
             return samples(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples whose labels include `labels`."""
+        """The sum of a metric's samples whose labels include `labels`; 0 also while nothing is heard of who has it."""
         return total(self.metrics(), name, **labels)
 
     def cpu_seconds(self) -> dict[str, float]:
@@ -183,6 +189,23 @@ class Cluster:
                 fields = Path(f"/proc/{process['pid']}/stat").read_text().rpartition(")")[2].split()
                 used[name] = (int(fields[11]) + int(fields[12])) / ticks
         return used
+
+
+def wait_for_level(cluster: Cluster, level: int) -> None:
+    """Until the cluster has reached the level; what is announced from then on tells gateways so."""
+
+    def levels() -> list[float]:
+        return [value for name, value in cluster.metrics().items() if name.startswith("penstock_sequencer_level")]
+
+    wait_until(lambda: max(levels(), default=0) >= level, LEVEL_TIMEOUT_S, f"level {level}")
+
+
+def _is_running(pid: int) -> bool:
+    """Whether the process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ MARKER = f"{CLUSTER}/journal-identity"
 GRACE_S = 2.0
 START_S = 120.0
 EXPLAIN_TIMEOUT_S = 180.0
+UNFINISHED_S = 60.0
 EAGER = {
     "GRACE_MS": str(int(GRACE_S * 1000)),
     "RETENTION_INTERVAL_MS": "200",
@@ -46,12 +47,24 @@ def until_janitors(cluster: Cluster) -> None:
     wait_until(lambda: any("penstock_janitor_" in name for name in cluster.metrics()), START_S, "a janitor")
 
 
+def explained(cluster: Cluster, key: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    """What `penstock janitor explain` says of an object, as soon as there is a janitor that answers."""
+    command = [sys.executable, "-m", "penstock.cli", "janitor", "explain", key, *flags, "--data", str(cluster.data)]
+
+    def answer() -> subprocess.CompletedProcess[str] | None:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=EXPLAIN_TIMEOUT_S)
+        if said.returncode:
+            print(said.stderr)
+            return None
+        return said
+
+    said: subprocess.CompletedProcess[str] = wait_until(answer, START_S, f"a janitor to explain {key}")
+    return said
+
+
 def verdict(cluster: Cluster, key: str) -> str:
-    """What `penstock janitor explain` says becomes of an object."""
-    command = [sys.executable, "-m", "penstock.cli", "janitor", "explain", key, "--json", "--data", str(cluster.data)]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=EXPLAIN_TIMEOUT_S)
-    assert answer.returncode == 0, answer.stderr
-    said: dict[str, str] = json.loads(answer.stdout)
+    """What a janitor says becomes of an object."""
+    said: dict[str, str] = json.loads(explained(cluster, key, "--json").stdout)
     return said["verdict"]
 
 
@@ -122,6 +135,10 @@ class Bucket:
     def unfinished(self) -> Sequence[Unfinished]:
         """Uploads that were begun and neither completed nor given up."""
         return self.call(lambda store: store.unfinished(""))
+
+    def until_nothing_is_unfinished(self, *but: str) -> None:
+        """Return when nothing is on its way but to these keys; a snapshot may be, for a moment."""
+        wait_until(lambda: [each.key for each in self.unfinished()] == [*but], UNFINISHED_S, "uploads to end")
 
     def put(self, key: str, data: bytes = b"bytes") -> None:
         """Store an object."""

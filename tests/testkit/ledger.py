@@ -6,6 +6,7 @@ from collections import defaultdict
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 POLL_S = 0.2
+ANSWER_S = 60.0
 QUIET = {"log_level": 2}  # the client says every refused connection aloud, twenty times a second
 SILENCE_S_MAX = 60.0  # a reader that gets nothing for so long has lost something
 
@@ -42,9 +43,9 @@ def idempotent_producer(bootstrap: str, **settings: object) -> Producer:
 
 def end_offsets(consumer: Consumer, topic: str) -> dict[int, int]:
     """The high watermark of every partition."""
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
     return {
-        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1]
+        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)[1]
         for partition in partitions
     }
 

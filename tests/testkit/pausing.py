@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-STOP_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 60.0  # a thread that waits for the disk stops after that
 POLL_S = 0.001
 
 
