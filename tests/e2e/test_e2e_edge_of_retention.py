@@ -29,7 +29,7 @@ LOOK_S = 5.0
 LOOKS = 8
 OVERTAKEN = 20
 DELETED = 20
-EDGE_S = 90.0
+EDGE_S = 180.0
 # A little at once, and at once after the one before: a reader of old records stays where they go.
 CLOSELY = {"max.partition.fetch.bytes": 20_000, "queued.min.messages": 1, "fetch.queue.backoff.ms": 1}
 
@@ -89,6 +89,7 @@ class Reader:
         self.looks = self.overtaken = 0
         self.failures: list[str] = []
         self.read: dict[int, bytes] = {}
+        self.missed: list[tuple[int, int, int]] = []  # from which offset to which, and when that was found out
         self._written = written
         self._settings = {
             "bootstrap.servers": bootstrap,
@@ -155,13 +156,18 @@ class Reader:
             self.failures.append(f"{error.name()} {error.str()}")
 
     def _miss(self, begin: int, end: int) -> None:
-        """They are not there any more, so they have to be too old."""
-        oldest_ms = now_ms() - RETENTION_MS
-        records = self._written.records[self.partition][begin:end]
-        young = [begin + number for number, (_, made_ms) in enumerate(records) if made_ms > oldest_ms]
-        young += range(begin + len(records), end)  # not even acknowledged
-        if young:
-            self.failures.append(f"offsets {young[0]} to {young[-1]} were not there, before their time")
+        """They are not there any more; how old they were is judged when all acknowledgements have come."""
+        self.missed.append((begin, end, now_ms()))
+
+    def missed_too_soon(self) -> list[int]:
+        """The offsets that were not there before their time."""
+        records = self._written.records[self.partition]
+        return [
+            offset
+            for begin, end, found_ms in self.missed
+            for offset in range(begin, end)
+            if offset >= len(records) or records[offset][1] > found_ms - RETENTION_MS
+        ]
 
 
 def now_ms() -> int:
@@ -171,6 +177,7 @@ def now_ms() -> int:
 def check(written: Written, reader: Reader) -> None:
     """All that came is what was written there, in its order, and what did not come was too old."""
     assert not reader.failures, reader.failures
+    assert not reader.missed_too_soon(), "not there before their time"
     records = written.records[reader.partition]
     for offset, value in reader.read.items():
         assert records[offset][0] == value, f"offset {offset} is not what was written"
