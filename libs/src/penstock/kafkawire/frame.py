@@ -149,12 +149,13 @@ class FrameReader:
         return self._end - self._start
 
     def _missing(self) -> int:
-        """How many bytes the frame to come still lacks; a guess while its length is not there."""
+        """How many bytes the frame to come still lacks; a guess while its length is not there, or when it is complete."""
         pending = self._pending()
         if pending < LENGTH_BYTES:
             return ROOM_BYTES_MIN
         length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
-        return max(1, LENGTH_BYTES + min(length, self._frame_bytes_max) - pending)
+        missing = LENGTH_BYTES + min(length, self._frame_bytes_max) - pending
+        return missing if missing > 0 else ROOM_BYTES_MIN
 
     def _replace(self, room_bytes: int) -> None:
         """Move the bytes of the frame to come into a fresh buffer that has room for so many more."""
