@@ -149,7 +149,7 @@ class FrameReader:
         return self._end - self._start
 
     def _missing(self) -> int:
-        """How many bytes the frame to come still lacks; a guess while its length is not there, or when it is complete."""
+        """How many bytes the frame to come still lacks; a guess while its length is not there, or if it is complete."""
         pending = self._pending()
         if pending < LENGTH_BYTES:
             return ROOM_BYTES_MIN
