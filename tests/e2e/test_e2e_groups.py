@@ -9,7 +9,14 @@ import aiokafka
 import kafka
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import MemberToRemove
 from kafka.errors import GroupSubscribedToTopicError, NoError
@@ -17,10 +24,10 @@ from kafka.errors import GroupSubscribedToTopicError, NoError
 from tests.testkit.cluster import Cluster, running, wait_until
 from tests.testkit.waiting import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 SESSION_TIMEOUT_MS = 30_000  # nobody here is to expire, however slow the machine
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +251,13 @@ def test_offsets_of_a_group_are_reset_deleted_and_gone_with_it(
         assert dict(python_admin.delete_groups(["resetting"])) == {"resetting": "NonEmptyGroupError"}
     finally:
         polled.end()
+
+    def is_empty() -> bool:
+        """A client that is told to close waits five seconds at most for its leave to be heard."""
+        state = admin.describe_consumer_groups(["resetting"])["resetting"].result(30).state
+        return bool(state == ConsumerGroupState.EMPTY)
+
+    wait_until(is_empty, TIMEOUT_S, "the member to have left")
 
     def committed() -> dict[tuple[str, int], int]:
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("resetting")])

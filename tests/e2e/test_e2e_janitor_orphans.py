@@ -70,7 +70,7 @@ def produce(cluster: Cluster) -> Ledger:
 
 def until_swept(cluster: Cluster, objects: int) -> None:
     """Return when all shards were looked through twice since now: what is there was seen once at least."""
-    swept = cluster.metric("penstock_janitor_swept_objects_total")
+    swept = wait_until(lambda: cluster.metric("penstock_janitor_swept_objects_total"), SWEPT_S, "a sweep")
     wait_until(
         lambda: cluster.metric("penstock_janitor_swept_objects_total") >= swept + 2 * objects,
         SWEPT_S,
@@ -102,7 +102,11 @@ def test_old_objects_that_no_entry_knows_go_and_all_others_stay(cluster: Cluster
     wait_until(lambda: not set(old) & set(bucket.segments()), SWEPT_S, "the orphans to go", 0.2)
     until_swept(cluster, len(live))
     assert deletions(cluster.data) == dict.fromkeys(old, "orphan")
-    assert cluster.metric("penstock_janitor_deleted_objects_total", reason="orphan") == len(old)
+    wait_until(
+        lambda: cluster.metric("penstock_janitor_deleted_objects_total", reason="orphan") == len(old),
+        SWEPT_S,
+        "the janitor to say how many it deleted",
+    )
     assert [verdict(cluster, key) for key in (live[0], old[0])] == ["live", "absent"]
     assert [verdict(cluster, key) for key in (*staying[:3], at_another_level)] == ["young"] * 4
     keys = {info.key for info in bucket.objects()}
@@ -121,7 +125,7 @@ def test_old_files_of_killed_writers_go_and_those_of_living_ones_stay(cluster: C
     os.utime(objects / ".staging" / begun[old].name, (aged_s, aged_s))
     wait_until(lambda: old in deletions(cluster.data), SWEPT_S, "the old file to go", 0.2)
     assert deletions(cluster.data) == {old: "unfinished"}
-    assert [unfinished.key for unfinished in bucket.unfinished()] == [young]
+    bucket.until_nothing_is_unfinished(young)
 
 
 @pytest.mark.parametrize("marker", [b"", b'{"stream":"penstock-journal-default","created":"2020-01-01T00:00:00Z"}'])

@@ -30,11 +30,12 @@ from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchTopi
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch
-from tests.testkit.cluster import Cluster, running
+from tests.testkit.cluster import Cluster, running, wait_until
 
 pytestmark = pytest.mark.e2e
 
 PRODUCE, FETCH, PRODUCE_VERSION, FETCH_VERSION = 0, 1, 13, 17
+PATIENCE_S = 60
 LONG_AGO_MS = 1_000_000_000_000
 HEADER_BYTES = 9  # of an answer: length, correlation id, no tags
 
@@ -166,7 +167,7 @@ def test_a_topic_made_again_is_not_served_under_its_old_id(cluster: Cluster, adm
     create(admin, "again")
     old_id = id_of(admin, "again")
     assert produce_by_id(cluster, old_id, b"old") == 0
-    assert fetch_by_id(cluster, old_id) == (0, True)
+    wait_until(lambda: fetch_by_id(cluster, old_id) == (0, True), PATIENCE_S, "the old record")
     admin.delete_topics(["again"])["again"].result(30)
     create(admin, "again")
     new_id = id_of(admin, "again")
@@ -176,7 +177,7 @@ def test_a_topic_made_again_is_not_served_under_its_old_id(cluster: Cluster, adm
     assert producer.flush(30) == 0
     assert fetch_by_id(cluster, old_id) == (ErrorCode.UNKNOWN_TOPIC_ID, False)
     assert produce_by_id(cluster, old_id, b"late") == ErrorCode.UNKNOWN_TOPIC_ID
-    assert fetch_by_id(cluster, new_id) == (0, True)
+    wait_until(lambda: fetch_by_id(cluster, new_id) == (0, True), PATIENCE_S, "the new record")
     assert [message.value() for message in read(cluster, "again", 1)] == [b"new"]
 
 
@@ -203,9 +204,9 @@ def test_clients_go_on_when_a_topic_is_made_again(cluster: Cluster, admin: Admin
 def take(consumer: Consumer, count: int) -> list[Message]:
     """The next records."""
     found: list[Message] = []
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + PATIENCE_S
     while len(found) < count:
-        assert time.monotonic() < deadline_s, f"{len(found)} of {count} records in 30 s"
+        assert time.monotonic() < deadline_s, f"{len(found)} of {count} records in {PATIENCE_S} s"
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
             found.append(message)
