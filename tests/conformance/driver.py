@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 MARK = "@@ "
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0  # a Java beside everything else
 ANSWER_TIMEOUT_S = 120.0
 CLOSE_TIMEOUT_S = 15.0
 ERRORS_SHOWN_CHARACTERS = 2_000

@@ -20,7 +20,7 @@ KAFKAJS_DRIVER = Path(__file__).parent / "clients" / "kafkajs.js"
 FETCH_TIMEOUT_S = 600
 # A JVM that lives for seconds: no time for a second compiler, and little memory, for several run at once.
 JAVA_OPTIONS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
-CLASSES_TIMEOUT_S = 60
+CLASSES_TIMEOUT_S = 180
 MAVEN_PROJECT = "org.penstock:conformance:1"
 
 
@@ -165,8 +165,8 @@ def keep_classes(bootstrap: str, topic: str) -> None:
             capture_output=True,
             text=True,
         )
-    if unfinished.exists():
-        unfinished.rename(classes_file())
+        if unfinished.exists():  # and whole: who ran out of time was killed at it
+            unfinished.rename(classes_file())
 
 
 def java_client() -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 from tests.conformance.driver import ClientError, Driver
 
 POLL_S = 0.1
-TIMEOUT_S = 90.0
+TIMEOUT_S = 180.0
 
 
 class Stage:

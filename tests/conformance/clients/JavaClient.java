@@ -48,6 +48,8 @@ public final class JavaClient {
     private static final String MARK = "@@ ";
     private static final int SESSION_TIMEOUT_MS = 6_000;
     private static final int STATIC_SESSION_TIMEOUT_MS = 30_000;
+    // Whoever is thought dead amid a transaction cannot commit it: longer than a busy machine may stand still.
+    private static final int TRANSFORM_SESSION_TIMEOUT_MS = 20_000;
     private static final Duration IDLE = Duration.ofSeconds(1);
     private static final long CONSUME_TIMEOUT_MS = 60_000;
     private static final long TIMEOUT_S = 30;
@@ -212,7 +214,7 @@ public final class JavaClient {
         target = request.get("target").asText();
         producer = producer("transactional.id", request.get("transactional_id").asText());
         producer.initTransactions();
-        member = consumer("group.id", request.get("group").asText(), "session.timeout.ms", SESSION_TIMEOUT_MS,
+        member = consumer("group.id", request.get("group").asText(), "session.timeout.ms", TRANSFORM_SESSION_TIMEOUT_MS,
             "enable.auto.commit", false, "max.poll.records", 10);
         member.subscribe(List.of(request.get("source").asText()));
         return null;

@@ -7,6 +7,8 @@ const version = require('kafkajs/package.json').version
 
 const MARK = '@@ '
 const SESSION_TIMEOUT_MS = 6000
+// Whoever is thought dead amid a transaction cannot commit it: longer than a busy machine may stand still.
+const TRANSFORM_SESSION_TIMEOUT_MS = 20000
 const IDLE_MS = 1000
 const CONSUME_TIMEOUT_MS = 60000
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP }
@@ -125,7 +127,7 @@ const operations = {
     await (await transforming.producer.transaction()).abort() // it takes its transactional id with the first
     transforming.consumer = kafka.consumer({
       groupId: group,
-      sessionTimeout: SESSION_TIMEOUT_MS,
+      sessionTimeout: TRANSFORM_SESSION_TIMEOUT_MS,
       heartbeatInterval: SESSION_TIMEOUT_MS / 6,
     })
     await transforming.consumer.connect()

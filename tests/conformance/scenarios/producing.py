@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.driver import NotOffered
-from tests.conformance.scenario import Scenario, Stage, refusal
+from tests.conformance.scenario import TIMEOUT_S, Scenario, Stage, refusal
 from tests.testkit.ledger import QUIET, read_everything
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -18,7 +18,7 @@ PARTITIONS = 5
 def create_topic(bootstrap: str, name: str, partitions: int, **configs: str) -> None:
     """With another client than the one that is shown."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-    admin.create_topics([NewTopic(name, partitions, config=configs)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, config=configs)])[name].result(TIMEOUT_S)
 
 
 def fill(bootstrap: str, topic: str, partitions: int, count: int) -> dict[int, list[str]]:
