@@ -24,7 +24,8 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 JAVA_OPTIONS = f"{QUICK_START} {java_classes.options()}".strip()
 SPARK_CONF = f"spark.driver.defaultJavaOptions={JAVA_OPTIONS}"
 POLL_S = 0.2
-START_S = 180.0  # a JVM takes its time where everything else runs too
+STOP_S = 180.0
+START_S = 300.0  # a JVM takes its time where everything else runs too
 
 
 class CompactorProcess:
@@ -80,7 +81,7 @@ class CompactorProcess:
     def stop(self) -> int:
         """SIGTERM, and the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(STOP_S)
 
 
 def is_running(pid: int) -> bool:

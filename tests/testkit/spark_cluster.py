@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.testkit.cluster import wait_until
-from tests.testkit.compactors import JAVA_OPTIONS, POLL_S, START_S
+from tests.testkit.compactors import JAVA_OPTIONS, POLL_S, START_S, STOP_S
 from tests.testkit.ports import free_port
 
 MASTER = "org.apache.spark.deploy.master.Master"
@@ -43,7 +43,7 @@ class StandaloneSpark:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
-            process.wait(60)
+            process.wait(STOP_S)
 
     def _run(self, name: str, daemon: str, *arguments: str) -> None:
         import pyspark
