@@ -17,7 +17,7 @@ from tests.testkit.sim.bus import SimHub
 from tests.testkit.sim.wire import Latency, Wire
 from tests.testkit.waiting import until
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class World:
@@ -364,7 +364,7 @@ async def test_a_request_in_flight_when_the_connection_breaks_has_an_unknown_out
     asker, answerer = await world.connect("a"), await world.connect("b")
     received = Collector()
     await subscribed(answerer, "question", received)
-    asking = asyncio.create_task(asker.request("question", b"x", 60.0))
+    asking = asyncio.create_task(asker.request("question", b"x", 10 * TIMEOUT_S))
     await until(lambda: received.data == [b"x"])
     await world.outage()
     with pytest.raises(Unavailable, match="the connection broke") as caught:

@@ -10,7 +10,7 @@ import pytest
 from tests.testkit import engine
 from tests.testkit.nats import NatsServer
 
-ANSWER_TIMEOUT_S = 15.0
+ANSWER_TIMEOUT_S = 60.0
 SILENCE_S = 0.1
 KINDS = ["process", *(["container"] if engine.choice().containers else [])]
 

@@ -40,7 +40,7 @@ from sequencer.config import SequencerConfig
 from tests.testkit.nats import NatsServer
 
 TOPIC = bytes([7]) * 16
-ANSWER_S = 30.0
+ANSWER_S = 60.0
 BATCH_BYTES = 10_000
 
 
@@ -138,7 +138,10 @@ async def test_every_answer_names_an_offset_at_which_the_bytes_are_stored(world:
                 assert data == b"".join(bytes([number]) * BATCH_BYTES for number in expected)
 
 
-async def test_a_cacher_reads_new_segments_from_their_writer_and_old_ones_from_the_store(world: World) -> None:
+async def test_a_cacher_reads_new_segments_from_their_writer_and_old_ones_from_the_store(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cacher.reads.WRITER_TIMEOUT_S", ANSWER_S)  # a busy machine is no reason to ask the store
     async with world.sequencer():
         async with world.running(flusher(world)), world.running(first := cacher(world)):
             await world.make_topic()

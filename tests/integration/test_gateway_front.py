@@ -26,6 +26,7 @@ from tests.testkit.ports import free_port
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 60.0
 ALONE = "no sequencer was seen"  # what a gateway is not ready for once it runs
 
 
@@ -56,14 +57,14 @@ class GatewayProcess:
 
     def ready(self) -> dict[str, Any]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/ready", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/ready", timeout=ANSWER_TIMEOUT_S) as answer:
                 found = json.load(answer)
         except urllib.error.HTTPError as error:
             found = json.load(error)
         return dict(found)
 
     def connect(self, port: int = 0) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", port or self.kafka_port), timeout=10)
+        return socket.create_connection(("127.0.0.1", port or self.kafka_port), timeout=ANSWER_TIMEOUT_S)
 
     def ask_versions(self, client: socket.socket) -> Any:
         return ask(client, 18, 0, b"")
@@ -206,13 +207,11 @@ def test_it_reconnects_when_the_nats_server_comes_back(nats_server: NatsServer, 
     with gateway(tmp_path, nats_server.url) as alone:
         alone.until_listening()
         nats_server.kill()
-        wait_until(
-            lambda: alone.ready()["reason"] == "not connected to nats", START_TIMEOUT_S, "the loss to be noticed"
-        )
+        wait_until(lambda: _reason(alone) == "not connected to nats", START_TIMEOUT_S, "the loss to be noticed")
         with alone.connect() as client:
             assert alone.ask_versions(client).error_code == 0
         nats_server.start()
-        wait_until(lambda: alone.ready()["reason"] == ALONE, START_TIMEOUT_S, "the connection to be back")
+        wait_until(lambda: _reason(alone) == ALONE, START_TIMEOUT_S, "the connection to be back")
 
 
 @pytest.mark.parametrize(

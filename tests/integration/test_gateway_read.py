@@ -43,7 +43,15 @@ class Nobody:
 
 
 @pytest.fixture
-async def world(nats_server: NatsServer) -> AsyncIterator[World]:
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else is asked because a cacher takes long: it has to share a process, and that a machine."""
+    for name in ("PATIENCE_S_MIN", "PATIENCE_S_MAX"):
+        monkeypatch.setattr(f"gateway.owner_pace.{name}", FOR_EVER_MS / 1000)
+    monkeypatch.setattr("gateway.zone_cachers.CACHER_TIMEOUT_S", FOR_EVER_MS / 1000)
+
+
+@pytest.fixture
+async def world(nats_server: NatsServer, patience: None) -> AsyncIterator[World]:
     async with contextlib.AsyncExitStack() as stack:
         gateway, sequencer = [await connected(stack, nats_server, name) for name in ("gateway", "sequencer")]
         made = World(gateway.bus, sequencer.bus)

@@ -15,7 +15,7 @@ from penstock.runtime.nats_client import NatsConnection, connect_nats
 from penstock.runtime.nats_server import server_config
 from tests.testkit.nats_cluster import NatsNode
 from tests.testkit.ports import free_ports
-from tests.testkit.waiting import until
+from tests.testkit.waiting import TIMEOUT_S, until
 
 USERS = """
 authorization { users: [
@@ -57,7 +57,7 @@ async def test_answers_come_to_inboxes_that_are_named_after_the_user(server: Nat
 
     await answerer.bus.subscribe("question", echo)
     await answerer.bus.flush()
-    assert await asker.bus.request("question", b"hello", 5.0) == b"hello"
+    assert await asker.bus.request("question", b"hello", TIMEOUT_S) == b"hello"
     await asker.bus.flush()
     await asker.close()
     await answerer.close()
@@ -77,14 +77,14 @@ async def test_a_refused_subscription_ends_the_process_and_every_wait_for_an_ans
     await answerer.bus.subscribe("question", say_nothing)
     await answerer.bus.flush()
     running = asyncio.create_task(asker.bus.run_until_closed())
-    asking = asyncio.create_task(asker.bus.request("question", b"", 60.0))
+    asking = asyncio.create_task(asker.bus.request("question", b"", 10 * TIMEOUT_S))
     await asker.bus.flush()
     with structlog.testing.capture_logs() as logged:
         await asker.bus.subscribe("secrets", ignore)
         with pytest.raises(Invalid, match=r"^the nats server does not let its user subscribe to secrets$"):
-            await asyncio.wait_for(running, 5)
+            await asyncio.wait_for(running, TIMEOUT_S)
         with pytest.raises(Unavailable, match="no answer on question: the nats server does not let its user"):
-            await asyncio.wait_for(asking, 5)
+            await asyncio.wait_for(asking, TIMEOUT_S)
     denied = [event for event in logged if event["event"] == "nats_permission_denied"]
     assert [(event["verb"], event["subject"]) for event in denied] == [("subscribe", "secrets")]
     await asker.close()

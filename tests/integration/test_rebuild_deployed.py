@@ -120,7 +120,7 @@ async def test_the_sequencers_own_credentials_are_enough_for_a_rebuild(place: Pl
         first_sequence = json.loads(done.stdout)["first_sequence"]
         with place.sequencer(server):
             connection, client = await client_of(server, place.credentials)
-            view = await client.query("metadata", MetadataQuery(0, None), MetadataView)
+            view = await client.query("metadata", MetadataQuery(0, None), MetadataView, deadline_s=START_TIMEOUT_S)
             assert [(topic.name, topic.partitions) for topic in view.topics] == [("kept", 3)]
             assert view.sequence >= first_sequence
             await connection.close()

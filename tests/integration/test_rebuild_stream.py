@@ -1,6 +1,7 @@
 """The stream of a rebuilt journal at a real nats-server: it begins where it should, and is told from any other."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from penstock.contracts.subjects import journal_stream
 from penstock.runtime.nats_client import NatsConnection, connect_nats
 from sequencer.rebuild.__main__ import NatsStreams
 from tests.testkit.nats import running_nats_server
+from tests.testkit.waiting import known
 
 FIRST = 5_000_000_000
 
@@ -23,39 +25,40 @@ async def connection(tmp_path: Path) -> AsyncIterator[NatsConnection]:
 
 
 async def test_where_there_is_no_stream_none_is_found(connection: NatsConnection) -> None:
-    assert await NatsStreams(connection, "test", 1).find() is None
+    assert await known(NatsStreams(connection, "test", 1).find) is None
 
 
 async def test_the_first_entry_has_the_sequence_that_was_asked_for_and_the_journal_goes_on(
     connection: NatsConnection,
 ) -> None:
     streams = NatsStreams(connection, "test", 1)
-    made = await streams.make(FIRST, 1)
+    made = await known(lambda: streams.make(FIRST, 1))
     assert (made.first_sequence, made.last_sequence, made.is_rebuilt) == (FIRST, FIRST - 1, True)
-    assert await streams.find() == made
+    assert await known(streams.find) == made
     journal = await streams.journal()
-    info = await journal.describe()
+    info = await known(journal.describe)
     assert (info.first_sequence, info.last_sequence, info.created) == (FIRST, FIRST - 1, made.created)
-    assert [await journal.append(f"e{count}", b"x%d" % count) for count in range(3)] == [FIRST, FIRST + 1, FIRST + 2]
+    for count in range(3):
+        assert await known(partial(journal.append, f"e{count}", b"x%d" % count)) == FIRST + count
     async for group in journal.tail(FIRST - 1):
         assert group[0].sequence == FIRST
         break
-    assert (await journal.describe()).first_sequence == FIRST
+    assert (await known(journal.describe)).first_sequence == FIRST
 
 
 async def test_a_stream_that_was_made_already_is_gone_on_with(connection: NatsConnection) -> None:
     streams = NatsStreams(connection, "test", 1)
-    made = await streams.make(FIRST, 1)
-    assert await streams.make(FIRST + 1000, 1) == made
+    made = await known(lambda: streams.make(FIRST, 1))
+    assert await known(lambda: streams.make(FIRST + 1000, 1)) == made
 
 
 async def test_a_journal_made_by_sequencers_is_no_rebuilt_one(connection: NatsConnection) -> None:
     journal = await connection.journal("test", create=True)
-    found = await NatsStreams(connection, "test", 1).find()
+    found = await known(NatsStreams(connection, "test", 1).find)
     assert found is not None
-    assert (found.is_rebuilt, found.created) == (False, (await journal.describe()).created)
+    assert (found.is_rebuilt, found.created) == (False, (await known(journal.describe)).created)
 
 
 async def test_copies_without_servers_for_them_are_refused(connection: NatsConnection) -> None:
     with pytest.raises(Invalid, match=f"cannot make the stream {journal_stream('test')}"):
-        await NatsStreams(connection, "test", 3).make(FIRST, 3)
+        await known(lambda: NatsStreams(connection, "test", 3).make(FIRST, 3))

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import Presence
-from penstock.runtime import presence
+from penstock.runtime import nats_client, presence
 from penstock.runtime.bus import Inbound
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.config import ServiceConfig
@@ -126,7 +126,8 @@ async def test_a_failing_handler_ends_what_the_host_runs(server: NatsServer) -> 
     await host.close_http()
 
 
-async def test_a_host_without_a_server_can_still_be_closed(server: NatsServer) -> None:
+async def test_a_host_without_a_server_can_still_be_closed(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_client, "CONNECT_DEADLINE_S", 0.3)
     server.kill()
     host = a_host(server, "f1", "flusher")
     await host.open_http()

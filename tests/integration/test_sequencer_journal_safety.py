@@ -35,7 +35,7 @@ class Process:
             self.process = subprocess.Popen([sys.executable, "-m", "sequencer", *flags], stdout=output, stderr=output)
 
     def page(self, path: str) -> str:
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{self._port}/{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self._port}/{path}", timeout=READY_TIMEOUT_S) as answer:
             return str(answer.read().decode())
 
     def is_ready(self) -> bool:
@@ -149,8 +149,9 @@ def three(tmp_path: Path) -> Iterator[ThreeServers]:
 
 
 def has_all_peers(url: str) -> bool:
-    with urllib.request.urlopen(f"{url}/varz", timeout=5) as answer:
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/varz", timeout=5) as answer:
         return bool(json.load(answer)["jetstream"].get("meta", {}).get("cluster_size") == 3)
+    return False
 
 
 @pytest.mark.slow

@@ -21,14 +21,14 @@ from sequencer.halt import Halted
 from sequencer.metrics import SequencerMetrics
 from sequencer.service import Sequencer
 from tests.testkit.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
-from tests.testkit.waiting import until
+from tests.testkit.waiting import TIMEOUT_S, until
 
 CLUSTER = "test"
 STREAM = journal_stream(CLUSTER)
 TOPIC = new_topic_id(bytes(range(16)))
 PARTITIONS = 3
 PAUSE_S = 12.0  # longer than an election takes, and than it takes to leave a server that hangs
-COMMIT_DEADLINE_S = 60.0
+COMMIT_DEADLINE_S = 120.0  # elections take up to 9 s, where there is time for them
 clock = SystemClock()
 
 
@@ -205,10 +205,10 @@ async def test_sequencers_whose_stream_was_really_deleted_halt_and_make_no_other
 ) -> None:
     monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 1.0)
     connection = await sequencers.connect(cluster.nodes[0])
-    await connection.bus.request(f"$JS.API.STREAM.DELETE.{STREAM}", b"", 5.0)
+    await connection.bus.request(f"$JS.API.STREAM.DELETE.{STREAM}", b"", TIMEOUT_S)
     for task in sequencers.tasks:
         with pytest.raises(ExceptionGroup) as caught:
-            await asyncio.wait_for(task, 20)
+            await asyncio.wait_for(task, TIMEOUT_S)
         assert caught.group_contains(Halted, match=f"nats has no stream {STREAM}")
-    answer = await connection.bus.request("$JS.API.STREAM.NAMES", b"", 5.0)
+    answer = await connection.bus.request("$JS.API.STREAM.NAMES", b"", TIMEOUT_S)
     assert b'"streams":null' in answer or b'"streams":[]' in answer, answer

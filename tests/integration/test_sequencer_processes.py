@@ -1,6 +1,7 @@
 """Sequencers as processes on a real nats-server: killed, restarted, drained, halted."""
 
 import asyncio
+import contextlib
 import shutil
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -27,10 +28,10 @@ from penstock.runtime.sequencer_client import SequencerClient
 from tests.testkit.nats import NatsServer
 from tests.testkit.pausing import pause_process
 from tests.testkit.sequencers import CLUSTER, Process, Processes
-from tests.testkit.waiting import until
+from tests.testkit.waiting import TIMEOUT_S, until
 
 TOPIC = new_topic_id(bytes(range(16)))
-ATTEMPT_S = 5.0  # of a command, so long that a lost one is told from a busy machine
+ATTEMPT_S = 10.0  # of a command, so long that a lost one is told from a busy machine
 LEFT_BEHIND = 1_000  # requests of 1 KB: many turns of the event loop lie in the socket
 clock = SystemClock()
 
@@ -59,7 +60,14 @@ def commit_offset(offset: int) -> CommitOffsets:
 
 def failed_commands(process: Process) -> float:
     label = 'penstock_sequencer_requests_total{name="command",result="failed"} '
-    return sum(float(line.removeprefix(label)) for line in process.get("/metrics").splitlines() if label in line)
+    return sum(float(line.removeprefix(label)) for line in metrics(process).splitlines() if label in line)
+
+
+def metrics(process: Process) -> str:
+    """Nothing if it does not tell in time."""
+    with contextlib.suppress(OSError):
+        return process.get("/metrics")
+    return ""
 
 
 async def commit(client: SequencerClient) -> int:
@@ -68,7 +76,7 @@ async def commit(client: SequencerClient) -> int:
     runs = [BatchRun(TOPIC, 0, 16, [BatchMeta(100, 1, now_ms, -1, -1, -1, 0)])]
     segment_id = new_segment_id(now_ms, SystemEntropy().take(10))
     command = CommitSegment(now_ms, segment_id, 200, "flusher-1", "z1", runs)
-    (outcome,) = await client.command([command], deadline_s=60, attempt_s=ATTEMPT_S)
+    (outcome,) = await client.command([command], deadline_s=TIMEOUT_S, attempt_s=ATTEMPT_S)
     assert isinstance(outcome, SegmentCommitted), outcome
     return outcome.runs[0][0].base_offset
 
@@ -104,7 +112,7 @@ async def test_killing_one_of_two_sequencers_costs_a_commit_one_attempt_at_most(
     processes: Processes, client: SequencerClient
 ) -> None:
     names = {"a": await processes.start("a"), "b": await processes.start("b")}
-    await client.command([create_topic()], deadline_s=30)
+    await client.command([create_topic()], deadline_s=TIMEOUT_S)
     load = Load(client)
     await load.until_more()
     for name in ("a", "b", "a"):
@@ -123,7 +131,7 @@ async def test_commits_go_on_after_the_nats_server_was_killed_and_started_again(
     processes: Processes, client: SequencerClient, nats_server: NatsServer
 ) -> None:
     await asyncio.gather(processes.start("a"), processes.start("b"))
-    await client.command([create_topic()], deadline_s=30)
+    await client.command([create_topic()], deadline_s=TIMEOUT_S)
     load = Load(client)
     await load.until_more()
     for _ in range(2):
@@ -139,19 +147,19 @@ async def test_all_sequencers_killed_and_started_again_know_everything(
     processes: Processes, client: SequencerClient
 ) -> None:
     first = await processes.start("a")
-    await client.command([create_topic()], deadline_s=30)
+    await client.command([create_topic()], deadline_s=TIMEOUT_S)
     assert [await commit(client) for _ in range(20)] == list(range(20))
     first.signal(signal.SIGKILL)
     await first.ended()
     await processes.start("a")
-    view = await client.query("metadata", MetadataQuery(0, None), MetadataView)
+    view = await client.query("metadata", MetadataQuery(0, None), MetadataView, deadline_s=TIMEOUT_S)
     assert [topic.topic_id for topic in view.topics] == [TOPIC]
     assert await commit(client) == 20
 
 
 async def test_a_terminated_sequencer_finishes_and_exits_cleanly(processes: Processes, client: SequencerClient) -> None:
     leaving, _staying = await asyncio.gather(processes.start("a"), processes.start("b"))
-    await client.command([create_topic()], deadline_s=30)
+    await client.command([create_topic()], deadline_s=TIMEOUT_S)
     load = Load(client)
     await load.until_more()
     leaving.signal(signal.SIGTERM)
@@ -166,7 +174,7 @@ async def test_a_sequencer_that_was_stopped_journals_nothing_of_what_lay_in_its_
     processes: Processes, client: SequencerClient, nats_server: NatsServer
 ) -> None:
     stopped, _other = await asyncio.gather(processes.start("a"), processes.start("b"))
-    await client.command([create_topic()], deadline_s=30)
+    await client.command([create_topic()], deadline_s=TIMEOUT_S)
     pause_process(stopped.process.pid)
     connection = await connect_nats(nats_server.url, name="sender")
     request = codec.encode(CommandRequest([commit_offset(100)]))
@@ -176,14 +184,14 @@ async def test_a_sequencer_that_was_stopped_journals_nothing_of_what_lay_in_its_
     await connection.bus.flush()
     started_s = clock.monotonic_s()
     for offset in (200, 300, 400):
-        await client.command([commit_offset(offset)], deadline_s=30)
+        await client.command([commit_offset(offset)], deadline_s=TIMEOUT_S)
     await until(lambda: clock.monotonic_s() > started_s + 2)
     stopped.signal(signal.SIGCONT)
     await until(lambda: failed_commands(stopped) > LEFT_BEHIND / 2)
     await connection.close()
     # Both have applied whatever the stopped one journaled before this.
-    await client.command([Tick(clock.now_ms())], deadline_s=30)
-    view = await client.query("group_offsets", GroupOffsetsQuery(0, "g", None), GroupOffsetsView)
+    await client.command([Tick(clock.now_ms())], deadline_s=TIMEOUT_S)
+    view = await client.query("group_offsets", GroupOffsetsQuery(0, "g", None), GroupOffsetsView, deadline_s=TIMEOUT_S)
     assert [each.offset for each in view.offsets] == [400]
 
 
@@ -191,7 +199,7 @@ async def test_a_sequencer_whose_journal_was_lost_says_so_and_makes_no_other(
     processes: Processes, client: SequencerClient, nats_server: NatsServer, tmp_path: Path
 ) -> None:
     lasting = await processes.start("a")
-    await client.command([create_topic()], deadline_s=30)
+    await client.command([create_topic()], deadline_s=TIMEOUT_S)
     await asyncio.to_thread(nats_server.kill)
     shutil.rmtree(tmp_path / "nats" / "jetstream")
     await asyncio.to_thread(nats_server.start)
@@ -206,11 +214,11 @@ async def test_a_sequencer_whose_journal_was_lost_says_so_and_makes_no_other(
 
 async def test_a_sequencer_tells_its_metrics(processes: Processes, client: SequencerClient) -> None:
     process = await processes.start("a")
-    await client.command([create_topic()], deadline_s=30)
-    metrics = process.get("/metrics")
-    assert "penstock_sequencer_applied_sequence" in metrics
-    assert 'penstock_sequencer_requests_total{name="command",result="answered"} 1.0' in metrics
-    assert "penstock_sequencer_halted 0.0" in metrics
+    await client.command([create_topic()], deadline_s=TIMEOUT_S, attempt_s=TIMEOUT_S)
+    page = await until(lambda: metrics(process))
+    assert "penstock_sequencer_applied_sequence" in page
+    assert 'penstock_sequencer_requests_total{name="command",result="answered"} 1.0' in page
+    assert "penstock_sequencer_halted 0.0" in page
 
 
 async def test_without_a_nats_server_a_sequencer_says_so_and_ends(processes: Processes, tmp_path: Path) -> None:
