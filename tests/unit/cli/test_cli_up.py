@@ -14,7 +14,7 @@ from penstock.cli.options import Address, UpOptions, take_folder
 from penstock.cli.up import NATS_PORT_MAX, NATS_PORT_MIN, Supervisor, reserved_port, say
 from penstock.contracts.errors import Invalid
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
-from tests.testkit.waiting import until
+from tests.testkit.waiting import TIMEOUT_S, until
 
 RESTARTING = "the journal takes no entries; restarting nats-server"
 
@@ -117,9 +117,12 @@ def test_what_cannot_be_told_the_user_stops_nothing(monkeypatch: pytest.MonkeyPa
 
 
 async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_with_spark(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     found: list[str] = []
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 600\n")  # one that ended would be started again, and that told
+    python.chmod(0o700)
 
     def find(_environ: object) -> str:
         if not found:
@@ -134,13 +137,13 @@ async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_wi
     await until(lambda: "compaction waits: Spark is not installed" in house.said)
     (janitor,) = supervisor._helpers
     assert janitor.spec.argv == ["nice", "-n", "5", sys.executable, "-m", "janitor"], "it waits for no Spark"
-    found.append("/bin/true")
+    found.append(str(python))
     await until(lambda: len(supervisor._helpers) == 2)
     compactor = supervisor._helpers[1]
-    assert compactor.spec.argv == ["nice", "-n", "5", "/bin/true", "-m", "compactor"]
+    assert compactor.spec.argv == ["nice", "-n", "5", str(python), "-m", "compactor"]
     assert {janitor, compactor} <= set(supervisor._all), "the console shows them, and they are killed with the others"
     supervisor._begin_no_more()
-    await asyncio.gather(janitor.stop(1.0), compactor.stop(1.0))
+    await asyncio.gather(janitor.stop(TIMEOUT_S), compactor.stop(TIMEOUT_S))
     await keeping
     assert house.said == ["compaction waits: Spark is not installed", "compaction waits no more"]
 
@@ -183,6 +186,6 @@ async def test_helpers_that_wait_for_spark_are_not_started_while_everything_stop
     await until(lambda: supervisor._helpers)
     found.append("/bin/true")
     supervisor._begin_no_more()
-    await asyncio.gather(*(child.stop(1.0) for child in supervisor._helpers))
+    await asyncio.gather(*(child.stop(TIMEOUT_S) for child in supervisor._helpers))
     await keeping
     assert [child.spec.name for child in supervisor._helpers] == ["janitor-1"]

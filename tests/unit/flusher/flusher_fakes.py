@@ -121,7 +121,7 @@ class FakeInbound:
         self.replied.set_result(bytes(data))
 
     async def reply(self) -> FlushReply:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return decode(await self.replied, FlushReply)
 
 

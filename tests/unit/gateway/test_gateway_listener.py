@@ -19,7 +19,7 @@ from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
 from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
-from tests.testkit.waiting import until
+from tests.testkit.waiting import TIMEOUT_S, until
 from tests.unit.gateway.gateway_fakes import LISTENER, ZONE, World, new_world
 from tests.unit.gateway.gateway_wire import batch
 
@@ -91,12 +91,12 @@ class RawClient:
         return (await self._next_frame())[4:]
 
     async def _next_frame(self) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             (length,) = struct.unpack(">i", await self.reader.readexactly(4))
             return await self.reader.readexactly(length)
 
     async def until_closed(self) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             try:
                 return await self.reader.read()
             except ConnectionResetError:
@@ -293,7 +293,7 @@ async def test_a_full_window_stops_reading_and_everything_is_answered_later(kafk
 async def stands_still(figure: Any) -> None:
     """Return when a figure has not changed for many turns of the loop."""
     last, same = figure(), 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_S):
         while same < 200:
             await asyncio.sleep(0.001)
             now = figure()

@@ -178,7 +178,7 @@ async def test_who_waits_for_what_is_committed_is_woken_by_the_marker(world: Wor
     await until(lambda: (world.tail.applied_sequence or 0) == len(world.sequencer.entries))
     assert not waiting.done(), "nothing is decided yet"
     await end(world, writer, committed=committed)
-    answer = partitions_of(await asyncio.wait_for(waiting, 5))[0]
+    answer = partitions_of(await asyncio.wait_for(waiting, 30))[0]
     assert taken(answer, 0) == ({0: b"a"} if committed else {}, 2)
 
 
@@ -189,7 +189,7 @@ async def test_who_waits_for_what_is_committed_is_woken_by_a_time_out(world: Wor
     waiting = asyncio.create_task(world.fetch(asking({0: 0}, isolation_level=COMMITTED, max_wait_ms=FOR_EVER_MS)))
     await until(lambda: world.tail.watched_partitions == 1)
     await world.commit([Tick(START_MS + 60_000)])
-    answer = partitions_of(await asyncio.wait_for(waiting, 5))[0]
+    answer = partitions_of(await asyncio.wait_for(waiting, 30))[0]
     assert taken(answer, 0) == ({}, 2)
 
 
@@ -204,7 +204,7 @@ async def test_min_bytes_count_only_what_may_be_read(world: World) -> None:
     await world.produce(topic_id, {1: [batch_of(b"elsewhere")]})
     assert not waiting.done(), "70 bytes are decided"
     await end(world, writer, committed=True)
-    answer = partitions_of(await asyncio.wait_for(waiting, 5))[0]
+    answer = partitions_of(await asyncio.wait_for(waiting, 30))[0]
     assert list(taken(answer, 0)[0]) == [0, 1]
 
 
@@ -216,7 +216,7 @@ async def test_what_a_plan_has_no_room_for_counts_for_min_bytes(world: World, mo
         await write(world, topic_id, writer, b"a")
         await end(world, writer, committed=True)
     request = asking({0: 0}, isolation_level=COMMITTED, min_bytes=1_000, max_wait_ms=FOR_EVER_MS)
-    answer = partitions_of(await asyncio.wait_for(world.fetch(request), 5))[0]
+    answer = partitions_of(await asyncio.wait_for(world.fetch(request), 30))[0]
     assert taken(answer, 0)[1] == 3
 
 

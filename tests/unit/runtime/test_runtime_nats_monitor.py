@@ -86,7 +86,7 @@ class Servers:
             raise Unavailable(f"{url} does not answer")
         return ServerReport(url, "2.15.1", True, True, 3)
 
-    def ask(self, deadline_s: float = 5.0, grace_s: float = 0.02) -> Awaitable[dict[str, ServerReport]]:
+    def ask(self, deadline_s: float = 60.0, grace_s: float = 0.02) -> Awaitable[dict[str, ServerReport]]:
         return ask_servers(self.urls, deadline_s, self._ask, grace_s)
 
 
@@ -99,12 +99,12 @@ async def test_a_minority_that_hangs_holds_nobody_up() -> None:
 
 
 async def test_all_that_answer_soon_are_heard() -> None:
-    assert list(await Servers(a=0, b=1, c=0).ask(grace_s=5.0)) == ["a", "b", "c"]
+    assert list(await Servers(a=0, b=1, c=0).ask(grace_s=60.0)) == ["a", "b", "c"]
 
 
 async def test_without_a_majority_nothing_is_known() -> None:
-    with pytest.raises(Unavailable, match=r"the monitoring of nats at b, c did not answer within 0\.05 s"):
-        await Servers(a=0, b=None, c=None).ask(deadline_s=0.05)
+    with pytest.raises(Unavailable, match=r"the monitoring of nats at b, c did not answer within 0\.5 s"):
+        await Servers(a=0, b=None, c=None).ask(deadline_s=0.5)
 
 
 async def test_an_address_of_something_else_is_told_at_once() -> None:

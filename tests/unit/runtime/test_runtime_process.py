@@ -15,7 +15,7 @@ import pytest
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
 
 SERVICE = Path(__file__).with_name("example_service.py")
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class Process:
