@@ -19,7 +19,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.testkit.cluster import Cluster, running, wait_until
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
+from tests.testkit.cluster import Cluster, running, wait_for_level, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -35,6 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two gateways, so that one can die while members know of another."""
     data = tmp_path_factory.mktemp("consumer-groups") / "data"
     with running(data, "--flush-ms", "20", "--gateways", "2") as started:
+        wait_for_level(started, CONSUMER_GROUPS_LEVEL)
         yield started
 
 
@@ -119,7 +121,7 @@ def produce(cluster: Cluster, topic: str, values: range) -> None:
     producer = Producer({"bootstrap.servers": cluster.kafka})
     for value in values:
         producer.produce(topic, b"%d" % value, partition=value % PARTITIONS)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def read_by(members: list[Member]) -> list[int]:
@@ -150,8 +152,14 @@ def test_members_come_and_go_and_each_record_is_read_once(
     produce(cluster, topic, range(600, 700))
     until_read([one, two], range(700))
     two.leave()
-    (listed,) = [each for each in admin.list_consumer_groups().result(30).valid if each.group_id == topic]
-    assert (listed.state, listed.type) == (ConsumerGroupState.EMPTY, ConsumerGroupType.CONSUMER)
+
+    def is_empty() -> bool:
+        """A client that is told to close waits five seconds at most for its leave to be heard."""
+        (listed,) = [each for each in admin.list_consumer_groups().result(30).valid if each.group_id == topic]
+        assert listed.type == ConsumerGroupType.CONSUMER
+        return bool(listed.state == ConsumerGroupState.EMPTY)
+
+    wait_until(is_empty, PATIENCE_S, "both to have left")
     wanted = [ConsumerGroupTopicPartitions(topic)]
     offsets = admin.list_consumer_group_offsets(wanted)[topic].result(30).topic_partitions
     assert sum(each.offset for each in offsets) == 700

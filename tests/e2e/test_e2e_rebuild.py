@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.testkit.cluster import Cluster, wait_until
 from tests.testkit.ledger import QUIET, Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 TOPIC = "records"
 CLUSTER = "default"
@@ -37,7 +37,7 @@ def produce(producer: Producer, ledger: Ledger, numbers: range) -> None:
     for number in numbers:
         producer.produce(TOPIC, b"%d " % number, partition=number % 3, on_delivery=ledger.note)
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
     assert not ledger.failures
 
 
@@ -64,7 +64,7 @@ def archive(data: Path) -> list[Path]:
 
 def until_archived(cluster: Cluster) -> None:
     """Return when all that was journaled until now is in the archive."""
-    applied = cluster.metric("penstock_sequencer_applied_sequence")
+    applied = wait_until(lambda: cluster.metric("penstock_sequencer_applied_sequence"), 90, "the sequencer to answer")
     wait_until(lambda: cluster.metric("penstock_sequencer_archived_sequence") >= applied, 90, "the archive")
 
 

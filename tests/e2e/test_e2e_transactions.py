@@ -21,6 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.testkit.cluster import Cluster, running, wait_until
+from tests.testkit.transaction_load import wait_for_transactions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -34,6 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two gateways, so that one can die while clients know of another."""
     data = tmp_path_factory.mktemp("transactions") / "data"
     with running(data, "--flush-ms", "20", "--gateways", "2") as started:
+        wait_for_transactions(started)
         yield started
 
 
@@ -247,7 +249,7 @@ def test_a_transaction_goes_on_when_a_service_is_killed_in_its_middle(
             cluster.kill(victim)
         send(producer, topic, f"{number}-c", f"{number}-d")
         until_done(lambda: producer.commit_transaction(PATIENCE_S))
-    wait_until(cluster.is_ready, PATIENCE_S, f"{victim} to come back")
+    wait_until(cluster.is_ready, 2 * PATIENCE_S, f"{victim} to come back")
     assert read(cluster, topic) == [f"{number}-{letter}" for number in range(3) for letter in "abcd"]
 
 
@@ -270,12 +272,15 @@ async def transform(kafka: str, source: str, sink: str) -> None:
         isolation_level=COMMITTED,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        session_timeout_ms=30_000,  # nobody is to expire, however slow the machine
     )
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=group)
     async with consumer, producer:
         left = 4
         while left:
             batches = await consumer.getmany(timeout_ms=10_000)
+            if not batches:  # it may not even have a partition yet
+                continue
             for is_meant in (False, True):
                 await producer.begin_transaction()
                 for partition, records in batches.items():
