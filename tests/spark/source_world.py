@@ -74,7 +74,7 @@ def create_topics(cluster: Cluster, **partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.kafka})
     made = admin.create_topics([NewTopic(name, count) for name, count in partitions.items()])
     for each in made.values():
-        each.result(30)
+        each.result(DEADLINE_S)
 
 
 def produce(cluster: Cluster, topic: str, records: Iterable[Mapping[str, Any]], **settings: Any) -> int:

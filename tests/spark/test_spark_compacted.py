@@ -40,7 +40,8 @@ RECORDS = 12_000
 VALUE_BYTES = 2_000
 START_MS = 1_700_000_000_000
 DROPPED_EVERY = 7  # batches, as key compaction drops them
-REFUSALS_MAX = 100
+REFUSALS_MAX = 600
+DEADLINE_S = 60
 MIB = 1024 * 1024
 
 
@@ -103,7 +104,7 @@ async def written(store, topic_id: TopicId, extents: list[list[Extent]]) -> Comp
 async def accepted(sequencers: SequencerClient, command: ReplaceExtents) -> bool:
     """A young cluster refuses until all its sequencers have said that they know the command."""
     for _ in range(REFUSALS_MAX):
-        [outcome] = await sequencers.command([command], deadline_s=10)
+        [outcome] = await sequencers.command([command], deadline_s=DEADLINE_S)
         if isinstance(outcome, PerItem):
             return outcome.refusals == [Refusal.NONE] * PARTITIONS
         await asyncio.sleep(0.2)

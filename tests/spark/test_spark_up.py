@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from tests.testkit.cluster import running, wait_until
 from tests.testkit.compactors import EAGER, POLL_S, SPARK_CONF, START_S, is_running
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def test_it_serves_clients_before_its_compactor_begins_and_leaves_nothing_behind(
@@ -21,7 +21,7 @@ def test_it_serves_clients_before_its_compactor_begins_and_leaves_nothing_behind
         producer = Producer({"bootstrap.servers": cluster.kafka})
         for number in range(40):
             producer.produce("small", str(number))
-            assert producer.flush(30) == 0  # each a segment of its own
+            assert producer.flush(START_S) == 0  # each a segment of its own
         wait_until(
             lambda: cluster.metric("penstock_compactor_jobs_total", kind="flushed", result="done"),
             START_S,
@@ -34,6 +34,6 @@ def test_it_serves_clients_before_its_compactor_begins_and_leaves_nothing_behind
             lambda: cluster.processes()["compactor-1"]["restarts"] == 1, START_S, "it to be started again", POLL_S
         )
         pids += [each["pid"] for each in cluster.processes().values() if each["pid"]]
-        assert cluster.is_ready()
+        wait_until(cluster.is_ready, START_S, "the console to say so", POLL_S)
         assert cluster.stop() == 0
         assert not any(map(is_running, pids))
