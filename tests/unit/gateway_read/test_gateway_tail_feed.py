@@ -1,6 +1,7 @@
 """The feed wakes whoever waits for what was announced, tells the topic cache what changed, and loses no news."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
@@ -14,6 +15,7 @@ from penstock.contracts.messages import Advanced, PartitionAdvance
 from penstock.contracts.queries import PartitionPlan, Plan
 from penstock.contracts.refusals import Refusal
 from tests.testkit.memory_bus import MemoryHub
+from tests.testkit.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 
 TOPIC = bytes(range(16))
@@ -72,8 +74,8 @@ class Feed:
         return await watch.until(asyncio.get_running_loop().time())
 
 
-@pytest.fixture
-async def feed() -> AsyncIterator[Feed]:
+@contextlib.asynccontextmanager
+async def opened() -> AsyncIterator[Feed]:
     made = Feed()
     await made.tail.open()
     await made.announce(1)
@@ -81,6 +83,12 @@ async def feed() -> AsyncIterator[Feed]:
     await made.tail.close()
     made.hub.kill("gateway")
     made.hub.kill("sequencer")
+
+
+@pytest.fixture
+async def feed() -> AsyncIterator[Feed]:
+    async with opened() as made:
+        yield made
 
 
 async def test_announcements_tell_the_clusters_level(feed: Feed) -> None:
@@ -110,28 +118,32 @@ async def test_a_changed_topic_wakes_everybody_and_is_forgotten(feed: Feed) -> N
     assert feed.told.times_all_forgotten == 1  # by the first announcement
 
 
-async def test_a_missing_announcement_wakes_everybody_after_a_while_and_all_is_forgotten(feed: Feed) -> None:
-    feed.tail.lookup(KEY, 0, 1)
-    feed.tail.learn(Plan(1, [PartitionPlan(*KEY, Refusal.NONE, 0, 0, 0, [])]), [0])
-    assert feed.tail.lookup(KEY, 0, 1) is not None
-    with feed.tail.watch([OTHER]) as watch:
-        await feed.announce(3, KEY)
-        assert not await feed.is_woken(watch)
-        assert await watch.until(feed.deadline_s())
-    assert feed.told.times_all_forgotten == 2
-    assert feed.tail.applied_sequence == 3
-    assert feed.tail.lookup(KEY, 0, 1) is None
+@in_virtual_time
+async def test_a_missing_announcement_wakes_everybody_after_a_while_and_all_is_forgotten() -> None:
+    async with opened() as feed:
+        feed.tail.lookup(KEY, 0, 1)
+        feed.tail.learn(Plan(1, [PartitionPlan(*KEY, Refusal.NONE, 0, 0, 0, [])]), [0])
+        assert feed.tail.lookup(KEY, 0, 1) is not None
+        with feed.tail.watch([OTHER]) as watch:
+            await feed.announce(3, KEY)
+            assert not await feed.is_woken(watch)
+            assert await watch.until(feed.deadline_s())
+        assert feed.told.times_all_forgotten == 2
+        assert feed.tail.applied_sequence == 3
+        assert feed.tail.lookup(KEY, 0, 1) is None
 
 
-async def test_an_announcement_that_comes_late_is_taken_in_at_its_place(feed: Feed) -> None:
-    with feed.tail.watch([KEY]) as watch:
-        await feed.announce(3, OTHER)
-        await feed.publisher.publish(
-            subjects.advanced(CLUSTER), encode(Advanced(2, [PartitionAdvance(*KEY, 0, 0, 0, [])], []))
-        )
-        assert await watch.until(feed.deadline_s())
-    assert feed.tail.applied_sequence == 3
-    assert feed.told.times_all_forgotten == 1
+@in_virtual_time
+async def test_an_announcement_that_comes_late_is_taken_in_at_its_place() -> None:
+    async with opened() as feed:
+        with feed.tail.watch([KEY]) as watch:
+            await feed.announce(3, OTHER)
+            await feed.publisher.publish(
+                subjects.advanced(CLUSTER), encode(Advanced(2, [PartitionAdvance(*KEY, 0, 0, 0, [])], []))
+            )
+            assert await watch.until(feed.deadline_s())
+        assert feed.tail.applied_sequence == 3
+        assert feed.told.times_all_forgotten == 1
 
 
 async def test_bytes_that_are_no_announcement_are_passed_over(feed: Feed) -> None:
