@@ -21,7 +21,8 @@ from tests.testkit.ports import free_port
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_TIMEOUT_S = 300.0
 HEALTHY_TIMEOUT_S = 240.0
-FREEZE_TIMEOUT_S = 30.0
+FREEZE_TIMEOUT_S = 120.0
+ANSWER_TIMEOUT_S = 60.0  # of a page; who has just started, or stood still, answers late
 HTTP_PORT = 8080
 POLL_S = 0.25
 CLIENT_IMAGE = "penstock-tests/client"
@@ -81,7 +82,7 @@ class Container:
 
     def metrics(self) -> dict[str, float]:
         """Every sample of its metrics page by name, labels as printed."""
-        with urllib.request.urlopen(f"http://{self.address}:{HTTP_PORT}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.address}:{HTTP_PORT}/metrics", timeout=ANSWER_TIMEOUT_S) as answer:
             return samples(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:
