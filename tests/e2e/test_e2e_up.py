@@ -14,6 +14,8 @@ from tests.testkit.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
+GONE_S = 120  # they may take as long to end as if somebody waited for them
+
 
 def up(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`penstock up` with arguments that must make it end by itself."""
@@ -41,7 +43,7 @@ def produce_one(bootstrap: str, value: bytes) -> int:
     offsets: list[int] = []
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce("kept", value, on_delivery=lambda error, message: offsets.append(message.offset()))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return offsets[0]
 
 
@@ -49,7 +51,7 @@ def read_one(bootstrap: str, offset: int) -> bytes:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "one"})
     try:
         consumer.assign([TopicPartition("kept", 0, offset)])
-        message = wait_until(lambda: consumer.poll(1), 30, "a record")
+        message = wait_until(lambda: consumer.poll(1), 60, "a record")
         assert message.error() is None
         return bytes(message.value())
     finally:
@@ -79,7 +81,7 @@ def test_when_it_is_killed_nothing_it_started_lives_on_and_the_data_is_kept(tmp_
         process.wait()
         assert process.stdout is not None
         process.stdout.close()
-        wait_until(lambda: not [pid for pid in pids if is_alive(pid)], 30, "all children to be gone")
+        wait_until(lambda: not [pid for pid in pids if is_alive(pid)], GONE_S, "all children to be gone")
         cluster.output = []
         cluster.start()
         assert read_one(cluster.kafka, offset) == b"before"
