@@ -20,6 +20,7 @@ from gateway.owner_pace import (
     SLOW_AVOIDED_S_MAX,
     OwnerPace,
 )
+from gateway.zone_cachers import ALONE_PATIENCE_FACTOR
 from penstock.contracts.messages import SegmentRead
 from tests.testkit.virtual_time import in_virtual_time
 
@@ -168,6 +169,8 @@ async def test_what_the_store_does_not_have_either_is_waited_for(zone: Zone) -> 
     cacher.gate.clear()
     reading = asyncio.create_task(check(zone, SegmentRead(segment(1), 0, 10)))
     await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    assert not zone.store.gets, "the store was asked as soon as another cacher would have been"
+    await asyncio.sleep((ALONE_PATIENCE_FACTOR - 1) * PATIENCE_S_MAX)
     assert zone.store.gets
     cacher.gate.set()
     await reading

@@ -24,6 +24,7 @@ log = structlog.get_logger()
 
 OWNERS_ASKED_MAX = 2  # the owner and the next in the ring; then the store, which always knows
 CACHER_TIMEOUT_S = 2.0  # a cacher may have to load from the store first
+ALONE_PATIENCE_FACTOR = 2  # where the store would have to help, which always costs a GET
 GONE_AVOIDED_S = 1.0  # nobody listened there: the directory will notice within three seconds
 BUSY_S = CACHER_TIMEOUT_S  # who has answered anything in the time in which one answer did not come is not stuck
 SILENT_AVOIDED_S = 5.0  # somebody listens and does not answer: each further try would cost a time-out
@@ -140,7 +141,8 @@ class ZoneCachers:
         asking = asyncio.create_task(self._ask(search, owner, numbers))
         tasks = [asking]
         try:
-            await asyncio.wait(tasks, timeout=self._pace.patience_s)
+            is_alone = any(len(search.owners[number]) == 1 for number in numbers)
+            await asyncio.wait(tasks, timeout=self._pace.patience_s * (ALONE_PATIENCE_FACTOR if is_alone else 1))
             if not asking.done() and self._pace.take_hedges(self._gets_of_hedge(search, numbers)):
                 tasks.append(asyncio.create_task(self._hedge(search, numbers)))
                 await _until(tasks, lambda: all(number in search.found for number in numbers))
