@@ -3,16 +3,28 @@
 Everything is kept under `.venv/debian`, so a second run fetches nothing.
 """
 
+import contextlib
+import fcntl
 import functools
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(sys.prefix) / "debian"
 KCAT_PACKAGES = ["kcat", "librdkafka1", "libserdes1", "libavro23", "libjansson4", "libyajl2"]
 FETCH_TIMEOUT_S = 240.0
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Tests run in several processes: who comes while another one fetches waits, and finds it all there."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _options() -> list[str]:
@@ -37,7 +49,8 @@ def _update() -> None:
 def package_catalogue() -> list[tuple[bytes, bytes]]:
     """Every stanza of the machine's package catalogue as (package name, stanza), tens of MB in all."""
     _options()
-    _update()
+    with _alone():
+        _update()
     text = subprocess.run(
         ["apt-cache", *_options(), "dumpavail"], check=True, timeout=FETCH_TIMEOUT_S, capture_output=True
     ).stdout
@@ -51,8 +64,9 @@ def kcat() -> tuple[str, dict[str, str]]:
     if installed:
         return installed, dict(os.environ)
     root = FOLDER / "kcat"
-    if not (root / "usr/bin/kcat").exists():
-        _unpack(root)
+    with _alone():
+        if not (root / "usr/bin/kcat").exists():
+            _unpack(root)
     libraries = sorted({str(library.parent) for library in root.rglob("*.so*")})
     return str(root / "usr/bin/kcat"), os.environ | {"LD_LIBRARY_PATH": ":".join(libraries)}
 

@@ -29,7 +29,10 @@ def write(java_options: str) -> None:
         assert session.sparkContext.parallelize([1, 2], 1).map(str).collect() == ["1", "2"]
         assert session.range(10).selectExpr("sum(id) as total").toPandas()["total"][0] == 45
         sessions.close_session(session)
-        written.rename(CLASSES)
+        if written.exists():
+            written.rename(CLASSES)
+        else:
+            print("this Java keeps no classes; the tests take longer", file=sys.stderr)
 
 
 if __name__ == "__main__":
