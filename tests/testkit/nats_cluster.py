@@ -17,7 +17,7 @@ from tests.testkit.pausing import pause_process
 from tests.testkit.ports import free_ports
 
 NODES = 3
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0  # several elections, of up to 9 s each where there is time for them
 STOP_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 1.0
 POLL_S = 0.01
