@@ -9,9 +9,18 @@ from penstock.spark.session import open_session
 from tests.testkit.compactors import JAVA_OPTIONS
 
 
+LONGEST = ("test_spark_tables.py", "test_spark_compaction.py", "test_spark_key_e2e.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests that take minutes first: they mostly wait, and the others run beside them."""
-    items.sort(key=lambda item: "tests/spark/" not in item.nodeid or item.get_closest_marker("slow") is None)
+    """The tests that take minutes first, the longest before: they mostly wait, and the others run beside them."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if "tests/spark/" not in item.nodeid or item.get_closest_marker("slow") is None:
+        return len(LONGEST) + 1
+    return LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
 
 
 @pytest.fixture(scope="session", autouse=True)
