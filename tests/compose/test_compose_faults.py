@@ -30,6 +30,7 @@ def hold(seconds: float) -> None:
 def die(project: Project, service: str) -> None:
     """Kill the process from within, as a crash does; returns when the engine has started it again."""
     victim = project.one(service)
+    assert victim.pid, f"{service} does not run"  # 0 would be whoever asks
     os.kill(victim.pid, signal.SIGKILL)
     wait_until(
         lambda: project.one(service).restarts > victim.restarts, RESTART_TIMEOUT_S, f"{service} to restart", POLL_S
