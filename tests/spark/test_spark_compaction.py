@@ -16,11 +16,13 @@ from tests.testkit.cluster import Cluster, running, wait_until
 from tests.testkit.compactors import POLL_S, SPARK_CONF, CompactorProcess, is_running
 from tests.testkit.spark_cluster import standalone_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 TOPICS = {"orders": 2, "clicks": 3, "sensors": 1}
 PLACES = [(topic, number) for topic, count in TOPICS.items() for number in range(count)]
 KILLS = 3
+IDLE_POLLS_MAX = 240  # of half a second
+MERGED_S = 300.0
 
 
 class Load:
@@ -59,7 +61,7 @@ class Load:
         consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in PLACES])
         try:
             idle = 0
-            while idle < 60 and any(found[place] < wanted[place] for place in PLACES):
+            while idle < IDLE_POLLS_MAX and any(found[place] < wanted[place] for place in PLACES):
                 messages = consumer.consume(5000, 0.5)
                 idle = 0 if messages else idle + 1
                 for message in messages:
@@ -121,12 +123,12 @@ def test_readers_from_the_start_miss_nothing_while_compactors_are_killed(cluster
                 jvms = compactor.jvms()
                 assert jvms
                 compactor.kill()
-            wait_until(lambda left=jvms: not any(map(is_running, left)), 180, "the JVM to end with its compactor")
+            wait_until(lambda left=jvms: not any(map(is_running, left)), MERGED_S, "the JVM to end with its compactor")
             assert not load.errors, load.errors
         with CompactorProcess(cluster, "compactor-last") as last:
             last.until("jobs_total", kind="mixed", result="done")
             load.stop()
-            wait_until(lambda: last.metric("waiting_segments", level="0") <= 1, 120, "all to be merged", POLL_S)
+            wait_until(lambda: last.metric("waiting_segments", level="0") <= 1, MERGED_S, "all to be merged", POLL_S)
             load.replay()
             assert last.stop() == 0
     assert not load.errors, load.errors
@@ -151,9 +153,11 @@ def test_a_compactor_works_on_a_spark_cluster(cluster: Cluster, tmp_path: Path) 
         settings = {"spark-master": spark.url, "spark-conf": conf}
         with load.running(), CompactorProcess(cluster, "compactor-1", **settings) as compactor:
             compactor.until("jobs_total", kind="mixed", result="done")
-            wait_until(lambda: all(spark.used()), 180, "both workers to work", POLL_S)
+            wait_until(lambda: all(spark.used()), MERGED_S, "both workers to work", POLL_S)
             load.stop()
-            wait_until(lambda: compactor.metric("waiting_segments", level="0") <= 1, 120, "all to be merged", POLL_S)
+            wait_until(
+                lambda: compactor.metric("waiting_segments", level="0") <= 1, MERGED_S, "all to be merged", POLL_S
+            )
             load.replay()
             assert compactor.stop() == 0
     assert not load.errors, load.errors

@@ -12,7 +12,7 @@ from penstock.contracts.commands import ReplaceExtents
 from penstock.kafkawire.records import Record
 from tests.spark.key_world import AT_ONCE, KeyWorld, random_records
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ALWAYS = {"min.cleanable.dirty.ratio": "0"}
 IN_PARTS = KeyLimits(flushed_age_min_ms=0, dirty_bytes_min=0, output_bytes_max=12_000, together_bytes_max=12_000)

@@ -19,7 +19,7 @@ from tests.testkit.compactors import is_running
 from tests.testkit.waiting import until
 from tests.unit.compactor.compactor_world import World, while_running
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PATIENCE_S = 120.0
 
