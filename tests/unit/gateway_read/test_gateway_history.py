@@ -1,6 +1,7 @@
 """Whoever replays, however many they are and whatever they ask for, neither fills the memory nor holds up the tail."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Sequence
 
@@ -17,6 +18,7 @@ from penstock.contracts.chunks import RECENT_MS
 from penstock.contracts.ids import TopicId
 from penstock.contracts.messages import SegmentRead
 from penstock.runtime.byte_budget import ByteBudget
+from tests.testkit.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 
 KIB = 1024
@@ -44,6 +46,12 @@ class LaterClock:
 async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(reads_module, "ROOM_WAIT_S", 0.01)
     monkeypatch.setattr(fetch, "ROOM_WAIT_S", 0.01)
+    async with opened() as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened() -> AsyncIterator[World]:
     made = World()
     made.unsent.__init__(UNSENT_BYTES)  # type: ignore[misc]  # who has it has this one
     yield made
@@ -146,26 +154,27 @@ async def test_while_somebody_follows_the_end_answers_with_history_are_shorter_s
     assert BATCH_BYTES < len(answer.records or b"") <= 2 * BATCH_BYTES
 
 
+@in_virtual_time
 async def test_who_replays_one_partition_and_follows_another_has_its_news_at_once_and_in_time_the_rest(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topic_id = await filled(world, partitions=2)
-    let_it_be_history(world)
-    monkeypatch.setattr("gateway_read_world.START_MS", world.clock.now_ms())
-    await world.produce(topic_id, {1: [batch_of(b"new")]})
-    pace = world.reads.pace = HistoryPace(SLOW, world.clock)
-    pace.note_followed()
-    assert await pace.until_due(HistoryTurn(), SLOW // 4, 0)  # somebody else has the next quarter of a second
-    request = asking({0: 0, 1: BATCHES})
-    held = partitions_of(await world.fetch(request))
-    assert not held[0].records
-    assert values_of(held[1]) == {BATCHES: b"new"}
-    later_s = asyncio.get_running_loop().time() + 0.25
-    await until(lambda: asyncio.get_running_loop().time() > later_s)
-    pace.note_followed()
-    both = partitions_of(await world.fetch(request))
-    assert both[0].records
-    assert both[1].records == held[1].records
+    async with opened() as world:
+        topic_id = await filled(world, partitions=2)
+        let_it_be_history(world)
+        monkeypatch.setattr("gateway_read_world.START_MS", world.clock.now_ms())
+        await world.produce(topic_id, {1: [batch_of(b"new")]})
+        pace = world.reads.pace = HistoryPace(SLOW, world.clock)
+        pace.note_followed()
+        assert await pace.until_due(HistoryTurn(), SLOW // 4, 0)  # somebody else has the next quarter of a second
+        request = asking({0: 0, 1: BATCHES})
+        held = partitions_of(await world.fetch(request))
+        assert not held[0].records
+        assert values_of(held[1]) == {BATCHES: b"new"}
+        await asyncio.sleep(0.25)
+        pace.note_followed()
+        both = partitions_of(await world.fetch(request))
+        assert both[0].records
+        assert both[1].records == held[1].records
 
 
 async def test_where_there_is_more_news_than_an_answer_takes_history_has_its_part(
