@@ -188,6 +188,34 @@ async def test_acks_0_gets_no_answer_and_the_next_request_gets_its_own(kafka: Ka
     assert await client.next_correlation_id() == 2
 
 
+async def test_what_was_sent_with_acks_0_is_stored_though_the_client_has_gone(kafka: Kafka) -> None:
+    """Kafka, too, serves what it has received from somebody who closed in good order."""
+    flusher = await kafka.world.add_flusher("f1")
+    sequencer = kafka.world.sequencer
+    sequencer.hold = asyncio.Event()  # the topic is not known here yet
+    client = await kafka.connect()
+    count = kafka.world.gateway.config.requests_in_flight_max + 3
+    for number in range(count):
+        client.produce(number, batch(), acks=0)
+    await client.writer.drain()
+    await client.close()
+    await until(lambda: sequencer.queries)
+    sequencer.hold.set()
+    await until(lambda: len(flusher.produces) == count)
+    await until(lambda: kafka.world.metric("penstock_gateway_connections") == 0)
+    assert kafka.connections.budget.held_bytes == 0
+
+
+async def test_who_waits_for_an_answer_and_goes_is_forgotten(kafka: Kafka) -> None:
+    sequencer = kafka.world.sequencer
+    sequencer.hold = asyncio.Event()
+    client = await kafka.connect()
+    client.produce(1, batch())
+    await until(lambda: sequencer.queries)
+    await client.close()
+    await until(lambda: kafka.world.metric("penstock_gateway_connections") == 0)
+
+
 async def test_acks_0_with_a_bad_batch_closes_the_connection(kafka: Kafka) -> None:
     client = await kafka.connect()
     client.produce(1, b"not a batch", acks=0)

@@ -62,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0  # as the owner knows it
         self.stuck_since_s: float | None = None  # since when the client takes no answers
         self._is_draining = False
+        self._is_at_eof = False
         self._alarm: asyncio.TimerHandle | None = None  # when the client is heard again
         self._cause = ""
         self.active_s = owner.monotonic_s()  # when bytes last came
@@ -106,7 +107,10 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def eof_received(self) -> bool:
-        return False
+        """The client has gone, perhaps right behind produce requests to which it wants no answer: those are served."""
+        self._is_at_eof = True
+        self._end_behind_eof_soon()
+        return True
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True
@@ -162,6 +166,16 @@ class Connection(asyncio.BufferedProtocol):
             self._session.refuse(slot)
         self._send()
         self._advance()
+        if self._is_at_eof:
+            self._end_behind_eof_soon()
+
+    def _end_behind_eof_soon(self) -> None:
+        """Close unless there is something to do for a client that has gone, once what came last has begun."""
+        asyncio.get_running_loop().call_soon(self._end_behind_eof)
+
+    def _end_behind_eof(self) -> None:
+        if not self._client.unanswered_produces:
+            self._transport.close()
 
     def _advance(self) -> None:
         """Begin the requests that may begin, and read on if that can bring more of them."""
@@ -173,6 +187,8 @@ class Connection(asyncio.BufferedProtocol):
             self._log_refusal(str(error))
             self._session.refuse_rest()
             self._send()
+        if self._is_at_eof:
+            return
         wants = self._may_begin() and self._owner.budget.may_read(self)
         if wants != self._is_reading and not self._transport.is_closing():
             self._is_reading = wants

@@ -76,6 +76,7 @@ class Client:
     user: str = ANONYMOUS
     muted_until_s: float = 0.0  # until then, monotonic, nothing is read from it: it has used up a quota
     is_leaving: bool = False  # the connection is to end soon: wait for nothing long
+    unanswered_produces: int = 0  # being served, with acks=0: the client may have gone already
     # Requests of one connection run one at a time, in order; only Produce has a lane of its own, which a request leaves
     # as soon as a flusher has been handed its batches. Both locks let tasks through in the order of their coming.
     serial_order: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -68,6 +68,15 @@ class _Checked(msgspec.Struct):
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
+    is_unanswered = request.acks == ACKS_NONE
+    client.unanswered_produces += is_unanswered
+    try:
+        return await _produce(gateway, client, version, request)
+    finally:
+        client.unanswered_produces -= is_unanswered
+
+
+async def _produce(gateway: Gateway, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
     error = _request_error(gateway, request)
     if error:
         refused: list[Verdict] = [error] * _partition_count(request)
