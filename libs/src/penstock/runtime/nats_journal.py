@@ -123,9 +123,11 @@ class NatsJournal:
 
     async def check_is_fit(self, replicas: int) -> None:
         """`Invalid` if the stream may forget what it acknowledged, or keeps fewer copies than `replicas`."""
-        config = (await self._info()).config
+        reply = await self._info()
+        config = reply.config
         if config is None:
-            return
+            reason = "without a word on its settings" if reply.error is None else reply.error.description
+            raise Unavailable(f"the stream {self._stream} cannot be described: {reason}")
         fit = StreamConfig(name=self._stream, subjects=[self._subject])
         for name in ("subjects", "retention", "storage", "max_msgs", "max_bytes", "max_age", "max_msgs_per_subject"):
             found, wanted = getattr(config, name), getattr(fit, name)
