@@ -14,8 +14,8 @@ from penstock.runtime.clock import Clock
 
 MIB = 1024 * 1024
 FOLLOWED_S = 10.0  # after somebody got news, more is expected for so long
-BYTES_PER_SECOND_MIN = 8 * MIB
-BYTES_PER_SECOND_PER_AGE_S = 1024 * MIB  # news that is 100 ms old: 100 MiB/s
+BYTES_PER_SECOND_MIN = 4 * MIB
+BYTES_PER_SECOND_PER_AGE_S = 512 * MIB  # news that is 200 ms old: 100 MiB/s
 NEWEST_SHARE = 1 / 16  # of the mean age, what the newest one counts
 WRITTEN_S = 10.0  # over about so long it is reckoned how much is written
 FASTER = 2  # than all that is written
