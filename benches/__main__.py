@@ -50,7 +50,7 @@ def main() -> int:
         "groups": groups.rebalances,
         "reading": lambda: reading.requests(arguments.mib // 8),
         "reading-latency": lambda: reading.latency(arguments.records),
-        "replays": lambda: reading.replays(arguments.mib // 2, arguments.records),
+        "replays": lambda: reading.replays(arguments.mib // 2),
         "idlers": reading.idlers,
         "greedy": greedy.memory,
         "reader-failover": reader_failover.recovery,
