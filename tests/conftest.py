@@ -1,6 +1,7 @@
 """Fixtures that any test may ask for."""
 
 import logging
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,11 +22,15 @@ collect_ignore = [] if find_spec("pyspark") else ["spark"]
 
 
 def pytest_configure() -> None:
-    """Say at once if servers cannot come from where they must; remove what a killed run left."""
+    """Say at once if servers cannot come from where they must; remove what a killed run left.
+
+    Workers do not ask an engine themselves: one whose answer was late would have other tests than the others.
+    """
     try:
         chosen = engine.choice()
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
+    os.environ[engine.SETTING] = "always" if chosen.containers else "never"
     if chosen.containers:
         engine.remove_leftovers(own=False)
 
