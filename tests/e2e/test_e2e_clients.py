@@ -143,11 +143,8 @@ def test_a_producer_without_idempotence_and_with_any_acks_is_served(
 ) -> None:
     topic = f"acks-{acks}"
     admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
-    producer = Producer({"bootstrap.servers": cluster.kafka, "acks": acks})
-    for value in (b"1", b"2"):
-        producer.produce(topic, value, partition=0)
-    assert producer.flush(60) == 0
-    # With acks=0 that means that they were sent. It stays connected, as what nobody took yet goes when it closes.
+    produce(cluster.kafka, topic, [b"1", b"2"], acks=acks)
+    # With acks=0 they were sent, and the producer has closed behind them.
     wait_until(lambda: values_of(cluster.kafka, topic) == [b"1", b"2"], 60, "both records")
 
 

@@ -42,11 +42,16 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield server.url("leaks")
 
 
-def all_were_condemned(cluster: Cluster) -> bool:
-    """Whether as much was deleted as was stored at least, and nothing for another reason."""
-    found = cluster.metrics()
-    condemned = total(found, "penstock_janitor_deleted_objects_total", reason="condemned")
-    return condemned >= ROUNDS and total(found, "penstock_janitor_deleted_objects_total") == condemned
+def until_deleted(cluster: Cluster, objects: int) -> None:
+    """Return when so many condemned objects were deleted at least; nothing may go for another reason."""
+
+    def condemned() -> float:
+        found = cluster.metrics()
+        its = total(found, "penstock_janitor_deleted_objects_total", reason="condemned")
+        assert total(found, "penstock_janitor_deleted_objects_total") == its, "something went for another reason"
+        return its if its >= objects else 0
+
+    wait_until(condemned, GONE_S, f"{objects} objects to be told as deleted")
 
 
 def test_when_all_topics_are_gone_the_bucket_holds_snapshots_and_the_archive_only(
@@ -64,7 +69,7 @@ def test_when_all_topics_are_gone_the_bucket_holds_snapshots_and_the_archive_onl
             life.delete_topics()
             until_empty(cluster, bucket, life, bucket.leftovers)
             bucket.until_nothing_is_unfinished()
-        wait_until(lambda: all_were_condemned(cluster), GONE_S, "a janitor to say that all it deleted was condemned")
+        until_deleted(cluster, ROUNDS)
 
 
 def test_janitors_that_are_killed_at_any_moment_leave_nothing_behind(
