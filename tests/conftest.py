@@ -24,7 +24,7 @@ collect_ignore = [] if find_spec("pyspark") else ["spark"]
 def pytest_configure() -> None:
     """Say at once if servers cannot come from where they must; remove what a killed run left.
 
-    Workers do not ask an engine themselves: one whose answer was late would have other tests than the others.
+    Workers are told what was found here: one that heard late from an engine would have other tests than the others.
     """
     try:
         chosen = engine.choice()
