@@ -182,7 +182,8 @@ class SimTransport:
             return
         data = self._inbox.pop(0)
         if data is None:
-            self._end()
+            if not self._protocol.eof_received():
+                self._end()
             return
         while data:
             room = self._protocol.get_buffer(len(data))
