@@ -288,3 +288,16 @@ async def test_those_who_replay_wait_for_each_other_and_nobody_waits_for_them(zo
     await replaying[0].aclose()
     await waiting
     await replaying[1].aclose()
+
+
+async def test_who_stood_in_line_to_replay_when_news_came_reads_nothing_and_goes_by_the_pace(zone: Zone) -> None:
+    size_bytes = reads_module.FETCHED_BYTES_MAX // reads_module.HISTORY_SHARE
+    async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as second:
+        assert await first.enter_async_context(zone.reads.room(size_bytes, is_history=True))
+        waiting = asyncio.create_task(second.enter_async_context(zone.reads.room(size_bytes, is_history=True)))
+        await asyncio.sleep(0)
+        zone.reads.pace.note_followed()
+        await first.aclose()
+        assert not await waiting
+    async with zone.reads.room(size_bytes, is_history=True) as may_read:
+        assert may_read

@@ -52,7 +52,7 @@ class HistoryPace:
         return self._written * math.exp((self._news_s - self._clock.monotonic_s()) / WRITTEN_S)
 
     def note_followed(self) -> None:
-        """Somebody who waited at the end of the log has got what is new."""
+        """Somebody who waited at the end of the log gets what is new."""
         self._followed_until_s = self._clock.monotonic_s() + FOLLOWED_S
 
     @property

@@ -106,15 +106,18 @@ class SegmentReads:
         """For those who read: as many bytes as they are going to have in memory; false: read nothing now.
 
         It is looked at here whether clients take their answers, as many may have waited in line for this. Who reads
-        history waits for others who do first, and so never stands in line before who does not.
+        history waits for others who do first, and so never stands in line before who does not; and if news came
+        meanwhile to somebody who follows the end, that goes by the pace, which he comes back to.
         """
         if not is_history:
             async with self.budget.hold(size_bytes):
                 yield self._unsent.has_room(is_history=False)
             return
+        was_held = self.pace.is_held
         await self._unsent.until_room(ROOM_WAIT_S, is_history=True)
         async with self.history_budget.hold(size_bytes), self.budget.hold(size_bytes):
-            yield self._unsent.has_room(is_history=True)
+            was_overtaken = self.pace.is_held and not was_held
+            yield self._unsent.has_room(is_history=True) and not was_overtaken
 
     @asynccontextmanager
     async def turn(self, *, is_history: bool) -> AsyncIterator[None]:

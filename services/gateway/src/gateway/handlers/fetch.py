@@ -68,12 +68,13 @@ async def handle(gateway: Gateway, client: Client, version: int, request: FetchR
     rotated = _rotated(gateway, wanted)
     bytes_max = max(min(request.max_bytes, FETCH_BYTES_MAX), 1)
     woken_s = await _wait(gateway, client, request, rotated, bytes_max)
+    if woken_s is not None:
+        gateway.reads.pace.note_followed()
     if await gateway.unsent.until_room(ROOM_WAIT_S):
         await _read(gateway, client, rotated, bytes_max, request.isolation_level, is_first=True)
         await _read_again(gateway, client, rotated, bytes_max, request.isolation_level)
     if woken_s is not None:
         gateway.tail.note_answered(woken_s)
-        gateway.reads.pace.note_followed()
     return _response(gateway, request, wanted)
 
 
