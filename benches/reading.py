@@ -48,12 +48,12 @@ HISTORY_PARTITIONS = 16
 REPLAYED_RECORDS = 1_000  # the p99 of a few hundred is the luck of two or three
 # Segments that are closed early because all is quiet cost as much as others, and hold less: up to eight a second by
 # default on stores that charge for PUTs, and many more on `file://`. Here it is requests for bytes that are counted.
-SPARING = {"PENSTOCK_QUIET_PUTS_PER_SECOND": "1"}
+SPARING = {"PENSTOCK_QUIET_PUTS_PER_SECOND": "0.2"}
 
 
 # Segments are full where so much is written in an interval, as the budgets mean it; and those who tail are not behind:
 # this machine, which also runs the consumers, has to keep up.
-FLUSH_MS = "1000"
+FLUSH_MS = "4000"
 FOLLOWED_MIB_PER_SECOND = 8
 DELIVERED_MIB_PER_SECOND = 240  # to each zone, where many read the same
 
