@@ -8,8 +8,8 @@ RECKONED_EVERY = 32  # answers, as sorting them costs something
 QUANTILE = 0.95
 PATIENCE_FACTOR = 3  # an answer that takes so much longer than nearly all others is not waited for alone
 PATIENCE_S_MIN, PATIENCE_S_MAX = 0.02, 0.5
-# GETs that hedges may cost: where everything is slow they help nobody. A slow owner is found out by a few. They are in all
-# no more than what reading in the writer's zone may cost: 5 for the first GiB, 2 for each that follows.
+# GETs that hedges may cost: where everything is slow they help nobody. A slow owner is found out by a few. They are in
+# all no more than what reading in the writer's zone may cost: 5 for the first GiB, 2 for each that follows.
 HEDGES_PER_BYTE = 2 / 2**30
 HEDGES_MAX = 3.0  # at once, of those that were not used
 OWNERS_MAX = 1_000  # remembered
