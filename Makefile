@@ -43,7 +43,7 @@ test-simulation: env  ## run the simulations
 # The first of them mostly wait, for servers that start and for silences to last.
 test-services: env  ## run the tests of the code, of services with others, and of the whole
 	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not spark" -n 4 --dist worksteal
-	$(BIN)/pytest -m e2e -n 2 --dist loadfile tests/e2e tests/chaos
+	$(BIN)/pytest -m e2e -n 3 --dist loadfile tests/e2e tests/chaos
 
 test-spark: env spark-env spark-classes  ## run the tests that need Spark
 	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
