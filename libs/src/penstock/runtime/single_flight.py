@@ -12,8 +12,8 @@ Value = TypeVar("Value")
 class SingleFlight(Generic[Key, Value]):
     """Loads that are shared while they run.
 
-    All who wait for a load get its value or its error. One who goes away does not end it for the others, nor for
-    whoever comes next. Nothing is kept once a load is over.
+    All who wait for a load get its value or its error. One who goes away does not end it for the others, nor, unless it
+    is shared, for whoever comes next. Nothing is kept once a load is over.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,10 @@ class SingleFlight(Generic[Key, Value]):
         return await asyncio.shield(self.begin(key, load))
 
     async def share(self, key: Key, load: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
-        """As `get`, for a load that is worth nothing once all who share it have gone away: then it is cancelled."""
+        """As `get`, for a load that is worth nothing once all who share it have gone away: then it is cancelled.
+
+        A key is shared by all who ask for it or by none: who only gets it is not counted.
+        """
         task = self.begin(key, load)
         self._sharers[task] += 1
         try:
