@@ -69,4 +69,4 @@ WORKDIR /tmp
 STOPSIGNAL SIGTERM
 # Healthy means ready: connected, and nothing missing that the service needs.
 HEALTHCHECK --interval=5s --timeout=10s --start-period=120s --retries=5 CMD ["ready"]
-ENTRYPOINT ["sh", "-c", "exec python -m \"$PENSTOCK_SERVICE\" \"$@\"", "penstock"]
+ENTRYPOINT ["sh", "-c", "exec python -m \"penstock_$PENSTOCK_SERVICE\" \"$@\"", "penstock"]

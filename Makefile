@@ -76,7 +76,7 @@ check: env  ## format, lint, types, import contracts and the house rules, as CI 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_tidy.py
-	$(BIN)/python -m tests.testkit.compatibility_page --check
+	$(BIN)/python -m tests.testkit.docs.compatibility_page --check
 
 format: env  ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix-only $(CODE)
@@ -91,7 +91,7 @@ bench-spark: env spark-env  ## measure what runs on Spark
 	$(SPARK_VENV)/bin/python -m benches.topics
 
 docs: env  ## make the tables of docs/kafka-compatibility.md anew
-	$(BIN)/python -m tests.testkit.compatibility_page
+	$(BIN)/python -m tests.testkit.docs.compatibility_page
 
 lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds what is new
 	$(BIN)/$(COMPILE) $(UPGRADE) pyproject.toml -o requirements.lock >/dev/null

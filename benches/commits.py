@@ -12,10 +12,10 @@ from benches.whole import scratch_cluster
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import CommitSegment, CreateTopic
 from penstock.contracts.ids import new_segment_id
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.nats_client import connect_nats
-from penstock.runtime.sequencer_client import SequencerClient
-from tests.testkit.cluster import Cluster
+from penstock.runtime.nats.client import connect_nats
+from tests.testkit.clusters.cluster import Cluster
 
 COMMITS = 1_000
 PARTITIONS = 16

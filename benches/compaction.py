@@ -7,11 +7,11 @@ from benches.micro import NOW_MS, TOPIC_ID, best_s, commit_of, state_with_topic
 from benches.report import Result
 from penstock.contracts.commands import OutputSegment, PerItem, ReplacedRun, ReplaceExtents
 from penstock.contracts.ids import SegmentId, new_segment_id
-from penstock.contracts.queries import LogsQuery, SegmentExtentsQuery, SegmentsQuery
-from sequencer.core import queries
-from sequencer.core.limits import REPLACED_EXTENTS_MAX
-from sequencer.core.machine import apply_entry
-from sequencer.core.state import State
+from penstock.contracts.queries.compaction import LogsQuery, SegmentExtentsQuery, SegmentsQuery
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.state.cluster import State
+from penstock_sequencer.core.state.limits import REPLACED_EXTENTS_MAX
 
 PARTITIONS = 1_000
 SEGMENTS = 1_000  # with an extent in each partition, so a million extents

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from benches.report import Result
 from benches.whole import TUNED, TUNED_MESSAGES, load
-from tests.testkit.compose import build_images, docker, running_project
-from tests.testkit.steady_load import create_topic
+from tests.testkit.clusters.compose import build_images, docker, running_project
+from tests.testkit.loads.steady_load import create_topic
 
 BENCH = "compose"
 SERVICES = ("gateway", "flusher", "sequencer", "cacher")

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from benches.report import Result
 from benches.whole import create_topic, scratch_cluster
-from tests.testkit.cluster import Cluster, wait_until
+from tests.testkit.clusters.cluster import Cluster, wait_until
 
 TOPIC = "failover"
 PAUSE_S = 0.002  # between records: far below what is measured

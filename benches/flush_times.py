@@ -13,18 +13,18 @@ from prometheus_client import CollectorRegistry
 
 from benches.report import Result
 from benches.slow_store import Waits
-from flusher.app import Flusher
-from flusher.config import FlusherConfig
-from flusher.metrics import FlusherMetrics
 from penstock.contracts import subjects
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer, decode, encode, encode_with_payload
 from penstock.contracts.commands import CommandReply, CommandRequest, CommitSegment, Outcome, SegmentCommitted
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushRequest
 from penstock.objectstore.memory import MemoryStore
-from penstock.runtime.bus import Inbound
-from tests.testkit.memory_bus import MemoryHub
-from tests.testkit.virtual_time import CountingEntropy, VirtualClock, VirtualLoop
+from penstock.runtime.bus.bus import Inbound
+from penstock_flusher.app import Flusher
+from penstock_flusher.config import FlusherConfig
+from penstock_flusher.metrics import FlusherMetrics
+from tests.testkit.fakes.memory_bus import MemoryHub
+from tests.testkit.fakes.virtual_time import CountingEntropy, VirtualClock, VirtualLoop
 
 CLUSTER, ZONE, INSTANCE = "bench", "z1", "flusher-1"
 TOPIC = bytes(16)

@@ -11,7 +11,7 @@ from benches.report import Result
 from benches.whole import create_topic, load, scratch_cluster
 from penstock.kafkawire.api import encode_request
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.testkit.cluster import Cluster
+from tests.testkit.clusters.cluster import Cluster
 
 CONNECTIONS, ASKED_BYTES, PARTITIONS, MIB = 200, 50_000_000, 16, 64
 FETCH, VERSION = 1, 12

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from benches.group_members import HEARTBEAT_S, ClassicMember, ConsumerMember, Roll
 from benches.report import Result
 from benches.whole import create_topic, scratch_cluster
-from tests.testkit.cluster import Cluster
+from tests.testkit.clusters.cluster import Cluster
 
 MEMBERS = 200
 PARTITIONS = 200

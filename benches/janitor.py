@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from benches.report import Result
-from penstock.runtime.logs import configure_logs
-from tests.testkit.virtual_time import VirtualLoop
+from penstock.runtime.process.logs import configure_logs
+from tests.testkit.fakes.virtual_time import VirtualLoop
 from tests.unit.janitor.janitor_world import Running, World, world
 
 TOPIC = "expiring"

@@ -13,12 +13,6 @@ import msgspec
 import numpy as np
 
 from benches.report import Result, save, table
-from compactor.key_batches import batches_of
-from compactor.key_columns import Records, plain_of
-from compactor.key_job import KeyCompaction, Report
-from compactor.key_latest import Bounds
-from compactor.key_plan import KEY_LEVEL, KeyInput, KeyJob, KeyOutput, KeyRun
-from compactor.tasks import StorePlace
 from penstock.contracts.batches import BatchMeta
 from penstock.contracts.commands import ReplaceExtents
 from penstock.contracts.ids import new_segment_id
@@ -29,6 +23,12 @@ from penstock.segment.keys import segment_key
 from penstock.segment.writer import build_segment
 from penstock.spark.ranges import Range, StoreRanges
 from penstock.spark.session import open_session
+from penstock_compactor.keys.batches import batches_of
+from penstock_compactor.keys.columns import Records, plain_of
+from penstock_compactor.keys.job import KeyCompaction, Report
+from penstock_compactor.keys.latest import Bounds
+from penstock_compactor.keys.plan import KEY_LEVEL, KeyInput, KeyJob, KeyOutput, KeyRun
+from penstock_compactor.merge.tasks import StorePlace
 
 MIB = 1024 * 1024
 CLUSTER = "bench"

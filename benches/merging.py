@@ -14,9 +14,6 @@ from pathlib import Path
 import msgspec
 
 from benches.report import Result, save, table
-from compactor.merge import merge
-from compactor.planner import Kind, PlanLimits
-from compactor.tasks import InputExtent, InputRun, InputSegment, Merged, MergeTask, StorePlace
 from penstock.contracts.batches import BatchMeta
 from penstock.contracts.ids import new_segment_id
 from penstock.kafkawire.records import Record, build_batch, read_batch_header
@@ -24,7 +21,10 @@ from penstock.segment import build_segment
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import BLOCK_BYTES_MAX, StoreRanges
 from penstock.spark.session import open_session
-from tests.testkit.compaction_model import CompactionModel
+from penstock_compactor.merge.merge_task import merge
+from penstock_compactor.merge.tasks import InputExtent, InputRun, InputSegment, Merged, MergeTask, StorePlace
+from penstock_compactor.planning.planner import Kind, PlanLimits
+from tests.testkit.loads.compaction_model import CompactionModel
 
 MIB = 1024 * 1024
 CLUSTER = "bench"

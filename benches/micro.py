@@ -14,8 +14,8 @@ from penstock.contracts.ids import new_segment_id
 from penstock.kafkawire import api, records
 from penstock.kafkawire.api import fetch, metadata, produce
 from penstock.segment.writer import build_segment
-from sequencer.core.machine import apply_entry
-from sequencer.core.state import State, new_state
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.state.cluster import State, new_state
 
 REPEATS = 7
 NOW_MS = 1_700_000_000_000

@@ -8,7 +8,7 @@ from benches.load import RECORDS_PER_CALL
 from benches.reading import read_by, told_by
 from benches.report import Result
 from benches.whole import create_topic, load, scratch_cluster
-from tests.testkit.cluster import Cluster
+from tests.testkit.clusters.cluster import Cluster
 
 PARTITIONS, READERS, MIB, RECORD_BYTES = 16, 8, 64, 4_096
 BEFORE_S, RECOVERED_S, AFTER_S = 5.0, 5.0, 10.0

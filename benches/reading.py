@@ -17,12 +17,12 @@ from benches.readers import MAX_WAIT_MS, STARTED
 from benches.report import Result
 from benches.whole import TUNED, TUNED_MESSAGES, create_topic, load, scratch_cluster
 from benches.zones import FarZone, account, far_zone, spent
-from gateway.history_pace import FOLLOWED_S
 from penstock.contracts.chunks import RECENT_MS
-from tests.testkit.cluster import Cluster, running
+from penstock_gateway.fetch.catch_up_throttle import FOLLOWED_S
+from tests.testkit.clusters.cluster import Cluster, running
 from tests.testkit.metrics import total
-from tests.testkit.ports import free_ports
-from tests.testkit.seaweed import running_seaweed
+from tests.testkit.servers.ports import free_ports
+from tests.testkit.servers.seaweed import running_seaweed
 
 TIMEOUT_S = 900.0
 RECORD_BYTES_MAX = 16_384

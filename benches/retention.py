@@ -13,15 +13,21 @@ from benches.micro import NOW_MS
 from benches.report import Result
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import (
+    EXTENTS_DROPPED_PER_COMMAND_MAX,
+    TO_HIGH_WATERMARK,
     AlterConfigs,
     Command,
     CommitSegment,
+    ConfigChange,
+    ConfigOperation,
     CreateTopic,
     DeleteRecords,
     DeleteTopic,
     DropExtents,
     ExpireLogs,
     ExtentsDropped,
+    LogOffset,
+    LogRef,
     LogsTrimmed,
     Outcome,
     RaiseLevel,
@@ -29,20 +35,12 @@ from penstock.contracts.commands import (
     Tick,
 )
 from penstock.contracts.ids import NO_TOPIC_ID, TopicId, new_segment_id
-from penstock.contracts.janitor_commands import (
-    EXTENTS_DROPPED_PER_COMMAND_MAX,
-    TO_HIGH_WATERMARK,
-    ConfigChange,
-    ConfigOperation,
-    LogOffset,
-    LogRef,
-)
-from penstock.contracts.janitor_queries import RetentionQuery
 from penstock.contracts.levels import JANITOR_LEVEL
-from sequencer.core import queries
-from sequencer.core.machine import apply_entry
-from sequencer.core.state import State, new_state
-from sequencer.garbage import stop_full_collections
+from penstock.contracts.queries.janitor import RetentionQuery
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.garbage import stop_full_collections
 
 OLD, BUSY = b"o" * 16, b"b" * 16  # the topic that goes, and the one that is written all the while
 BUSY_PARTITIONS = 100

@@ -26,18 +26,18 @@ from penstock.objectstore import ObjectStore, open_store, streamed_put
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.journal import Journal
-from penstock.runtime.nats_client import connect_nats
+from penstock.runtime.nats.client import connect_nats
 from penstock.segment.keys import snapshot_key
-from sequencer.capture import capture_forked
-from sequencer.chain import Chain
-from sequencer.core.machine import apply_entry
-from sequencer.core.state import new_state
-from sequencer.identity import open_own_journal
-from sequencer.snapshot_file import Snapshot, encode_snapshot, read_snapshot
-from sequencer.snapshots import write_proven
-from sequencer.stored_snapshots import NO_PREFIX, check_stored_snapshot
-from tests.testkit.nats import NatsServer, running_nats_server
-from tests.testkit.sequencers import CLUSTER, Processes
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.state.cluster import new_state
+from penstock_sequencer.custodian.fork_capture import capture_forked
+from penstock_sequencer.custodian.snapshotter import write_proven
+from penstock_sequencer.journal_guard.identity import open_own_journal
+from penstock_sequencer.replication.hash_chain import Chain
+from penstock_sequencer.storage.snapshot_format import Snapshot, encode_snapshot, read_snapshot
+from penstock_sequencer.storage.snapshot_store import NO_PREFIX, check_stored_snapshot
+from tests.testkit.clusters.sequencers import CLUSTER, Processes
+from tests.testkit.servers.nats import NatsServer, running_nats_server
 
 TOPIC_ID = b"t" * 16
 PARTITIONS = 1_000

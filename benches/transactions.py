@@ -16,7 +16,7 @@ from penstock.kafkawire.api.end_txn import EndTxnRequest
 from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
-from tests.testkit.transaction_load import wait_for_transactions
+from tests.testkit.loads.transaction_load import wait_for_transactions
 
 PRODUCE, INIT, END = 0, 22, 26
 PRODUCE_VERSION, INIT_VERSION, END_VERSION = 12, 5, 5

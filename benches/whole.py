@@ -14,7 +14,7 @@ import msgspec
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benches.report import Result
-from tests.testkit.cluster import Cluster, running
+from tests.testkit.clusters.cluster import Cluster, running
 
 LOAD_TIMEOUT_S = 600.0
 TUNED = ("batch.size=1000000", "linger.ms=100", "queue.buffering.max.kbytes=524288", "acks=all")

@@ -7,9 +7,9 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 
-from tests.testkit.cluster import Cluster, wait_until
+from tests.testkit.clusters.cluster import Cluster, wait_until
 from tests.testkit.metrics import total
-from tests.testkit.ports import free_ports
+from tests.testkit.servers.ports import free_ports
 
 FAR_ZONE = "z2"
 TIMEOUT_S = 300.0
@@ -29,7 +29,7 @@ class FarZone:
         }
         self._processes = [
             subprocess.Popen(
-                [sys.executable, "-m", role],
+                [sys.executable, "-m", f"penstock_{role}"],
                 env=os.environ | common | {"PENSTOCK_HTTP_PORT": str(port)},
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

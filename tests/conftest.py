@@ -10,8 +10,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from tests.testkit import engine
-from tests.testkit.nats import NatsServer, running_nats_server
+from tests.testkit.servers import engine
+from tests.testkit.servers.nats import NatsServer, running_nats_server
 
 # By itself Hypothesis fails a test of which one example takes 200 ms, which on a busy machine any may.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,13 +15,13 @@ FUNCTION_LINES_MAX = 70
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".yaml", ".yml", ".conf", ".cfg", ".txt", ""}
 # Each of these libraries is imported by the modules whose names begin so, and by no other.
 ONE_MODULE_EACH = {
-    "nats": "libs/src/penstock/runtime/nats_",
+    "nats": "libs/src/penstock/runtime/nats/",
     "aioboto3": "libs/src/penstock/objectstore/s3",
     "botocore": "libs/src/penstock/objectstore/s3",
-    "uvloop": "libs/src/penstock/runtime/process.py",
+    "uvloop": "libs/src/penstock/runtime/process/life.py",
     "pyspark": "libs/src/penstock/spark/",
 }
-ENVIRONMENT_READERS = re.compile(r"(config|process|__main__|spark/session)\.py$|/cli/|^tests/|^benches/")
+ENVIRONMENT_READERS = re.compile(r"(config|process/life|__main__|spark/session)\.py$|/cli/|^tests/|^benches/")
 # Words that are about how the repository is made and not about the project; joined, so that this file passes.
 FOREIGN_WORDS = ["py" + "pi.org", "pythonhosted" + ".org", "npmjs" + ".org", "maven" + ".org", "/work" + "/main"]
 

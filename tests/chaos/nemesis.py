@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.testkit.cluster import Cluster, wait_until
-from tests.testkit.pausing import pause_process
+from tests.testkit.clusters.cluster import Cluster, wait_until
+from tests.testkit.loads.pausing import pause_process
 
 ROLES = {"sequencer": 3, "gateway": 2, "flusher": 2, "cacher": 2}
 VICTIMS = [f"{role}-{number}" for role, count in ROLES.items() for number in range(1, count + 1)] + ["nats-server"]

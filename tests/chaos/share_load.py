@@ -17,8 +17,8 @@ from confluent_kafka import AcknowledgeType, KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
-from tests.testkit.cluster import Cluster, wait_for_level, wait_until
-from tests.testkit.transaction_load import CLIENT
+from tests.testkit.clusters.cluster import Cluster, wait_for_level, wait_until
+from tests.testkit.loads.transaction_load import CLIENT
 
 TOPIC, GROUP = "work", "workers"
 PARTITIONS = 2

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.nemesis import ROLES, Nemesis, plan
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.steady_load import steady_account
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.loads.steady_load import steady_account
 
 MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or "10")
 SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or random.SystemRandom().randrange(2**32))

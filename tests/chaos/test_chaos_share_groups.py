@@ -11,7 +11,7 @@ import pytest
 
 from tests.chaos.nemesis import ROLES, Nemesis, plan
 from tests.chaos.share_load import share_load, wait_for_share_groups
-from tests.testkit.cluster import running, wait_until
+from tests.testkit.clusters.cluster import running, wait_until
 
 MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or "10")
 SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or random.SystemRandom().randrange(2**32))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.nemesis import ROLES, Nemesis, plan
-from tests.testkit.cluster import running, wait_until
-from tests.testkit.transaction_load import transaction_load, wait_for_transactions
+from tests.testkit.clusters.cluster import running, wait_until
+from tests.testkit.loads.transaction_load import transaction_load, wait_for_transactions
 
 MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or "10")
 SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or random.SystemRandom().randrange(2**32))

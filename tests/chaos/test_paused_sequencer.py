@@ -10,13 +10,14 @@ from confluent_kafka import Consumer, TopicPartition
 from penstock.contracts import codec, subjects
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
-from penstock.contracts.queries import LATEST, MetadataQuery, MetadataView, OffsetOf, OffsetsQuery, OffsetsView
+from penstock.contracts.queries.log import LATEST, OffsetOf, OffsetsQuery, OffsetsView
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.nats_client import connect_nats
-from penstock.runtime.sequencer_client import SequencerClient
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.ledger import QUIET
-from tests.testkit.steady_load import Account, steady_account
+from penstock.runtime.nats.client import connect_nats
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.loads.ledger import QUIET
+from tests.testkit.loads.steady_load import Account, steady_account
 
 TOPIC = "steady"
 GROUP = "outside"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.testkit.compose import Project, build_images, running_project
+from tests.testkit.clusters.compose import Project, build_images, running_project
 
 
 @pytest.fixture(scope="session", autouse=True)

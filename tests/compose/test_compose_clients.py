@@ -5,10 +5,10 @@ import json
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.testkit.cluster import wait_until
-from tests.testkit.compose import POLL_S, NetworkClient, Project, docker
-from tests.testkit.ledger import QUIET
-from tests.testkit.steady_load import steady_account
+from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.clusters.compose import POLL_S, NetworkClient, Project, docker
+from tests.testkit.loads.ledger import QUIET
+from tests.testkit.loads.steady_load import steady_account
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 

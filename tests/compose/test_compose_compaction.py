@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.testkit.cluster import wait_until
-from tests.testkit.compose import POLL_S, Project, docker
-from tests.testkit.steady_load import steady_account
+from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.clusters.compose import POLL_S, Project, docker
+from tests.testkit.loads.steady_load import steady_account
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tests.testkit.cluster import wait_until
-from tests.testkit.compose import POLL_S, Project
-from tests.testkit.steady_load import Account, steady_account
+from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.clusters.compose import POLL_S, Project
+from tests.testkit.loads.steady_load import Account, steady_account
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 

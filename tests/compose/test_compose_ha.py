@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.testkit.cluster import wait_until
-from tests.testkit.compose import ANSWER_TIMEOUT_S, Container, Project, running_project
-from tests.testkit.steady_load import steady_account
+from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.clusters.compose import ANSWER_TIMEOUT_S, Container, Project, running_project
+from tests.testkit.loads.steady_load import steady_account
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 

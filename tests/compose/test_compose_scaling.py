@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.testkit.compose import Container, NetworkClient, Project
-from tests.testkit.steady_load import steady_account
+from tests.testkit.clusters.compose import Container, NetworkClient, Project
+from tests.testkit.loads.steady_load import steady_account
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 

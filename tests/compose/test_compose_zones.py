@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.compose.test_compose_clients import until_told
-from tests.testkit.compose import ANSWER_TIMEOUT_S, Project, running_project
-from tests.testkit.steady_load import steady_account
+from tests.testkit.clusters.compose import ANSWER_TIMEOUT_S, Project, running_project
+from tests.testkit.loads.steady_load import steady_account
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 

@@ -19,8 +19,8 @@ from tests.conformance.driver import NotOffered
 from tests.conformance.provision import Missing
 from tests.conformance.results import About, Result
 from tests.conformance.scenario import Scenario, Stage
-from tests.testkit.cluster import running
-from tests.testkit.transaction_load import wait_for_transactions
+from tests.testkit.clusters.cluster import running
+from tests.testkit.loads.transaction_load import wait_for_transactions
 
 SETTINGS = {"PENSTOCK_SHARE_GROUPS": "true"}  # of the cluster that is made: all that there is is shown
 SIDE_BY_SIDE = 4  # scenarios mostly wait: for sessions to end, and for Javas to start

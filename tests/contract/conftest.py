@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.runtime import nats_client
+from penstock.runtime.nats import client as nats_client
 
 PATIENCE_S = 60.0
 

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable, Undelivered
-from penstock.runtime.bus import Bus, Inbound
-from penstock.runtime.nats_client import connect_nats
-from tests.testkit.memory_bus import MemoryBus, MemoryHub
-from tests.testkit.nats import NatsServer
-from tests.testkit.sim.bus import SimHub
-from tests.testkit.sim.wire import Latency, Wire
+from penstock.runtime.bus.bus import Bus, Inbound
+from penstock.runtime.nats.client import connect_nats
+from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
+from tests.testkit.servers.nats import NatsServer
+from tests.testkit.sim.environment.bus import SimHub
+from tests.testkit.sim.environment.wire import Latency, Wire
 from tests.testkit.waiting import until
 
 TIMEOUT_S = 60.0

@@ -12,15 +12,15 @@ import pytest
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream, journal_subject
-from penstock.runtime import nats_loss
 from penstock.runtime.journal import Journal, JournalEntry, JournalGap, JournalLost
-from penstock.runtime.nats_client import NatsConnection, connect_nats
-from penstock.runtime.nats_stream import MESSAGE_NOT_FOUND, STREAM_NAME_TAKEN, STREAM_NOT_FOUND
-from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
-from tests.testkit.nats import NatsServer
-from tests.testkit.nats_cluster import NatsCluster, running_nats_cluster
-from tests.testkit.sim.journal import SimJournal, SimJournalStore
-from tests.testkit.sim.wire import Latency, Wire
+from penstock.runtime.nats import loss
+from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.stream import MESSAGE_NOT_FOUND, STREAM_NAME_TAKEN, STREAM_NOT_FOUND
+from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.servers.nats import NatsServer
+from tests.testkit.servers.nats_cluster import NatsCluster, running_nats_cluster
+from tests.testkit.sim.environment.journal import SimJournal, SimJournalStore
+from tests.testkit.sim.environment.wire import Latency, Wire
 from tests.testkit.waiting import known
 
 TIMEOUT_S = 60.0  # three servers that all were killed may need two elections of up to 9 s
@@ -77,7 +77,7 @@ class NatsWorld:
         self.replicas = replicas
         self._server = server
         self._monkeypatch = monkeypatch
-        self._usual_proof_s = nats_loss.LOSS_PROVEN_AFTER_S
+        self._usual_proof_s = loss.LOSS_PROVEN_AFTER_S
         self._prove_losses_after(LOSS_PROVEN_AFTER_S)
         self._cluster = f"contract-{next(self._numbers)}"
         self._connections: list[NatsConnection] = []
@@ -116,7 +116,7 @@ class NatsWorld:
         await connection.journal(self._cluster, create=True, replicas=self.replicas)
 
     def _prove_losses_after(self, seconds: float) -> None:
-        self._monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", seconds)
+        self._monkeypatch.setattr(loss, "LOSS_PROVEN_AFTER_S", seconds)
 
     async def _api(self, verb: str, question: dict[str, object]) -> None:
         """Have something done, also by servers of a cluster that have yet to find each other."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit import engine
-from tests.testkit.nats import NatsServer
+from tests.testkit.servers import engine
+from tests.testkit.servers.nats import NatsServer
 
 ANSWER_TIMEOUT_S = 60.0
 SILENCE_S = 0.1
@@ -18,7 +18,7 @@ KINDS = ["process", *(["container"] if engine.choice().containers else [])]
 @pytest.fixture(params=KINDS)
 def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsServer]:
     image = engine.image_of("nats") if request.param == "container" else None
-    monkeypatch.setattr("tests.testkit.nats.image_for", lambda service: image)
+    monkeypatch.setattr("tests.testkit.servers.nats.image_for", lambda service: image)
     made = NatsServer(tmp_path)
     made.start()
     yield made

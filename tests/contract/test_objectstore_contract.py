@@ -25,11 +25,11 @@ from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.s3 import open_s3_store
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
-from tests.testkit.moto import running_moto
-from tests.testkit.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
-from tests.testkit.seaweed import running_seaweed
-from tests.testkit.sim.store import SimStore, StoreServer
-from tests.testkit.sim.wire import Latency, Wire
+from tests.testkit.servers.moto import running_moto
+from tests.testkit.servers.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
+from tests.testkit.servers.seaweed import running_seaweed
+from tests.testkit.sim.environment.store import SimStore, StoreServer
+from tests.testkit.sim.environment.wire import Latency, Wire
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

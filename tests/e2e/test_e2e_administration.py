@@ -28,7 +28,7 @@ from penstock.kafkawire.api.describe_client_quotas import DescribeClientQuotasRe
 from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
-from tests.testkit.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
 
 pytestmark = pytest.mark.e2e
 

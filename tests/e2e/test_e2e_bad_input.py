@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.kafkawire.api import API_TABLE
-from tests.testkit.cluster import Cluster, running
+from tests.testkit.clusters.cluster import Cluster, running
 
 pytestmark = pytest.mark.e2e
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.steady_load import Account, steady_account
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.loads.steady_load import Account, steady_account
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -30,7 +30,9 @@ def another_cacher(cluster: Cluster, instance: str) -> Iterator[None]:
         "PENSTOCK_INSTANCE": instance,
     }
     with (cluster.data / "logs" / f"{instance}.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "cacher"], env=os.environ | settings, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock_cacher"], env=os.environ | settings, stdout=log, stderr=log
+        )
         try:
             yield
         finally:

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.testkit import debian
-from tests.testkit.cluster import Cluster, running
+from tests.testkit.clusters.cluster import Cluster, running
+from tests.testkit.servers import debian
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -21,9 +21,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
-from tests.testkit import debian
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.ledger import read_everything
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.loads.ledger import read_everything
+from tests.testkit.servers import debian
 
 pytestmark = pytest.mark.e2e
 

@@ -20,7 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
-from tests.testkit.cluster import Cluster, running, wait_for_level, wait_until
+from tests.testkit.clusters.cluster import Cluster, running, wait_for_level, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

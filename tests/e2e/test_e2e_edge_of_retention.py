@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.janitors import make_eager
-from tests.testkit.ledger import QUIET, idempotent_producer
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.janitors import make_eager
+from tests.testkit.loads.ledger import QUIET, idempotent_producer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

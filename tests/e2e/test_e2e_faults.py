@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.ledger import check_nothing_lost_twice_or_reordered
-from tests.testkit.steady_load import SteadyLoad, create_topic
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.loads.ledger import check_nothing_lost_twice_or_reordered
+from tests.testkit.loads.steady_load import SteadyLoad, create_topic
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import MemberToRemove
 from kafka.errors import GroupSubscribedToTopicError, NoError
 
-from tests.testkit.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]

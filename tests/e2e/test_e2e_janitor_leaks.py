@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.janitors import Bucket, make_eager, old_leftovers, until_janitors
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.janitors import Bucket, make_eager, old_leftovers, until_janitors
+from tests.testkit.loads.retention_load import TopicsLife, until_empty
 from tests.testkit.metrics import total
-from tests.testkit.retention_load import TopicsLife, until_empty
-from tests.testkit.seaweed import running_seaweed
+from tests.testkit.servers.seaweed import running_seaweed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -12,11 +12,11 @@ import pytest
 from penstock.contracts.ids import new_segment_id
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.segment.keys import parse_segment_key, segment_key
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.janitors import CLUSTER, MARKER, Bucket, JanitorProcess, make_eager, until_janitors, verdict
-from tests.testkit.ledger import Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
-from tests.testkit.moto import running_moto
-from tests.testkit.steady_load import create_topic
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.janitors import CLUSTER, MARKER, Bucket, JanitorProcess, make_eager, until_janitors, verdict
+from tests.testkit.loads.ledger import Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
+from tests.testkit.loads.steady_load import create_topic
+from tests.testkit.servers.moto import running_moto
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

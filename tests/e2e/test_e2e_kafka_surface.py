@@ -14,6 +14,7 @@ from confluent_kafka import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
+    ConsumerGroupType as GroupType,
     ElectionType,
     KafkaException,
     Message,
@@ -21,7 +22,6 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka import ConsumerGroupType as GroupType
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import InvalidReplicationAssignmentError
 
@@ -30,7 +30,7 @@ from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchTopi
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch
-from tests.testkit.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
 
 pytestmark = pytest.mark.e2e
 

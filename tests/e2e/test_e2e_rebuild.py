@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.testkit.cluster import Cluster, wait_until
-from tests.testkit.ledger import QUIET, Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
+from tests.testkit.clusters.cluster import Cluster, wait_until
+from tests.testkit.loads.ledger import QUIET, Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

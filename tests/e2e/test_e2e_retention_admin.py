@@ -12,8 +12,7 @@ from pathlib import Path
 import kafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.config_resource import ConfigResource as AioResource
-from aiokafka.admin.config_resource import ConfigResourceType as AioResourceType
+from aiokafka.admin.config_resource import ConfigResource as AioResource, ConfigResourceType as AioResourceType
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -24,8 +23,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from kafka.admin import ConfigResource as PythonResource
-from kafka.admin import ConfigResourceType
+from kafka.admin import ConfigResource as PythonResource, ConfigResourceType
 
 from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.incremental_alter_configs import (
@@ -34,8 +32,8 @@ from penstock.kafkawire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.janitors import explained
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.janitors import explained
 
 pytestmark = pytest.mark.e2e
 

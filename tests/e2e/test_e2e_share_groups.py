@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
-from tests.testkit.cluster import Cluster, running, wait_for_level, wait_until
+from tests.testkit.clusters.cluster import Cluster, running, wait_for_level, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

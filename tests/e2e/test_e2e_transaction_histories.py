@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.transaction_load import transaction_load, wait_for_transactions
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.loads.transaction_load import transaction_load, wait_for_transactions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -20,8 +20,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.transaction_load import wait_for_transactions
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.loads.transaction_load import wait_for_transactions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.ports import free_port
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.servers.ports import free_port
 
 pytestmark = pytest.mark.e2e
 

@@ -19,12 +19,12 @@ from penstock.contracts.ids import new_segment_id
 from penstock.objectstore import NotDeleted, ObjectStore
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.env_file import read_env_file, with_store_keys
+from penstock.runtime.process.env_file import read_env_file, with_store_keys
 from penstock.segment.keys import segment_key
-from tests.testkit.backend import LOOPBACK
-from tests.testkit.cluster import wait_until
-from tests.testkit.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
-from tests.testkit.ports import free_ports
+from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.servers.backend import LOOPBACK
+from tests.testkit.servers.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
+from tests.testkit.servers.ports import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -165,7 +165,7 @@ class House:
             "janitor": {"SWEEP_INTERVAL_MS": "2000"},
         }
         self.services = {
-            role: DeployedService(role, ["-m", role], folder, credentials, **shared, **own.get(role, {}))
+            role: DeployedService(role, ["-m", f"penstock_{role}"], folder, credentials, **shared, **own.get(role, {}))
             for role in ROLES
         }
 

@@ -10,10 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from cacher.app import CacherApp
-from cacher.config import CacherConfig
-from flusher.app import FlusherApp
-from flusher.config import FlusherConfig
 from penstock.contracts import subjects
 from penstock.contracts.batches import BatchMeta, SegmentRef
 from penstock.contracts.codec import decode, decode_with_payload, encode, encode_with_payload
@@ -28,16 +24,20 @@ from penstock.contracts.messages import (
     FlushRequest,
     SegmentRead,
 )
-from penstock.contracts.queries import Plan, PlanPartition, PlanQuery
-from penstock.runtime.bus import Bus
+from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
+from penstock.runtime.bus.bus import Bus
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.nats_client import connect_nats
-from penstock.runtime.process import App
-from penstock.runtime.sequencer_client import SequencerClient
+from penstock.runtime.nats.client import connect_nats
+from penstock.runtime.process.life import App
 from penstock.segment import read_index
-from sequencer.app import SequencerApp
-from sequencer.config import SequencerConfig
-from tests.testkit.nats import NatsServer
+from penstock_cacher.app import CacherApp
+from penstock_cacher.config import CacherConfig
+from penstock_flusher.app import FlusherApp
+from penstock_flusher.config import FlusherConfig
+from penstock_sequencer.app import SequencerApp
+from penstock_sequencer.config import SequencerConfig
+from tests.testkit.servers.nats import NatsServer
 
 TOPIC = bytes([7]) * 16
 ANSWER_S = 60.0
@@ -141,7 +141,9 @@ async def test_every_answer_names_an_offset_at_which_the_bytes_are_stored(world:
 async def test_a_cacher_reads_new_segments_from_their_writer_and_old_ones_from_the_store(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cacher.reads.WRITER_TIMEOUT_S", ANSWER_S)  # a busy machine is no reason to ask the store
+    monkeypatch.setattr(
+        "penstock_cacher.reads.WRITER_TIMEOUT_S", ANSWER_S
+    )  # a busy machine is no reason to ask the store
     async with world.sequencer():
         async with world.running(flusher(world)), world.running(first := cacher(world)):
             await world.make_topic()
@@ -212,7 +214,7 @@ async def test_a_flusher_goes_on_after_its_connection_broke(world: World, nats_s
 async def test_a_process_stops_cleanly_when_it_is_told_to(world: World, service: str) -> None:
     settings = {f"PENSTOCK_{key.upper()}": value for key, value in world.settings(f"{service}-1").items()}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", service, env=os.environ | settings, stderr=asyncio.subprocess.PIPE
+        sys.executable, "-m", f"penstock_{service}", env=os.environ | settings, stderr=asyncio.subprocess.PIPE
     )
     subject = subjects.cache("default", "z", f"{service}-1")
     missing = SegmentRead(SegmentRef(bytes(16), 0, 0, "", "z"), 0, 1)

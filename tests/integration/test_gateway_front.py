@@ -19,10 +19,10 @@ import pytest
 from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.find_coordinator import FindCoordinatorRequest
 from penstock.kafkawire.api.metadata import MetadataRequest
-from penstock.runtime.own_address import own_address
-from tests.testkit.cluster import wait_until
-from tests.testkit.nats import NatsServer
-from tests.testkit.ports import free_port
+from penstock.runtime.process.own_address import own_address
+from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.servers.nats import NatsServer
+from tests.testkit.servers.ports import free_port
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -44,7 +44,7 @@ class GatewayProcess:
             "cluster": folder.name.replace("_", "-")[:60],
         }
         given |= {name.replace("_", "-"): value for name, value in settings.items()}
-        self._command = [sys.executable, "-m", "gateway"]
+        self._command = [sys.executable, "-m", "penstock_gateway"]
         for name, value in given.items():
             self._command += [f"--{name}", str(value)]
         self.process: subprocess.Popen[str] | None = None

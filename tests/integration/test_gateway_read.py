@@ -8,19 +8,19 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
-from cacher.app import Cacher
-from cacher.config import CacherConfig
-from cacher.metrics import CacherMetrics
 from penstock.contracts.commands import PerItem, Tick
 from penstock.contracts.ids import ENTROPY_BYTES, TopicId, new_segment_id
-from penstock.contracts.refusals import Refusal
+from penstock.contracts.rejections import Refusal
 from penstock.objectstore import ObjectStore
-from penstock.runtime.nats_client import NatsConnection, connect_nats
+from penstock.runtime.nats.client import NatsConnection, connect_nats
 from penstock.segment.keys import segment_key
-from tests.testkit.compaction import compacted, extents_of
-from tests.testkit.nats import NatsServer
+from penstock_cacher.app import Cacher
+from penstock_cacher.config import CacherConfig
+from penstock_cacher.metrics import CacherMetrics
+from tests.testkit.loads.compaction import compacted, extents_of
+from tests.testkit.servers.nats import NatsServer
 from tests.testkit.waiting import until
-from tests.unit.gateway_read.gateway_read_world import (
+from tests.unit.gateway.gateway_read_world import (
     CLUSTER,
     START_MS,
     ZONE,
@@ -46,8 +46,8 @@ class Nobody:
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else is asked because a cacher takes long: it has to share a process, and that a machine."""
     for name in ("PATIENCE_S_MIN", "PATIENCE_S_MAX"):
-        monkeypatch.setattr(f"gateway.owner_pace.{name}", FOR_EVER_MS / 1000)
-    monkeypatch.setattr("gateway.zone_cachers.CACHER_TIMEOUT_S", FOR_EVER_MS / 1000)
+        monkeypatch.setattr(f"penstock_gateway.segments.hedging.{name}", FOR_EVER_MS / 1000)
+    monkeypatch.setattr("penstock_gateway.segments.cache_client.CACHER_TIMEOUT_S", FOR_EVER_MS / 1000)
 
 
 @pytest.fixture

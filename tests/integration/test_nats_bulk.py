@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from penstock.runtime.nats_bulk import BULK_BYTES_MIN, READ_BYTES, BulkTransport, OneCopyParser
-from penstock.runtime.nats_client import connect_nats
-from tests.testkit.nats import NatsServer
+from penstock.runtime.nats.bulk_client import BULK_BYTES_MIN, READ_BYTES, BulkTransport, OneCopyParser
+from penstock.runtime.nats.client import connect_nats
+from tests.testkit.servers.nats import NatsServer
 
 TIMEOUT_S = 120.0
 SIZES = [0, 1, BULK_BYTES_MIN - 1, BULK_BYTES_MIN, READ_BYTES, 4 * 2**20 + 7, 8 * 2**20 - 100]

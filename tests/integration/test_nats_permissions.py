@@ -10,11 +10,11 @@ import pytest
 import structlog.testing
 
 from penstock.contracts.errors import Invalid, Unavailable
-from penstock.runtime.bus import Inbound
-from penstock.runtime.nats_client import NatsConnection, connect_nats
-from penstock.runtime.nats_server import server_config
-from tests.testkit.nats_cluster import NatsNode
-from tests.testkit.ports import free_ports
+from penstock.runtime.bus.bus import Inbound
+from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.server import server_config
+from tests.testkit.servers.nats_cluster import NatsNode
+from tests.testkit.servers.ports import free_ports
 from tests.testkit.waiting import TIMEOUT_S, until
 
 USERS = """

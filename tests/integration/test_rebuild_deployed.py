@@ -14,15 +14,15 @@ import pytest
 
 from penstock.contracts.commands import CreateTopic
 from penstock.contracts.ids import new_topic_id
-from penstock.contracts.queries import MetadataQuery, MetadataView
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.objectstore import open_store
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.env_file import read_env_file, with_store_keys
-from penstock.runtime.nats_client import connect_nats
-from penstock.runtime.sequencer_client import SequencerClient
+from penstock.runtime.nats.client import connect_nats
+from penstock.runtime.process.env_file import read_env_file, with_store_keys
 from penstock.segment.keys import parse_journal_archive_key
-from tests.testkit.cluster import wait_until
-from tests.testkit.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
+from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.servers.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ class Place:
     @contextlib.contextmanager
     def sequencer(self, server: DeployedNats) -> Iterator[DeployedService]:
         service = DeployedService(
-            "sequencer", ["-m", "sequencer"], self.folder, self.credentials, **self.settings(server)
+            "sequencer", ["-m", "penstock_sequencer"], self.folder, self.credentials, **self.settings(server)
         )
         try:
             wait_until(service.is_ready, START_TIMEOUT_S, "the sequencer")

@@ -12,12 +12,13 @@ import pytest
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import Presence
-from penstock.runtime import nats_client, presence
-from penstock.runtime.bus import Inbound
+from penstock.runtime.bus import presence
+from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.config import ServiceConfig
-from penstock.runtime.host import ServiceHost
-from tests.testkit.nats import NatsServer, running_nats_server
+from penstock.runtime.nats import client as nats_client
+from penstock.runtime.process.config import ServiceConfig
+from penstock.runtime.process.host import ServiceHost
+from tests.testkit.servers.nats import NatsServer, running_nats_server
 from tests.testkit.waiting import until
 
 

@@ -14,11 +14,16 @@ from structlog.testing import capture_logs
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream, journal_subject
-from penstock.runtime import nats_client, nats_journal, nats_subscription, nats_tail
-from penstock.runtime.bus import Inbound
+from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.journal import Journal, JournalLost
-from penstock.runtime.nats_client import NatsConnection, connect_nats
-from tests.testkit.nats import NatsServer, running_nats_server
+from penstock.runtime.nats import (
+    client as nats_client,
+    journal as nats_journal,
+    subscription,
+    tail as nats_tail,
+)
+from penstock.runtime.nats.client import NatsConnection, connect_nats
+from tests.testkit.servers.nats import NatsServer, running_nats_server
 from tests.testkit.waiting import TIMEOUT_S, known, until
 
 CLUSTER = "integration"
@@ -122,7 +127,7 @@ async def test_a_user_needs_the_right_password(tmp_path: Path, monkeypatch: pyte
 async def test_messages_lost_to_a_slow_handler_are_counted(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nats_subscription, "PENDING_BYTES_MAX", 4096)
+    monkeypatch.setattr(subscription, "PENDING_BYTES_MAX", 4096)
     registry = prometheus_client.CollectorRegistry()
     connection = await connect_nats(nats_server.url, name="test", registry=registry)
     proceed = asyncio.Event()

@@ -11,13 +11,13 @@ import pytest
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream
-from penstock.runtime import nats_client, nats_journal, nats_loss
-from penstock.runtime.bus import Inbound
+from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.journal import Journal, JournalGap, JournalLost
-from penstock.runtime.nats_client import NatsConnection, connect_nats
-from penstock.runtime.nats_journal import NatsJournal
-from tests.testkit.nats import NatsServer
-from tests.testkit.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
+from penstock.runtime.nats import client as nats_client, journal as nats_journal, loss
+from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.journal import NatsJournal
+from tests.testkit.servers.nats import NatsServer
+from tests.testkit.servers.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
 from tests.testkit.waiting import TIMEOUT_S, known, until
 
 PROVEN_AFTER_S = 2.0
@@ -280,7 +280,7 @@ async def test_a_tail_goes_on_when_the_node_that_serves_it_dies(cluster: NatsClu
 async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(
     connection: NatsConnection, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", PROVEN_AFTER_S)
+    monkeypatch.setattr(loss, "LOSS_PROVEN_AFTER_S", PROVEN_AFTER_S)
     journal = await connection.journal(name, create=True, replicas=3)
     tail = Tail(journal)
     await append_until_stored(journal, "first")
@@ -303,7 +303,7 @@ async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(
 async def test_a_missing_entry_is_a_gap_once_that_has_lasted(
     connection: NatsConnection, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 0.5)
+    monkeypatch.setattr(loss, "LOSS_PROVEN_AFTER_S", 0.5)
     journal = await connection.journal(name, create=True, replicas=3)
     for number in range(3):
         await append_until_stored(journal, str(number))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.nats_client import connect_nats
-from tests.testkit.backend import LOOPBACK
-from tests.testkit.cluster import wait_until
-from tests.testkit.nats import NatsServer
-from tests.testkit.nats_cluster import NatsCluster, running_nats_cluster
-from tests.testkit.ports import free_ports
+from penstock.runtime.nats.client import connect_nats
+from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.servers.backend import LOOPBACK
+from tests.testkit.servers.nats import NatsServer
+from tests.testkit.servers.nats_cluster import NatsCluster, running_nats_cluster
+from tests.testkit.servers.ports import free_ports
 
 END_TIMEOUT_S = 90.0
 READY_TIMEOUT_S = 60.0
@@ -32,7 +32,7 @@ class Process:
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in (given | settings).items()]
         self._log = folder / "sequencer.log"
         with self._log.open("wb") as output:
-            self.process = subprocess.Popen([sys.executable, "-m", "sequencer", *flags], stdout=output, stderr=output)
+            self.process = subprocess.Popen([sys.executable, "-m", "penstock_sequencer", *flags], stdout=output, stderr=output)
 
     def page(self, path: str) -> str:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{self._port}/{path}", timeout=READY_TIMEOUT_S) as answer:

@@ -12,15 +12,15 @@ from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import CommitSegment, CreateTopic, SegmentCommitted
 from penstock.contracts.ids import new_segment_id, new_topic_id
 from penstock.contracts.subjects import journal_stream
-from penstock.runtime import nats_loss
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.journal import Journal
-from penstock.runtime.nats_client import NatsConnection, connect_nats
-from penstock.runtime.sequencer_client import SequencerClient
-from sequencer.halt import Halted
-from sequencer.metrics import SequencerMetrics
-from sequencer.service import Sequencer
-from tests.testkit.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
+from penstock.runtime.nats import loss
+from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock_sequencer.metrics import SequencerMetrics
+from penstock_sequencer.replication.halt import Halted
+from penstock_sequencer.service import Sequencer
+from tests.testkit.servers.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
 from tests.testkit.waiting import TIMEOUT_S, until
 
 CLUSTER = "test"
@@ -203,7 +203,7 @@ async def test_whatever_happens_to_nodes_every_acknowledged_command_is_there_onc
 async def test_sequencers_whose_stream_was_really_deleted_halt_and_make_no_other(
     cluster: NatsCluster, sequencers: Sequencers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nats_loss, "LOSS_PROVEN_AFTER_S", 1.0)
+    monkeypatch.setattr(loss, "LOSS_PROVEN_AFTER_S", 1.0)
     connection = await sequencers.connect(cluster.nodes[0])
     await connection.bus.request(f"$JS.API.STREAM.DELETE.{STREAM}", b"", TIMEOUT_S)
     for task in sequencers.tasks:

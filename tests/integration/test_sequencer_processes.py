@@ -21,13 +21,14 @@ from penstock.contracts.commands import (
     Tick,
 )
 from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
-from penstock.contracts.queries import GroupOffsetsQuery, GroupOffsetsView, MetadataQuery, MetadataView
+from penstock.contracts.queries.groups import GroupOffsetsQuery, GroupOffsetsView
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
-from penstock.runtime.nats_client import connect_nats
-from penstock.runtime.sequencer_client import SequencerClient
-from tests.testkit.nats import NatsServer
-from tests.testkit.pausing import pause_process
-from tests.testkit.sequencers import CLUSTER, Process, Processes
+from penstock.runtime.nats.client import connect_nats
+from tests.testkit.clusters.sequencers import CLUSTER, Process, Processes
+from tests.testkit.loads.pausing import pause_process
+from tests.testkit.servers.nats import NatsServer
 from tests.testkit.waiting import TIMEOUT_S, until
 
 TOPIC = new_topic_id(bytes(range(16)))

@@ -11,15 +11,15 @@ import pytest
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import CommitSegment, CreateTopic, SegmentCommitted
 from penstock.contracts.ids import new_segment_id, new_topic_id
-from penstock.contracts.queries import MetadataQuery, MetadataView
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.journal import Journal
-from penstock.runtime.nats_client import connect_nats
-from penstock.runtime.sequencer_client import SequencerClient
+from penstock.runtime.nats.client import connect_nats
 from penstock.segment.keys import snapshots_prefix
-from sequencer.core.limits import SNAPSHOTS_KEPT
-from tests.testkit.nats import NatsServer
-from tests.testkit.sequencers import CLUSTER, Process, Processes
+from penstock_sequencer.core.state.limits import SNAPSHOTS_KEPT
+from tests.testkit.clusters.sequencers import CLUSTER, Process, Processes
+from tests.testkit.servers.nats import NatsServer
 from tests.testkit.waiting import TIMEOUT_S, known, until
 
 TOPIC = new_topic_id(bytes(range(16)))

@@ -8,21 +8,21 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from flusher.flush import Flush, Flushes
-from gateway.time_search import first_at
-from gateway.topics import TopicCache
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import AllocateProducer, CommandReply, CommandRequest, ProducerAllocated
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.refusals import Refusal
-from sequencer.api import Api
-from sequencer.core import machine
-from sequencer.core.groups import check_member
-from sequencer.core.producers import accept, allocate_producer
-from sequencer.core.state import Changes, Group, Partition, State
-from sequencer.read_index import ReadIndex
-from sequencer.service import Sequencer
+from penstock.contracts.rejections import Refusal
+from penstock_flusher.flush import Flush, Flushes
+from penstock_gateway.fetch.timestamp_search import first_at
+from penstock_gateway.kafka.topic_cache import TopicCache
+from penstock_sequencer.core import machine
+from penstock_sequencer.core.groups.classic_group import check_member
+from penstock_sequencer.core.log.producers import accept, allocate_producer
+from penstock_sequencer.core.state.cluster import Changes, Group, Partition, State
+from penstock_sequencer.replication.read_index import ReadIndex
+from penstock_sequencer.service import Sequencer
+from penstock_sequencer.serving.request_server import Api
 
 PRODUCERS = 2  # that ask for ids
 
@@ -87,7 +87,7 @@ def forget_duplicates() -> AbstractContextManager[Any]:
         verdict = accept(state, partition, batch, offset)
         return None if verdict is not None and not verdict.refusal else verdict
 
-    return mock.patch("sequencer.core.commit.accept", accept_again)
+    return mock.patch("penstock_sequencer.core.commits.segment_commit.accept", accept_again)
 
 
 def answer_duplicates_with_new_offset() -> AbstractContextManager[Any]:
@@ -99,7 +99,7 @@ def answer_duplicates_with_new_offset() -> AbstractContextManager[Any]:
             return verdict
         return BatchResult(0, offset, partition.log_start_offset)
 
-    return mock.patch("sequencer.core.commit.accept", place_anew)
+    return mock.patch("penstock_sequencer.core.commits.segment_commit.accept", place_anew)
 
 
 def serve_before_catching_up() -> AbstractContextManager[Any]:
@@ -122,12 +122,12 @@ def answer_from_the_past() -> AbstractContextManager[Any]:
 
 def take_late_commits() -> AbstractContextManager[Any]:
     """The machine takes a group's offset whatever its sender knew."""
-    return mock.patch("sequencer.core.group_offsets._newest_known", lambda _state, _before: 0)
+    return mock.patch("penstock_sequencer.core.groups.offset_commit._newest_known", lambda _state, _before: 0)
 
 
 def replace_whatever_is_there() -> AbstractContextManager[Any]:
     """The machine lets compaction replace extents that are not the ones that it was planned with."""
-    return mock.patch("sequencer.core.compaction._are_inputs", lambda *_: True)
+    return mock.patch("penstock_sequencer.core.maintenance.replace_extents._are_inputs", lambda *_: True)
 
 
 def keep_deleted_topics() -> AbstractContextManager[Any]:
@@ -146,7 +146,7 @@ def find_times_too_late() -> AbstractContextManager[Any]:
         found = first_at(batch, time_ms, *others)
         return None if found is None else (found[0] + 1, found[1])
 
-    return mock.patch("gateway.time_search.first_at", find_next)
+    return mock.patch("penstock_gateway.fetch.timestamp_search.first_at", find_next)
 
 
 def let_former_members_stay() -> AbstractContextManager[Any]:
@@ -155,7 +155,7 @@ def let_former_members_stay() -> AbstractContextManager[Any]:
     def check_instance(group: Group, member_id: str, instance_id: str | None) -> Refusal:
         return Refusal.NONE if instance_id in group.static_members else check_member(group, member_id, instance_id)
 
-    return mock.patch("sequencer.core.group_queries.check_member", check_instance)
+    return mock.patch("penstock_sequencer.core.all_groups.queries.check_member", check_instance)
 
 
 def give_out_producer_ids_again() -> AbstractContextManager[Any]:
@@ -165,7 +165,7 @@ def give_out_producer_ids_again() -> AbstractContextManager[Any]:
         allocated = allocate_producer(state, command, changes)
         return ProducerAllocated(max(1, allocated.producer_id - PRODUCERS), 0)
 
-    return mock.patch.dict("sequencer.core.machine._APPLY", {AllocateProducer: allocate_again})
+    return mock.patch.dict("penstock_sequencer.core.machine._APPLY", {AllocateProducer: allocate_again})
 
 
 BROKEN: dict[str, Break] = {

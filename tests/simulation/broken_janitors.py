@@ -5,13 +5,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from janitor.checkpoints import Checkpoints
-from janitor.deletion import Deleted, Deletion, Doomed
-from janitor.judge import Now, Rules
-from janitor.reaper import Reaper
-from penstock.contracts.topic_configs import RetentionConfigs
-from sequencer.core import retention
-from sequencer.core.state import Partition, State
+from penstock.contracts.configs.topics import RetentionConfigs
+from penstock_janitor.checkpoints import Checkpoints
+from penstock_janitor.deletion import Deleted, Deletion, Doomed
+from penstock_janitor.judge import Now, Rules
+from penstock_janitor.reaper import Reaper
+from penstock_sequencer.core.log import retention
+from penstock_sequencer.core.state.cluster import Partition, State
 
 Break = Callable[[], AbstractContextManager[Any]]
 
@@ -29,8 +29,8 @@ def _all(*patches: AbstractContextManager[Any]) -> Iterator[None]:
 def delete_without_a_grace() -> AbstractContextManager[Any]:
     """A janitor deletes what is condemned at once, whoever may still read it."""
     return _all(
-        mock.patch("janitor.service.Rules", lambda _, orphan_age_ms: Rules(0, orphan_age_ms)),
-        mock.patch("janitor.service.Checkpoints", lambda _: Checkpoints(0)),
+        mock.patch("penstock_janitor.service.Rules", lambda _, orphan_age_ms: Rules(0, orphan_age_ms)),
+        mock.patch("penstock_janitor.service.Checkpoints", lambda _: Checkpoints(0)),
     )
 
 
@@ -40,17 +40,17 @@ def count_the_grace_by_its_own_clock() -> AbstractContextManager[Any]:
     def believe_own(_clock_ms: int, own_ms: int, secured_sequence: int, _watched_sequence: int) -> Now:
         return Now(own_ms, own_ms, secured_sequence, ALWAYS)
 
-    return mock.patch("janitor.reaper.Now", believe_own)
+    return mock.patch("penstock_janitor.reaper.Now", believe_own)
 
 
 def age_orphans_by_its_own_clock() -> AbstractContextManager[Any]:
     """A janitor counts the age of what nobody knows by its own wall clock only."""
-    return mock.patch("janitor.judge._age_ms", lambda begun_ms, now: now.own_ms - begun_ms)
+    return mock.patch("penstock_janitor.judge._age_ms", lambda begun_ms, now: now.own_ms - begun_ms)
 
 
 def sweep_what_is_young() -> AbstractContextManager[Any]:
     """A janitor takes everything for an orphan that is not committed yet."""
-    return mock.patch("janitor.service.Rules", lambda grace_ms, _: Rules(grace_ms, -ALWAYS))
+    return mock.patch("penstock_janitor.service.Rules", lambda grace_ms, _: Rules(grace_ms, -ALWAYS))
 
 
 def forget_before_deletion() -> AbstractContextManager[Any]:
@@ -75,12 +75,12 @@ def delete_before_snapshots_know() -> AbstractContextManager[Any]:
     def believe_secured(clock_ms: int, own_ms: int, _secured_sequence: int, watched_sequence: int) -> Now:
         return Now(clock_ms, own_ms, ALWAYS, watched_sequence)
 
-    return mock.patch("janitor.reaper.Now", believe_secured)
+    return mock.patch("penstock_janitor.reaper.Now", believe_secured)
 
 
 def commit_what_is_old() -> AbstractContextManager[Any]:
     """The machine takes the commit of a flusher that stood still for so long that its segment is swept."""
-    return mock.patch("sequencer.core.commit.SEGMENT_COMMIT_AGE_MAX_MS", ALWAYS)
+    return mock.patch("penstock_sequencer.core.commits.segment_commit.SEGMENT_COMMIT_AGE_MAX_MS", ALWAYS)
 
 
 def expire_one_more() -> AbstractContextManager[Any]:
@@ -93,7 +93,7 @@ def expire_one_more() -> AbstractContextManager[Any]:
         expired = count_expired(state, clock_ms, partition, configs, count_max)
         return min(expired + 1, count_max, len(partition.extents))
 
-    return mock.patch("sequencer.core.retention.count_expired", count_one_more)
+    return mock.patch("penstock_sequencer.core.log.retention.count_expired", count_one_more)
 
 
 BROKEN_JANITORS: dict[str, Break] = {

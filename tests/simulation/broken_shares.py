@@ -8,17 +8,16 @@ from unittest import mock
 
 import msgspec
 
-from gateway import share_batches
-from gateway.context import Gateway
-from gateway.share_acknowledging import Acknowledged
-from gateway.share_acknowledging import acknowledge as acknowledge_in_time
-from penstock.contracts.share_groups import Verdict
+from penstock.contracts.commands import Verdict
 from penstock.kafkawire.records import BatchHeader
-from sequencer.core import share_groups, share_partitions
-from sequencer.core.share_holds import available
-from sequencer.core.share_partitions import Rules
-from sequencer.core.share_state import ACQUIRED, Hold
-from sequencer.core.state import State
+from penstock_gateway.context import Gateway
+from penstock_gateway.share import batch_scan
+from penstock_gateway.share.acknowledge import Acknowledged, acknowledge as acknowledge_in_time
+from penstock_sequencer.core.share import group as share_groups, partition as share_partitions
+from penstock_sequencer.core.share.offset_ranges import available
+from penstock_sequencer.core.share.partition import Rules
+from penstock_sequencer.core.state.cluster import State
+from penstock_sequencer.core.state.share_group import ACQUIRED, Hold
 
 Break = Callable[[], AbstractContextManager[Any]]
 
@@ -34,7 +33,7 @@ def acknowledge_before_commit() -> AbstractContextManager[Any]:
         underway.add_done_callback(asyncio.Task.result)
         return 0
 
-    return mock.patch("gateway.handlers.share_acknowledge.acknowledge", acknowledge_at_once)
+    return mock.patch("penstock_gateway.handlers.share.share_acknowledge.acknowledge", acknowledge_at_once)
 
 
 def give_out_what_was_accepted() -> AbstractContextManager[Any]:
@@ -50,7 +49,7 @@ def free_everything_when_a_member_goes() -> AbstractContextManager[Any]:
         for each in (member_id, *group.members):
             release_its(state, group, each, *args, **options)
 
-    return mock.patch("sequencer.core.share_groups.release", release_all)
+    return mock.patch("penstock_sequencer.core.share.group.release", release_all)
 
 
 def give_out_what_is_locked() -> AbstractContextManager[Any]:
@@ -66,7 +65,7 @@ def give_out_what_is_locked() -> AbstractContextManager[Any]:
 
 def hear_whoever_speaks() -> AbstractContextManager[Any]:
     """The machine lets members judge what they do not have any more."""
-    return mock.patch("sequencer.core.share_partitions._has", lambda *_: True)
+    return mock.patch("penstock_sequencer.core.share.partition._has", lambda *_: True)
 
 
 def deliver_for_ever() -> AbstractContextManager[Any]:
@@ -76,7 +75,7 @@ def deliver_for_ever() -> AbstractContextManager[Any]:
     def without_limit(state: State, group_id: str) -> Rules:
         return msgspec.structs.replace(rules_of(state, group_id), delivery_limit=1_000)
 
-    return mock.patch.multiple("sequencer.core.share_records", rules_of=without_limit)
+    return mock.patch.multiple("penstock_sequencer.core.share.acquire_ack", rules_of=without_limit)
 
 
 def forget_what_was_released() -> AbstractContextManager[Any]:
@@ -85,18 +84,18 @@ def forget_what_was_released() -> AbstractContextManager[Any]:
     def end_them(rules: Rules, hold: Hold) -> Hold:
         return share_partitions.done(hold.first, hold.last)
 
-    return mock.patch("sequencer.core.share_partitions._released", end_them)
+    return mock.patch("penstock_sequencer.core.share.partition._released", end_them)
 
 
 def take_transactions_for_nothing() -> AbstractContextManager[Any]:
     """A gateway passes over records of transactions, also of those that were committed."""
 
-    has_records = share_batches._has_records
+    has_records = batch_scan._has_records
 
     def has_plain_records(header: BatchHeader, _aborted: object) -> bool:
-        return has_records(header, ()) and not share_batches.is_transactional(header)
+        return has_records(header, ()) and not batch_scan.is_transactional(header)
 
-    return mock.patch("gateway.share_batches._has_records", has_plain_records)
+    return mock.patch("penstock_gateway.share.batch_scan._has_records", has_plain_records)
 
 
 BROKEN_SHARES: dict[str, Break] = {

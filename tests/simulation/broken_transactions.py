@@ -5,16 +5,18 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
-from gateway.tail import PartitionView
 from penstock.contracts.batches import AbortedTransaction, BatchMeta, BatchResult
 from penstock.contracts.commands import EndTxn, OffsetToCommit, Refused, TransactionEnded
-from penstock.contracts.refusals import Refusal
-from sequencer.core import transaction_offsets, transactional_batches, transactions
-from sequencer.core.markers import write_marker
-from sequencer.core.partition_transactions import PartitionTransactions
-from sequencer.core.state import Changes, Partition, State, Transaction
-from sequencer.core.transaction_offsets import add_pending
-from sequencer.core.transactions import TransactionCommand, end_transaction
+from penstock.contracts.rejections import Refusal
+from penstock_gateway.tail.tail_index import PartitionView
+from penstock_sequencer.core.commits import transactional_batches
+from penstock_sequencer.core.groups import pending_offsets
+from penstock_sequencer.core.groups.pending_offsets import add_pending
+from penstock_sequencer.core.log.control_markers import write_marker
+from penstock_sequencer.core.state.cluster import Changes, Partition, State, Transaction
+from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
+from penstock_sequencer.core.transactions import coordinator
+from penstock_sequencer.core.transactions.coordinator import TransactionCommand, end_transaction
 
 Break = Callable[[], AbstractContextManager[Any]]
 
@@ -28,25 +30,25 @@ def read_what_is_undecided() -> Iterator[None]:
 
     name = "readable_end"
     with (
-        mock.patch(f"gateway.handlers.fetch.{name}", end_of_all),
-        mock.patch(f"gateway.fetch_wanted.{name}", end_of_all),
+        mock.patch(f"penstock_gateway.handlers.data.fetch.{name}", end_of_all),
+        mock.patch(f"penstock_gateway.fetch.fetch_partition.{name}", end_of_all),
     ):
         yield
 
 
 def announce_no_markers() -> AbstractContextManager[Any]:
     """A sequencer announces the extents of markers, and not what the markers say."""
-    return mock.patch("sequencer.core.machine.markers_among", lambda *_: [])
+    return mock.patch("penstock_sequencer.core.machine.markers_among", lambda *_: [])
 
 
 def announce_all_as_decided() -> AbstractContextManager[Any]:
     """A sequencer announces the high watermark where the last stable offset belongs."""
-    return mock.patch("sequencer.core.machine.last_stable_offset", lambda partition: partition.high_watermark)
+    return mock.patch("penstock_sequencer.core.machine.last_stable_offset", lambda partition: partition.high_watermark)
 
 
 def plan_all_as_decided() -> AbstractContextManager[Any]:
     """A sequencer plans with the high watermark where the last stable offset belongs."""
-    return mock.patch("sequencer.core.queries.last_stable_offset", lambda partition: partition.high_watermark)
+    return mock.patch("penstock_sequencer.core.queries.last_stable_offset", lambda partition: partition.high_watermark)
 
 
 def fence_by_partition() -> AbstractContextManager[Any]:
@@ -62,7 +64,7 @@ def fence_by_partition() -> AbstractContextManager[Any]:
         transaction.epoch = epoch
         return verdict
 
-    return mock.patch("sequencer.core.commit.accept_transactional", accept_any_epoch)
+    return mock.patch("penstock_sequencer.core.commits.segment_commit.accept_transactional", accept_any_epoch)
 
 
 def commit_offsets_at_once() -> AbstractContextManager[Any]:
@@ -73,15 +75,15 @@ def commit_offsets_at_once() -> AbstractContextManager[Any]:
     ) -> Refusal:
         refusal = add_pending(state, transaction, group_id, item, seen_sequence)
         for topic_id, offsets in transaction.offsets[group_id].items():
-            transaction_offsets._commit(state, group_id, topic_id, dict(offsets))
+            pending_offsets._commit(state, group_id, topic_id, dict(offsets))
         return refusal
 
-    return mock.patch("sequencer.core.transaction_commits.add_pending", add_and_commit)
+    return mock.patch("penstock_sequencer.core.transactions.offset_commands.add_pending", add_and_commit)
 
 
 def keep_offsets_of_the_committed() -> AbstractContextManager[Any]:
     """The machine commits a transaction without its offsets."""
-    return mock.patch("sequencer.core.transactions.commit_pending", transactions.release_pending)
+    return mock.patch("penstock_sequencer.core.transactions.coordinator.commit_pending", coordinator.release_pending)
 
 
 def begin_aborted_ones_too_late() -> AbstractContextManager[Any]:
@@ -92,7 +94,7 @@ def begin_aborted_ones_too_late() -> AbstractContextManager[Any]:
 
 
 def leave_out_an_aborted_one() -> AbstractContextManager[Any]:
-    """Who reads is not told of the last of the aborted transactions."""
+    """Who reads is not told of the last of the aborted coordinator."""
     return _with_aborted(lambda found: found[:-1])
 
 
@@ -116,7 +118,7 @@ def let_anybody_end() -> AbstractContextManager[Any]:
     def find_any(state: State, command: TransactionCommand) -> Transaction | Refused:
         return state.transactions.get(command.transactional_id) or Refused(Refusal.INVALID_PRODUCER_MAPPING)
 
-    return mock.patch("sequencer.core.transactions.find_transaction", find_any)
+    return mock.patch("penstock_sequencer.core.transactions.coordinator.find_transaction", find_any)
 
 
 def commit_what_somebody_else_aborts() -> AbstractContextManager[Any]:
@@ -125,7 +127,7 @@ def commit_what_somebody_else_aborts() -> AbstractContextManager[Any]:
     def write_commit(state: State, partition: Partition, producer_id: int, epoch: int, **options: Any) -> None:
         write_marker(state, partition, producer_id, epoch, **(options | {"committed": True}))
 
-    return mock.patch("sequencer.core.transactions.write_marker", write_commit)
+    return mock.patch("penstock_sequencer.core.transactions.coordinator.write_marker", write_commit)
 
 
 def end_in_one_partition() -> AbstractContextManager[Any]:
@@ -137,17 +139,17 @@ def end_in_one_partition() -> AbstractContextManager[Any]:
             transaction.partitions = dict(list(transaction.partitions.items())[:1])
         return end_transaction(state, command, changes)
 
-    return mock.patch.dict("sequencer.core.machine._APPLY", {EndTxn: end_in_first})
+    return mock.patch.dict("penstock_sequencer.core.machine._APPLY", {EndTxn: end_in_first})
 
 
 def tell_offsets_that_may_change() -> AbstractContextManager[Any]:
     """A sequencer tells a group's offset whatever open transaction is about to replace it."""
-    return mock.patch("sequencer.core.group_queries.is_pending", lambda *_: False)
+    return mock.patch("penstock_sequencer.core.all_groups.queries.is_pending", lambda *_: False)
 
 
 def take_offsets_of_former_members() -> AbstractContextManager[Any]:
     """The machine lets whoever was in a group commit offsets of it with a transaction."""
-    return mock.patch("sequencer.core.transaction_commits._refusal", lambda *_: Refusal.NONE)
+    return mock.patch("penstock_sequencer.core.transactions.offset_commands._refusal", lambda *_: Refusal.NONE)
 
 
 BROKEN_TRANSACTIONS: dict[str, Break] = {

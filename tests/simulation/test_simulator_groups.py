@@ -6,9 +6,9 @@ from unittest import mock
 
 import pytest
 
-from sequencer.core import consumer_groups
-from sequencer.core.consumer_state import Partitions
-from tests.testkit.sim.chance import Chance
+from penstock_sequencer.core.groups import consumer_group
+from penstock_sequencer.core.state.consumer_group import Partitions
+from tests.testkit.sim.environment.chance import Chance
 from tests.testkit.sim.run import run_seed
 from tests.testkit.sim.world import CONSUMER_PROTOCOL_SHARE, CONSUMER_PROTOCOL_STREAM
 
@@ -27,13 +27,13 @@ def seeds() -> Iterator[int]:
 
 @pytest.mark.slow
 def test_a_machine_that_takes_silence_for_giving_back_is_caught() -> None:
-    owns = consumer_groups._owns
+    owns = consumer_group._owns
 
     def owns_if_it_says_so(owned: Partitions | None, partitions: Partitions) -> bool:
         return owned is not None and owns(owned, partitions)
 
     for seed in itertools.islice(seeds(), SEEDS_MAX):
-        with mock.patch("sequencer.core.consumer_groups._owns", owns_if_it_says_so):
+        with mock.patch("penstock_sequencer.core.groups.consumer_group._owns", owns_if_it_says_so):
             outcome = run_seed(seed)
         if outcome.failures:
             assert "the group knows of" in outcome.failures[0], outcome.report()

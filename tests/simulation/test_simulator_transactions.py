@@ -18,11 +18,11 @@ from tests.testkit.sim.run import run_seed
 
 SEEDS_MAX = 200
 IMPATIENT: dict[str, Any] = {
-    "tests.testkit.sim.clerk.NEW_SHARE": 0.0,
-    "tests.testkit.sim.transaction_wire.PATIENCES_S": (0.15, 0.5),
-    "tests.testkit.sim.transactions.SHARE": 1.0,
-    "tests.testkit.sim.transactor.DIE_SHARE": 0.0,
-    "tests.testkit.sim.transactor.NEW_SHARE": 0.0,
+    "tests.testkit.sim.clients.clerk.NEW_SHARE": 0.0,
+    "tests.testkit.sim.clients.transaction_wire.PATIENCES_S": (0.15, 0.5),
+    "tests.testkit.sim.clients.transactions.SHARE": 1.0,
+    "tests.testkit.sim.clients.transactor.DIE_SHARE": 0.0,
+    "tests.testkit.sim.clients.transactor.NEW_SHARE": 0.0,
 }
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow]
@@ -43,7 +43,7 @@ def without_what_was_seen(**fields: Any) -> EndTxn:
 
 def test_a_gateway_that_does_not_say_what_it_had_seen_when_a_transaction_ends_is_caught() -> None:
     for seed in range(SEEDS_MAX):
-        with impatient(), mock.patch("gateway.handlers.end_txn.EndTxn", without_what_was_seen):
+        with impatient(), mock.patch("penstock_gateway.handlers.transactions.end_txn.EndTxn", without_what_was_seen):
             outcome = run_seed(seed)
         if outcome.failures:
             with impatient():

@@ -8,13 +8,13 @@ import pytest
 
 from penstock.contracts.errors import Unavailable, Undelivered
 from penstock.objectstore.errors import Throttled
-from penstock.runtime.bus import Inbound
+from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.journal import JournalEntry
-from tests.testkit.sim.host import BusReach
-from tests.testkit.sim.journal import JournalFaults, SimJournal
-from tests.testkit.sim.loop import SimLoop, Spinning
-from tests.testkit.sim.store import SimStore, StoreFaults
-from tests.testkit.sim.surroundings import Surroundings
+from tests.testkit.sim.environment.host import BusReach
+from tests.testkit.sim.environment.journal import JournalFaults, SimJournal
+from tests.testkit.sim.environment.loop import SimLoop, Spinning
+from tests.testkit.sim.environment.store import SimStore, StoreFaults
+from tests.testkit.sim.environment.surroundings import Surroundings
 
 pytestmark = pytest.mark.simulation
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.spark.session import open_session
-from tests.testkit.compactors import JAVA_OPTIONS
+from tests.testkit.clusters.compactors import JAVA_OPTIONS
 
 LONGEST = ("test_spark_tables.py", "test_spark_compaction.py", "test_spark_key_e2e.py")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.testkit.cluster import Cluster, running
+from tests.testkit.clusters.cluster import Cluster, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

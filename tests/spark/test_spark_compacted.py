@@ -5,20 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from penstock.contracts.batches import Extent
-from penstock.contracts.commands import PerItem, ReplaceExtents
-from penstock.contracts.ids import TopicId, new_segment_id
-from penstock.contracts.refusals import Refusal
-from penstock.objectstore import open_store
-from penstock.runtime.clock import SystemClock, SystemEntropy
-from penstock.runtime.nats_client import connect_nats
-from penstock.runtime.sequencer_client import SequencerClient
-from penstock.segment.keys import segment_key
-from penstock.spark.catalog import opened_catalog
-from penstock.spark.config import TopicChoice, read_source_config
-from penstock.spark.planning import opened_planner
-from penstock.spark.splits import Wanted
 from tests.spark.source_world import (
     consume,
     create_topics,
@@ -29,8 +15,22 @@ from tests.spark.source_world import (
     rows_of,
     stretches_of,
 )
-from tests.testkit.cluster import Cluster, running
-from tests.testkit.compaction import Batch, Compacted, compacted
+
+from penstock.contracts.batches import Extent
+from penstock.contracts.commands import PerItem, ReplaceExtents
+from penstock.contracts.ids import TopicId, new_segment_id
+from penstock.contracts.rejections import Refusal
+from penstock.objectstore import open_store
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import SystemClock, SystemEntropy
+from penstock.runtime.nats.client import connect_nats
+from penstock.segment.keys import segment_key
+from penstock.spark.catalog import opened_catalog
+from penstock.spark.config import TopicChoice, read_source_config
+from penstock.spark.planning import opened_planner
+from penstock.spark.splits import Wanted
+from tests.testkit.clusters.cluster import Cluster, running
+from tests.testkit.loads.compaction import Batch, Compacted, compacted
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

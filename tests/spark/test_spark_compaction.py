@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.testkit.cluster import Cluster, running, wait_until
-from tests.testkit.compactors import POLL_S, SPARK_CONF, CompactorProcess, is_running
-from tests.testkit.spark_cluster import standalone_spark
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.compactors import POLL_S, SPARK_CONF, CompactorProcess, is_running
+from tests.testkit.servers.spark_cluster import standalone_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 

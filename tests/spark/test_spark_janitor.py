@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from penstock.segment.keys import parse_segment_key
-from tests.testkit.cluster import running, wait_until
-from tests.testkit.compactors import CompactorProcess
-from tests.testkit.janitors import Bucket, make_eager, old_leftovers
-from tests.testkit.retention_load import WHOLE, TopicsLife, until_empty
+from tests.testkit.clusters.cluster import running, wait_until
+from tests.testkit.clusters.compactors import CompactorProcess
+from tests.testkit.clusters.janitors import Bucket, make_eager, old_leftovers
+from tests.testkit.loads.retention_load import WHOLE, TopicsLife, until_empty
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from compactor.planner import Choice, Kind
-from compactor.spark_runner import SparkRunner
 from penstock.contracts.errors import Unavailable
-from tests.testkit.cluster import wait_until
-from tests.testkit.compactors import is_running
+from penstock_compactor.merge.spark_runner import SparkRunner
+from penstock_compactor.planning.planner import Choice, Kind
+from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.clusters.compactors import is_running
 from tests.testkit.waiting import until
 from tests.unit.compactor.compactor_world import World, while_running
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.testkit.cluster import running, wait_until
-from tests.testkit.compactors import EAGER, POLL_S, SPARK_CONF, START_S, is_running
+from tests.testkit.clusters.cluster import running, wait_until
+from tests.testkit.clusters.compactors import EAGER, POLL_S, SPARK_CONF, START_S, is_running
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -76,12 +76,14 @@ def import_graph(code: dict[str, str]) -> Graph:
 
 
 def mutual_packages(graph: Graph) -> list[tuple[str, str]]:
-    """Pairs of packages that import each other; a module at the root of a service counts as a package."""
+    """Pairs of packages that import each other; a module that has packages beside it counts as one of its own."""
+    packages = {parent for module in graph for parent in _parents(module.rpartition(".")[0])}
+    unit_of = {module: _unit(module, packages) for module in graph}
     arrows = {
-        (_package(importer), _package(imported))
+        (unit_of[importer], unit_of[imported])
         for importer, targets in graph.items()
         for imported in targets
-        if _package(importer) != _package(imported)
+        if unit_of[importer] != unit_of[imported]
     }
     return sorted((one, other) for one, other in arrows if one < other and (other, one) in arrows)
 
@@ -115,9 +117,15 @@ def _module_name(path: str) -> str:
     return inner.replace("/", ".")
 
 
-def _package(module: str) -> str:
-    parts = module.split(".")
-    return module if len(parts) <= 2 else ".".join(parts[:-1])
+def _parents(package: str) -> list[str]:
+    """The packages above this one that hold it beside other modules."""
+    parent = package.rpartition(".")[0]
+    return [parent, *_parents(parent)] if parent else []
+
+
+def _unit(module: str, packages_with_packages: set[str]) -> str:
+    parent = module.rpartition(".")[0]
+    return module if parent in packages_with_packages or not parent else parent
 
 
 def _tracked(*patterns: str) -> list[str]:

@@ -36,6 +36,6 @@ def write(java_options: str) -> None:
 
 
 if __name__ == "__main__":
-    from tests.testkit.compactors import QUICK_START
+    from tests.testkit.clusters.compactors import QUICK_START
 
     write(QUICK_START)

@@ -9,7 +9,6 @@ import re
 import tokenize
 from collections.abc import Iterator
 from enum import Enum
-from pathlib import Path
 from typing import NamedTuple
 
 WORD_LIMITS = {"page": 25, "code": 20}  # words in one sentence
@@ -48,7 +47,9 @@ LOOSE_WORDS = {
     r"by and by|meanwhile it|of old": "plain words",
     r"trouble|mishap|estate|fate": "error, state",
 }
-_LOOSE = [(re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE), advice) for words, advice in LOOSE_WORDS.items()]
+_LOOSE = [
+    (re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE), advice) for words, advice in LOOSE_WORDS.items()
+]
 
 _CODE_SPAN = re.compile(r"``[^`]*``|`[^`]*`")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -211,7 +212,9 @@ def _messages(path: str, source: str) -> Iterator[Text]:
 
 
 def _speaks(function: ast.expr) -> bool:
-    name = function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
+    name = (
+        function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
+    )
     return name in {"print", "add_argument", "add_parser", "ArgumentParser", "error", "exit"} or name[:1].isupper()
 
 

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from tests.conformance.clients.protocol import CONSUME_TIMEOUT_S, SESSION_TIMEOUT_MS, STATIC_SESSION_TIMEOUT_MS, serve
-from tests.testkit import debian
+from tests.testkit.servers import debian
 
 KEY_DELIMITER = ":"
 

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.driver import NotOffered
 from tests.conformance.scenario import TIMEOUT_S, Scenario, Stage, refusal
-from tests.testkit.ledger import QUIET, read_everything
+from tests.testkit.loads.ledger import QUIET, read_everything
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 VALUES = [f"{number} " + "x" * 100 for number in range(300)]

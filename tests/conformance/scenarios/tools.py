@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from tests.conformance.scenario import TIMEOUT_S, Scenario, Stage, until
 from tests.conformance.scenarios.producing import create_topic, fill
 from tests.conformance.scenarios.transactions import read_committed
-from tests.testkit.ledger import QUIET
+from tests.testkit.loads.ledger import QUIET
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from tests.conformance.driver import ClientError, Driver
 from tests.conformance.scenario import TIMEOUT_S, Scenario, Stage, until
 from tests.conformance.scenarios.producing import create_topic, fill
-from tests.testkit.ledger import QUIET
+from tests.testkit.loads.ledger import QUIET
 
 STEPS = {
     "begun": "after it began a transaction",

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.contracts.topic_configs import GROUP_CONFIGS, SESSION_TIMEOUT_MIN
+from penstock.contracts.configs.topics import GROUP_CONFIGS, SESSION_TIMEOUT_MIN
 
 LONG_EACH = 8  # seeds: one of them is long by itself
 LONG_SUFFIX = "-long"  # of the name of a seed whose run is long although it would not be by itself
@@ -31,26 +31,27 @@ class Length:
 # Whatever makes others wait takes half of the time, so that it comes to its end while there is trouble.
 SHORT_SESSIONS = {SESSION_TIMEOUT_MIN: msgspec.structs.replace(GROUP_CONFIGS[SESSION_TIMEOUT_MIN], default="3000")}
 SCALED_SHORT: dict[str, Any] = {
-    "penstock.contracts.topic_configs.GROUP_CONFIGS": GROUP_CONFIGS | SHORT_SESSIONS,
-    "sequencer.stalls.LOOK_INTERVAL_S": 0.25,  # half of a stall: looking makes most callbacks of an idle sequencer
-    "penstock.runtime.presence.EXPIRE_INTERVAL_MS": 400,
-    "gateway.flushes.SWEEP_INTERVAL_S": 0.2,
-    "sequencer.levels.LISTEN_S": 2.5,
-    "sequencer.archiving.INTERVAL_S": 2.0,
-    "tests.testkit.sim.clerk.LEFT_S": (1.0, 3.5),
-    "tests.testkit.sim.clerk.STALL_S": (0.5, 6.0),
-    "tests.testkit.sim.compactor.JOB_S_MAX": 1.0,
-    "tests.testkit.sim.compactor.PAUSE_S_MAX": 0.8,
-    "tests.testkit.sim.consumer_member.SESSION_TIMEOUT_MS": 3_000,
-    "tests.testkit.sim.consumer_member.STALL_S": (1.0, 6.0),
-    "tests.testkit.sim.merger.JOB_S_MAX": 1.0,
-    "tests.testkit.sim.member.HEARTBEAT_S": 0.5,
-    "tests.testkit.sim.member.REBALANCE_TIMEOUT_MS": 3_000,
-    "tests.testkit.sim.member.SESSION_TIMEOUT_MS": 3_000,
-    "tests.testkit.sim.services.SWEEP_INTERVAL_MS": 2_000,
-    "tests.testkit.sim.transactor.REST_S": (0.0, 0.1),
-    "tests.testkit.sim.transactor.STALL_S": (0.1, 3.0),
-    "tests.testkit.sim.transactor.TIMEOUTS_MS": (1_000, 2_500, 60_000),
+    "penstock.contracts.configs.topics.GROUP_CONFIGS": GROUP_CONFIGS | SHORT_SESSIONS,
+    # Half of a stall: looking makes most callbacks of an idle sequencer.
+    "penstock_sequencer.replication.stall_detector.LOOK_INTERVAL_S": 0.25,
+    "penstock.runtime.bus.presence.EXPIRE_INTERVAL_MS": 400,
+    "penstock_gateway.produce.flush_router.SWEEP_INTERVAL_S": 0.2,
+    "penstock_sequencer.replication.level_raiser.LISTEN_S": 2.5,
+    "penstock_sequencer.custodian.archiver.INTERVAL_S": 2.0,
+    "tests.testkit.sim.clients.clerk.LEFT_S": (1.0, 3.5),
+    "tests.testkit.sim.clients.clerk.STALL_S": (0.5, 6.0),
+    "tests.testkit.sim.clients.compactor.JOB_S_MAX": 1.0,
+    "tests.testkit.sim.clients.compactor.PAUSE_S_MAX": 0.8,
+    "tests.testkit.sim.clients.consumer_member.SESSION_TIMEOUT_MS": 3_000,
+    "tests.testkit.sim.clients.consumer_member.STALL_S": (1.0, 6.0),
+    "tests.testkit.sim.clients.merger.JOB_S_MAX": 1.0,
+    "tests.testkit.sim.clients.member.HEARTBEAT_S": 0.5,
+    "tests.testkit.sim.clients.member.REBALANCE_TIMEOUT_MS": 3_000,
+    "tests.testkit.sim.clients.member.SESSION_TIMEOUT_MS": 3_000,
+    "tests.testkit.sim.environment.services.SWEEP_INTERVAL_MS": 2_000,
+    "tests.testkit.sim.clients.transactor.REST_S": (0.0, 0.1),
+    "tests.testkit.sim.clients.transactor.STALL_S": (0.1, 3.0),
+    "tests.testkit.sim.clients.transactor.TIMEOUTS_MS": (1_000, 2_500, 60_000),
 }
 
 LONG = Length(

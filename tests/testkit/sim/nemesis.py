@@ -4,12 +4,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from tests.testkit.sim.bus import SERVERS, BusFaults
-from tests.testkit.sim.journal import JournalFaults
-from tests.testkit.sim.process import Process
-from tests.testkit.sim.services import CLUSTER
-from tests.testkit.sim.store import StoreFaults
-from tests.testkit.sim.wire import Latency
+from tests.testkit.sim.environment.bus import SERVERS, BusFaults
+from tests.testkit.sim.environment.journal import JournalFaults
+from tests.testkit.sim.environment.process import Process
+from tests.testkit.sim.environment.services import CLUSTER
+from tests.testkit.sim.environment.store import StoreFaults
+from tests.testkit.sim.environment.wire import Latency
 from tests.testkit.sim.world import World
 
 STEPS_MAX = 400  # how many callbacks from now a process may end at

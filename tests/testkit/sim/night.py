@@ -9,12 +9,12 @@ import contextlib
 from penstock.contracts.ids import segment_born_ms
 from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest
 from penstock.segment.keys import parse_segment_key, segments_prefix
-from sequencer.core.segments import NO_SLOT
-from tests.testkit.sim.kafka import DELETE_TOPICS, Disconnected
-from tests.testkit.sim.loop import SimLoop
-from tests.testkit.sim.services import CLUSTER
-from tests.testkit.sim.warden import ORPHAN_AGE_MS, is_the_journals
-from tests.testkit.sim.wire import START_MS
+from penstock_sequencer.core.state.segments import NO_SLOT
+from tests.testkit.sim.clients.kafka import DELETE_TOPICS, Disconnected
+from tests.testkit.sim.environment.loop import SimLoop
+from tests.testkit.sim.environment.services import CLUSTER
+from tests.testkit.sim.environment.wire import START_MS
+from tests.testkit.sim.judges.warden import ORPHAN_AGE_MS, is_the_journals
 from tests.testkit.sim.world import World
 
 NIGHT_S = 4_500.0  # an orphan is an hour old, by a clock that may be ten minutes behind

@@ -4,7 +4,7 @@ import functools
 import gc
 from dataclasses import dataclass
 
-from tests.testkit.sim.judge import are_replicas_level, is_group_done, judge_group, judge_records, judge_replicas
+from tests.testkit.sim.judges.judge import are_replicas_level, is_group_done, judge_group, judge_records, judge_replicas
 from tests.testkit.sim.length import Length, length_of, name_of, seed_and_length
 from tests.testkit.sim.nemesis import Nemesis
 from tests.testkit.sim.newest import SIMULATED_LEVEL

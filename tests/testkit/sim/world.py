@@ -19,35 +19,35 @@ from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.objectstore.retrying import RetryingStore
-from penstock.runtime.sequencer_client import SequencerClient
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.segment.keys import segment_key
-from sequencer.core.machine import apply_entry
-from sequencer.core.snapshot import encode_state
-from sequencer.core.state import State
-from tests.testkit.memory_bus import MESSAGE_BYTES_MAX
-from tests.testkit.sim.asker import Asker
-from tests.testkit.sim.compactor import Compactor
-from tests.testkit.sim.consumer import Reader
-from tests.testkit.sim.consumer_member import Claims, ConsumerMember, opening
-from tests.testkit.sim.fading import Fading
-from tests.testkit.sim.host import SimClock
-from tests.testkit.sim.kafka import CREATE_TOPICS, Disconnected, KafkaClient
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.snapshot.codec import encode_state
+from penstock_sequencer.core.state.cluster import State
+from tests.testkit.fakes.memory_bus import MESSAGE_BYTES_MAX
+from tests.testkit.sim.clients.asker import Asker
+from tests.testkit.sim.clients.compactor import Compactor
+from tests.testkit.sim.clients.consumer import Reader
+from tests.testkit.sim.clients.consumer_member import Claims, ConsumerMember, opening
+from tests.testkit.sim.clients.fading import Fading
+from tests.testkit.sim.clients.kafka import CREATE_TOPICS, Disconnected, KafkaClient
+from tests.testkit.sim.clients.member import GroupLedger, Member
+from tests.testkit.sim.clients.merger import Merger
+from tests.testkit.sim.clients.passing import Passing
+from tests.testkit.sim.clients.producer import Producer
+from tests.testkit.sim.clients.shares import Shares
+from tests.testkit.sim.clients.transactions import Transactions
+from tests.testkit.sim.environment.host import SimClock
+from tests.testkit.sim.environment.loop import SimLoop
+from tests.testkit.sim.environment.process import Process
+from tests.testkit.sim.environment.services import CLUSTER, gateway_address, makers
+from tests.testkit.sim.environment.store import SimStore
+from tests.testkit.sim.environment.surroundings import Surroundings
+from tests.testkit.sim.environment.wire import START_MS
+from tests.testkit.sim.judges.oracle import Oracle
+from tests.testkit.sim.judges.warden import ORPHAN_AGE_MS, Warden
 from tests.testkit.sim.length import Length
-from tests.testkit.sim.loop import SimLoop
-from tests.testkit.sim.member import GroupLedger, Member
-from tests.testkit.sim.merger import Merger
 from tests.testkit.sim.newest import PATCHED_LEVELS, SIMULATED_LEVEL
-from tests.testkit.sim.oracle import Oracle
-from tests.testkit.sim.passing import Passing
-from tests.testkit.sim.process import Process
-from tests.testkit.sim.producer import Producer
-from tests.testkit.sim.services import CLUSTER, gateway_address, makers
-from tests.testkit.sim.shares import Shares
-from tests.testkit.sim.store import SimStore
-from tests.testkit.sim.surroundings import Surroundings
-from tests.testkit.sim.transactions import Transactions
-from tests.testkit.sim.warden import ORPHAN_AGE_MS, Warden
-from tests.testkit.sim.wire import START_MS
 
 TOPIC = "events"
 PASSING_TOPIC = "passing"
@@ -72,15 +72,15 @@ COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
 # What is smaller than in life, so that everything there is happens in a run.
 SHARDS = 8
 SCALED: dict[str, Any] = {
-    "gateway.run_maps.SCAN_BYTES": 1_500,  # so that gateways need maps to find places in long runs
+    "penstock_gateway.fetch.offset_index.SCAN_BYTES": 1_500,  # so that gateways need maps to find places in long runs
     "penstock.segment.compacted_writer.PLACE_BYTES": 500,
-    "gateway.tail.BELIEVED_S": 0.5,  # less than half of any grace
-    "gateway.handlers.fetch.BELIEVED_S": 0.5,
+    "penstock_gateway.tail.tail_index.BELIEVED_S": 0.5,  # less than half of any grace
+    "penstock_gateway.handlers.data.fetch.BELIEVED_S": 0.5,
     "penstock.segment.keys.SHARDS": SHARDS,  # so that janitors are soon through with them
-    "janitor.house.SHARDS": SHARDS,
-    "janitor.sweep.SHARD_CHORES": SHARDS,
-    "janitor.sweep.SHARDS_AT_ONCE": SHARDS // 2,
-    "janitor.pace.PAUSE_MAX_S": 3.0,
+    "penstock_janitor.house.SHARDS": SHARDS,
+    "penstock_janitor.sweep.SHARD_CHORES": SHARDS,
+    "penstock_janitor.sweep.SHARDS_AT_ONCE": SHARDS // 2,
+    "penstock_janitor.pace.PAUSE_MAX_S": 3.0,
 }
 # What a service must never have to say of messages that only its own kind sends.
 BUGS = frozenset(
@@ -354,10 +354,10 @@ class World(Surroundings):
             return done
 
         others = {
-            "sequencer.replica.apply_entry": apply_and_compare,
-            "sequencer.app.stop_full_collections": lambda: None,
-            "sequencer.app.collect_new_for_ever": collect_nothing,
-            "penstock.runtime.host.version": lambda _: "simulated",
+            "penstock_sequencer.replication.replica.apply_entry": apply_and_compare,
+            "penstock_sequencer.app.stop_full_collections": lambda: None,
+            "penstock_sequencer.app.collect_new_for_ever": collect_nothing,
+            "penstock.runtime.process.host.version": lambda _: "simulated",
         }
         try:
             with ExitStack() as patches:

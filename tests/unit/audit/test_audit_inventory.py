@@ -8,6 +8,7 @@ from penstock.audit.inventory import Inventory, take_inventory
 from penstock.audit.judge import judge
 from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta, BatchRun
 from penstock.contracts.commands import (
+    EXTENTS_DROPPED_PER_COMMAND_MAX,
     AddPartitionsToTxn,
     Command,
     CommitSegment,
@@ -16,18 +17,18 @@ from penstock.contracts.commands import (
     DeleteTopic,
     EndTxn,
     InitTransactionalProducer,
+    LogOffset,
     RaiseLevel,
     TransactionPartition,
 )
 from penstock.contracts.ids import new_segment_id, new_topic_id
-from penstock.contracts.janitor_commands import EXTENTS_DROPPED_PER_COMMAND_MAX, LogOffset
 from penstock.contracts.levels import JANITOR_LEVEL, TRANSACTIONS_LEVEL
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import segment_key
-from sequencer.core import queries
-from sequencer.core.limits import PLAN_EXTENTS_MAX
-from sequencer.core.machine import apply_entry
-from sequencer.core.state import State, new_state
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.state.limits import PLAN_EXTENTS_MAX
 
 NOW_MS = 1_700_000_000_000
 TOPIC = new_topic_id(bytes(16))

@@ -7,7 +7,8 @@ import pytest
 from penstock.audit.inventory import Inventory
 from penstock.audit.judge import CONDEMNED_GRACE_MS, ORPHAN_AGE_MIN_MS, judge
 from penstock.contracts.ids import SegmentId, new_segment_id
-from penstock.contracts.queries import SegmentView, TopicView
+from penstock.contracts.queries.compaction import SegmentView
+from penstock.contracts.queries.topics import TopicView
 from penstock.segment.keys import journal_archive_key, segment_key, snapshot_key
 
 CLUSTER = "c"

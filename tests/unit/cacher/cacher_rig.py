@@ -6,10 +6,6 @@ import random
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from cacher.chunk_cache import ChunkCache
-from cacher.metrics import CacherMetrics
-from cacher.reads import ChunkReads
-from cacher.serve import CacheServer
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.chunks import CHUNK_BYTES, SPILL_BYTES_MAX
 from penstock.contracts.codec import decode, decode_with_payload, encode, encode_with_payload
@@ -19,7 +15,11 @@ from penstock.contracts.messages import CacheReply, CacheRequest, Presence, Segm
 from penstock.objectstore import NotFound
 from penstock.runtime.clock import SystemClock
 from penstock.segment.keys import segment_key
-from tests.testkit.memory_bus import MemoryHub
+from penstock_cacher.chunk_cache import ChunkCache
+from penstock_cacher.metrics import CacherMetrics
+from penstock_cacher.reads import ChunkReads
+from penstock_cacher.serve import CacheServer
+from tests.testkit.fakes.memory_bus import MemoryHub
 
 REST = SPILL_BYTES_MAX + 1_000
 SIZE = CHUNK_BYTES + REST

@@ -3,9 +3,9 @@
 import hypothesis.strategies as st
 from hypothesis import given
 
-from cacher.chunk_cache import COLD_SHARE, ChunkCache
-from cacher.chunks import Chunk
-from cacher.lru import ENTRY_OVERHEAD_BYTES
+from penstock_cacher.chunk_cache import COLD_SHARE, ChunkCache
+from penstock_cacher.chunks import Chunk
+from penstock_cacher.lru import ENTRY_OVERHEAD_BYTES
 
 SIZE = 1_000
 WEIGHT = SIZE + ENTRY_OVERHEAD_BYTES

@@ -3,13 +3,12 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from cacher.chunks import chunks_ahead, chunks_of, is_readable, runs_of, slices_of
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.chunks import CHUNK_BYTES, SPILL_BYTES_MAX, STRIPE_CHUNKS, chunk_count
 from penstock.contracts.messages import SegmentRead
+from penstock_cacher.chunks import chunks_ahead, chunks_of, is_readable, runs_of, slices_of
 
 MIB = 1024 * 1024
 ZEROS = bytes(CHUNK_BYTES + SPILL_BYTES_MAX)

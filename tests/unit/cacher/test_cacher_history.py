@@ -3,11 +3,11 @@
 import asyncio
 
 import msgspec
-from cacher_rig import BYTES, FAR, NOW_MS, OLD, SEGMENT, SIZE, Rig, born, from_memory
 
 from penstock.contracts.chunks import CHUNK_BYTES, RECENT_MS, STRIPE_CHUNKS
 from penstock.contracts.codec import encode
 from penstock.contracts.messages import CacheRequest, SegmentRead
+from tests.unit.cacher.cacher_rig import BYTES, FAR, NOW_MS, OLD, SEGMENT, SIZE, Rig, born, from_memory
 
 
 async def test_a_sequential_reader_of_history_gets_neighbours_with_one_get_and_finds_the_next_here() -> None:

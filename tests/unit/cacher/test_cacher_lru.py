@@ -1,9 +1,8 @@
 """The cache never holds more than it may, and what was used last stays longest."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from cacher.lru import ENTRY_OVERHEAD_BYTES, LruCache
+from penstock_cacher.lru import ENTRY_OVERHEAD_BYTES, LruCache
 
 
 def room_for(*sizes: int) -> int:

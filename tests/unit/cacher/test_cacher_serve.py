@@ -3,12 +3,12 @@
 import asyncio
 
 import msgspec
-from cacher_rig import BYTES, FAR, NOW_MS, OLD, SEGMENT, SIZE, Rig, born, from_memory, not_here
 
-from cacher.chunks import chunks_of
 from penstock.contracts.chunks import CHUNK_BYTES, STRIPE_CHUNKS
 from penstock.contracts.codec import encode_with_payload
 from penstock.contracts.messages import CacheReply, Presence, SegmentRead
+from penstock_cacher.chunks import chunks_of
+from tests.unit.cacher.cacher_rig import BYTES, FAR, NOW_MS, OLD, SEGMENT, SIZE, Rig, born, from_memory, not_here
 
 
 async def test_ranges_come_from_the_store_with_one_get_for_a_new_segment_and_then_from_the_cache() -> None:

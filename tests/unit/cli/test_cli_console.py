@@ -12,10 +12,10 @@ from penstock.cli import disk
 from penstock.cli.console import HELPERS, ROLES, Console
 from penstock.cli.options import Address
 from penstock.contracts.messages import Presence
-from penstock.runtime.health import Health, HttpServer, new_registry
-from penstock.runtime.presence import Directory
-from tests.testkit.backend import LOOPBACK
-from tests.testkit.ports import free_ports
+from penstock.runtime.bus.presence import Directory
+from penstock.runtime.process.health import Health, HttpServer, new_registry
+from tests.testkit.servers.backend import LOOPBACK
+from tests.testkit.servers.ports import free_ports
 
 REASON = "its <server> acknowledges too soon"
 

@@ -16,8 +16,8 @@ from penstock.cli import credentials, main
 from penstock.cli.credentials import BUCKET_MAKER, KEYS, ROLES, USERS, Wanted, make_credentials
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import SystemEntropy
-from penstock.runtime.env_file import parse_env, read_env_file
-from penstock.runtime.nats_server import find_nats_server
+from penstock.runtime.nats.server import find_nats_server
+from penstock.runtime.process.env_file import parse_env, read_env_file
 
 FILES = {
     "nats/credentials.env",

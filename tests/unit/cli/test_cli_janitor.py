@@ -8,8 +8,8 @@ from penstock.cli import janitor, main
 from penstock.contracts import codec, subjects
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import ExplainReply, ExplainRequest
-from penstock.runtime.bus import Inbound
-from tests.testkit.memory_bus import MemoryHub
+from penstock.runtime.bus.bus import Inbound
+from tests.testkit.fakes.memory_bus import MemoryHub
 
 REPLY = ExplainReply("waiting", "its last extent went 20 s ago, and the grace is 600 s", {"level": "1", "bytes": "9"})
 

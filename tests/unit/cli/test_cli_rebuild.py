@@ -47,7 +47,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 def test_with_servers_that_run_only_what_is_given_is_passed_on(started: type[Started]) -> None:
     assert main(["rebuild", "--nats-url", "nats://there:4222"]) == 0
     assert started.argv[1:] == [
-        *("-m", "sequencer.rebuild", "--nats-url", "nats://there:4222"),
+        *("-m", "penstock_sequencer.rebuild", "--nats-url", "nats://there:4222"),
         *("--dry-run", "false", "--json", "false"),
     ]
     assert main(["rebuild", "--nats-url", "n", "--store", "s3://b", "--cluster", "c", "--dry-run", "--json"]) == 0

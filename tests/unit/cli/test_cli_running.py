@@ -8,7 +8,7 @@ import pytest
 from penstock.cli.options import take_folder
 from penstock.cli.running import add_cluster_flags, read_cluster
 from penstock.contracts.errors import Invalid
-from penstock.runtime.nats_server import write_config
+from penstock.runtime.nats.server import write_config
 from penstock.spark.config import ClusterAddress
 
 

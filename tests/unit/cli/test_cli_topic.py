@@ -9,7 +9,7 @@ import pytest
 from penstock.cli import main, topic
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import topic_id_text
-from penstock.contracts.janitor_queries import DeletedTopicView
+from penstock.contracts.queries.topics import DeletedTopicView
 
 DELETED_MS = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 OLD = DeletedTopicView("orders", bytes(range(16)), 3, 1_234_567, DELETED_MS, DELETED_MS + 3_600_000)

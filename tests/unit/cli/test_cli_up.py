@@ -136,11 +136,11 @@ async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_wi
     supervisor._is_ready.set()
     await until(lambda: "compaction waits: Spark is not installed" in house.said)
     (janitor,) = supervisor._helpers
-    assert janitor.spec.argv == ["nice", "-n", "5", sys.executable, "-m", "janitor"], "it waits for no Spark"
+    assert janitor.spec.argv == ["nice", "-n", "5", sys.executable, "-m", "penstock_janitor"], "it waits for no Spark"
     found.append(str(python))
     await until(lambda: len(supervisor._helpers) == 2)
     compactor = supervisor._helpers[1]
-    assert compactor.spec.argv == ["nice", "-n", "5", str(python), "-m", "compactor"]
+    assert compactor.spec.argv == ["nice", "-n", "5", str(python), "-m", "penstock_compactor"]
     assert {janitor, compactor} <= set(supervisor._all), "the console shows them, and they are killed with the others"
     supervisor._begin_no_more()
     await asyncio.gather(janitor.stop(TIMEOUT_S), compactor.stop(TIMEOUT_S))

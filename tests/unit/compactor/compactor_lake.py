@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from compactor.tasks import InputExtent, InputRun, InputSegment, Merged, MergeTask, StorePlace
 from penstock.contracts.batches import BatchMeta
 from penstock.contracts.ids import SegmentId, TopicId, new_segment_id
 from penstock.kafkawire.records import Record, build_batch, read_batch_header, size_bytes
 from penstock.segment import build_segment
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
+from penstock_compactor.merge.tasks import InputExtent, InputRun, InputSegment, Merged, MergeTask, StorePlace
 
 CLUSTER = "lake"
 CREATED_MS = 1_700_000_000_000

@@ -9,28 +9,29 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from compactor.jobs import Jobs
-from compactor.key_plan import KeyLimits
-from compactor.key_work import KeyWork
-from compactor.metrics import CompactorMetrics
-from compactor.planner import PlanLimits
-from compactor.service import Compactor
-from compactor.spark_runner import SparkRunner
-from compactor.tasks import StorePlace
 from penstock.contracts.batches import Extent
 from penstock.contracts.commands import Command, CommitSegment, CreateTopic, DeleteTopic, Outcome, Tick, TopicCreated
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId, new_segment_id
 from penstock.contracts.levels import NEWEST_LEVEL
-from penstock.contracts.queries import PlanPartition, PlanQuery, SegmentsQuery, SegmentView
+from penstock.contracts.queries.compaction import SegmentsQuery, SegmentView
+from penstock.contracts.queries.log import PlanPartition, PlanQuery
 from penstock.kafkawire.records import BATCH_OVERHEAD, batches, decode_records
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.segment import HEADER_BYTES, build_segment
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
-from sequencer.core import queries
-from sequencer.core.machine import apply_entry
-from sequencer.core.state import State, new_state
+from penstock_compactor.keys.plan import KeyLimits
+from penstock_compactor.keys.work import KeyWork
+from penstock_compactor.merge.jobs import Jobs
+from penstock_compactor.merge.spark_runner import SparkRunner
+from penstock_compactor.merge.tasks import StorePlace
+from penstock_compactor.metrics import CompactorMetrics
+from penstock_compactor.planning.planner import PlanLimits
+from penstock_compactor.service import Compactor
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.state.cluster import State, new_state
 from tests.unit.compactor.compactor_lake import CLUSTER, batch, meta, topic
 
 LIMITS = PlanLimits(flushed_count=3, class_count=3, topic_bytes_min=1)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from compactor.jobs import NotClaimed
-from compactor.planner import Choice, Kind, PlanLimits
 from penstock.contracts.commands import ClaimJob, ReleaseJob, ReplaceExtents
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.queries import MetadataQuery, MetadataView
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView
+from penstock_compactor.merge.jobs import NotClaimed
+from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
 from tests.testkit.waiting import until
 from tests.unit.compactor.compactor_world import World, while_running
 
@@ -118,7 +118,7 @@ async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_gives_its_cla
 
     world.spark.before_collect = hang
     monkeypatch.setattr(world.spark, "cancelJobGroup", lambda _group: is_cancelled.set())
-    monkeypatch.setattr("compactor.jobs.MERGE_DEADLINE_S", 0.05)
+    monkeypatch.setattr("penstock_compactor.merge.jobs.MERGE_DEADLINE_S", 0.05)
     with pytest.raises(Unavailable, match="not done after"):
         await world.jobs().merge(everything(world), ())
     assert world.levels() == [0]
@@ -131,7 +131,7 @@ async def test_outputs_that_are_more_than_one_command_may_have_go_in_several(
     topic_ids = [world.create_topic(number) for number in range(1, 6)]
     world.flush(*((topic_id, 0, ["a"]) for topic_id in topic_ids))
     await world.jobs().merge(everything(world), ())
-    monkeypatch.setattr("compactor.jobs.OUTPUTS_PER_COMMAND_MAX", 2)
+    monkeypatch.setattr("penstock_compactor.merge.jobs.OUTPUTS_PER_COMMAND_MAX", 2)
     ended = await world.jobs().merge(Choice(Kind.MIXED, world.segments()), ())
     assert ended.is_good and world.levels() == [2] * 5
     assert [len(each.outputs) for each in world.machine.sent if isinstance(each, ReplaceExtents)] == [1, 2, 2, 1]
@@ -214,7 +214,7 @@ async def test_a_drained_compactor_leaves_its_work_to_others(world: World) -> No
 
 
 async def test_without_spark_it_says_so_and_begins_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compactor.service.UNAVAILABLE_CHECK_S", 0.01)
+    monkeypatch.setattr("penstock_compactor.service.UNAVAILABLE_CHECK_S", 0.01)
     world.missing = "there is no Java"
     topic_id = world.create_topic(1)
     for _ in range(3):
@@ -271,7 +271,7 @@ async def test_topics_that_are_compacted_by_key_stay_out_of_level_two(world: Wor
 async def test_logs_of_more_extents_than_one_look_may_hold_have_their_turns(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compactor.key_work.EXTENTS_HELD_MAX", 3)
+    monkeypatch.setattr("penstock_compactor.keys.work.EXTENTS_HELD_MAX", 3)
     world.key_interval_s = 0
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
     topic_ids = [world.create_topic(number, **compacted) for number in range(1, 6)]

@@ -5,13 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from compactor.key_plan import KeyExtent, KeyInput, KeyJob, KeyLimits, key_plans
+from penstock.contracts.configs.topics import CompactionConfigs, compaction_configs
 from penstock.contracts.ids import new_segment_id
-from penstock.contracts.queries import LogView
-from penstock.contracts.topic_configs import CompactionConfigs, compaction_configs
+from penstock.contracts.queries.compaction import LogView
+from penstock_compactor.keys.plan import KeyExtent, KeyInput, KeyJob, KeyLimits, key_plans
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from compactor.config import CompactorConfig, spark_settings
-from compactor.listing import FULL_INTERVAL_S, Listing
 from penstock.contracts.errors import Invalid
-from penstock.contracts.queries import SegmentsView, SegmentView
+from penstock.contracts.queries.compaction import SegmentsView, SegmentView
+from penstock_compactor.config import CompactorConfig, spark_settings
+from penstock_compactor.planning.listing import FULL_INTERVAL_S, Listing
 
 FULL_BYTES = 1000
 

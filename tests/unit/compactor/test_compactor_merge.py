@@ -5,13 +5,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from compactor.merge import merge
-from compactor.tasks import Failed, InputExtent, InputRun, InputSegment, Merged, MergeTask, StorePlace
 from penstock.kafkawire.records import CRC_START, MAGIC_POSITION, Record, batches, build_batch, decode_records
 from penstock.segment import HEADER_BYTES, read_compacted_index
+from penstock_compactor.merge.merge_task import merge
+from penstock_compactor.merge.tasks import Failed, InputExtent, InputRun, InputSegment, Merged, MergeTask, StorePlace
 from tests.unit.compactor.compactor_lake import Lake, Place, batch, topic
 
 A0, A1, B0 = (topic(1), 0), (topic(1), 1), (topic(2), 0)

@@ -2,15 +2,14 @@
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from compactor.outputs import Contents, tasks_of
-from compactor.planner import MIB, MINUTE_MS, Choice, Kind, PlanLimits, choose, size_class
-from compactor.tasks import MergeTask
 from penstock.contracts.ids import SegmentId, TopicId, new_segment_id
-from penstock.contracts.queries import PlacedExtent, SegmentView
-from tests.testkit.compaction_model import CompactionModel
+from penstock.contracts.queries.compaction import PlacedExtent, SegmentView
+from penstock_compactor.merge.outputs import Contents, tasks_of
+from penstock_compactor.merge.tasks import MergeTask
+from penstock_compactor.planning.planner import MIB, MINUTE_MS, Choice, Kind, PlanLimits, choose, size_class
+from tests.testkit.loads.compaction_model import CompactionModel
 
 NOW_MS = 1_700_000_000_000
 LIMITS = PlanLimits()

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from compactor.jobs import Ended
-from compactor.planner import Choice, Kind, PlanLimits
 from penstock.contracts.batches import NO_SEGMENT_ID
 from penstock.contracts.ids import TopicId
 from penstock.kafkawire.records import CRC_START, is_control, read_batch_header
 from penstock.segment import read_compacted_index
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
+from penstock_compactor.merge.jobs import Ended
+from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
 from tests.unit.compactor.compactor_lake import CLUSTER
 from tests.unit.compactor.transaction_world import Log, TransactionWorld, random_step
 

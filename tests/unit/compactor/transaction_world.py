@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from compactor.planner import PlanLimits
 from penstock.contracts.batches import NO_PRODUCER, NO_SEGMENT_ID, AbortedTransaction, BatchMeta
 from penstock.contracts.commands import (
     CommitSegment,
@@ -20,7 +19,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.ids import TopicId, new_segment_id
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
-from penstock.contracts.queries import PartitionPlan, PlanPartition, PlanQuery
+from penstock.contracts.queries.log import PartitionPlan, PlanPartition, PlanQuery
 from penstock.kafkawire.control import read_control_batch
 from penstock.kafkawire.records import (
     Record,
@@ -36,7 +35,8 @@ from penstock.segment import build_segment
 from penstock.segment.keys import segment_key
 from penstock.segment.markers import marker_batch
 from penstock.spark.ranges import StoreRanges
-from sequencer.core import queries
+from penstock_compactor.planning.planner import PlanLimits
+from penstock_sequencer.core import queries
 from tests.unit.compactor.compactor_lake import CLUSTER, meta
 from tests.unit.compactor.compactor_world import LIMITS, World
 

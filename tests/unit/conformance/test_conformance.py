@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import __main__ as conformance
-from tests.conformance import provision
+from tests.conformance import __main__, provision
 from tests.conformance.catalogue import CLIENTS, SCENARIOS, SHORT, Client, scenarios_of
 from tests.conformance.driver import ClientError, Driver, NotOffered
 from tests.conformance.provision import Missing
@@ -18,7 +17,7 @@ from tests.conformance.results import FAILED, NOT_OFFERED, NOT_RUN, PASSED, Abou
 from tests.conformance.scenario import Scenario, Stage
 from tests.conformance.scenarios.groups import PARTITIONS, Members
 from tests.conformance.scenarios.transactions import check_exactly_once
-from tests.testkit.cluster import Cluster
+from tests.testkit.clusters.cluster import Cluster
 
 NOWHERE = "127.0.0.1:1"
 # A client that counts, dies, and cannot dance; what a library prints is no answer.
@@ -57,13 +56,13 @@ def show_to(run: object, name: str = "shows") -> Scenario:
 
 
 def run_main(monkeypatch: pytest.MonkeyPatch, clients: list[Client], scenario: Scenario, *arguments: str) -> int:
-    monkeypatch.setattr(conformance, "CLIENTS", clients)
-    monkeypatch.setattr(conformance, "scenarios_of", lambda client: [scenario])
-    monkeypatch.setattr(conformance, "SCENARIOS", [scenario])
-    monkeypatch.setattr(conformance, "running", lambda folder: nullcontext(Cluster(folder)))
-    monkeypatch.setattr(conformance, "wait_for_transactions", lambda cluster: None)
+    monkeypatch.setattr(__main__, "CLIENTS", clients)
+    monkeypatch.setattr(__main__, "scenarios_of", lambda client: [scenario])
+    monkeypatch.setattr(__main__, "SCENARIOS", [scenario])
+    monkeypatch.setattr(__main__, "running", lambda folder: nullcontext(Cluster(folder)))
+    monkeypatch.setattr(__main__, "wait_for_transactions", lambda cluster: None)
     monkeypatch.setattr(sys, "argv", ["conformance", *arguments])
-    return conformance.main()
+    return __main__.main()
 
 
 def missing() -> list[str]:
@@ -140,7 +139,7 @@ def test_a_short_run_shows_what_is_named_for_it_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clients = [Client("Counting", command), Client("Other", command)]
-    monkeypatch.setattr(conformance, "SHORT", {"Other": ["shows"]})
+    monkeypatch.setattr(__main__, "SHORT", {"Other": ["shows"]})
     assert run_main(monkeypatch, clients, show_to(lambda stage: None), "--short") == 0
     assert "Counting" not in capsys.readouterr().out
     assert run_main(monkeypatch, clients, show_to(lambda stage: None, "hides"), "--short") == 1

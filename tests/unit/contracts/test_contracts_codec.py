@@ -1,13 +1,13 @@
 """Messages and journal entries survive the way there and back, and damage is always noticed as `Corrupt`."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from penstock.contracts import codec, commands, entries, messages, queries
+from penstock.contracts import codec, commands, entries, messages
 from penstock.contracts.batches import BatchMeta, BatchResult, BatchRun, Extent, SegmentRef
 from penstock.contracts.errors import Corrupt
-from penstock.contracts.refusals import Refusal
+from penstock.contracts.queries import log as queries
+from penstock.contracts.rejections import Refusal
 
 SEGMENT = SegmentRef(b"s" * 16, 0, 1000, "flusher-1", "z1")
 COMMIT = commands.CommitSegment(

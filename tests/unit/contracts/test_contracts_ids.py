@@ -1,8 +1,7 @@
 """Identifiers carry what they promise and nothing else is taken for one."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from penstock.contracts import ids
 from penstock.contracts.errors import Invalid

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.contracts import topic_configs
+from penstock.contracts.configs import topics as topic_configs
+from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REFUSED_CONFIGS
 from penstock.contracts.levels import INERT_CONFIGS_LEVEL, level_of_configs
-from penstock.contracts.other_topic_configs import INERT_CONFIGS, REFUSED_CONFIGS
 
 
 def test_every_default_is_a_value_that_would_be_accepted() -> None:

@@ -19,7 +19,8 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.levels import TRANSACTIONS_LEVEL, level_of
 from penstock.contracts.messages import PartitionAdvance
-from penstock.contracts.queries import CommittedOffset, OffsetFound, PartitionPlan
+from penstock.contracts.queries.groups import CommittedOffset
+from penstock.contracts.queries.log import OffsetFound, PartitionPlan
 
 WHO = (5, "tx", 7, 0)
 COMMANDS = [

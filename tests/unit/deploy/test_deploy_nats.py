@@ -31,7 +31,7 @@ def test_a_service_listens_to_its_own_inbox_and_is_present_under_its_own_name_on
 
 
 def test_the_sequencer_may_ask_of_jetstream_just_what_the_journal_asks() -> None:
-    sources = "".join(path.read_text() for path in (ROOT / "libs/src/penstock/runtime").glob("nats_*.py"))
+    sources = "".join(path.read_text() for path in (ROOT / "libs/src/penstock/runtime" / "nats").glob("*.py"))
     asked = set(re.findall(r"\b((?:STREAM|CONSUMER)(?:\.[A-Z]+)+)\.\{", sources))
     allowed = set(re.findall(r"\$JS\.API\.([A-Z.]+?)(?:\.\*)+\"", ACCOUNTS))
     assert "STREAM.INFO" in asked

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.topic_configs import TOPIC_CONFIGS
+from penstock.contracts.configs.topics import TOPIC_CONFIGS
 from penstock.kafkawire.api import API_TABLE
-from tests.testkit.compatibility_page import PAGE, page_with_tables, read_results
+from tests.testkit.docs.compatibility_page import PAGE, page_with_tables, read_results
 
 TEXT = PAGE.read_text()
 RESULTS: dict[str, Any] = {

@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cacher.config import CacherConfig
-from compactor.config import CompactorConfig
-from flusher.config import FlusherConfig
-from gateway.config import GatewayConfig
-from janitor.config import JanitorConfig
-from penstock.runtime.config import ServiceConfig
-from sequencer.config import SequencerConfig
+from penstock.runtime.process.config import ServiceConfig
+from penstock_cacher.config import CacherConfig
+from penstock_compactor.config import CompactorConfig
+from penstock_flusher.config import FlusherConfig
+from penstock_gateway.config import GatewayConfig
+from penstock_janitor.config import JanitorConfig
+from penstock_sequencer.config import SequencerConfig
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "OPERATING.md").read_text()

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from flusher.budget import Budget
-from flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
-from flusher.flush import Flushes
-from flusher.intake import Intake
-from flusher.joins import Joins
-from flusher.metrics import FlusherMetrics
-from flusher.pieces import Piece
-from flusher.recent import RecentSegments
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer, decode, encode_with_payload
 from penstock.contracts.commands import Command, Outcome, SegmentCommitted
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
 from penstock.runtime.clock import Clock
-from tests.testkit.virtual_time import CountingEntropy
+from penstock_flusher.budget import Budget
+from penstock_flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
+from penstock_flusher.flush import Flushes
+from penstock_flusher.intake import Intake
+from penstock_flusher.joins import Joins
+from penstock_flusher.metrics import FlusherMetrics
+from penstock_flusher.pieces import Piece
+from penstock_flusher.recent import RecentSegments
+from tests.testkit.fakes.virtual_time import CountingEntropy
 
 MIB = 1024 * 1024
 TOPIC = bytes(range(16))

@@ -4,10 +4,9 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
+from penstock_flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
 
 LIMITS = BufferLimits(bytes_max=1_000, batches_max=10, interval_s=0.25, quiet_s=0.003, quiet_under_way_max=1)
 

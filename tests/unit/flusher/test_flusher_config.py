@@ -2,7 +2,7 @@
 
 import pytest
 
-from flusher.config import (
+from penstock_flusher.config import (
     PUTS_PER_SECOND_FREE,
     PUTS_PER_SECOND_PAID,
     FlusherConfig,

@@ -4,16 +4,15 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from flusher_fakes import HeldStore, LoggingSequencers, Rig, produce
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import Command, Outcome
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.refusals import Refusal
+from penstock.contracts.rejections import Refusal
 from penstock.segment import read_index
-from tests.testkit.virtual_time import VirtualClock, VirtualLoop
+from tests.testkit.fakes.virtual_time import VirtualClock, VirtualLoop
+from tests.unit.flusher.flusher_fakes import HeldStore, LoggingSequencers, Rig, produce
 
 REQUESTS = 40
 ALLOWED_REFUSALS = {Refusal.NONE, Refusal.OVERLOADED, Refusal.OUTCOME_UNKNOWN}

@@ -3,17 +3,16 @@
 import asyncio
 
 import pytest
-from flusher_fakes import OTHER_TOPIC, TOPIC, HeldStore, LoggingSequencers, Rig, produce, until
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.commands import Refused, SegmentCommitted
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
 from penstock.contracts.ids import segment_born_ms, ulid_text
-from penstock.contracts.refusals import Refusal
+from penstock.contracts.rejections import Refusal
 from penstock.objectstore import AlreadyExists
 from penstock.segment import read_index
+from tests.unit.flusher.flusher_fakes import OTHER_TOPIC, TOPIC, HeldStore, LoggingSequencers, Rig, produce, until
 
 
 async def test_the_answer_comes_after_the_store_and_after_the_commit() -> None:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import pytest
 from prometheus_client import CollectorRegistry
 
-from flusher.hedged_puts import HEDGED_BYTES_MAX, HedgedPuts
-from flusher.metrics import FlusherMetrics
-from flusher.put_pace import HEDGES_MAX, PATIENCE_FACTOR, PATIENCE_S_MIN, SAMPLES_MIN, PutPace
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, PenstockError, Unavailable
 from penstock.objectstore import AlreadyExists
 from penstock.objectstore.memory import MemoryStore
-from tests.testkit.virtual_time import VirtualClock, in_virtual_time
+from penstock_flusher.hedged_puts import HEDGED_BYTES_MAX, HedgedPuts
+from penstock_flusher.metrics import FlusherMetrics
+from penstock_flusher.put_pace import HEDGES_MAX, PATIENCE_FACTOR, PATIENCE_S_MIN, SAMPLES_MIN, PutPace
+from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 
 USUAL_S = 0.05
 HEDGED_AFTER_S = PATIENCE_FACTOR * USUAL_S

@@ -4,7 +4,12 @@ import asyncio
 
 import msgspec
 import pytest
-from flusher_fakes import (
+
+from penstock.contracts.codec import encode_with_payload
+from penstock.contracts.messages import FlushBatch, FlushProduce, FlushRequest
+from penstock.contracts.rejections import Refusal
+from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
+from tests.unit.flusher.flusher_fakes import (
     MIB,
     FakeInbound,
     HeldStore,
@@ -15,11 +20,6 @@ from flusher_fakes import (
     produce,
     until,
 )
-
-from penstock.contracts.codec import encode_with_payload
-from penstock.contracts.messages import FlushBatch, FlushProduce, FlushRequest
-from penstock.contracts.refusals import Refusal
-from tests.testkit.virtual_time import VirtualClock, in_virtual_time
 
 OVERLOADED = Refusal.OVERLOADED
 

@@ -3,10 +3,9 @@
 import math
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from flusher.joins import Joins
+from penstock_flusher.joins import Joins
 
 
 class Bit(msgspec.Struct, frozen=True):

@@ -1,10 +1,9 @@
 """The newest segments stay in memory within a bound, and ranges of them are exact."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from flusher.budget import THROTTLE_MS_MAX, Budget
-from flusher.recent import BUFFER_OVERHEAD_BYTES, RecentSegments
+from penstock_flusher.budget import THROTTLE_MS_MAX, Budget
+from penstock_flusher.recent import BUFFER_OVERHEAD_BYTES, RecentSegments
 
 
 def test_the_oldest_segment_goes_first_even_if_it_was_read() -> None:

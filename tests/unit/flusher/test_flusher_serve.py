@@ -1,15 +1,15 @@
 """Cachers get ranges of the newest segments, and a clear no for all else."""
 
 import pytest
-from flusher_fakes import FakeInbound
 from prometheus_client import CollectorRegistry
 
-from flusher.metrics import FlusherMetrics
-from flusher.recent import RecentSegments
-from flusher.serve import RecentServer
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.codec import decode_with_payload, encode
 from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
+from penstock_flusher.metrics import FlusherMetrics
+from penstock_flusher.recent import RecentSegments
+from penstock_flusher.serve import RecentServer
+from tests.unit.flusher.flusher_fakes import FakeInbound
 
 HERE, GONE = bytes(16), bytes([1]) * 16
 BYTES = bytes(range(200))

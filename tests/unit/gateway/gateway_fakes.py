@@ -8,35 +8,28 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from gateway.config import GatewayConfig
-from gateway.context import Client, Gateway
-from gateway.flushes import Flushes
-from gateway.metrics import GatewayMetrics
-from gateway.nodes import Node, node_of, zone_of
-from gateway.quotas import Quotas
-from gateway.shared_commands import SharedCommands
-from gateway.tail_feed import TailFeed
-from gateway.topics import TopicCache
-from gateway.unsent import UnsentBytes
 from penstock.contracts import subjects
-from penstock.contracts.administration_queries import (
-    ClientQuotasView,
-    LogSizes,
-    LogSizesQuery,
-    LogSizesView,
-    QuotaEntry,
-)
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import decode_with_payload, encode
-from penstock.contracts.commands import Command, Outcome
+from penstock.contracts.commands import Command, Outcome, QuotaPart
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.janitor_queries import ClusterConfigsView
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, ListenerAddress, Presence
-from penstock.contracts.queries import MetadataQuery, MetadataView, TopicView
-from penstock.contracts.quota_commands import QuotaPart
-from penstock.runtime.bus import Inbound
-from tests.testkit.memory_bus import MemoryHub
+from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
+from penstock.contracts.queries.quotas import ClientQuotasView, QuotaEntry
+from penstock.contracts.queries.topics import ClusterConfigsView, MetadataQuery, MetadataView, TopicView
+from penstock.runtime.bus.bus import Inbound
+from penstock_gateway.config import GatewayConfig
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.broker_view import Node, node_of, zone_of
+from penstock_gateway.kafka.command_batcher import SharedCommands
+from penstock_gateway.kafka.response_memory import UnsentBytes
+from penstock_gateway.kafka.topic_cache import TopicCache
+from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.produce.flush_router import Flushes
+from penstock_gateway.quotas.quota_cache import Quotas
+from penstock_gateway.tail.tail_subscriber import TailFeed
+from tests.testkit.fakes.memory_bus import MemoryHub
 
 CLUSTER = "test"
 ZONE = "z1"

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.context import Client
-from gateway.dispatch import answer
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible, serves
 from penstock.kafkawire.records import Record, build_batch
+from penstock_gateway.context import Client
+from penstock_gateway.server.dispatch import answer
 from tests.unit.gateway.gateway_fakes import World, joined, new_client
 
 CORRELATION_ID = 77

@@ -10,10 +10,6 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from janitor.config import JanitorConfig
-from janitor.identity import Identity, marker_key
-from janitor.metrics import JanitorMetrics
-from janitor.service import Janitor
 from penstock.contracts import codec, subjects
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.codec import Buffer
@@ -23,6 +19,8 @@ from penstock.contracts.commands import (
     CommandReply,
     CommandRequest,
     CommitSegment,
+    ConfigChange,
+    ConfigOperation,
     CreateTopic,
     DeleteTopic,
     Done,
@@ -33,19 +31,22 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import NO_TOPIC_ID, SegmentId, TopicId, new_segment_id, new_topic_id
-from penstock.contracts.janitor_commands import ConfigChange, ConfigOperation
-from penstock.contracts.janitor_queries import JournalQuery, JournalView
 from penstock.contracts.levels import NEWEST_LEVEL, level_of
+from penstock.contracts.queries.janitor import JournalQuery, JournalView
 from penstock.objectstore import NotDeleted, Throttled, Unfinished
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut
-from penstock.runtime.bus import Handler, Inbound, Payload, Subscription
+from penstock.runtime.bus.bus import Handler, Inbound, Payload, Subscription
 from penstock.segment.keys import segment_key
-from sequencer.core.machine import apply_entry
-from sequencer.core.state import State, new_state
-from sequencer.questions import QUESTIONS
-from tests.testkit.memory_bus import MemoryHub
-from tests.testkit.virtual_time import START_MS, VirtualClock
+from penstock_janitor.config import JanitorConfig
+from penstock_janitor.identity import Identity, marker_key
+from penstock_janitor.metrics import JanitorMetrics
+from penstock_janitor.service import Janitor
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.serving.query_table import QUESTIONS
+from tests.testkit.fakes.memory_bus import MemoryHub
+from tests.testkit.fakes.virtual_time import START_MS, VirtualClock
 
 CLUSTER = "test"
 SECOND_MS = 1_000
@@ -400,7 +401,7 @@ class World:
 
     def live(self) -> dict[str, int]:
         """Key -> live extents of every segment in the table."""
-        from penstock.contracts.queries import SegmentsQuery
+        from penstock.contracts.queries.compaction import SegmentsQuery
 
         view = QUESTIONS["segments"].answer(self.state, SegmentsQuery(0, 0, [], 5_000, condemned=True))  # type: ignore[misc]
         return {

@@ -2,12 +2,11 @@
 
 import pytest
 
-from janitor.identity import marker_key
-from janitor.judge import ORPHAN_AGE_MIN_MS
-from penstock.contracts.commands import DeleteRecords
-from penstock.contracts.janitor_commands import TO_HIGH_WATERMARK, LogOffset
+from penstock.contracts.commands import TO_HIGH_WATERMARK, DeleteRecords, LogOffset
 from penstock.objectstore.store import PART_BYTES_MIN
-from tests.testkit.virtual_time import in_virtual_time
+from penstock_janitor.identity import marker_key
+from penstock_janitor.judge import ORPHAN_AGE_MIN_MS
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, Fate, World, world
 
 # Every call that a janitor makes, by its name: to the sequencers (queries, and commands by their kinds), to the store.
@@ -39,10 +38,10 @@ A_WHILE_S = 3 * GRACE_S  # for everything that there is to do
 @pytest.fixture(autouse=True)
 def _few_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.segment.keys.SHARDS", SHARDS)
-    monkeypatch.setattr("janitor.house.SHARDS", SHARDS)
-    monkeypatch.setattr("janitor.sweep.SHARD_CHORES", SHARDS)
-    monkeypatch.setattr("janitor.sweep.SHARDS_AT_ONCE", 5)
-    monkeypatch.setattr("sequencer.core.dropping.EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+    monkeypatch.setattr("penstock_janitor.house.SHARDS", SHARDS)
+    monkeypatch.setattr("penstock_janitor.sweep.SHARD_CHORES", SHARDS)
+    monkeypatch.setattr("penstock_janitor.sweep.SHARDS_AT_ONCE", 5)
+    monkeypatch.setattr("penstock_sequencer.core.log.extent_reclaim.EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
 
 
 async def prepare(built: World) -> set[str]:

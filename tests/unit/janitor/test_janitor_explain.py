@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from janitor.identity import Identity, marker_key
-from janitor.judge import ORPHAN_AGE_MIN_MS
 from penstock.contracts import codec, subjects
 from penstock.contracts.commands import ClaimJob, ReleaseJob
 from penstock.contracts.errors import Undelivered
 from penstock.contracts.messages import ExplainReply, ExplainRequest
-from tests.testkit.virtual_time import in_virtual_time
+from penstock_janitor.identity import Identity, marker_key
+from penstock_janitor.judge import ORPHAN_AGE_MIN_MS
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, MINUTE_MS, World, world
 
 

@@ -2,12 +2,15 @@
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from janitor.checkpoints import CHECKPOINTS_MAX, Checkpoints
-from janitor.identity import REBUILT_SEQUENCE_MIN, Identity, rebuilt_ms
-from janitor.judge import (
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.ids import SegmentId, new_segment_id
+from penstock.contracts.queries.compaction import SegmentView
+from penstock.contracts.queries.janitor import KnownSegment
+from penstock_janitor.checkpoints import CHECKPOINTS_MAX, Checkpoints
+from penstock_janitor.identity import REBUILT_SEQUENCE_MIN, Identity, rebuilt_ms
+from penstock_janitor.judge import (
     NEVER,
     ORPHAN_AGE_MIN_MS,
     REBUILT_REST_MS,
@@ -20,12 +23,8 @@ from janitor.judge import (
     judge_unfinished,
     may_be_orphan,
 )
-from penstock.contracts.errors import Corrupt
-from penstock.contracts.ids import SegmentId, new_segment_id
-from penstock.contracts.janitor_queries import KnownSegment
-from penstock.contracts.queries import SegmentView
-from sequencer.core import limits
-from sequencer.rebuild import new_journal
+from penstock_sequencer.core.state import limits
+from penstock_sequencer.rebuild import new_journal
 
 BORN_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

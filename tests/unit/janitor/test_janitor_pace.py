@@ -5,10 +5,10 @@ import itertools
 
 from prometheus_client import CollectorRegistry
 
-from janitor.metrics import JanitorMetrics
-from janitor.pace import FIRST_PAUSE_S, PAUSE_MAX_S, Around, Loop
 from penstock.contracts.errors import Corrupt, Unavailable
-from tests.testkit.virtual_time import in_virtual_time
+from penstock_janitor.metrics import JanitorMetrics
+from penstock_janitor.pace import FIRST_PAUSE_S, PAUSE_MAX_S, Around, Loop
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import SeededEntropy
 
 

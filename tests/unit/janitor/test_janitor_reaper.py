@@ -4,8 +4,8 @@ import itertools
 
 from structlog.testing import capture_logs
 
-from janitor.identity import Identity
-from tests.testkit.virtual_time import in_virtual_time
+from penstock_janitor.identity import Identity
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, World, world
 
 SLACK_S = 130.0  # two looks of the reaper

@@ -3,9 +3,9 @@
 import pytest
 from structlog.testing import capture_logs
 
-from janitor import retention
 from penstock.contracts.commands import DropExtents, ExpireLogs, TakeChore, Tick
-from tests.testkit.virtual_time import in_virtual_time
+from penstock_janitor import retention
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, Fate, World, world
 
 LOOK_S = 30.0
@@ -131,7 +131,7 @@ async def test_many_extents_go_two_thousand_at_a_time() -> None:
 
 @in_virtual_time
 async def test_topics_beyond_one_question_are_asked_for_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sequencer.core.retention_queries.OVERDUE_TOPICS_ASKED_MAX", 3)
+    monkeypatch.setattr("penstock_sequencer.core.log.retention_queries.OVERDUE_TOPICS_ASKED_MAX", 3)
     async with world() as built:
         topic_ids = [built.create_topic(f"t{number}", retention_ms="1000") for number in range(8)]
         for number in range(8):
@@ -144,7 +144,7 @@ async def test_topics_beyond_one_question_are_asked_for_by_the_next(monkeypatch:
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_logs_beyond_one_answer_are_told_by_the_next(monkeypatch: pytest.MonkeyPatch, dry_run: bool) -> None:
-    monkeypatch.setattr("sequencer.core.retention_queries.LOGS_PER_COMMAND_MAX", 2)
+    monkeypatch.setattr("penstock_sequencer.core.log.retention_queries.LOGS_PER_COMMAND_MAX", 2)
 
     @in_virtual_time
     async def run() -> None:
@@ -169,7 +169,7 @@ def test_logs_beyond_one_answer_are_told_by_the_next(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_where_nothing_goes_a_look_ends_though_commits_go_on(monkeypatch: pytest.MonkeyPatch, dry_run: bool) -> None:
     """Another janitor has the chore, or nothing is to be done; each answer differs from the one before."""
-    monkeypatch.setattr("sequencer.core.retention_queries.LOGS_PER_COMMAND_MAX", 2)
+    monkeypatch.setattr("penstock_sequencer.core.log.retention_queries.LOGS_PER_COMMAND_MAX", 2)
 
     @in_virtual_time
     async def run() -> None:

@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
-from janitor.identity import REBUILT_SEQUENCE_MIN, Identity, marker_key
-from janitor.judge import ORPHAN_AGE_MIN_MS
-from penstock.contracts.commands import TakeChore
-from penstock.contracts.janitor_commands import SHARD_CHORES
+from penstock.contracts.commands import SHARD_CHORES, TakeChore
 from penstock.objectstore.store import PART_BYTES_MIN
-from tests.testkit.virtual_time import START_MS, in_virtual_time
+from penstock_janitor.identity import REBUILT_SEQUENCE_MIN, Identity, marker_key
+from penstock_janitor.judge import ORPHAN_AGE_MIN_MS
+from tests.testkit.fakes.virtual_time import START_MS, in_virtual_time
 from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, SEGMENT_BYTES, World, world
 
 AGE_S = ORPHAN_AGE_MIN_MS / 1000

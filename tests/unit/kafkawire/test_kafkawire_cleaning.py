@@ -7,8 +7,7 @@ from typing import Any
 import crc32c
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from kafka.record.default_records import DefaultRecordBatch as OtherRecordBatch
 
 from penstock.kafkawire.cleaning import (

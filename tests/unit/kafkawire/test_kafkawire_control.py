@@ -2,8 +2,7 @@
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from penstock.kafkawire.control import CONTROL_BATCH_BYTES, EndOfTransaction, control_batch, read_control_batch
 from penstock.kafkawire.errors import DecodeError

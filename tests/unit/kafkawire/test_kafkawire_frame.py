@@ -4,8 +4,7 @@ import random
 import struct
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock.kafkawire import frame
 from penstock.kafkawire.api import API_TABLE

@@ -14,12 +14,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from kafkawire_samples import CASES, SAMPLES, Case, messages, sample
+from hypothesis import HealthCheck, given, settings, strategies as st
 from kio.serial import entity_reader, entity_writer
 
 from penstock.kafkawire.errors import DecodeError
+from tests.unit.kafkawire.kafkawire_samples import CASES, SAMPLES, Case, messages, sample
 
 GOLDEN = pathlib.Path(__file__).with_name("golden_messages.txt")
 UNKNOWN_TAG = bytes.fromhex("01 63 02 abcd")  # one tagged field: number 99, two bytes

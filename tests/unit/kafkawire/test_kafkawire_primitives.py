@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from penstock.kafkawire import primitives, schema
 from penstock.kafkawire.decoder import make_decoder

@@ -9,8 +9,7 @@ import cramjam
 import crc32c
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock.kafkawire import compression, records
 from penstock.kafkawire.error_codes import ErrorCode

@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from penstock.contracts.errors import Conflict, Invalid, Unavailable
 from penstock.objectstore.errors import AlreadyExists, NotDeleted, NotFound

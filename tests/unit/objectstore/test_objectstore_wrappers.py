@@ -6,8 +6,7 @@ from typing import TypeVar
 
 import prometheus_client
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from structlog.testing import capture_logs
 
 from penstock.contracts.codec import Buffer

@@ -1,7 +1,6 @@
 """What was aborted of a log: which batches, and where their transactions began."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from penstock.contracts.batches import AbortedTransaction
 from penstock.segment.aborted import Aborted

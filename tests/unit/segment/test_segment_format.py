@@ -6,8 +6,7 @@ from pathlib import Path
 
 import crc32c
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from penstock.contracts.batches import BatchMeta
 from penstock.contracts.codec import Buffer

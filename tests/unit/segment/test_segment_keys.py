@@ -1,8 +1,7 @@
 """Object keys are built and parsed without loss, and sort as their numbers do."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import new_segment_id

@@ -7,11 +7,11 @@ from typing import Any
 from penstock.contracts.entries import decode_entry
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import journal_archive_prefix, snapshot_key
-from sequencer.core.machine import apply_entry
-from sequencer.core.snapshot import encode_state
-from sequencer.core.state import new_state
-from sequencer.snapshots import SnapshotSettings
-from tests.testkit.memory_journal import MemoryJournalStore
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.snapshot.codec import encode_state
+from penstock_sequencer.core.state.cluster import new_state
+from penstock_sequencer.custodian.snapshotter import SnapshotSettings
+from tests.testkit.fakes.memory_journal import MemoryJournalStore
 from tests.testkit.waiting import until
 from tests.unit.sequencer.sequencer_house import CLUSTER, House, Running, house
 

@@ -14,14 +14,14 @@ from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.messages import Advanced
 from penstock.objectstore import ObjectStore
-from penstock.runtime.health import Health
-from penstock.runtime.sequencer_client import SequencerClient
-from sequencer.metrics import SequencerMetrics
-from sequencer.service import Sequencer
-from sequencer.snapshots import SnapshotSettings
-from tests.testkit.memory_bus import MemoryBus, MemoryHub
-from tests.testkit.memory_journal import MemoryJournal, MemoryJournalStore
-from tests.testkit.virtual_time import CountingEntropy, VirtualClock
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.process.health import Health
+from penstock_sequencer.custodian.snapshotter import SnapshotSettings
+from penstock_sequencer.metrics import SequencerMetrics
+from penstock_sequencer.service import Sequencer
+from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
+from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.fakes.virtual_time import CountingEntropy, VirtualClock
 
 CLUSTER = "test"
 ADVANCED = subjects.advanced(CLUSTER)

@@ -16,11 +16,12 @@ from penstock.contracts.commands import (
     Waiting,
 )
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
-from penstock.contracts.queries import GroupWaitQuery, GroupWaitView, MetadataQuery, MetadataView
-from penstock.runtime.bus import Inbound
-from penstock.runtime.sequencer_client import SequencerClient
-from tests.testkit.memory_bus import MemoryHub
-from tests.testkit.virtual_time import VirtualClock, in_virtual_time
+from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView
+from penstock.runtime.bus.bus import Inbound
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from tests.testkit.fakes.memory_bus import MemoryHub
+from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 
 CLUSTER = "test"
 TICK: list[Command] = [Tick(1)]

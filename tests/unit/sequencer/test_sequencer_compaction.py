@@ -4,19 +4,17 @@ import asyncio
 
 from penstock.contracts.commands import ClaimJob, Done, OutputSegment, PerItem, ReleaseJob, ReplacedRun, ReplaceExtents
 from penstock.contracts.ids import new_segment_id
-from penstock.contracts.queries import (
+from penstock.contracts.queries.compaction import (
     LogsQuery,
     LogsView,
-    Plan,
-    PlanPartition,
-    PlanQuery,
     SegmentExtentsQuery,
     SegmentExtentsView,
     SegmentsQuery,
     SegmentsView,
 )
-from penstock.contracts.refusals import Refusal
-from tests.testkit.virtual_time import in_virtual_time
+from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
+from penstock.contracts.rejections import Refusal
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 from tests.unit.sequencer.sequencer_estate import estate
 from tests.unit.sequencer.sequencer_house import House, house

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.contracts.commands import SegmentCommitted
-from sequencer.core.snapshot import encode_state
-from tests.testkit.virtual_time import in_virtual_time
+from penstock_sequencer.core.snapshot.codec import encode_state
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.sequencer.sequencer_house import House, house
 
 NAMES = ("a", "b", "c")

@@ -14,7 +14,7 @@ from penstock.contracts.commands import (
     SyncGroup,
     Waiting,
 )
-from penstock.contracts.queries import (
+from penstock.contracts.queries.groups import (
     DescribeGroupsQuery,
     DescribeGroupsView,
     GroupWaitQuery,
@@ -22,8 +22,8 @@ from penstock.contracts.queries import (
     HeartbeatQuery,
     HeartbeatView,
 )
-from penstock.contracts.refusals import Refusal
-from tests.testkit.virtual_time import in_virtual_time
+from penstock.contracts.rejections import Refusal
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.sequencer.sequencer_house import House, house
 
 GROUP = "g"

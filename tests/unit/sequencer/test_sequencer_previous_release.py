@@ -28,14 +28,14 @@ from penstock.contracts.commands import (
 from penstock.contracts.entries import GENESIS_HASH, Entry, decode_entry, encode_entry
 from penstock.contracts.ids import TopicId, new_segment_id
 from penstock.contracts.levels import JANITOR_LEVEL
-from penstock.contracts.queries import MetadataQuery, MetadataView
-from sequencer.core.machine import apply_entry
-from sequencer.core.snapshot import encode_state
-from sequencer.core.state import State, new_state
-from sequencer.halt import Halted
-from sequencer.snapshot_file import FORMAT_VERSION, read_snapshot
-from tests.testkit.recorded_journal import read_entries, read_summary, replay, summary_of
-from tests.testkit.virtual_time import in_virtual_time
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.snapshot.codec import encode_state
+from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.replication.halt import Halted
+from penstock_sequencer.storage.snapshot_format import FORMAT_VERSION, read_snapshot
+from tests.testkit.fakes.virtual_time import in_virtual_time
+from tests.testkit.loads.recorded_journal import read_entries, read_summary, replay, summary_of
 from tests.unit.sequencer.sequencer_house import House, house
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -1,8 +1,8 @@
 """What sequencers tell of share groups."""
 
+from penstock.contracts.commands import AlterShareOffsets, ShareOffset
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
-from penstock.contracts.share_groups import AlterShareOffsets, ShareOffset
-from tests.testkit.virtual_time import in_virtual_time
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 from tests.unit.sequencer.sequencer_house import house
 

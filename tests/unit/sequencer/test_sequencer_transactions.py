@@ -10,8 +10,8 @@ from penstock.contracts.commands import (
     TransactionPartition,
 )
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
-from penstock.contracts.refusals import Refusal
-from tests.testkit.virtual_time import in_virtual_time
+from penstock.contracts.rejections import Refusal
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 from tests.unit.sequencer.sequencer_house import house
 

@@ -1,8 +1,7 @@
 """Offsets as Spark's Kafka source writes them, and the limits of micro-batches."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.errors import Invalid
 from penstock.spark.offsets import LogBounds, Offsets, from_json, limit_offsets, parse_place, resolve, to_json

@@ -2,8 +2,7 @@
 
 from collections import defaultdict
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.batches import Extent, SegmentRef
 from penstock.segment.compacted import Place

@@ -6,7 +6,7 @@ import sys
 FORBIDDEN = ("docker", "testcontainers", "boto3", "nats", "penstock", "pytest", "hypothesis")
 SCRIPT = """
 import sys
-import tests.testkit.steady_load
+import tests.testkit.loads.steady_load
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 

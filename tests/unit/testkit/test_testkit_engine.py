@@ -9,8 +9,8 @@ import pytest
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
-from tests.testkit import engine
-from tests.testkit.engine import Choice
+from tests.testkit.servers import engine
+from tests.testkit.servers.engine import Choice
 
 
 def choose() -> Choice:

@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 
-from tests.testkit.ports import BLOCK_PORTS, PORT_MAX, PORT_MIN, free_port, free_ports
+from tests.testkit.servers.ports import BLOCK_PORTS, PORT_MAX, PORT_MIN, free_port, free_ports
 
 
 def test_a_port_that_was_given_out_comes_again_only_after_all_others() -> None:
@@ -21,7 +21,7 @@ def test_a_port_where_somebody_listens_is_given_to_nobody() -> None:
 
 
 def test_two_processes_are_never_given_the_same_port() -> None:
-    code = f"from tests.testkit.ports import free_ports; print(*free_ports({BLOCK_PORTS // 2}))"
+    code = f"from tests.testkit.servers.ports import free_ports; print(*free_ports({BLOCK_PORTS // 2}))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     theirs = set(map(int, told.split()))
     assert theirs.isdisjoint(free_port() for _ in range(BLOCK_PORTS))

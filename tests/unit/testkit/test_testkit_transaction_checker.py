@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from transaction_worlds import MUTATIONS, PLACES, World
 
-from tests.testkit.transaction_checker import check
-from tests.testkit.transaction_history import History, Isolation, Outcome, Sent
+from tests.testkit.loads.transaction_checker import check
+from tests.testkit.loads.transaction_history import History, Isolation, Outcome, Sent
+from tests.unit.testkit.transaction_worlds import MUTATIONS, PLACES, World
 
 SEEDS = 60
 APPLIED_MIN = 10  # of them, in which there is what a mutation needs

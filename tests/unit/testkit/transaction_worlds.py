@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from tests.testkit.transaction_history import (
+from tests.testkit.loads.transaction_history import (
     GroupPlace,
     History,
     Isolation,

@@ -11,10 +11,10 @@ from penstock.audit.inventory import EXTENT_FIELDS, Inventory, take_inventory
 from penstock.audit.judge import NO_PREFIX, Shares, judge
 from penstock.audit.report import Report
 from penstock.audit.segment_check import Checked, ExtentCheck, SegmentCheck, check_segments
-from penstock.contracts.topic_configs import is_compacted
+from penstock.contracts.configs.topics import is_compacted
 from penstock.objectstore import ObjectStore
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
-from penstock.runtime.sequencer_client import SequencerClient
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
 

@@ -8,26 +8,21 @@ import msgspec
 from penstock.audit.findings import Finding
 from penstock.contracts.batches import NO_SEGMENT_ID, Extent
 from penstock.contracts.ids import SegmentId, TopicId
-from penstock.contracts.janitor_queries import UsageQuery, UsageView
-from penstock.contracts.queries import (
-    MetadataQuery,
-    MetadataView,
-    PartitionPlan,
+from penstock.contracts.queries.compaction import (
     PlacedExtent,
-    Plan,
-    PlanPartition,
-    PlanQuery,
     SegmentExtentsQuery,
     SegmentExtentsView,
     SegmentsQuery,
     SegmentsView,
     SegmentView,
-    TopicView,
 )
-from penstock.contracts.refusals import Refusal
+from penstock.contracts.queries.janitor import UsageQuery, UsageView
+from penstock.contracts.queries.log import PartitionPlan, Plan, PlanPartition, PlanQuery
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
+from penstock.contracts.rejections import Refusal
 from penstock.objectstore import ObjectStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing
-from penstock.runtime.sequencer_client import SequencerClient
+from penstock.runtime.bus.sequencer_client import SequencerClient
 
 PARTITIONS_PER_PLAN = 100
 PLAN_BYTES_MAX = 2**62  # as much as an answer has room for

@@ -8,7 +8,7 @@ from penstock.audit.findings import Finding
 from penstock.audit.inventory import EXTENT_FIELDS, Inventory
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import SegmentId, segment_born_ms
-from penstock.contracts.queries import SegmentView
+from penstock.contracts.queries.compaction import SegmentView
 from penstock.segment.keys import parse_journal_archive_key, parse_segment_key, parse_snapshot_key, segment_key
 
 NO_PREFIX = ""  # the store's address has a prefix of its own

@@ -11,10 +11,10 @@ from penstock.cli.running import add_cluster_flags, read_cluster
 from penstock.cli.spark_python import has_pyspark, run_with_spark
 from penstock.contracts.errors import PenstockError
 from penstock.objectstore import open_store
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.logs import configure_logs
-from penstock.runtime.nats_client import connect_nats
-from penstock.runtime.sequencer_client import SequencerClient
+from penstock.runtime.nats.client import connect_nats
+from penstock.runtime.process.logs import configure_logs
 from penstock.spark.config import ClusterAddress
 from penstock.spark.session import open_session
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore import make_bucket
-from penstock.runtime.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
+from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
 
 STORE_URL_VARIABLE = "PENSTOCK_STORE_URL"
 WAIT_S = 60.0  # for a server that was started together with us

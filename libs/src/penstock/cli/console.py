@@ -18,7 +18,7 @@ from penstock.cli.children import Child
 from penstock.cli.disk import disk_trouble
 from penstock.cli.options import Address
 from penstock.contracts.messages import Presence
-from penstock.runtime.presence import Directory
+from penstock.runtime.bus.presence import Directory
 
 ROLES = ("gateway", "flusher", "sequencer", "cacher")  # without one of each, clients are not served
 HELPERS = ("compactor", "janitor")  # which nobody waits for

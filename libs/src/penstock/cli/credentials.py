@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.runtime.clock import Entropy, SystemEntropy
-from penstock.runtime.env_file import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, parse_env
+from penstock.runtime.process.env_file import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, parse_env
 
 # What each service may do in the bucket, in SeaweedFS' words; a new service is one line here, and a user in
 # deploy/nats/accounts.conf.

@@ -13,7 +13,7 @@ import msgspec
 from penstock.cli.running import add_cluster_flags, read_cluster
 from penstock.cli.spark_python import has_pyspark, run_with_spark
 from penstock.contracts.errors import Invalid, PenstockError
-from penstock.runtime.logs import configure_logs
+from penstock.runtime.process.logs import configure_logs
 
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
 MASTER_DEFAULT = "local[*]"
@@ -70,8 +70,8 @@ def _check_libraries() -> None:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from penstock.spark.export import ExportRequest, export_topic
-    from penstock.spark.value_schema import read_value_schema
+    from penstock.spark.export.export import ExportRequest, export_topic
+    from penstock.spark.export.value_schema import read_value_schema
 
     schema = None
     if arguments.value_schema is not None:
@@ -112,7 +112,7 @@ class _LazySpark:
 
     def run(self, task: Any, splits: Any, say: Any) -> Any:
         """An export's tasks, as `export_topic` wants it."""
-        from penstock.spark.export import run_on_spark
+        from penstock.spark.export.export import run_on_spark
         from penstock.spark.session import missing_java, open_session
 
         if missing := missing_java(os.environ):

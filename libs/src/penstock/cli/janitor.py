@@ -11,8 +11,8 @@ from penstock.cli.running import add_cluster_flags, connected_bus, read_cluster
 from penstock.contracts import codec, subjects
 from penstock.contracts.errors import PenstockError, Unavailable, Undelivered
 from penstock.contracts.messages import ExplainReply, ExplainRequest
-from penstock.runtime.bus import Bus
-from penstock.runtime.logs import configure_logs
+from penstock.runtime.bus.bus import Bus
+from penstock.runtime.process.logs import configure_logs
 
 ANSWER_TIMEOUT_S = 20.0  # it asks sequencers and the store first
 INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C

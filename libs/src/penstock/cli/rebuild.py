@@ -12,9 +12,9 @@ from penstock.cli.children import die_with_parent, last_line
 from penstock.cli.options import take_folder
 from penstock.cli.up import reserved_port
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
-from penstock.runtime.nats_server import find_nats_server, write_config
+from penstock.runtime.nats.server import find_nats_server, write_config
 
-PROGRAM = "sequencer.rebuild"  # run, not imported: the library knows no service
+PROGRAM = "penstock_sequencer.rebuild"  # run, not imported: the library knows no service
 STOP_TIMEOUT_S = 15.0
 INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from penstock.cli.options import LOCK_NAME
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
-from penstock.runtime.bus import Bus
-from penstock.runtime.env_file import ENV_FILE_VARIABLE, EnvFile, read_env_file, with_store_keys
-from penstock.runtime.nats_client import connect_nats
+from penstock.runtime.bus.bus import Bus
+from penstock.runtime.nats.client import connect_nats
+from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, EnvFile, read_env_file, with_store_keys
 from penstock.spark.config import CLUSTER_DEFAULT, ClusterAddress
 
 DATA_DEFAULT = "./penstock-data"

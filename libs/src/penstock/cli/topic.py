@@ -14,10 +14,10 @@ from penstock.cli.running import add_cluster_flags, connected_bus, read_cluster
 from penstock.contracts.commands import Refused, UndeleteTopic
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.contracts.ids import ID_BYTES, TopicId, is_legal_topic_name, topic_id_text
-from penstock.contracts.janitor_queries import DeletedTopicsQuery, DeletedTopicsView, DeletedTopicView
+from penstock.contracts.queries.topics import DeletedTopicsQuery, DeletedTopicsView, DeletedTopicView
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.logs import configure_logs
-from penstock.runtime.sequencer_client import SequencerClient
+from penstock.runtime.process.logs import configure_logs
 from penstock.spark.config import ClusterAddress
 
 DEADLINE_S = 10.0

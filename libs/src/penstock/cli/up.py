@@ -25,12 +25,12 @@ from penstock.cli.options import (
 from penstock.cli.spark_python import need_spark_python
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore import open_store
+from penstock.runtime.bus.presence import Directory
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
-from penstock.runtime.logs import configure_logs
-from penstock.runtime.nats_client import NatsConnection, connect_nats
-from penstock.runtime.nats_server import find_nats_server, write_config
-from penstock.runtime.presence import Directory
+from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.server import find_nats_server, write_config
+from penstock.runtime.process.logs import configure_logs
 
 CLUSTER = "default"
 ZONE = "local"
@@ -288,7 +288,7 @@ class Supervisor:
         }
         return ChildSpec(
             name=name,
-            argv=[*program, "-m", role],
+            argv=[*program, "-m", f"penstock_{role}"],
             env=os.environ | {f"PENSTOCK_{key}": value for key, value in settings.items()},
             log_path=self._options.data / "logs" / f"{name}.log",
         )

@@ -19,7 +19,6 @@ from penstock.contracts.commands import (
     Command,
     CommitTxnOffsets,
     ConsumerHeartbeat,
-    CreateTopic,
     DeleteOffsets,
     DeleteRecords,
     DeleteShareOffsets,
@@ -29,19 +28,16 @@ from penstock.contracts.commands import (
     ExpireLogs,
     ForgetSegments,
     InitTransactionalProducer,
-    NoteArchived,
-    NoteSnapshot,
-    RaiseLevel,
-    ReleaseCustody,
     ReleaseJob,
     ReplaceExtents,
     ShareHeartbeat,
     ShareRecords,
     TakeChore,
-    TakeCustody,
     UndeleteTopic,
 )
-from penstock.contracts.topic_configs import (
+from penstock.contracts.commands.journal import NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody, TakeCustody
+from penstock.contracts.commands.topics import CreateTopic
+from penstock.contracts.configs.topics import (
     CONSUMER_ASSIGNMENT_INTERVAL,
     need_group_configs,
     need_inert_configs,

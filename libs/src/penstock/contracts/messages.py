@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.contracts.batches import BatchMeta, BatchResult, Extent, Marker, SegmentRef
-from penstock.contracts.client_quotas import Entity
+from penstock.contracts.configs.quotas import Entity
 from penstock.contracts.ids import TopicId
 
 

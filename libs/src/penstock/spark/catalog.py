@@ -10,9 +10,7 @@ import msgspec
 import structlog
 
 from penstock.contracts.errors import Conflict, Invalid
-from penstock.contracts.queries import (
-    MetadataQuery,
-    MetadataView,
+from penstock.contracts.queries.log import (
     OffsetFound,
     OffsetOf,
     OffsetsQuery,
@@ -21,13 +19,13 @@ from penstock.contracts.queries import (
     Plan,
     PlanPartition,
     PlanQuery,
-    TopicView,
 )
-from penstock.contracts.refusals import Refusal
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
+from penstock.contracts.rejections import Refusal
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.logs import configure_logs
-from penstock.runtime.nats_client import connect_nats
-from penstock.runtime.sequencer_client import SequencerClient
+from penstock.runtime.nats.client import connect_nats
+from penstock.runtime.process.logs import configure_logs
 from penstock.spark.config import ClusterAddress, TopicChoice
 from penstock.spark.offsets import LogBounds, Partition
 from penstock.spark.splits import Wanted

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
-from penstock.runtime.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
+from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
 from penstock.spark.offsets import EARLIEST_TEXT, LATEST_TEXT, Place, parse_place
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")

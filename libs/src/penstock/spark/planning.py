@@ -8,7 +8,8 @@ import msgspec
 
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.errors import Conflict
-from penstock.contracts.queries import OffsetFound, OffsetOf, TopicView
+from penstock.contracts.queries.log import OffsetFound, OffsetOf
+from penstock.contracts.queries.topics import TopicView
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import decode_records
 from penstock.objectstore import ObjectStore, open_store

@@ -1,0 +1,210 @@
+"""Commands that change the state of the virtual cluster, and the outcomes that the state machine answers.
+
+Every command is idempotent by its content, so one that is sent again through another replica does no harm. Time
+enters the state machine only as `now_ms` (milliseconds since 1970, the proposer's clock). The modules of this package
+hold the commands of one domain each; import all of them from here.
+"""
+
+import msgspec
+
+from penstock.contracts.commands.compaction import (
+    ClaimJob as ClaimJob,
+    OutputSegment as OutputSegment,
+    ReleaseJob as ReleaseJob,
+    ReplacedRun as ReplacedRun,
+    ReplaceExtents as ReplaceExtents,
+)
+from penstock.contracts.commands.consumer_groups import (
+    JOIN_EPOCH as JOIN_EPOCH,
+    LEAVE_EPOCH as LEAVE_EPOCH,
+    LEAVE_FOR_A_WHILE_EPOCH as LEAVE_FOR_A_WHILE_EPOCH,
+    ConsumerHeartbeat as ConsumerHeartbeat,
+    ConsumerMembership as ConsumerMembership,
+    TopicPartitions as TopicPartitions,
+)
+from penstock.contracts.commands.groups import (
+    CommitOffsets as CommitOffsets,
+    DeleteGroup as DeleteGroup,
+    ExpireMember as ExpireMember,
+    GroupProtocol as GroupProtocol,
+    Joined as Joined,
+    JoinedMember as JoinedMember,
+    JoinGroup as JoinGroup,
+    LeaveGroup as LeaveGroup,
+    LeavingMember as LeavingMember,
+    MemberAssignment as MemberAssignment,
+    MemberIdRequired as MemberIdRequired,
+    Synced as Synced,
+    SyncGroup as SyncGroup,
+    Waiting as Waiting,
+)
+from penstock.contracts.commands.janitor import (
+    CHORES as CHORES,
+    EXTENTS_DROPPED_PER_COMMAND_MAX as EXTENTS_DROPPED_PER_COMMAND_MAX,
+    HOUSE_CHORE as HOUSE_CHORE,
+    LOGS_PER_COMMAND_MAX as LOGS_PER_COMMAND_MAX,
+    NO_CHORE as NO_CHORE,
+    RETENTION_CHORE as RETENTION_CHORE,
+    SEGMENTS_FORGOTTEN_MAX as SEGMENTS_FORGOTTEN_MAX,
+    SHARD_CHORES as SHARD_CHORES,
+    ChoreTaken as ChoreTaken,
+    DropExtents as DropExtents,
+    EndChore as EndChore,
+    ExpireLogs as ExpireLogs,
+    ExtentsDropped as ExtentsDropped,
+    ForgetSegments as ForgetSegments,
+    TakeChore as TakeChore,
+)
+from penstock.contracts.commands.journal import (
+    HOUSEKEEPING as HOUSEKEEPING,
+    NoteArchived as NoteArchived,
+    NoteSnapshot as NoteSnapshot,
+    RaiseLevel as RaiseLevel,
+    ReleaseCustody as ReleaseCustody,
+    TakeCustody as TakeCustody,
+    Tick as Tick,
+)
+from penstock.contracts.commands.log import (
+    TO_HIGH_WATERMARK as TO_HIGH_WATERMARK,
+    AllocateProducer as AllocateProducer,
+    CommitSegment as CommitSegment,
+    DeleteRecords as DeleteRecords,
+    LogOffset as LogOffset,
+    LogRef as LogRef,
+    LogsTrimmed as LogsTrimmed,
+    LogTrimmed as LogTrimmed,
+    ProducerAllocated as ProducerAllocated,
+    SegmentCommitted as SegmentCommitted,
+)
+from penstock.contracts.commands.offsets import (
+    DeletedOffset as DeletedOffset,
+    DeleteOffsets as DeleteOffsets,
+    OffsetToCommit as OffsetToCommit,
+)
+from penstock.contracts.commands.outcomes import Done as Done, PerItem as PerItem, Refused as Refused
+from penstock.contracts.commands.quotas import (
+    AlterClientQuotas as AlterClientQuotas,
+    QuotaChange as QuotaChange,
+    QuotaPart as QuotaPart,
+)
+from penstock.contracts.commands.share import (
+    NO_ACQUISITION as NO_ACQUISITION,
+    NO_OFFSET as NO_OFFSET,
+    NO_TICKET as NO_TICKET,
+    SHARE_PARTITIONS_PER_COMMAND_MAX as SHARE_PARTITIONS_PER_COMMAND_MAX,
+    SHARE_RANGES_MAX as SHARE_RANGES_MAX,
+    AcquiredRange as AcquiredRange,
+    AlterShareOffsets as AlterShareOffsets,
+    DeleteShareOffsets as DeleteShareOffsets,
+    JudgedRange as JudgedRange,
+    OffsetRange as OffsetRange,
+    RecordsShared as RecordsShared,
+    SharedPartition as SharedPartition,
+    ShareHeartbeat as ShareHeartbeat,
+    ShareMembership as ShareMembership,
+    ShareOffset as ShareOffset,
+    SharePartition as SharePartition,
+    ShareRecords as ShareRecords,
+    Verdict as Verdict,
+)
+from penstock.contracts.commands.topics import (
+    AlterConfigs as AlterConfigs,
+    AlterGroupConfigs as AlterGroupConfigs,
+    ConfigChange as ConfigChange,
+    ConfigOperation as ConfigOperation,
+    CreatePartitions as CreatePartitions,
+    CreateTopic as CreateTopic,
+    DeleteTopic as DeleteTopic,
+    TopicCreated as TopicCreated,
+    UndeleteTopic as UndeleteTopic,
+)
+from penstock.contracts.commands.transactions import (
+    NO_EPOCH as NO_EPOCH,
+    AddOffsetsToTxn as AddOffsetsToTxn,
+    AddPartitionsToTxn as AddPartitionsToTxn,
+    CommitTxnOffsets as CommitTxnOffsets,
+    EndTxn as EndTxn,
+    InitTransactionalProducer as InitTransactionalProducer,
+    TransactionEnded as TransactionEnded,
+    TransactionPartition as TransactionPartition,
+)
+
+Command = (
+    Tick
+    | CommitSegment
+    | CreateTopic
+    | DeleteTopic
+    | CreatePartitions
+    | AllocateProducer
+    | JoinGroup
+    | SyncGroup
+    | LeaveGroup
+    | ExpireMember
+    | CommitOffsets
+    | DeleteGroup
+    | TakeCustody
+    | NoteArchived
+    | NoteSnapshot
+    | RaiseLevel
+    | ReleaseCustody
+    | ClaimJob
+    | ReleaseJob
+    | ReplaceExtents
+    | AlterConfigs
+    | DeleteRecords
+    | ExpireLogs
+    | DropExtents
+    | UndeleteTopic
+    | ForgetSegments
+    | TakeChore
+    | EndChore
+    | InitTransactionalProducer
+    | AddPartitionsToTxn
+    | AddOffsetsToTxn
+    | CommitTxnOffsets
+    | EndTxn
+    | DeleteOffsets
+    | ConsumerHeartbeat
+    | AlterClientQuotas
+    | ShareHeartbeat
+    | ShareRecords
+    | AlterShareOffsets
+    | DeleteShareOffsets
+    | AlterGroupConfigs
+)
+
+
+Outcome = (
+    Done
+    | Refused
+    | SegmentCommitted
+    | TopicCreated
+    | ProducerAllocated
+    | Joined
+    | Synced
+    | Waiting
+    | MemberIdRequired
+    | PerItem
+    | LogsTrimmed
+    | ExtentsDropped
+    | ChoreTaken
+    | TransactionEnded
+    | ConsumerMembership
+    | ShareMembership
+    | RecordsShared
+)
+
+
+class CommandRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Commands for one journal entry, applied in order."""
+
+    commands: list[Command]
+
+
+class CommandReply(msgspec.Struct, frozen=True, array_like=True):
+    """One outcome per command, true at journal sequence `sequence`; or a failure, and the outcome is unknown."""
+
+    sequence: int
+    outcomes: list[Outcome]
+    failure: str | None = None
+    clock_ms: int = 0  # the machine's time when this was sent; 0 if it is not told

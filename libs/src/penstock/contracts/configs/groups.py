@@ -1,0 +1,100 @@
+"""Configurations that a group can have for itself (Kafka's GROUP resource): those of share groups (KIP-932)."""
+
+from penstock.contracts.configs.topics import ASSIGNMENT_INTERVAL_CEILING_MS, TopicConfig
+from penstock.contracts.configs.values import only, whole_number
+
+READ_COMMITTED = "read_committed"
+EARLIEST_RESET = "earliest"
+SHARE_AUTO_OFFSET_RESET = "share.auto.offset.reset"
+SHARE_ISOLATION_LEVEL = "share.isolation.level"
+SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
+SHARE_SESSION_TIMEOUT = "share.session.timeout.ms"
+SHARE_HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
+SHARE_ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"  # KIP-1263
+SHARE_DELIVERY_LIMIT = "share.delivery.count.limit"
+SHARE_LOCKS_MAX = "share.partition.max.record.locks"
+
+GROUP_RESOURCE_CONFIGS: dict[str, TopicConfig] = {
+    name: TopicConfig(name, kind, default, documentation, objection)
+    for name, kind, default, documentation, objection in (
+        (
+            SHARE_AUTO_OFFSET_RESET,
+            "STRING",
+            "latest",
+            "Where a share group begins in a partition that it has not read yet.",
+            only("latest", EARLIEST_RESET),
+        ),
+        (
+            SHARE_ISOLATION_LEVEL,
+            "STRING",
+            "read_uncommitted",
+            "Whether a share group gets records of transactions before these are committed.",
+            only("read_uncommitted", READ_COMMITTED),
+        ),
+        (
+            SHARE_LOCK_DURATION,
+            "INT",
+            "30000",
+            "Milliseconds for which a member of a share group has a record to itself.",
+            whole_number(1_000, 3_600_000),
+        ),
+        (
+            SHARE_SESSION_TIMEOUT,
+            "INT",
+            "45000",
+            "Milliseconds for which a member of a share group may be silent.",
+            whole_number(1_000, 1_800_000),
+        ),
+        (
+            SHARE_HEARTBEAT_INTERVAL,
+            "INT",
+            "5000",
+            "Milliseconds between the heartbeats of a member of a share group.",
+            whole_number(100, 1_800_000),
+        ),
+        (
+            SHARE_ASSIGNMENT_INTERVAL,
+            "INT",
+            "1000",
+            "Milliseconds between two assignments of a share group's partitions, more for very large groups.",
+            whole_number(0, ASSIGNMENT_INTERVAL_CEILING_MS),
+        ),
+        (
+            SHARE_DELIVERY_LIMIT,
+            "INT",
+            "5",
+            "How often a share group's record is delivered at most, before it counts as done with.",
+            whole_number(2, 10),
+        ),
+        (
+            SHARE_LOCKS_MAX,
+            "INT",
+            "2000",
+            "Records of a partition that a share group may have in flight.",
+            whole_number(100, 10_000),
+        ),
+    )
+}
+
+
+def group_objections(configs: dict[str, str]) -> list[str]:
+    """Why a group cannot have these configurations, one sentence each."""
+    found = []
+    for name, value in configs.items():
+        config = GROUP_RESOURCE_CONFIGS.get(name)
+        if config is None:
+            found.append(f"{name} is not a supported group configuration")
+        elif reason := config.objection(value):
+            found.append(f"{name} {reason}: {value!r}")
+    if not found and _number(configs, SHARE_HEARTBEAT_INTERVAL) >= _number(configs, SHARE_SESSION_TIMEOUT):
+        found.append(f"{SHARE_HEARTBEAT_INTERVAL} must be smaller than {SHARE_SESSION_TIMEOUT}")
+    return found
+
+
+def share_config(name: str, configs: dict[str, str]) -> str:
+    """The value in force of one of GROUP_RESOURCE_CONFIGS for a group with these."""
+    return configs.get(name, GROUP_RESOURCE_CONFIGS[name].default)
+
+
+def _number(configs: dict[str, str], name: str) -> int:
+    return int(share_config(name, configs))

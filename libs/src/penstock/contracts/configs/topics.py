@@ -1,0 +1,389 @@
+"""Topic configurations that Penstock honours, their defaults and what each accepts; every other is refused by name.
+
+A few have a default of the cluster's, under the name that Kafka's brokers have for it. What is in force for a topic is
+its own configuration, else the cluster's, else the default here.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REFUSED_CONFIGS
+from penstock.contracts.configs.values import only, ratio, whole_number
+
+MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default: 1 MiB and a batch's overhead
+MESSAGE_BYTES_CEILING = 8_000_000  # a batch travels whole in one message of the bus, which holds 8 MiB
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+DAY_MS = 86_400_000
+RETENTION_MS_DEFAULT = 7 * DAY_MS  # Kafka's log.retention.hours=168
+FOR_EVER = -1  # as a retention, in milliseconds or bytes
+
+COMPACT = "compact"
+DELETE = "delete"
+CLEANUP_POLICY = "cleanup.policy"
+MIN_COMPACTION_LAG = "min.compaction.lag.ms"
+MAX_COMPACTION_LAG = "max.compaction.lag.ms"
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+TIMESTAMP_TYPE = "message.timestamp.type"
+TIMESTAMP_BEFORE_MAX = "message.timestamp.before.max.ms"
+TIMESTAMP_AFTER_MAX = "message.timestamp.after.max.ms"
+RETENTION_MS = "retention.ms"
+RETENTION_BYTES = "retention.bytes"
+UNDELETE_WINDOW = "penstock.undelete.window.ms"
+OFFSETS_RETENTION = "offsets.retention.minutes"
+INITIAL_REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
+GROUP_SIZE_MAX = "group.max.size"
+SESSION_TIMEOUT_MIN = "group.min.session.timeout.ms"
+SESSION_TIMEOUT_MAX = "group.max.session.timeout.ms"
+CONSUMER_SESSION_TIMEOUT = "group.consumer.session.timeout.ms"
+CONSUMER_HEARTBEAT_INTERVAL = "group.consumer.heartbeat.interval.ms"
+CONSUMER_ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"  # KIP-1263
+GROUP_SIZE_CEILING = 2_000  # a leader gets every member's metadata in one answer
+SESSION_TIMEOUT_CEILING_MS = 1_800_000  # Kafka's group.max.session.timeout.ms
+ASSIGNMENT_INTERVAL_CEILING_MS = 15_000  # Kafka's group.consumer.max.assignment.interval.ms
+
+
+class TopicConfig(msgspec.Struct, frozen=True):
+    """One configuration: Kafka's name, type and default, and why a value is not accepted ("" if it is)."""
+
+    name: str
+    kind: str  # Kafka's words: BOOLEAN, INT, LONG, DOUBLE, STRING, LIST
+    default: str
+    documentation: str
+    objection: Callable[[str], str]
+    cluster_name: str = ""  # of the cluster's default for it, if there is one
+
+
+def _policies(value: str) -> str:
+    found = _items(value)
+    is_good = 0 < len(found) == len(set(found)) and {*found} <= {COMPACT, DELETE}
+    return "" if is_good else f"must be {DELETE}, {COMPACT}, or both with a comma between"
+
+
+def _items(value: str) -> list[str]:
+    return [item.strip(" ") for item in value.split(",")]
+
+
+TOPIC_CONFIGS: dict[str, TopicConfig] = {
+    config.name: config
+    for config in (
+        TopicConfig(
+            CLEANUP_POLICY,
+            "LIST",
+            DELETE,
+            "What happens to old records: delete by age and size, compact to the last record of each key, or both.",
+            _policies,
+        ),
+        TopicConfig("compression.type", "STRING", "producer", "Batches keep the producer's codec.", only("producer")),
+        TopicConfig(
+            "delete.retention.ms",
+            "LONG",
+            str(DAY_MS),
+            "Milliseconds that key compaction keeps a tombstone after first coming by it.",
+            whole_number(0, LONG_MAX),
+        ),
+        TopicConfig(
+            MAX_COMPACTION_LAG,
+            "LONG",
+            str(LONG_MAX),
+            "Milliseconds after which a record is compacted, however little there is to gain.",
+            whole_number(1, LONG_MAX),
+        ),
+        TopicConfig(
+            "max.message.bytes",
+            "INT",
+            str(MESSAGE_BYTES_DEFAULT),
+            "The largest record batch accepted, in bytes.",
+            whole_number(61, MESSAGE_BYTES_CEILING),
+        ),
+        TopicConfig(
+            TIMESTAMP_TYPE,
+            "STRING",
+            CREATE_TIME,
+            "Whose clock a record's timestamp is: the producer's or, with LogAppendTime, the broker's.",
+            only(CREATE_TIME, LOG_APPEND_TIME),
+        ),
+        TopicConfig(
+            TIMESTAMP_BEFORE_MAX,
+            "LONG",
+            str(LONG_MAX),
+            "Milliseconds that a record's timestamp may be before the broker's clock.",
+            whole_number(0, LONG_MAX),
+        ),
+        TopicConfig(
+            TIMESTAMP_AFTER_MAX,
+            "LONG",
+            str(LONG_MAX),
+            "Milliseconds that a record's timestamp may be after the broker's clock.",
+            whole_number(0, LONG_MAX),
+        ),
+        TopicConfig(
+            "min.cleanable.dirty.ratio",
+            "DOUBLE",
+            "0.5",
+            "How large a part of a log must be new since the last key compaction before there is another.",
+            ratio,
+        ),
+        TopicConfig(
+            MIN_COMPACTION_LAG,
+            "LONG",
+            "0",
+            "Milliseconds during which key compaction leaves a record alone.",
+            whole_number(0, LONG_MAX),
+        ),
+        TopicConfig(
+            RETENTION_BYTES,
+            "LONG",
+            str(FOR_EVER),
+            "Bytes kept per partition; -1 keeps all.",
+            whole_number(FOR_EVER, LONG_MAX),
+            "log.retention.bytes",
+        ),
+        TopicConfig(
+            RETENTION_MS,
+            "LONG",
+            str(RETENTION_MS_DEFAULT),
+            "Milliseconds a record is kept; -1 keeps it for ever.",
+            whole_number(FOR_EVER, LONG_MAX),
+            "log.retention.ms",
+        ),
+        TopicConfig(
+            UNDELETE_WINDOW,
+            "LONG",
+            "0",
+            "Milliseconds during which the topic can come back after it was deleted; 0 deletes it for good.",
+            whole_number(0, LONG_MAX),
+            UNDELETE_WINDOW,
+        ),
+    )
+}
+
+# Of groups, which are no topic's: there is only the cluster's value, under the name that Kafka's brokers have for it.
+GROUP_CONFIGS: dict[str, TopicConfig] = {
+    name: TopicConfig(name, kind, default, documentation, objection, name)
+    for name, kind, default, documentation, objection in (
+        (
+            OFFSETS_RETENTION,
+            "INT",
+            "10080",
+            "Minutes that a group's offsets are kept after its last member went, or for others after their commit.",
+            whole_number(1, INT_MAX),
+        ),
+        (
+            INITIAL_REBALANCE_DELAY,
+            "INT",
+            "500",
+            "Milliseconds for which an empty group waits for more members after the first one.",
+            whole_number(0, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            GROUP_SIZE_MAX,
+            "INT",
+            str(GROUP_SIZE_CEILING),
+            "Members of a classic group.",
+            whole_number(1, GROUP_SIZE_CEILING),
+        ),
+        (
+            SESSION_TIMEOUT_MIN,
+            "INT",
+            "6000",
+            "The shortest session time-out that a member may ask for, in milliseconds.",
+            whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            SESSION_TIMEOUT_MAX,
+            "INT",
+            str(SESSION_TIMEOUT_CEILING_MS),
+            "The longest session time-out that a member may ask for, in milliseconds.",
+            whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            CONSUMER_SESSION_TIMEOUT,
+            "INT",
+            "45000",
+            "Milliseconds for which a member of a consumer group may be silent.",
+            whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            CONSUMER_HEARTBEAT_INTERVAL,
+            "INT",
+            "5000",
+            "Milliseconds between the heartbeats of a member of a consumer group.",
+            whole_number(100, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            CONSUMER_ASSIGNMENT_INTERVAL,
+            "INT",
+            "1000",
+            "Milliseconds between two assignments of a consumer group, however many members come and go meanwhile.",
+            whole_number(0, ASSIGNMENT_INTERVAL_CEILING_MS),
+        ),
+    )
+}
+
+TOPIC_CONFIGS |= {
+    inert.name: TopicConfig(
+        inert.name,
+        inert.kind,
+        inert.default,
+        f"Accepted, and without effect. {inert.reason}",
+        only("true", "false") if inert.kind == "BOOLEAN" else whole_number(inert.low, inert.high),
+    )
+    for inert in INERT_CONFIGS.values()
+}
+
+CLUSTER_CONFIGS: dict[str, TopicConfig] = {
+    config.cluster_name: config for config in TOPIC_CONFIGS.values() if config.cluster_name
+} | GROUP_CONFIGS
+
+CLUSTER_NAMES = {config.name: name for name, config in CLUSTER_CONFIGS.items()}
+
+# What releases before key compaction accepted; anything else must not reach a journal that one of them reads.
+_FIRST_NAMES = ("compression.type", "max.message.bytes", TIMESTAMP_TYPE, RETENTION_BYTES, RETENTION_MS)
+# The only values that releases before retention accepted, and the names that they did not know.
+_ONLY_VALUES = {RETENTION_BYTES: str(FOR_EVER), RETENTION_MS: str(FOR_EVER), TIMESTAMP_TYPE: CREATE_TIME}
+_NAMES_SINCE_RETENTION = (UNDELETE_WINDOW, TIMESTAMP_BEFORE_MAX, TIMESTAMP_AFTER_MAX)
+
+
+class CompactionConfigs(msgspec.Struct, frozen=True):
+    """What a topic's configurations say about key compaction."""
+
+    min_lag_ms: int
+    max_lag_ms: int
+    dirty_ratio_min: float
+    delete_retention_ms: int
+
+
+class RetentionConfigs(msgspec.Struct, frozen=True):
+    """How much of a topic's logs is kept; FOR_EVER where there is no bound."""
+
+    retention_ms: int
+    retention_bytes: int
+
+
+def objections(configs: dict[str, str]) -> list[str]:
+    """Why these configurations cannot be set, one sentence each; none if they can."""
+    found = _objections(configs, TOPIC_CONFIGS, "topic")
+    if not found and int(_value(configs, MIN_COMPACTION_LAG)) > int(_value(configs, MAX_COMPACTION_LAG)):
+        found.append(f"{MIN_COMPACTION_LAG} must not be larger than {MAX_COMPACTION_LAG}")
+    return found
+
+
+def cluster_objections(configs: dict[str, str]) -> list[str]:
+    """Why these cannot be the cluster's defaults, one sentence each, by the names that brokers' configurations have."""
+    found = _objections(configs, CLUSTER_CONFIGS, "cluster")
+    if not found and group_config(SESSION_TIMEOUT_MIN, configs) > group_config(SESSION_TIMEOUT_MAX, configs):
+        found.append(f"{SESSION_TIMEOUT_MIN} must not be larger than {SESSION_TIMEOUT_MAX}")
+    if not found and group_config(CONSUMER_HEARTBEAT_INTERVAL, configs) >= group_config(
+        CONSUMER_SESSION_TIMEOUT, configs
+    ):
+        found.append(f"{CONSUMER_HEARTBEAT_INTERVAL} must be smaller than {CONSUMER_SESSION_TIMEOUT}")
+    return found
+
+
+def _objections(configs: dict[str, str], known: dict[str, TopicConfig], whose: str) -> list[str]:
+    found = []
+    for name, value in configs.items():
+        config = known.get(name)
+        if config is None:
+            why = f": {REFUSED_CONFIGS[name]}" if name in REFUSED_CONFIGS else ""
+            found.append(f"{name} is not a supported {whose} configuration{why}")
+        elif reason := config.objection(value):
+            found.append(f"{name} {reason}: {value!r}")
+    return found
+
+
+def need_inert_configs(configs: dict[str, str]) -> bool:
+    """Whether only releases that accept configurations without effect accept these."""
+    return any(name in INERT_CONFIGS for name in configs)
+
+
+def need_key_compaction(configs: dict[str, str]) -> bool:
+    """Whether only releases that have key compaction accept these configurations."""
+    return any(
+        value != DELETE if name == CLEANUP_POLICY else name not in _FIRST_NAMES for name, value in configs.items()
+    )
+
+
+def need_retention(configs: dict[str, str]) -> bool:
+    """Whether only releases that have retention, and what came with it, accept these configurations."""
+    return any(
+        name in _NAMES_SINCE_RETENTION or value != _ONLY_VALUES.get(name, value) for name, value in configs.items()
+    )
+
+
+def message_bytes_max(configs: dict[str, str]) -> int:
+    """The largest record batch that a topic with these configurations accepts, in bytes."""
+    return int(configs.get("max.message.bytes", MESSAGE_BYTES_DEFAULT))
+
+
+def is_compacted(configs: dict[str, str]) -> bool:
+    """Whether of each key only the last record is to stay."""
+    return COMPACT in _items(configs.get(CLEANUP_POLICY, DELETE))
+
+
+def compaction_configs(configs: dict[str, str]) -> CompactionConfigs:
+    """When the records of a topic with these configurations are compacted."""
+    return CompactionConfigs(
+        min_lag_ms=int(_value(configs, MIN_COMPACTION_LAG)),
+        max_lag_ms=int(_value(configs, MAX_COMPACTION_LAG)),
+        dirty_ratio_min=float(_value(configs, "min.cleanable.dirty.ratio")),
+        delete_retention_ms=int(_value(configs, "delete.retention.ms")),
+    )
+
+
+def is_deleted_with_age(configs: dict[str, str]) -> bool:
+    """Whether retention lets old records go; a topic that is only compacted keeps each key's last one for ever."""
+    return DELETE in _items(configs.get(CLEANUP_POLICY, DELETE))
+
+
+def retention_configs(configs: dict[str, str], cluster_configs: dict[str, str]) -> RetentionConfigs:
+    """How much is kept of a topic with these configurations."""
+    if not is_deleted_with_age(configs):
+        return RetentionConfigs(FOR_EVER, FOR_EVER)
+    return RetentionConfigs(
+        int(value_in_force(RETENTION_MS, configs, cluster_configs)),
+        int(value_in_force(RETENTION_BYTES, configs, cluster_configs)),
+    )
+
+
+def undelete_window_ms(configs: dict[str, str], cluster_configs: dict[str, str]) -> int:
+    """For how long a topic with these configurations can come back after it was deleted."""
+    return int(value_in_force(UNDELETE_WINDOW, configs, cluster_configs))
+
+
+def need_group_configs(names: Iterable[str]) -> bool:
+    """Whether only releases in which groups can be configured accept these names as the cluster's."""
+    return any(name in GROUP_CONFIGS for name in names)
+
+
+def group_config(name: str, cluster_configs: dict[str, str]) -> int:
+    """The value in force of one of GROUP_CONFIGS."""
+    return int(cluster_configs.get(name, GROUP_CONFIGS[name].default))
+
+
+def offsets_retention_ms(cluster_configs: dict[str, str]) -> int:
+    """For how long offsets that nobody uses are kept."""
+    return group_config(OFFSETS_RETENTION, cluster_configs) * 60_000
+
+
+def is_append_time(configs: dict[str, str]) -> bool:
+    """Whether records get the time of their coming."""
+    return configs.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
+
+
+def timestamp_limits_ms(configs: dict[str, str]) -> tuple[int, int]:
+    """How far a record's timestamp may be before, and after, the time of its coming."""
+    return int(_value(configs, TIMESTAMP_BEFORE_MAX)), int(_value(configs, TIMESTAMP_AFTER_MAX))
+
+
+def value_in_force(name: str, configs: dict[str, str], cluster_configs: dict[str, str]) -> str:
+    """The topic's own value, else the cluster's, else the default."""
+    config = TOPIC_CONFIGS[name]
+    return configs.get(name, cluster_configs.get(config.cluster_name, config.default))
+
+
+def _value(configs: dict[str, str], name: str) -> str:
+    return configs.get(name, TOPIC_CONFIGS[name].default)

@@ -1,0 +1,28 @@
+"""Questions about client quotas."""
+
+import msgspec
+
+from penstock.contracts.commands.quotas import QuotaPart
+
+
+class ClientQuotasQuery(msgspec.Struct, frozen=True, array_like=True):
+    """All client quotas."""
+
+    min_sequence: int
+    fresh: bool = False
+
+
+class QuotaEntry(msgspec.Struct, frozen=True, array_like=True):
+    """The quotas of one entity."""
+
+    entity: list[QuotaPart]
+    values: dict[str, str]
+
+
+class ClientQuotasView(msgspec.Struct, frozen=True, array_like=True):
+    """Every entity that has quotas; the entry `altered_sequence` changed one of them last, 0 before there is one."""
+
+    sequence: int
+    altered_sequence: int
+    entries: list[QuotaEntry]
+    failure: str | None = None

@@ -1,0 +1,109 @@
+"""What those ask who administer transactions; `queries` says what holds for all of them."""
+
+import msgspec
+
+from penstock.contracts.ids import TopicId
+from penstock.contracts.rejections import Refusal
+
+
+class DescribeTransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Transactions by their transactional ids."""
+
+    min_sequence: int
+    transactional_ids: list[str]
+    fresh: bool = False
+
+
+class TransactionTopic(msgspec.Struct, frozen=True, array_like=True):
+    """Partitions of one topic in a transaction."""
+
+    topic: str
+    partitions: list[int]
+
+
+class TransactionView(msgspec.Struct, frozen=True, array_like=True):
+    """One of them, in Kafka's words (Empty, Ongoing, CompleteCommit, CompleteAbort); Dead where there is none."""
+
+    transactional_id: str
+    state: str
+    producer_id: int = -1
+    producer_epoch: int = -1
+    timeout_ms: int = -1
+    started_ms: int = -1  # by the machine's clock, -1 unless it is ongoing
+    topics: list[TransactionTopic] = []  # that exist, of an ongoing one
+
+
+class DescribeTransactionsView(msgspec.Struct, frozen=True, array_like=True):
+    """One view per id, in the query's order, for the first of them: at least one, maybe not all."""
+
+    sequence: int
+    transactions: list[TransactionView]
+    failure: str | None = None
+
+
+class TransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """All transactions with ids behind `after`; an empty filter lets all pass, and so does `duration_ms` below 0.
+
+    `pattern` is a regular expression for the whole transactional id, in RE2's syntax.
+    """
+
+    min_sequence: int
+    states: list[str] = []
+    producer_ids: list[int] = []
+    duration_ms: int = -1  # ongoing for longer than that
+    fresh: bool = False
+    after: str = ""
+    pattern: str = ""
+
+
+class TransactionSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A transaction in a listing."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class TransactionsView(msgspec.Struct, frozen=True, array_like=True):
+    """The first of the transactions that were asked for, in the order of their ids; none where there is a `refusal`."""
+
+    sequence: int
+    transactions: list[TransactionSummary]
+    failure: str | None = None
+    is_more: bool = False  # behind the last of these, or behind `after`
+    refusal: Refusal = Refusal.NONE
+    after: str = ""  # up to here ids were held against the pattern, if there is one
+
+
+class ProducersQuery(msgspec.Struct, frozen=True, array_like=True):
+    """What partitions know of their producers."""
+
+    min_sequence: int
+    partitions: list[tuple[TopicId, int]]
+    fresh: bool = False
+
+
+class ProducerView(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An idempotent producer as a partition knows it."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    active_ms: int  # the machine's clock at its last accepted batch
+    coordinator_epoch: int  # -1 if it is not transactional
+    first_offset: int  # of its open transaction in the partition, -1 without one
+
+
+class PartitionProducers(msgspec.Struct, frozen=True, array_like=True):
+    """The producers of one partition."""
+
+    refusal: Refusal
+    producers: list[ProducerView] = []
+
+
+class ProducersView(msgspec.Struct, frozen=True, array_like=True):
+    """One answer per partition, in the query's order, for the first of them: at least one, maybe not all."""
+
+    sequence: int
+    partitions: list[PartitionProducers]
+    failure: str | None = None

@@ -1,0 +1,170 @@
+"""The life of a service process: open, run, drain, close, with signals, a dying parent and one exit code.
+
+1. Logs, allocator and parent are set up; then `open`. If it fails: one sentence on stderr, exit 1.
+2. `run` goes until the process is told to stop. If it ends before that: one log line, exit 1, or 75 for `JournalStuck`.
+3. SIGTERM or SIGINT: `drain` while `run` goes on, at most `drain_deadline_ms`. A second signal kills at once.
+4. `run` is cancelled, then `close`. Exit 0 if nothing went wrong.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+import uvloop
+
+from penstock.contracts.errors import PenstockError
+from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE, JournalStuck
+from penstock.runtime.process.config import ServiceConfig
+from penstock.runtime.process.garbage import set_aside_what_stays
+from penstock.runtime.process.logs import configure_logs
+from penstock.runtime.process.malloc import tune_malloc
+
+PARENT_VARIABLE = "PENSTOCK_PARENT_PID"
+CANCEL_GRACE_S = 2.0  # a cancelled task has this long to clean up
+CLOSE_DEADLINE_S = 5.0
+_PR_SET_PDEATHSIG = 1
+
+log = structlog.get_logger()
+
+
+class App(Protocol):
+    """A service; `close` is called also after an `open` that failed half-way."""
+
+    async def open(self) -> None:
+        """Connect and listen, in order; a `PenstockError` tells people why it cannot be."""
+
+    async def run(self) -> None:
+        """Work until cancelled; returning or raising ends the process."""
+
+    async def drain(self) -> None:
+        """Take nothing new, finish what was begun."""
+
+    async def close(self) -> None:
+        """Let go of everything, in reverse order."""
+
+
+def run_app(service: str, config: ServiceConfig, make: Callable[[], App]) -> int:
+    """Live a service's life and return its exit code: 0 after a clean stop, 1 after a failure, or the failure's own."""
+    configure_logs(service, config.instance, config.log_level, config.log_format)
+    tune_malloc()
+    if not _follow_parent(os.environ.get(PARENT_VARIABLE, "")):
+        return 1
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_live(service, config, make))
+
+
+async def _live(service: str, config: ServiceConfig, make: Callable[[], App]) -> int:
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    try:
+        app = make()
+    except PenstockError as error:
+        sys.stderr.write(f"{service}: {error}\n")
+        return 1
+    return await _Life(service, app, config.drain_deadline_ms / 1000).live(stop)
+
+
+class _Life:
+    """The four steps; every task's end passes through `_end`, the one place that judges it."""
+
+    def __init__(self, service: str, app: App, drain_deadline_s: float) -> None:
+        self._service = service
+        self._app = app
+        self._drain_deadline_s = drain_deadline_s
+        self._exit_code = 0
+        self._drained_ms = 0  # how long the drain took; 0 if there was none
+
+    async def live(self, stop: asyncio.Event) -> int:
+        stopping = asyncio.create_task(stop.wait())
+        if await self._open(stopping):
+            set_aside_what_stays()
+            log.info("service_started")
+            await self._serve(stopping)
+        closing = asyncio.create_task(self._app.close())
+        await asyncio.wait({closing}, timeout=CLOSE_DEADLINE_S)
+        await self._end("close", closing)
+        if self._exit_code:  # its reason stays the last line of the log
+            return self._exit_code
+        log.info("service_stopped", drained_ms=self._drained_ms)
+        return 0
+
+    async def _open(self, stopping: "asyncio.Task[bool]") -> bool:
+        opening = asyncio.create_task(self._app.open())
+        await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return await self._end("open", opening, may_be_cut_short=True) and not stopping.done()
+
+    async def _serve(self, stopping: "asyncio.Task[bool]") -> None:
+        running = asyncio.create_task(self._app.run())
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            log.info("service_drains", deadline_ms=round(self._drain_deadline_s * 1000))
+            began_s = asyncio.get_running_loop().time()
+            draining = asyncio.create_task(self._app.drain())
+            await asyncio.wait({draining, running}, timeout=self._drain_deadline_s, return_when=asyncio.FIRST_COMPLETED)
+            await self._end("drain", draining, may_be_cut_short=running.done())
+            self._drained_ms = round((asyncio.get_running_loop().time() - began_s) * 1000)
+        elif not running.cancelled() and running.exception() is None:
+            self._fail("run", RuntimeError("the service ended by itself"))
+        await self._end("run", running, may_be_cut_short=True)
+
+    async def _end(self, step: str, task: "asyncio.Task[None]", *, may_be_cut_short: bool = False) -> bool:
+        """Make sure that the task is over; whether it went well."""
+        was_cut_short = not task.done()
+        if was_cut_short:
+            task.cancel()
+            await asyncio.wait({task}, timeout=CANCEL_GRACE_S)
+        if not task.done() or (was_cut_short and not may_be_cut_short):
+            self._fail(step, TimeoutError(f"{step} did not end in time"))
+            return False
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(step, error)
+            return False
+        return True
+
+    def _fail(self, step: str, error: BaseException) -> None:
+        cause = _first_cause(error)
+        self._exit_code = self._exit_code or (JOURNAL_STUCK_EXIT_CODE if isinstance(cause, JournalStuck) else 1)
+        if step == "open" and isinstance(cause, PenstockError):
+            sys.stderr.write(f"{self._service}: {cause}\n")
+            return
+        is_expected = isinstance(cause, PenstockError | TimeoutError)
+        log.error(
+            "service_failed",
+            step=step,
+            error=str(cause) or type(cause).__name__,
+            exc_info=None if is_expected else cause,
+        )
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    """The first signal asks for a stop; after it signals have the kernel's own effect again, and kill."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+
+    def ask() -> None:
+        stop.set()
+        for number in numbers:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in numbers:
+        loop.add_signal_handler(number, ask)
+
+
+def _follow_parent(parent: str) -> bool:
+    """Ask for SIGTERM when the parent dies; False if it is dead already."""
+    if not parent.isdigit() or sys.platform != "linux":
+        return True
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    return os.getppid() == int(parent)

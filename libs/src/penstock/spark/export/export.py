@@ -1,0 +1,165 @@
+"""Exports a topic's new records to a target, once each: from where the target ends to where the topic ends now."""
+
+import contextlib
+import fcntl
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.contracts.errors import Conflict, Invalid
+from penstock.contracts.ids import topic_id_text
+from penstock.spark.catalog import run_apart
+from penstock.spark.config import ClusterAddress, SourceConfig, TopicChoice
+from penstock.spark.export.files import ExportedFile, FileTask, exported_schema
+from penstock.spark.export.targets import Reached, Target, open_target
+from penstock.spark.export.value_schema import ValueSchema
+from penstock.spark.planning import opened_planner
+from penstock.spark.splits import Split
+
+SPLIT_BYTES = 128 * 1024 * 1024  # one file each
+LOCK = ".lock"
+PROGRESS_S = 2.0
+
+Say = Callable[[str], None]
+# Runs one task per split, in any order and any number of times, and gives one result of each.
+Runner = Callable[[FileTask, Sequence[Split], Say], list[ExportedFile]]
+
+
+class ExportRequest(msgspec.Struct, frozen=True):
+    """What to export, and where to."""
+
+    address: ClusterAddress
+    topic: str
+    folder: Path
+    kind: str  # parquet or iceberg
+    value_schema: ValueSchema | None = None
+    skips_lost: bool = False  # go on behind records that retention has removed
+
+
+class ExportReport(msgspec.Struct, frozen=True):
+    """What was exported."""
+
+    topic: str
+    rows: int
+    files: int
+    size_bytes: int
+    malformed: int
+    offsets: dict[str, int]  # up to where the target reaches now
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    splits: list[Split]
+    reached: Reached
+
+
+def export_topic(request: ExportRequest, run: Runner, say: Say) -> ExportReport:
+    """Export what is new; `Conflict`, `Invalid` or `Unavailable` with one sentence if that cannot be."""
+    folder = request.folder.absolute()
+    with _held(folder):
+        schema = exported_schema(request.value_schema)
+        target = open_target(request.kind, folder, request.topic, schema)
+        plan = run_apart(_planned(request, target.reached()))
+        files: list[ExportedFile] = []
+        if plan.splits:
+            say(f"exporting {sum(split.size_bytes for split in plan.splits):,} bytes in {len(plan.splits)} parts")
+            files = _written(request, target, plan, run, say)
+        return ExportReport(
+            request.topic,
+            sum(file.rows for file in files),
+            len(files),
+            sum(file.size_bytes for file in files),
+            sum(file.malformed for file in files),
+            plan.reached.offsets,
+        )
+
+
+def _written(request: ExportRequest, target: Target, plan: _Plan, run: Runner, say: Say) -> list[ExportedFile]:
+    task = FileTask(request.address, str(target.folder()), request.value_schema)
+    written = run(task, plan.splits, say)
+    files = [file for file in written if file.rows]
+    for empty in (file for file in written if not file.rows):
+        Path(empty.path).unlink()
+    reached = msgspec.structs.replace(plan.reached, rows=sum(file.rows for file in files))
+    if files or request.kind == "parquet":
+        target.commit(files, reached)
+    return files
+
+
+async def _planned(request: ExportRequest, reached: Reached | None) -> _Plan:
+    config = SourceConfig(
+        address=request.address,
+        topics=TopicChoice((request.topic,), ()),
+        split_bytes=SPLIT_BYTES,
+        fail_on_data_loss=not request.skips_lost,
+    )
+    async with opened_planner(config) as planner:
+        topics = await planner.topics()
+        topic_id = topic_id_text(topics[request.topic].topic_id)
+        _check(request, reached, topic_id)
+        bounds = await planner.bounds(topics)
+        known = {} if reached is None else reached.offsets
+        start = {key: known.get(str(key[1]), held.start) for key, held in bounds.items()}
+        end = {key: max(start[key], held.end) for key, held in bounds.items()}
+        splits = await planner.splits(planner.wanted(topics, bounds, start, end))
+    offsets = {str(number): offset for (_, number), offset in sorted(end.items())}
+    return _Plan(splits, Reached(request.address.cluster, request.topic, topic_id, offsets))
+
+
+def _check(request: ExportRequest, reached: Reached | None, topic_id: str) -> None:
+    if reached is None:
+        return
+    if (reached.cluster, reached.topic) != (request.address.cluster, request.topic):
+        raise Invalid(f"{request.folder} has an export of {reached.topic!r} of the cluster {reached.cluster!r}")
+    if reached.topic_id != topic_id:
+        raise Conflict(f"{request.topic!r} was deleted and made again since; export it to another folder")
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """One export at a time in a folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK).open("a+")
+    except OSError as error:
+        raise Invalid(f"cannot write to {folder}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Conflict(f"another export to {folder} is running") from error
+        yield
+
+
+def run_on_spark(session: Any) -> Runner:
+    """Runs an export's tasks in a Spark session."""
+
+    def run(task: FileTask, splits: Sequence[Split], say: Say) -> list[ExportedFile]:
+        context = session.sparkContext
+        job = context.parallelize(list(splits), len(splits)).map(task)
+        ended = threading.Event()
+        teller = threading.Thread(target=_tell_progress, args=(context, len(splits), say, ended), daemon=True)
+        teller.start()
+        try:
+            files: list[ExportedFile] = job.collect()
+        finally:
+            ended.set()
+            teller.join()
+        return files
+
+    return run
+
+
+def _tell_progress(context: Any, total: int, say: Say, ended: threading.Event) -> None:
+    tracker = context.statusTracker()
+    told = 0
+    while not ended.wait(PROGRESS_S):
+        done = 0
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            done = max(done, info.numCompletedTasks if info is not None else 0)
+        if done > told:
+            told = done
+            say(f"{done} of {total} parts written")

@@ -1,0 +1,140 @@
+"""Builds and wires one cacher, and stops it in order."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from penstock.contracts import subjects
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.messages import Presence
+from penstock.objectstore import ObjectStore, open_store
+from penstock.runtime.bus.bus import Bus, Subscription
+from penstock.runtime.bus.presence import Directory
+from penstock.runtime.clock import Clock, Entropy, SystemClock
+from penstock.runtime.process.host import ServiceHost
+from penstock_cacher.chunk_cache import ChunkCache
+from penstock_cacher.config import CacherConfig
+from penstock_cacher.metrics import CacherMetrics
+from penstock_cacher.reads import ChunkReads
+from penstock_cacher.serve import CacheServer
+
+ROLE = "cacher"
+
+
+class Cacher:
+    """The parts of one cacher that do its work, over a bus and a store."""
+
+    def __init__(
+        self,
+        config: CacherConfig,
+        bus: Bus,
+        store: ObjectStore,
+        directory: Directory,
+        clock: Clock,
+        metrics: CacherMetrics,
+    ) -> None:
+        self._config = config
+        self._bus = bus
+        self._subscription: Subscription | None = None
+        self._reads = ChunkReads(
+            cluster=config.cluster,
+            zone=config.zone,
+            bus=bus,
+            store=store,
+            directory=directory,
+            cache=ChunkCache(config.cache_bytes_max),
+            clock=clock,
+            metrics=metrics,
+            loads_bytes_max=config.loads_bytes_max,
+        )
+        self.server = CacheServer(
+            reads=self._reads,
+            message_bytes_max=bus.message_bytes_max,
+            requests_bytes_max=config.requests_bytes_max,
+            metrics=metrics,
+        )
+
+    async def open(self) -> None:
+        """Take requests in."""
+        subject = subjects.cache(self._config.cluster, self._config.zone, self._config.instance)
+        self._subscription = await self._bus.subscribe(subject, self.server.handle)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self.server.run()
+
+    async def drain(self) -> None:
+        """Answer what was already sent."""
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+        await self.server.until_idle()
+        with contextlib.suppress(Unavailable):  # without a server nothing waits to be sent
+            await self._bus.flush()
+
+    async def close(self) -> None:
+        """End all tasks."""
+        await self.server.close()
+        await self._reads.close()
+
+
+class CacherApp:
+    """One cacher process."""
+
+    def __init__(
+        self,
+        config: CacherConfig,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        make_host: Callable[..., ServiceHost] = ServiceHost,
+        open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
+    ) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._host = make_host(config, ROLE, self._clock, complete=self._complete_presence, entropy=entropy)
+        self._open_store = open_store
+        self._registry = self._host.registry
+        self._store: ObjectStore | None = None
+        self._cacher: Cacher | None = None
+
+    async def open(self) -> None:
+        """Connect to everything, and take requests in."""
+        config = self._config
+        await self._host.open_http()
+        self._store = await self._open_store(config.store_url, registry=self._registry)
+        bus = await self._host.connect()
+        self._directory = self._host.directory
+        metrics = CacherMetrics(self._registry)
+        self._cacher = Cacher(config, bus, self._store, self._directory, self._clock, metrics)
+        await self._host.listen()
+        await self._cacher.open()
+        await bus.flush()
+        self._host.health.set_ready(True)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        assert self._cacher is not None, "run comes after open"
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._cacher.run())
+            self._host.start(group)
+
+    async def drain(self) -> None:
+        """Say goodbye, then answer what was already asked."""
+        assert self._cacher is not None, "drain comes after open"
+        await self._host.begin_drain()
+        await self._cacher.drain()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        if self._cacher is not None:
+            await self._cacher.close()
+        await self._host.disconnect()
+        if self._store is not None:
+            await self._store.close()
+        await self._host.close_http()
+
+    def _complete_presence(self, said: Presence) -> Presence:
+        assert self._cacher is not None, "presence comes after open"
+        load_bytes, budget_bytes = self._cacher.server.waiting_bytes, self._config.requests_bytes_max
+        return msgspec.structs.replace(said, load_bytes=load_bytes, budget_bytes=budget_bytes)

@@ -1,0 +1,201 @@
+"""Where a chunk comes from: the cache, the flusher that wrote it, or the store.
+
+A segment just flushed is loaded from the store with one GET, whichever of its chunks is asked for: what its readers do
+not want now they want soon, and in other zones than the writer's there are so never more GETs than there were PUTs.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from penstock.contracts import subjects
+from penstock.contracts.batches import SegmentRef
+from penstock.contracts.chunks import is_history
+from penstock.contracts.codec import Buffer, decode_with_payload, encode
+from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
+from penstock.contracts.ids import ulid_text
+from penstock.contracts.messages import CacheReply, CacheRequest, Presence, SegmentRead
+from penstock.objectstore import ObjectStore
+from penstock.runtime.bus.bus import Bus
+from penstock.runtime.bus.byte_budget import ByteBudget
+from penstock.runtime.bus.single_flight import SingleFlight
+from penstock.runtime.clock import Clock
+from penstock.segment.keys import segment_key
+from penstock_cacher.chunk_cache import ChunkCache
+from penstock_cacher.chunks import Chunk, chunks_ahead, chunks_beside, chunks_of, runs_of
+from penstock_cacher.metrics import CacherMetrics
+
+log = structlog.get_logger()
+
+WRITER_TIMEOUT_S = 1.0  # then the store is asked: a flusher answers from memory, or is in trouble
+HISTORY_SHARE = 2  # one part in so many of the loads may be of history; so those of new data never wait for all of them
+FLUSHER = "flusher"
+NO_PREFIX = ""  # the store's address has a prefix of its own
+
+
+class Instances(Protocol):
+    """The part of the directory that is needed: who lives."""
+
+    def get(self, instance: str) -> Presence | None: ...
+
+
+class ChunkReads:
+    """Chunks by need: cached if used lately, loaded once however many ask, so many bytes at a time."""
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        zone: str,
+        bus: Bus,
+        store: ObjectStore,
+        directory: Instances,
+        cache: ChunkCache,
+        clock: Clock,
+        metrics: CacherMetrics,
+        loads_bytes_max: int,
+    ) -> None:
+        self._cluster = cluster
+        self._zone = zone
+        self._bus = bus
+        self._store = store
+        self._directory = directory
+        self._cache = cache
+        self._clock = clock
+        self._metrics = metrics
+        self._loading = ByteBudget(loads_bytes_max)
+        self._loading_history = ByteBudget(max(loads_bytes_max // HISTORY_SHARE, 1))
+        self._loads: SingleFlight[Chunk, Buffer] = SingleFlight()
+        self._runs: SingleFlight[tuple[Chunk, ...], list[Buffer]] = SingleFlight()
+
+    def cached(self, chunk: Chunk) -> Buffer | None:
+        """The chunk's bytes if they are here."""
+        found = self._cache.get(chunk)
+        self._metrics.chunks.labels("miss" if found is None else "hit").inc()
+        return found
+
+    def begin(self, read: SegmentRead) -> None:
+        """Begin to load what a sequential reader of history wants now and next: neighbours in one GET.
+
+        What is wanted next only is not waited for where others wait already.
+        """
+        segment = read.segment
+        if not self._is_history(segment):
+            return
+        wanted = [*chunks_of(read), *(chunks_ahead(read) if read.ahead > 0 else [])]
+        missing = [chunk for chunk in wanted if chunk not in self._loads and chunk not in self._cache]
+        for run in runs_of(missing):
+            if _size_bytes(run) > self._loading_history.free_bytes:
+                return
+            for number, chunk in enumerate(run):
+                self._loads.begin(chunk, partial(self._load_of_run, run, number, is_cold=True))
+
+    async def load(self, chunk: Chunk, segment: SegmentRef) -> Buffer:
+        """The bytes of a chunk that is not here; `PenstockError` if nobody has them."""
+        return await self._loads.get(chunk, lambda: self._load(chunk, segment))
+
+    async def close(self) -> None:
+        """End all loads."""
+        await self._loads.close()
+        await self._runs.close()
+
+    def _is_history(self, segment: SegmentRef) -> bool:
+        return is_history(segment, self._clock.now_ms())
+
+    async def _load(self, chunk: Chunk, segment: SegmentRef) -> Buffer:
+        landed = self._cache.get(chunk)  # by a load that ended after the caller had looked
+        if landed is not None:
+            return landed
+        if self._is_history(segment):
+            return await self._load_of_run([chunk], 0, is_cold=True)
+        async with self._reported(chunk), self._loading.hold(chunk.size_bytes):
+            data = await self._from_writer(chunk, segment)
+        if data is None:
+            missing = [each for each in chunks_beside(chunk, segment) if each == chunk or each not in self._cache]
+            (run,) = (run for run in runs_of(missing) if chunk in run)
+            return await self._load_of_run(run, run.index(chunk), is_cold=False)
+        self._keep(chunk, data, is_cold=False)
+        return data
+
+    async def _load_of_run(self, run: list[Chunk], number: int, *, is_cold: bool) -> Buffer:
+        """One chunk of several that one GET brings, whoever of them is waited for."""
+        return (await self._runs.get(tuple(run), lambda: self._load_run(run, is_cold=is_cold)))[number]
+
+    async def _load_run(self, run: list[Chunk], *, is_cold: bool) -> list[Buffer]:
+        async with self._reported(run[0]), self._room(_size_bytes(run), is_cold=is_cold):
+            data = memoryview(await self._from_store(run))
+        parts: list[Buffer] = []
+        for chunk in run:
+            start = chunk.position - run[0].position
+            # A copy of its own where there are several: a view would keep all of them in memory.
+            part = data[start : start + chunk.size_bytes]
+            parts.append(part if len(run) == 1 else bytes(part))
+            self._keep(chunk, parts[-1], is_cold=is_cold)
+        return parts
+
+    @asynccontextmanager
+    async def _room(self, size_bytes: int, *, is_cold: bool) -> AsyncIterator[None]:
+        """To load so many bytes; those of history wait for each other first."""
+        if not is_cold:
+            async with self._loading.hold(size_bytes):
+                yield
+            return
+        async with self._loading_history.hold(size_bytes), self._loading.hold(size_bytes):
+            yield
+
+    def _keep(self, chunk: Chunk, data: Buffer, *, is_cold: bool) -> None:
+        self._metrics.evictions.inc(self._cache.put(chunk, data, is_cold=is_cold))
+        self._metrics.held_bytes.set(self._cache.held_bytes)
+
+    @asynccontextmanager
+    async def _reported(self, chunk: Chunk) -> AsyncIterator[None]:
+        try:
+            yield
+        except PenstockError as error:
+            self._metrics.load_failures.inc()
+            log.warning("chunk_not_loaded", segment=ulid_text(chunk.segment_id), chunk=chunk.index, error=str(error))
+            raise
+
+    async def _from_writer(self, chunk: Chunk, segment: SegmentRef) -> Buffer | None:
+        """From the memory of the flusher that wrote it, if that is near and still has it."""
+        if segment.zone != self._zone:
+            return None
+        writer = self._directory.get(segment.writer)
+        if writer is None or writer.role != FLUSHER:
+            return None
+        started_s = self._clock.monotonic_s()
+        request = encode(CacheRequest([SegmentRead(segment, chunk.position, chunk.size_bytes)]))
+        subject = subjects.cache(self._cluster, self._zone, segment.writer)
+        try:
+            reply, payload = decode_with_payload(
+                await self._bus.request(subject, request, WRITER_TIMEOUT_S), CacheReply
+            )
+        except (Unavailable, Corrupt) as error:
+            log.warning("chunk_not_from_writer", writer=segment.writer, error=str(error))
+            return None
+        if reply.lengths != [chunk.size_bytes] or len(payload) != chunk.size_bytes:
+            return None
+        self._count("writer", chunk.size_bytes, started_s)
+        return payload
+
+    async def _from_store(self, run: list[Chunk]) -> Buffer:
+        started_s = self._clock.monotonic_s()
+        first, size_bytes = run[0], _size_bytes(run)
+        key = segment_key(NO_PREFIX, self._cluster, first.level, first.segment_id)
+        data = await self._store.get_range(key, first.position, size_bytes)
+        if len(data) != size_bytes:
+            raise Corrupt(f"{len(data)} bytes of {key} at {first.position}, expected {size_bytes}")
+        self._count("store", size_bytes, started_s)
+        return data
+
+    def _count(self, source: str, size_bytes: int, started_s: float) -> None:
+        self._metrics.loads.labels(source).inc()
+        self._metrics.load_bytes.labels(source).inc(size_bytes)
+        self._metrics.load_seconds.labels(source).observe(self._clock.monotonic_s() - started_s)
+
+
+def _size_bytes(run: Iterable[Chunk]) -> int:
+    return sum(chunk.size_bytes for chunk in run)

@@ -1,0 +1,147 @@
+"""Answers cache requests: ranges of segments, put together from chunks."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+import structlog
+
+from penstock.contracts.batches import SegmentRef
+from penstock.contracts.codec import Buffer, decode, encode_with_payload
+from penstock.contracts.errors import Corrupt, PenstockError
+from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
+from penstock.runtime.bus.bus import Inbound
+from penstock_cacher.chunks import Chunk, chunks_of, is_readable, slices_of
+from penstock_cacher.metrics import CacherMetrics
+from penstock_cacher.reads import ChunkReads
+
+log = structlog.get_logger()
+
+HEAD_BYTES_MAX = 64  # of a reply, besides its lengths
+LENGTH_BYTES_MAX = 9  # of one length in msgpack
+REQUESTS_MAX = 1_024  # waiting for loads at the same time; each holds on to the chunks that it needs
+NOT_HERE = -1
+
+
+class CacheServer:
+    """Requests come in; those that the cache can answer are answered at once, the others in tasks of their own.
+
+    A range is answered with -1 if it is not inside of its segment, does not fit into the reply, could not be loaded, or
+    came when too much is being waited for already. The gateway then asks elsewhere.
+    """
+
+    def __init__(
+        self, *, reads: ChunkReads, message_bytes_max: int, requests_bytes_max: int, metrics: CacherMetrics
+    ) -> None:
+        self._reads = reads
+        self._message_bytes_max = message_bytes_max
+        self._requests_bytes_max = requests_bytes_max
+        self._metrics = metrics
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waited_for: Counter[Chunk] = Counter()
+        self.waiting_bytes = 0  # of the chunks that requests hold or wait for, each counted once
+
+    async def handle(self, inbound: Inbound) -> None:
+        """Take one request in."""
+        try:
+            request = decode(inbound.data, CacheRequest)
+        except Corrupt as error:
+            log.warning("cache_request_malformed", size_bytes=len(inbound.data), error=str(error))
+            return
+        wanted = self._acceptable(request)
+        for read in wanted:
+            if read is not None and (request.loads_only or read.ahead > 0):
+                self._reads.begin(read)
+        if request.loads_only:
+            return
+        needed = {chunk: read.segment for read in wanted if read for chunk in chunks_of(read)}
+        found = {chunk: self._reads.cached(chunk) for chunk in needed}
+        missing = {chunk: needed[chunk] for chunk, data in found.items() if data is None}
+        held = {chunk: data for chunk, data in found.items() if data is not None}
+        if not missing:
+            await self._answer(inbound, wanted, held)
+        elif len(self._tasks) >= REQUESTS_MAX or self._bytes_with(needed) > self._requests_bytes_max:
+            self._metrics.refused_reads.labels("overload").inc(len(missing))
+            await self._answer(inbound, wanted, held)
+        else:
+            self._begin(self._load_and_answer(inbound, wanted, held, missing), list(needed))
+
+    async def run(self) -> None:
+        """Until cancelled; raises what no task should have raised."""
+        await self._failed
+
+    async def until_idle(self) -> None:
+        """Return when every request that came in is answered."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def close(self) -> None:
+        """End all tasks."""
+        for task in self._tasks:
+            task.cancel()
+        await self.until_idle()
+
+    def _acceptable(self, request: CacheRequest) -> list[SegmentRead | None]:
+        """The reads in their order, with None for those that cannot be answered in this reply or at all."""
+        left_bytes = self._message_bytes_max - HEAD_BYTES_MAX - LENGTH_BYTES_MAX * len(request.reads)
+        reads: list[SegmentRead | None] = []
+        for read in request.reads:
+            if is_readable(read) and read.length <= left_bytes:
+                left_bytes -= read.length
+                reads.append(read)
+            else:
+                self._metrics.refused_reads.labels("impossible").inc()
+                reads.append(None)
+        return reads
+
+    def _bytes_with(self, chunks: Iterable[Chunk]) -> int:
+        return self.waiting_bytes + sum(chunk.size_bytes for chunk in chunks if chunk not in self._waited_for)
+
+    def _begin(self, work: Coroutine[Any, Any, None], chunks: list[Chunk]) -> None:
+        self.waiting_bytes = self._bytes_with(chunks)
+        self._waited_for.update(chunks)
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(done, chunks))
+
+    def _ended(self, task: asyncio.Task[None], chunks: list[Chunk]) -> None:
+        self._tasks.discard(task)
+        for chunk in chunks:
+            self._waited_for[chunk] -= 1
+            if not self._waited_for[chunk]:
+                del self._waited_for[chunk]
+                self.waiting_bytes -= chunk.size_bytes
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._failed.done():
+            self._failed.set_exception(error)
+
+    async def _load_and_answer(
+        self,
+        inbound: Inbound,
+        reads: list[SegmentRead | None],
+        held: dict[Chunk, Buffer],
+        missing: dict[Chunk, SegmentRef],
+    ) -> None:
+        loads = (self._load(chunk, segment, held) for chunk, segment in missing.items())
+        await asyncio.gather(*loads)
+        await self._answer(inbound, reads, held)
+
+    async def _load(self, chunk: Chunk, segment: SegmentRef, held: dict[Chunk, Buffer]) -> None:
+        try:
+            held[chunk] = await self._reads.load(chunk, segment)
+        except PenstockError:
+            self._metrics.refused_reads.labels("not_loaded").inc()
+
+    async def _answer(self, inbound: Inbound, reads: list[SegmentRead | None], held: dict[Chunk, Buffer]) -> None:
+        lengths = []
+        payload: list[Buffer] = []
+        for read in reads:
+            if read is None or any(chunk not in held for chunk in chunks_of(read)):
+                lengths.append(NOT_HERE)
+                continue
+            lengths.append(read.length)
+            payload += slices_of(read, held.__getitem__)
+            self._metrics.served_bytes.inc(read.length)
+        await inbound.respond(encode_with_payload(CacheReply(lengths), payload))

@@ -1,0 +1,134 @@
+"""Which record of each key is the last one: of what was read so far, in memory that a limit bounds."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.kafkawire.records import is_transactional
+from penstock.segment.aborted import Aborted
+from penstock_compactor.keys.batches import PlacedBatch
+from penstock_compactor.keys.columns import Records, plain_of, read_records
+from penstock_compactor.keys.plan import KeyRun
+
+GROUP_BYTES = 4 * 1024 * 1024  # of plain records that are looked at together
+# Keys of so many records, or of so many bytes, are gathered before they are grouped.
+ROWS_GATHERED_MAX = 1_000_000
+BYTES_GATHERED_MAX = 64 * 1024 * 1024
+
+SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("last", pa.int64())])
+
+
+class TooManyKeys(Exception):
+    """There are more distinct keys than fit into the memory that they may take."""
+
+
+class Bounds(msgspec.Struct, frozen=True, array_like=True):
+    """How many distinct keys a task may hold, and in how many bytes; what is not counted yet is about as much again."""
+
+    keys_max: int
+    bytes_max: int
+
+
+class LatestOffsets:
+    """Distinct keys and the offset of the last record of each."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._grouped: Any = SCHEMA.empty_table()
+        self._gathered: list[Any] = []
+        self._rows = 0
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the keys that were counted are more than allowed."""
+        return bool(self._grouped.num_rows > self._bounds.keys_max or self._grouped.nbytes > self._bounds.bytes_max)
+
+    def add(self, keys: Any, offsets: Any) -> None:
+        """Arrow arrays of keys, none of them null, and of their records' offsets."""
+        self._gathered.append(pa.record_batch([keys, offsets], schema=SCHEMA))
+        self._rows += len(keys)
+        self._bytes += int(self._gathered[-1].nbytes)
+        # Grouping costs as much as there is: so wait until there is as much new as known.
+        is_much = self._rows >= max(min(ROWS_GATHERED_MAX, self._bounds.keys_max), self._grouped.num_rows)
+        if is_much or self._bytes >= max(min(BYTES_GATHERED_MAX, self._bounds.bytes_max), self._grouped.nbytes):
+            self.group()
+
+    def group(self) -> None:
+        """Count every key once."""
+        if not self._gathered:
+            return
+        table = pa.concat_tables([self._grouped, pa.Table.from_batches(self._gathered)]).combine_chunks()
+        latest = table.group_by("key", use_threads=False).aggregate([("last", "max")])
+        self._grouped = latest.rename_columns({"last_max": "last"}).select(SCHEMA.names).cast(SCHEMA)
+        self._clear_gathered()
+
+    def drain(self) -> Any:
+        """All of them as an Arrow table; nothing is known any more."""
+        self.group()
+        grouped, self._grouped = self._grouped, SCHEMA.empty_table()
+        return grouped
+
+    def offsets(self) -> Any:
+        """The offsets of all last records, ascending."""
+        self.group()
+        return np.sort(self._grouped.column("last").to_numpy())
+
+    def _clear_gathered(self) -> None:
+        self._gathered, self._rows, self._bytes = [], 0, 0
+
+
+def latest_of(run: KeyRun, batches: Iterable[PlacedBatch], bounds: Bounds) -> LatestOffsets:
+    """The last record of every key in a run; `TooManyKeys` beyond the bounds."""
+    latest = LatestOffsets(bounds)
+    for keys, offsets in keyed(run, batches):
+        latest.add(keys, offsets)
+        if latest.is_full:
+            raise TooManyKeys
+    latest.group()
+    if latest.is_full:
+        raise TooManyKeys
+    return latest
+
+
+def latest_parts(run: KeyRun, batches: Iterable[PlacedBatch], bounds: Bounds) -> Iterator[Any]:
+    """The same as Arrow tables within the bounds, of which several can have the same key."""
+    latest = LatestOffsets(bounds)
+    for keys, offsets in keyed(run, batches):
+        latest.add(keys, offsets)
+        if latest.is_full:
+            yield latest.drain()
+    yield latest.drain()
+
+
+def keyed(run: KeyRun, batches: Iterable[PlacedBatch]) -> Iterator[tuple[Any, Any]]:
+    """Keys and offsets of the records that count, as Arrow arrays: those with a key, not aborted, in good batches."""
+    group: list[PlacedBatch] = []
+    plains: list[bytes] = []
+    size = 0
+    aborted = Aborted(run.aborted)
+    for batch in batches:
+        is_aborted = is_transactional(batch.header) and aborted.has(batch.header.producer_id, batch.base_offset)
+        plain = None if is_aborted else plain_of(batch)
+        if plain is None:
+            continue
+        group.append(batch)
+        plains.append(plain)
+        size += len(plain)
+        if size >= GROUP_BYTES:
+            yield from _keyed(group, plains)
+            group, plains, size = [], [], 0
+    yield from _keyed(group, plains)
+
+
+def _keyed(group: list[PlacedBatch], plains: list[bytes]) -> Iterator[tuple[Any, Any]]:
+    for records in read_records(group, plains):
+        if isinstance(records, Records) and len(records.offsets):
+            keys, offsets = records.keys(), pa.array(records.offsets)
+            if keys.null_count:
+                has_key = keys.is_valid()
+                keys, offsets = keys.filter(has_key), offsets.filter(has_key)
+            yield keys, offsets

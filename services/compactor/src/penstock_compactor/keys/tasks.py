@@ -1,0 +1,194 @@
+"""What key compaction runs in Spark's workers: finding the last record of each key, and writing what is left.
+
+A partition that one task can hold the keys of is done by that task from end to end. For others tasks find last records
+of parts of it, Spark brings them together by key, and tasks get the offsets that are left, sorted, for their outputs.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from penstock.contracts.batches import NO_SEGMENT_ID
+from penstock.contracts.codec import encode
+from penstock.contracts.errors import PenstockError
+from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
+from penstock.runtime.clock import Clock
+from penstock.segment.compacted_writer import CompactedWriter
+from penstock.segment.keys import segment_key
+from penstock.spark.ranges import Range, StoreRanges
+from penstock_compactor.keys.batches import PlacedBatch, batches_of
+from penstock_compactor.keys.clean_pass import RunCleaner, Survivors, Times
+from penstock_compactor.keys.latest import Bounds, TooManyKeys, latest_of, latest_parts
+from penstock_compactor.keys.plan import KEY_LEVEL, KeyOutput, KeyRun
+from penstock_compactor.merge.tasks import Failed, StorePlace
+
+MIB = 1024 * 1024
+NO_PREFIX = ""  # the store's address has one of its own
+# A key takes its bytes and twelve more; twice that while they are grouped.
+HELD_BY_A_TASK = Bounds(keys_max=2_000_000, bytes_max=256 * MIB)
+# Before they go through the shuffle: the more keys are counted here, the fewer go.
+HELD_BEFORE_SHUFFLE = Bounds(keys_max=500_000, bytes_max=64 * MIB)
+
+LATEST_SCHEMA = "key binary, last long, output int"  # Spark's words
+RESULT_SCHEMA = "result binary"
+
+
+class CleanedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where a run of an output is now, and when the first tombstone in it may go, -1 without one."""
+
+    position: int
+    length: int
+    max_timestamp: int
+    delete_horizon_ms: int
+
+
+class Cleaned(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A stored output: its runs in the order of the plan's, and what it cost."""
+
+    output: int  # number in the job
+    segment_id: bytes
+    size_bytes: int
+    runs: list[CleanedRun]
+    records_left: int
+    seconds: float
+    cpu_seconds: float
+    resident_bytes_max: int  # of the worker, so far in its life
+
+
+class Crowded(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Nothing was written: one task cannot hold the keys of one of the partitions."""
+
+    output: int
+
+
+class NotCleaned(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Nothing was written, for this reason."""
+
+    output: int
+    failed: Failed
+
+
+Result = Cleaned | Crowded | NotCleaned
+
+
+class CleanTask(msgspec.Struct, frozen=True, array_like=True):
+    """One output of a job."""
+
+    number: int  # in the job
+    output: KeyOutput
+    times: Times
+
+
+def clean_whole(place: StorePlace, clock: Clock, bounds: Bounds, task: CleanTask) -> bytes:
+    """Find the last records of whole partitions and write what is left of them; an encoded `Result`."""
+
+    def of_task(ranges: StoreRanges, run: KeyRun) -> Survivors:
+        return Survivors([latest_of(run, _batches(ranges, place, run), bounds).offsets()])
+
+    return encode(_contained(place, clock, task, of_task))
+
+
+def clean_empty(place: StorePlace, clock: Clock, task: CleanTask) -> bytes:
+    """Write an output of which no record is left; an encoded `Result`."""
+    return encode(_contained(place, clock, task, lambda ranges, run: Survivors([])))
+
+
+def find_latest(
+    place: StorePlace, bounds: Bounds, parts: list[tuple[int, KeyRun]], numbers: Iterable[Any]
+) -> Iterator[Any]:
+    """For Spark's `mapInArrow`: numbers of parts in, last records of each as `LATEST_SCHEMA` out."""
+    with StoreRanges(place.url) as ranges:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                output, run = parts[number]
+                for table in latest_parts(run, _batches(ranges, place, run), bounds):
+                    outputs = pa.array(np.full(table.num_rows, output, np.int32))
+                    yield from table.append_column("output", outputs).to_batches()
+
+
+def clean_parts(place: StorePlace, clock: Clock, tasks: list[CleanTask], latest: Iterable[Any]) -> Iterator[Any]:
+    """For Spark's `mapInArrow`: (last, output) sorted by output and offset in, encoded `Result`s out.
+
+    The outputs of `tasks` follow one another in the job.
+    """
+    by_number = {task.number: task for task in tasks}
+    for number, pieces in groupby(_by_output(latest), key=itemgetter(0)):
+        found = Survivors(offsets for _, offsets in pieces)
+        result = _contained(place, clock, by_number[number], partial(_given, found))
+        yield pa.record_batch([pa.array([encode(result)], pa.binary())], names=["result"])
+
+
+def _given(survivors: Survivors, _ranges: StoreRanges, _run: KeyRun) -> Survivors:
+    return survivors
+
+
+def _by_output(batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """Pieces of (output, its next offsets) of Arrow batches that are sorted so."""
+    for batch in batches:
+        offsets, outputs = batch.column(0).to_numpy(), batch.column(1).to_numpy()
+        bounds = [0, *(np.flatnonzero(np.diff(outputs)) + 1).tolist(), len(outputs)]
+        for start, end in pairwise(bounds):
+            if end > start:
+                yield int(outputs[start]), offsets[start:end]
+
+
+def _contained(
+    place: StorePlace, clock: Clock, task: CleanTask, survivors_of: Callable[[StoreRanges, KeyRun], Survivors]
+) -> Result:
+    """A failure is an answer, so that other tasks of the job go on; whatever was stored is an orphan."""
+    try:
+        return _write(place, clock, task, survivors_of)
+    except TooManyKeys:
+        return Crowded(task.number)
+    except PenstockError as error:
+        return NotCleaned(task.number, Failed(type(error).__name__, str(error)))
+
+
+def _write(
+    place: StorePlace, clock: Clock, task: CleanTask, survivors_of: Callable[[StoreRanges, KeyRun], Survivors]
+) -> Cleaned:
+    began_s, began_cpu_s, born_ms = clock.monotonic_s(), time.process_time(), clock.now_ms()
+    segment_id = new_segment_id(born_ms, os.urandom(ENTROPY_BYTES))
+    key = segment_key(NO_PREFIX, place.cluster, KEY_LEVEL, segment_id)
+    runs, records_left = [], 0
+    with StoreRanges(place.url) as ranges, ranges.output(key) as output:
+        writer = CompactedWriter(segment_id, level=KEY_LEVEL, created_ms=born_ms, sink=output.write)
+        for run in task.output.runs:
+            survivors = survivors_of(ranges, run)
+            cleaner = RunCleaner(run, task.times)
+            writer.begin_run(run.topic_id, run.partition, run.base_offset)
+            for left in cleaner.clean(_batches(ranges, place, run), survivors):
+                writer.add(left.data, [left.facts])
+            done = writer.end_run()
+            assert done.last_offset == run.last_offset, "the last batch ends where the run does"
+            runs.append(CleanedRun(done.position, done.length, done.max_timestamp, cleaner.delete_horizon_ms))
+            records_left += done.record_count
+        writer.finish()
+    return Cleaned(
+        output=task.number,
+        segment_id=segment_id,
+        size_bytes=output.size_bytes,
+        runs=runs,
+        records_left=records_left,
+        seconds=clock.monotonic_s() - began_s,
+        cpu_seconds=time.process_time() - began_cpu_s,
+        resident_bytes_max=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    )
+
+
+def _batches(ranges: StoreRanges, place: StorePlace, run: KeyRun) -> Iterator[PlacedBatch]:
+    wanted = [
+        Range(segment_key(NO_PREFIX, place.cluster, each.level, each.segment_id), each.position, each.length)
+        for each in run.inputs
+        if each.segment_id != NO_SEGMENT_ID
+    ]
+    return batches_of(run.inputs, ranges.stream(wanted), run.markers)

@@ -1,0 +1,203 @@
+"""The task that merges: streams ranges of segments from the store into one compacted segment.
+
+Batches stay as they are, byte for byte, except for the two fields that their CRC does not cover: the base offset, which
+above level 0 is the real one, and the leader epoch, which is of no meaning in a segment and is written by who reads.
+What was aborted is left out where all is decided, and markers that were stored nowhere are from now on (ADR 0012).
+Every CRC and every offset is checked on the way; what does not fit is `Corrupt`, and there is no output.
+"""
+
+import os
+import resource
+import struct
+import time
+from collections.abc import Iterator, Sequence
+
+import crc32c
+import msgspec
+
+from penstock.contracts.batches import NO_SEGMENT_ID, Marker
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Corrupt, PenstockError
+from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id, ulid_text
+from penstock.kafkawire.cleaning import empty_batch
+from penstock.kafkawire.records import BATCH_OVERHEAD, CONTROL, CRC_START, LENGTH_END, MAGIC, read_batch_header
+from penstock.runtime.clock import Clock, SystemClock
+from penstock.segment.compacted_writer import BatchFacts, CompactedWriter, batch_facts
+from penstock.segment.keys import segment_key
+from penstock.segment.layout import FLUSHED_LEVEL
+from penstock.segment.markers import marker_batch
+from penstock.spark.ranges import Piece, Range, StoreRanges
+from penstock_compactor.merge.decided import Decided
+from penstock_compactor.merge.tasks import Failed, InputExtent, InputRun, Merged, MergeTask, OutputRun, StorePlace
+
+NO_PREFIX = ""  # the store's address has one of its own
+
+NO_EPOCH = -1  # of a leader: whoever reads a batch to a client writes it
+
+# Base offset, length; magic, CRC, attributes, last offset delta; max timestamp, producer id; record count.
+_FACTS = struct.Struct(">qi4xbIhi8xqq6xi")
+_BASE_OFFSET = struct.Struct(">q")
+
+
+def merge(place: StorePlace, task: MergeTask, clock: Clock | None = None) -> Merged | Failed:
+    """Write the task's output under a fresh id; a failure is an answer, so that other tasks of the job go on."""
+    try:
+        return _merge(place, task, clock or SystemClock())
+    except PenstockError as error:
+        return Failed(type(error).__name__, str(error))
+
+
+def _merge(place: StorePlace, task: MergeTask, clock: Clock) -> Merged:
+    began_s, began_cpu_s = clock.monotonic_s(), time.process_time()
+    born_ms = clock.now_ms()
+    segment_id = new_segment_id(born_ms, os.urandom(ENTROPY_BYTES))
+    key = segment_key(NO_PREFIX, place.cluster, task.level, segment_id)
+    keys = [segment_key(NO_PREFIX, place.cluster, each.level, each.segment_id) for each in task.segments]
+    with StoreRanges(place.url) as ranges:
+        with ranges.output(key) as output:
+            writer = CompactedWriter(segment_id, level=task.level, created_ms=born_ms, sink=output.write)
+            runs = write_runs(ranges, task, keys, writer)
+            writer.finish()
+        size_bytes = output.size_bytes
+    return Merged(
+        segment_id=segment_id,
+        level=task.level,
+        size_bytes=size_bytes,
+        runs=runs,
+        seconds=clock.monotonic_s() - began_s,
+        cpu_seconds=time.process_time() - began_cpu_s,
+        resident_bytes_max=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    )
+
+
+def write_runs(ranges: StoreRanges, task: MergeTask, keys: Sequence[str], writer: CompactedWriter) -> list[OutputRun]:
+    """Stream the task's runs from the objects `keys`, its segments, into a writer."""
+    stored = [each for run in task.runs for each in run.extents if not _is_marker(task, each)]
+    pieces = ranges.stream([Range(keys[each.segment], each.position, each.length) for each in stored])
+    written = []
+    for run in task.runs:
+        writer.begin_run(run.topic_id, run.partition, run.extents[0].base_offset)
+        for data, facts in _batches_of(run, pieces, task):
+            writer.add(data, facts)
+        done = writer.end_run()
+        assert done.last_offset == run.extents[-1].last_offset, "extents were checked to their ends"
+        written.append(OutputRun(done.position, done.length, done.max_timestamp))
+    return written
+
+
+_Stretch = tuple[Buffer, list[BatchFacts]]  # whole batches that lie one behind the other, and what is known of each
+
+
+def _is_marker(task: MergeTask, extent: InputExtent) -> bool:
+    return task.segments[extent.segment].segment_id == NO_SEGMENT_ID
+
+
+def _batches_of(run: InputRun, pieces: Iterator[Piece], task: MergeTask) -> Iterator[_Stretch]:
+    markers = {marker.offset: marker for marker in run.markers}
+    decided = Decided(run.extents[0].base_offset, run.aborted) if run.without_aborted else None
+    end = run.extents[-1].last_offset
+    for extent in run.extents:
+        if _is_marker(task, extent):
+            yield from _marker(markers[extent.base_offset], decided, end)
+        else:
+            yield from _extent(pieces, extent, task, decided, end)
+
+
+def _marker(marker: Marker, decided: Decided | None, end: int) -> Iterator[_Stretch]:
+    data = marker_batch(marker)
+    header = read_batch_header(data)
+    if decided is not None and decided.leaves_out(header.attributes, marker.producer_id, marker.offset, data):
+        if marker.offset != end:
+            return
+        data = empty_batch(header)
+    yield data, list(batch_facts(data))
+
+
+def _extent(
+    pieces: Iterator[Piece], extent: InputExtent, task: MergeTask, decided: Decided | None, end: int
+) -> Iterator[_Stretch]:
+    segment = task.segments[extent.segment]
+    batches = _Batches(extent, decided, end, is_placed=segment.level != FLUSHED_LEVEL)
+    try:
+        for piece in pieces:
+            yield from batches.take(piece.data)
+            if piece.is_last:
+                break
+        batches.check_end()
+    except Corrupt as error:
+        place = f"extent of offsets {extent.base_offset} to {extent.last_offset} at byte {extent.position}"
+        raise Corrupt(f"segment {ulid_text(segment.segment_id)}: {place}: {error}") from error
+
+
+class _Batches:
+    """Whole batches out of the pieces of an extent, checked, with their real offsets.
+
+    With `decided` some are left out; what ends at offset `end`, as the run does, leaves an empty batch behind.
+    """
+
+    def __init__(self, extent: InputExtent, decided: Decided | None, end: int, *, is_placed: bool) -> None:
+        self._extent = extent
+        self._decided = decided
+        self._end = end
+        self._is_placed = is_placed  # carries real offsets already
+        self._next_offset = extent.base_offset
+        self._rest = b""  # of the last piece: the beginning of a batch
+
+    def take(self, piece: memoryview) -> list[_Stretch]:
+        """The whole batches in what was left and the piece; one stretch if nothing is left out."""
+        data = bytearray().join((self._rest, piece))
+        stretches: list[_Stretch] = []
+        facts: list[BatchFacts] = []
+        start, position, size = 0, 0, len(data)
+        view = memoryview(data)
+        while position + BATCH_OVERHEAD <= size:
+            base_offset, length, magic, crc, attributes, last_delta, max_timestamp, producer_id, count = (
+                _FACTS.unpack_from(data, position)
+            )
+            length += LENGTH_END
+            if length < BATCH_OVERHEAD or magic != MAGIC:
+                raise Corrupt(f"a batch of {length} bytes and magic {magic}")
+            end = position + length
+            if end > size:
+                break
+            if crc32c.crc32c(view[position + CRC_START : end]) != crc:
+                raise Corrupt(f"a batch whose crc is not {crc:08x} before offset {self._next_offset}")
+            base_offset, last_offset = self._offsets(base_offset, last_delta, count)
+            _BASE_OFFSET.pack_into(data, position, base_offset)
+            self._next_offset = last_offset + 1
+            decided = self._decided
+            if decided is not None and decided.leaves_out(attributes, producer_id, base_offset, view[position:end]):
+                stretches.append((view[start:position], facts))
+                stretches += self._instead(view[position:end], last_offset)
+                start, facts = end, []
+            else:
+                records = 0 if attributes & CONTROL else count
+                facts.append(BatchFacts(length, base_offset, last_offset, max_timestamp, records))
+            position = end
+        self._rest = bytes(view[position:])
+        stretches.append((view[start:position], facts))
+        return [stretch for stretch in stretches if stretch[1]]
+
+    def _instead(self, batch: memoryview, last_offset: int) -> list[_Stretch]:
+        """What a batch that is left out leaves behind."""
+        if last_offset != self._end:
+            return []
+        header = read_batch_header(batch)
+        empty = empty_batch(msgspec.structs.replace(header, partition_leader_epoch=NO_EPOCH))
+        return [(empty, list(batch_facts(empty)))]
+
+    def check_end(self) -> None:
+        """`Corrupt` unless the extent's batches end with it, at its last offset."""
+        if self._rest:
+            raise Corrupt(f"{len(self._rest)} bytes that are no batch")
+        if self._next_offset != self._extent.last_offset + 1:
+            raise Corrupt(f"its batches end with offset {self._next_offset - 1}")
+
+    def _offsets(self, base_offset: int, last_delta: int, count: int) -> tuple[int, int]:
+        """The real first and last offset of the next batch."""
+        if not self._is_placed:
+            base_offset, last_delta = self._next_offset, count - 1
+        last_offset = base_offset + last_delta
+        if not self._next_offset <= base_offset <= last_offset <= self._extent.last_offset:
+            raise Corrupt(f"a batch of offsets {base_offset} to {last_offset}, expected {self._next_offset} or more")
+        return base_offset, last_offset

@@ -1,0 +1,163 @@
+"""What a job writes: pure, from the extents in its segments to one task per output."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import msgspec
+
+from penstock.contracts.batches import NO_SEGMENT_ID, AbortedTransaction, Marker
+from penstock.contracts.ids import TopicId
+from penstock.contracts.queries.compaction import LogTransactions, PlacedExtent
+from penstock_compactor.merge.tasks import InputExtent, InputRun, InputSegment, MergeTask
+from penstock_compactor.planning.planner import FLUSHED, MIXED, TOPIC, Choice, Kind, PlanLimits
+
+_Found = tuple[TopicId, int, InputExtent]
+_Log = tuple[TopicId, int]
+
+
+class Contents(msgspec.Struct):
+    """What is in segments, in their order, and of which transactions."""
+
+    extents: list[list[PlacedExtent]] = []
+    transactions: list[LogTransactions] = []  # one of each segment, at most, for a log
+
+
+class _Known(msgspec.Struct):
+    """What is known of a log's transactions."""
+
+    decided_offset: int
+    markers: dict[int, Marker] = {}
+    aborted: list[AbortedTransaction] = []
+
+
+def tasks_of(
+    choice: Choice, contents: Contents, *, compacted: Collection[TopicId], limits: PlanLimits
+) -> list[MergeTask]:
+    """One task per output, the largest first; `contents` has what is in each segment of the choice.
+
+    Topics in `compacted` are left for key compaction to take to level 2.
+    """
+    known = _known(contents.transactions)
+    runs = _runs(contents.extents, known)
+    segments = [InputSegment(segment.segment_id, segment.level) for segment in choice.segments]
+    segments.append(InputSegment(NO_SEGMENT_ID, FLUSHED))  # of the markers
+    own = _topics_of_their_own(choice.kind, runs, compacted, limits)
+    groups = [(TOPIC, [run for run in runs if run.topic_id == topic_id]) for topic_id in own]
+    groups.append((MIXED, [run for run in runs if run.topic_id not in own]))
+    parts = [(level, part) for level, group in groups for part in _parts(group, limits)]
+    tasks = [_task(level, segments, [_with_transactions(run, known) for run in part]) for level, part in parts]
+    return sorted(tasks, key=lambda task: task.length, reverse=True)
+
+
+def _known(transactions: Iterable[LogTransactions]) -> dict[_Log, _Known]:
+    """By log. Segments were asked for one after the other: what the first answer says of all is true of the last."""
+    known: dict[_Log, _Known] = {}
+    for each in transactions:
+        of_log = known.setdefault((each.topic_id, each.partition), _Known(each.decided_offset))
+        of_log.decided_offset = min(of_log.decided_offset, each.decided_offset)
+        of_log.markers.update((marker.offset, marker) for marker in each.markers)
+        of_log.aborted += each.aborted
+    return known
+
+
+def _with_transactions(run: InputRun, known: dict[_Log, _Known]) -> InputRun:
+    """With what a task has to know of the run's transactions."""
+    of_log = known.get((run.topic_id, run.partition))
+    if of_log is None:
+        return run
+    first, last = run.extents[0].base_offset, run.extents[-1].last_offset
+    is_decided = last < of_log.decided_offset
+    aborted = [each for each in of_log.aborted if each.first_offset <= last and each.last_offset >= first]
+    return msgspec.structs.replace(
+        run,
+        markers=[marker for offset, marker in of_log.markers.items() if first <= offset <= last],
+        aborted=aborted if is_decided else [],
+        without_aborted=is_decided,
+    )
+
+
+def _runs(extents: Sequence[Sequence[PlacedExtent]], known: dict[_Log, _Known]) -> list[InputRun]:
+    """Everything by (topic id, partition, offset), neighbours joined; markers are in one segment more."""
+    found: list[_Found] = []
+    for number, of_segment in enumerate(extents):
+        for each in of_segment:
+            extent = InputExtent(number, each.base_offset, each.last_offset, each.position, each.length)
+            found.append((each.topic_id, each.partition, extent))
+    for (topic_id, partition), of_log in known.items():
+        found += [(topic_id, partition, InputExtent(len(extents), at, at, 0, 0)) for at in of_log.markers]
+    found.sort(key=lambda each: (each[0], each[1], each[2].base_offset))
+    runs: list[InputRun] = []
+    for topic_id, partition, extent in found:
+        last = runs[-1] if runs else None
+        if last is not None and _continues(last, topic_id, partition, extent, known.get((topic_id, partition))):
+            last.extents.append(extent)
+        else:
+            runs.append(InputRun(topic_id, partition, [extent]))
+    return runs
+
+
+def _continues(run: InputRun, topic_id: TopicId, partition: int, extent: InputExtent, known: _Known | None) -> bool:
+    """Whether the extent follows the run, and is as decided as that: what is not holds back nothing before it."""
+    before = run.extents[-1]
+    is_next = (run.topic_id, run.partition, before.last_offset + 1) == (topic_id, partition, extent.base_offset)
+    return is_next and (known is None or not before.last_offset < known.decided_offset <= extent.last_offset)
+
+
+def _topics_of_their_own(
+    kind: Kind, runs: Iterable[InputRun], compacted: Collection[TopicId], limits: PlanLimits
+) -> dict[TopicId, int]:
+    """The topics that get segments of their own, in order."""
+    sizes: dict[TopicId, int] = {}
+    for run in runs:
+        sizes[run.topic_id] = sizes.get(run.topic_id, 0) + run.length
+    if kind is Kind.TOPIC:
+        return sizes
+    if kind is Kind.FLUSHED:
+        return {}
+    return {
+        topic_id: size
+        for topic_id, size in sizes.items()
+        if size >= limits.topic_bytes_min and topic_id not in compacted
+    }
+
+
+def _parts(runs: Iterable[InputRun], limits: PlanLimits) -> Iterator[list[InputRun]]:
+    """Runs for one output each: no more bytes than an output may have, no more extents than a command may replace."""
+    part: list[InputRun] = []
+    size = extents = 0
+    for piece in (piece for run in runs for piece in _pieces(run, limits)):
+        size += piece.length
+        extents += len(piece.extents)
+        if part and (size > limits.output_bytes_max or extents > limits.job_extents_max):
+            yield part
+            part, size, extents = [], piece.length, len(piece.extents)
+        part.append(piece)
+    if part:
+        yield part
+
+
+def _pieces(run: InputRun, limits: PlanLimits) -> Iterator[InputRun]:
+    """A run that is too much for one output, cut between extents."""
+    taken: list[InputExtent] = []
+    size = 0
+    for extent in run.extents:
+        size += extent.length
+        if taken and (size > limits.output_bytes_max or len(taken) >= limits.job_extents_max):
+            yield InputRun(run.topic_id, run.partition, taken)
+            taken, size = [], extent.length
+        taken.append(extent)
+    yield InputRun(run.topic_id, run.partition, taken)
+
+
+def _task(level: int, segments: Sequence[InputSegment], runs: Sequence[InputRun]) -> MergeTask:
+    """With only the segments that the runs are in."""
+    used = sorted({extent.segment for run in runs for extent in run.extents})
+    places = {number: place for place, number in enumerate(used)}
+    moved = [
+        msgspec.structs.replace(run, extents=[InputExtent(places[each.segment], *_rest(each)) for each in run.extents])
+        for run in runs
+    ]
+    return MergeTask(level, [segments[number] for number in used], moved)
+
+
+def _rest(extent: InputExtent) -> tuple[int, int, int, int]:
+    return extent.base_offset, extent.last_offset, extent.position, extent.length

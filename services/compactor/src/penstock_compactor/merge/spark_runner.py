@@ -1,0 +1,139 @@
+"""Keeps the one Spark session: started when there is work, ended when there is none for long, replaced when it broke.
+
+Spark's calls block, so each has a thread, for which the process does not wait when it ends. Who waits for one and is
+cancelled has its Spark job cancelled, too.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import structlog
+
+from penstock.contracts.errors import Unavailable
+from penstock.runtime.clock import Clock
+from penstock_compactor.metrics import CompactorMetrics
+
+log = structlog.get_logger()
+
+Result = TypeVar("Result")
+
+
+class SparkRunner:
+    """`opening` and `closing` start and end a session, `is_alive` tells whether one still works; all three block."""
+
+    def __init__(
+        self,
+        *,
+        opening: Callable[[], Any],
+        closing: Callable[[Any], None],
+        is_alive: Callable[[Any], bool],
+        clock: Clock,
+        metrics: CompactorMetrics,
+    ) -> None:
+        self._opening = opening
+        self._closing = closing
+        self._is_alive = is_alive
+        self._clock = clock
+        self._metrics = metrics
+        self._session: Any = None
+        self._users = 0
+        self._used_s = clock.monotonic_s()
+        self._lock = asyncio.Lock()  # over starting and ending
+
+    async def run(self, group: str, work: Callable[[Any], Result]) -> Result:
+        """What `work` makes of the session, in a thread; `group` is a name of its own for what Spark runs for it.
+
+        `Unavailable` if Spark cannot be started, or broke.
+        """
+        session = await self._begin()
+        working = asyncio.ensure_future(_in_thread(lambda: _in_group(session, group, work)))
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            await _in_thread(lambda: session.sparkContext.cancelJobGroup(group))
+            await asyncio.wait([working])
+            if not working.cancelled():
+                working.exception()  # looked at, so that it is not reported as lost
+            raise
+        except Exception as error:  # whatever Spark, its bridge or a task's machine raised: the job failed, we go on
+            raise Unavailable(f"spark failed: {type(error).__name__}: {_first_line(error)}") from error
+        finally:
+            self._users -= 1
+            self._used_s = self._clock.monotonic_s()
+
+    async def end_if_idle(self, idle_s: float) -> None:
+        """End a session that was not used for so long, or that broke."""
+        async with self._lock:
+            if self._session is None or self._users:
+                return
+            if self._clock.monotonic_s() - self._used_s >= idle_s or not await _in_thread(self._probe):
+                await self._end()
+
+    async def close(self) -> None:
+        """End the session."""
+        async with self._lock:
+            if self._session is not None:
+                await self._end()
+
+    async def _begin(self) -> Any:
+        async with self._lock:
+            if self._session is not None and not self._users and not await _in_thread(self._probe):
+                log.warning("spark_session_broke")
+                await self._end()
+            if self._session is None:
+                began_s = self._clock.monotonic_s()
+                try:
+                    self._session = await _in_thread(self._opening)
+                except Exception as error:  # no Java, no memory, no master: all that is ours to do is to say so
+                    raise Unavailable(f"spark does not start: {_first_line(error)}") from error
+                self._metrics.sessions.inc()
+                self._metrics.is_session_open.set(1)
+                log.info("spark_session_started", seconds=round(self._clock.monotonic_s() - began_s, 1))
+            self._users += 1
+            return self._session
+
+    async def _end(self) -> None:
+        session, self._session = self._session, None
+        self._metrics.is_session_open.set(0)
+        await _in_thread(lambda: self._closing(session))
+        log.info("spark_session_ended")
+
+    def _probe(self) -> bool:
+        return self._is_alive(self._session)
+
+
+def _in_group(session: Any, group: str, work: Callable[[Any], Result]) -> Result:
+    session.sparkContext.setJobGroup(group, group, interruptOnCancel=True)
+    return work(session)
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Result] = loop.create_future()
+
+    def tell(result: Result | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]  # there is one where there is no error
+
+    def target() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except BaseException as raised:  # noqa: BLE001  it is raised again where it is waited for
+            error = raised
+        with contextlib.suppress(RuntimeError):  # nobody waits any more: the loop is closed
+            loop.call_soon_threadsafe(tell, result, error)
+
+    threading.Thread(target=target, name="spark", daemon=True).start()
+    return await done
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

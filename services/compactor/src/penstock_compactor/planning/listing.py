@@ -1,0 +1,54 @@
+"""The segments that may be merged, as far as the sequencers told: looked through now and then, watched at the end."""
+
+from collections.abc import Collection, Sequence
+
+from penstock.contracts.ids import SegmentId
+from penstock.contracts.queries.compaction import SegmentsView, SegmentView
+from penstock_compactor.planning.planner import FLUSHED
+
+FULL_INTERVAL_S = 300.0  # between two looks at the whole table; a segment that fell behind is found by the next one
+
+
+class Listing:
+    """Begin a look, then note views from `next_row` on, until that is -1.
+
+    Flushed segments lie near the end of the table, where everything new is added; so most looks begin at the oldest of
+    them. What was merged by others before that goes with the next look at everything, and until then it is a job that
+    finds nothing to do.
+    """
+
+    def __init__(self, full_bytes: int) -> None:
+        self._full_bytes = full_bytes
+        self._segments: dict[int, SegmentView] = {}
+        self._end_row = 0  # behind all that was seen
+        self._full_s: float | None = None
+        self.clock_ms = 0
+
+    @property
+    def segments(self) -> Sequence[SegmentView]:
+        """In the order of the table."""
+        return [self._segments[row] for row in sorted(self._segments)]
+
+    def begin(self, now_s: float) -> int:
+        """The row to ask from."""
+        if self._full_s is None or now_s - self._full_s >= FULL_INTERVAL_S:
+            self._full_s = now_s
+            return 0
+        return min((row for row, each in self._segments.items() if each.level == FLUSHED), default=self._end_row)
+
+    def note(self, first_row: int, view: SegmentsView) -> int:
+        """Take the answer to a question from `first_row` on; the row to go on from, -1 at the end."""
+        self.clock_ms = max(self.clock_ms, view.clock_ms)
+        for row in [row for row in self._segments if row >= first_row and (view.next_row < 0 or row < view.next_row)]:
+            del self._segments[row]
+        for segment in view.segments:
+            if segment.condemned_ms < 0 and (segment.level == FLUSHED or segment.live_bytes < self._full_bytes):
+                self._segments[segment.row] = segment
+        seen_row = max((segment.row + 1 for segment in view.segments), default=0)
+        self._end_row = max(self._end_row, seen_row, view.next_row)
+        return view.next_row
+
+    def forget(self, segment_ids: Collection[SegmentId]) -> None:
+        """These are no more what they were."""
+        for row in [row for row, each in self._segments.items() if each.segment_id in segment_ids]:
+            del self._segments[row]

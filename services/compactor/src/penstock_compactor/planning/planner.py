@@ -1,0 +1,196 @@
+"""Which segments to merge next: pure, from a listing of segments to jobs, each a list of segments.
+
+Segments wait in queues: the flushed ones (level 0) in one; those of level 1, which hold many topics, by size class;
+those of level 2, which hold one topic, by topic and size class. A class is sixteen times the one below it, and a queue
+is merged when it has a job's worth. So a record is written once by its flusher, once into level 1, and then about once
+per class that it passes: three to five times in all, however slowly its topic is written to. What waits in level 1 for
+an hour is merged before its queue is long if each byte gets into a segment twice as large: that adds a few times, of
+bytes that are few. A lone segment waits for another.
+
+What decides among queues that are due is what reading costs: the ranges that a replay of everything needs fewer
+afterwards, per byte that is written. Flushed segments come first, as they cost most.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from penstock.contracts.ids import SegmentId, TopicId, segment_born_ms
+from penstock.contracts.queries.compaction import SegmentView
+
+MIB = 1024 * 1024
+MINUTE_MS = 60_000
+FLUSHED, MIXED, TOPIC = 0, 1, 2  # the levels
+CLASS_BASE_BYTES = 16 * 1024
+CLASS_FACTOR = 16
+
+
+class Kind(StrEnum):
+    """What a job merges."""
+
+    FLUSHED = "flushed"  # level 0 to 1
+    MIXED = "mixed"  # level 1 to 2, one output per topic; what is little of a topic stays together in level 1
+    TOPIC = "topic"  # level 2 to larger ones
+    KEYS = "keys"  # key compaction of one topic
+
+
+class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """When a queue is due, and what a job may take."""
+
+    flushed_count: int = 32
+    flushed_bytes: int = 256 * MIB
+    flushed_age_ms: int = 2 * MINUTE_MS
+    class_count: int = 16
+    class_bytes: int = 4 * 1024 * MIB  # done within the 15 minutes that an output may take, at 5 MB/s
+    class_age_ms: int = 60 * MINUTE_MS
+    full_bytes: int = 512 * MIB  # of live bytes: such a segment is merged no more
+    job_segments_max: int = 1_000
+    job_extents_max: int = 20_000  # what one command replaces
+    output_bytes_max: int = 1024 * MIB
+    topic_bytes_min: int = 4 * MIB  # below it a topic gets no segment of its own: requests would cost more than bytes
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """Segments to merge together, in the order in which they were committed."""
+
+    kind: Kind
+    segments: list[SegmentView]
+
+    @property
+    def segment_ids(self) -> list[SegmentId]:
+        """What is to be claimed."""
+        return [segment.segment_id for segment in self.segments]
+
+    @property
+    def live_bytes(self) -> int:
+        """What is to be read, about."""
+        return sum(segment.live_bytes for segment in self.segments)
+
+    @property
+    def ranges_saved(self) -> int:
+        """How many ranges fewer a replay of everything needs afterwards, at best: one is left of each partition."""
+        extents = [segment.live_extents for segment in self.segments]
+        return sum(extents) - max(extents)
+
+
+def choose(
+    segments: Iterable[SegmentView],
+    topics: Mapping[SegmentId, TopicId],
+    *,
+    now_ms: int,
+    limits: PlanLimits,
+    busy: Collection[SegmentId] = (),
+    jobs_max: int = 1,
+) -> list[Choice]:
+    """At most `jobs_max` jobs, the best first; no segment is in two of them.
+
+    `topics` tells the topic of segments of level 2; one that is not in it waits. `busy` are those that other jobs have,
+    besides the claimed ones; `now_ms` is the state machine's time.
+    """
+    queues: dict[tuple[Kind, TopicId, int], list[SegmentView]] = {}
+    for segment in sorted(segments, key=_row):
+        if segment.claimed or segment.condemned_ms >= 0 or not segment.live_extents or segment.segment_id in busy:
+            continue
+        queue = _queue_of(segment, topics, limits)
+        if queue is not None:
+            queues.setdefault(queue, []).append(segment)
+    flushed = [
+        job
+        for queue, waiting in queues.items()
+        if queue[0] is Kind.FLUSHED
+        for job in _flushed(waiting, now_ms, limits)
+    ]
+    others = [
+        job
+        for (kind, _, _), waiting in queues.items()
+        if kind is not Kind.FLUSHED
+        for job in _of_class(kind, waiting, now_ms, limits)
+    ]
+    others.sort(key=_worth, reverse=True)
+    return [*flushed, *others][:jobs_max]
+
+
+def size_class(size_bytes: int) -> int:
+    """Each class is sixteen times the one below it; the lowest is everything below 16 KiB."""
+    number, bound = 0, CLASS_BASE_BYTES
+    while size_bytes >= bound:
+        number, bound = number + 1, bound * CLASS_FACTOR
+    return number
+
+
+def _queue_of(
+    segment: SegmentView, topics: Mapping[SegmentId, TopicId], limits: PlanLimits
+) -> tuple[Kind, TopicId, int] | None:
+    if segment.level == FLUSHED:
+        return Kind.FLUSHED, b"", 0
+    if segment.live_bytes >= limits.full_bytes:
+        return None
+    number = size_class(segment.live_bytes)
+    if segment.level == MIXED:
+        return Kind.MIXED, b"", number
+    topic_id = topics.get(segment.segment_id)
+    return None if topic_id is None else (Kind.TOPIC, topic_id, number)
+
+
+def _flushed(waiting: Sequence[SegmentView], now_ms: int, limits: PlanLimits) -> list[Choice]:
+    """The oldest first; several jobs where much waits."""
+    return [
+        Choice(Kind.FLUSHED, group)
+        for group, is_full in _groups(waiting, limits.flushed_bytes, limits)
+        if is_full or len(group) >= limits.flushed_count or _age_ms(group, now_ms) >= limits.flushed_age_ms
+    ]
+
+
+def _of_class(kind: Kind, waiting: Sequence[SegmentView], now_ms: int, limits: PlanLimits) -> list[Choice]:
+    return [
+        Choice(kind, group)
+        for group, is_full in _groups(waiting, limits.class_bytes, limits)
+        if (is_full and _is_worth_it(group, limits))
+        or len(group) >= limits.class_count
+        or (kind is Kind.MIXED and _age_ms(group, now_ms) >= limits.class_age_ms and _doubles(group))
+    ]
+
+
+def _groups(
+    waiting: Sequence[SegmentView], bytes_max: int, limits: PlanLimits
+) -> Iterator[tuple[list[SegmentView], bool]]:
+    """What waits, in order, divided into what one job may take: two segments or more, and whether there is no room."""
+    group: list[SegmentView] = []
+    size = extents = 0
+    for segment in waiting:
+        is_over = size + segment.live_bytes > bytes_max or extents + segment.live_extents > limits.job_extents_max
+        if len(group) > 1 and (is_over or len(group) >= limits.job_segments_max):
+            yield group, True
+            group, size, extents = [], 0, 0
+        group.append(segment)
+        size += segment.live_bytes
+        extents += segment.live_extents
+    if len(group) > 1:
+        yield group, size >= bytes_max
+
+
+def _age_ms(group: Sequence[SegmentView], now_ms: int) -> int:
+    return now_ms - min(segment_born_ms(segment.segment_id) for segment in group)
+
+
+def _doubles(group: Sequence[SegmentView]) -> bool:
+    """Whether each byte gets into a segment at least twice as large as the one it is in."""
+    sizes = [segment.live_bytes for segment in group]
+    return 2 * max(sizes) <= sum(sizes)
+
+
+def _is_worth_it(group: Sequence[SegmentView], limits: PlanLimits) -> bool:
+    """Whether merging gets on, although the segments are few: there is one output, not as many as there were inputs.
+
+    Segments with so many partitions that a command cannot replace two of them would else be written again for ever.
+    """
+    return sum(segment.live_extents for segment in group) <= limits.job_extents_max and _doubles(group)
+
+
+def _worth(choice: Choice) -> float:
+    return choice.ranges_saved / (choice.live_bytes + MIB)
+
+
+def _row(segment: SegmentView) -> int:
+    return segment.row

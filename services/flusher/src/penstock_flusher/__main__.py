@@ -1,0 +1,19 @@
+"""Runs one flusher."""
+
+import os
+import sys
+
+from penstock.runtime.process.config import read_config
+from penstock.runtime.process.life import run_app
+from penstock_flusher.app import FlusherApp
+from penstock_flusher.config import FlusherConfig
+
+
+def main() -> int:
+    """The process, from its settings to its exit code."""
+    config = read_config(FlusherConfig, sys.argv[1:], os.environ, program="flusher")
+    return run_app("flusher", config, lambda: FlusherApp(config))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Builds and wires one flusher, and stops it in order."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from penstock.contracts import subjects
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.messages import Presence
+from penstock.objectstore import ObjectStore, open_store
+from penstock.runtime.bus.bus import Bus, Subscription
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from penstock.runtime.process.host import ServiceHost
+from penstock_flusher.budget import Budget
+from penstock_flusher.buffer import ActiveBuffer, BufferLimits, TokenBucket
+from penstock_flusher.config import FlusherConfig, put_hedge_share, quiet_puts_per_second
+from penstock_flusher.flush import Flushes
+from penstock_flusher.hedged_puts import HedgedPuts
+from penstock_flusher.intake import Intake
+from penstock_flusher.joins import Joins
+from penstock_flusher.metrics import FlusherMetrics
+from penstock_flusher.pieces import Piece
+from penstock_flusher.recent import RecentSegments
+from penstock_flusher.serve import RecentServer
+
+ROLE = "flusher"
+
+
+class Flusher:
+    """The parts of one flusher that do its work, over a bus and a store."""
+
+    def __init__(
+        self,
+        config: FlusherConfig,
+        bus: Bus,
+        store: ObjectStore,
+        clock: Clock,
+        entropy: Entropy,
+        metrics: FlusherMetrics,
+    ) -> None:
+        self._config = config
+        self._bus = bus
+        self._subscription: Subscription | None = None
+        recent = RecentSegments(config.recent_bytes_max)
+        self.budget = Budget(config.flusher_bytes_max)
+        share = put_hedge_share(config)
+        self.flushes = Flushes(
+            cluster=config.cluster,
+            zone=config.zone,
+            instance=config.instance,
+            store=HedgedPuts(store, share, clock, metrics) if share else store,
+            sequencers=SequencerClient(bus, config.cluster, clock),
+            recent=recent,
+            clock=clock,
+            entropy=entropy,
+            metrics=metrics,
+            upload_parallel_max=config.upload_parallel_max,
+            segment_age_max_s=config.segment_commit_age_max_ms / 1000,
+            commit_bytes_max=bus.message_bytes_max // 2,
+        )
+        self.intake = Intake(
+            buffer=_buffer(config),
+            joins=Joins(config.part_wait_ms / 1000),
+            budget=self.budget,
+            flushes=self.flushes,
+            clock=clock,
+            metrics=metrics,
+        )
+        self._server = RecentServer(recent, bus.message_bytes_max, metrics)
+
+    async def open(self) -> None:
+        """Take messages in."""
+        address = (self._config.cluster, self._config.zone, self._config.instance)
+        await self._bus.subscribe(subjects.cache(*address), self._server.handle)
+        self._subscription = await self._bus.subscribe(subjects.flush(*address), self.intake.handle)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.flushes.run())
+            group.create_task(self.intake.run())
+
+    async def drain(self) -> None:
+        """Take in what was already sent, flush it and answer; cachers are served until the bus closes."""
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+        await self.intake.drain()
+        await self.flushes.until_idle()
+        with contextlib.suppress(Unavailable):  # without a server nothing waits to be sent
+            await self._bus.flush()
+
+
+class FlusherApp:
+    """One flusher process."""
+
+    def __init__(
+        self,
+        config: FlusherConfig,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        make_host: Callable[..., ServiceHost] = ServiceHost,
+        open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
+    ) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._host = make_host(config, ROLE, self._clock, complete=self._complete_presence, entropy=self._entropy)
+        self._open_store = open_store
+        self._store: ObjectStore | None = None
+
+    async def open(self) -> None:
+        """Connect to everything, and take messages in."""
+        config = self._config
+        await self._host.open_http()
+        self._store = await self._open_store(config.store_url, registry=self._host.registry)
+        bus = await self._host.connect()
+        metrics = FlusherMetrics(self._host.registry)
+        self._flusher = Flusher(config, bus, self._store, self._clock, self._entropy, metrics)
+        await self._host.listen()
+        await self._flusher.open()
+        await bus.flush()
+        self._host.health.set_ready(True)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._flusher.run())
+            self._host.start(group)
+
+    async def drain(self) -> None:
+        """Say goodbye, then finish what was begun."""
+        await self._host.begin_drain()
+        await self._flusher.drain()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self._host.disconnect()
+        if self._store is not None:
+            await self._store.close()
+        await self._host.close_http()
+
+    def _complete_presence(self, said: Presence) -> Presence:
+        budget = self._flusher.budget
+        return msgspec.structs.replace(said, load_bytes=budget.held_bytes, budget_bytes=budget.bytes_max)
+
+
+def _buffer(config: FlusherConfig) -> ActiveBuffer[Piece]:
+    limits = BufferLimits(
+        bytes_max=config.flush_bytes_max,
+        batches_max=config.flush_batches_max,
+        interval_s=config.flush_interval_ms / 1000,
+        quiet_s=config.flush_quiet_ms / 1000,
+        quiet_under_way_max=config.quiet_under_way_max,
+    )
+    return ActiveBuffer(limits, TokenBucket(quiet_puts_per_second(config)))

@@ -1,0 +1,288 @@
+"""Closed buffers become committed segments: uploaded in parallel, committed strictly in the order they closed.
+
+The outcomes a producer can get, and what each promises:
+
+- an offset: the segment is in the store and its commit in the journal;
+- OVERLOADED: surely not stored. Its commit was never sent, because its upload was given up;
+- OUTCOME_UNKNOWN: the commit was sent and no answer came until the segment was too old ever to be committed, or it was
+  refused as too old: an earlier attempt may have been accepted, and the segment compacted and forgotten since;
+- any other refusal: the state machine's own.
+
+An object is never deleted here. One that was uploaded and not committed is left to the janitor.
+"""
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from penstock.contracts.batches import BatchResult
+from penstock.contracts.commands import Command, CommitSegment, Outcome, Refused, SegmentCommitted
+from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailable
+from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, new_segment_id, ulid_text
+from penstock.contracts.rejections import Refusal
+from penstock.runtime.clock import Clock, Entropy
+from penstock.segment import BuiltSegment, build_segment
+from penstock.segment.keys import segment_key
+from penstock_flusher.buffer import Reason
+from penstock_flusher.hedged_puts import Puts
+from penstock_flusher.metrics import FlusherMetrics
+from penstock_flusher.pieces import Piece, refused
+from penstock_flusher.recent import RecentSegments
+
+log = structlog.get_logger()
+
+LEVEL = 0  # flushers write this level and no other
+NO_PREFIX = ""  # the store's address has a prefix of its own
+ATTEMPT_S = 1.0  # one try of a commit; then another replica is asked
+# The most that a command, a run and a batch take in msgpack: every number at its longest.
+COMMAND_BYTES_MAX, RUN_BYTES_MAX, BATCH_BYTES_MAX = 256, 40, 42
+
+
+class Sequencers(Protocol):
+    """The part of the sequencer client that commits need."""
+
+    seen_sequence: int
+    seen_clock_ms: int
+
+    async def command(
+        self, commands: list[Command], *, deadline_s: float, attempt_s: float = ATTEMPT_S
+    ) -> list[Outcome]: ...
+
+
+@dataclass(slots=True, eq=False)
+class Flush:
+    """One closed buffer on its way."""
+
+    pieces: list[Piece]
+    uploaded: asyncio.Event = field(default_factory=asyncio.Event)  # or given up
+    segment_id: SegmentId = b""
+    built: BuiltSegment | None = None  # None again when the upload was given up
+    closed_s: float = 0.0  # monotonic, as the next two
+    born_s: float = 0.0
+    stored_s: float = 0.0
+
+
+class Flushes:
+    """The queue of closed buffers, oldest first, and the tasks that work on it."""
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        zone: str,
+        instance: str,
+        store: Puts,
+        sequencers: Sequencers,
+        recent: RecentSegments,
+        clock: Clock,
+        entropy: Entropy,
+        metrics: FlusherMetrics,
+        upload_parallel_max: int,
+        segment_age_max_s: float,
+        commit_bytes_max: int,
+    ) -> None:
+        self._cluster = cluster
+        self._zone = zone
+        self._instance = instance
+        self._store = store
+        self._sequencers = sequencers
+        self._recent = recent
+        self._clock = clock
+        self._entropy = entropy
+        self._metrics = metrics
+        self._upload_parallel_max = upload_parallel_max
+        self._segment_age_max_s = segment_age_max_s
+        self._commit_bytes_max = commit_bytes_max
+        self._to_upload: asyncio.Queue[Flush] = asyncio.Queue()  # bounded by the byte budget of the intake
+        self._to_commit: deque[Flush] = deque()  # the same flushes, until they are answered
+        self._submitted = asyncio.Event()
+        self._answered_requests = 0  # by the commit in work
+        self._on_answered: Callable[[int], None] = lambda _: None
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def submit(self, pieces: list[Piece], reason: Reason) -> None:
+        """Take over a closed buffer; every piece of it will be settled."""
+        assert pieces, "an empty buffer does not close"
+        flush = Flush(pieces, closed_s=self._clock.monotonic_s())
+        self._to_upload.put_nowait(flush)
+        self._to_commit.append(flush)
+        self._idle.clear()
+        self._submitted.set()
+        self._metrics.closed.labels(reason.value).inc()
+
+    @property
+    def under_way(self) -> int:
+        """How many closed buffers are not answered yet."""
+        return len(self._to_commit)
+
+    def on_answered(self, callback: Callable[[int], None]) -> None:
+        """Call back whenever fewer are under way."""
+        self._on_answered = callback
+
+    async def run(self) -> None:
+        """Upload and commit until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._upload_parallel_max):
+                group.create_task(self._upload_for_ever())
+            group.create_task(self._commit_for_ever())
+
+    async def until_idle(self) -> None:
+        """Return when everything that was submitted is answered."""
+        await self._idle.wait()
+
+    async def _upload_for_ever(self) -> None:
+        while True:
+            flush = await self._to_upload.get()
+            await self._upload(flush)
+            flush.uploaded.set()
+
+    async def _upload(self, flush: Flush) -> None:
+        built = self._build(flush)
+        started_s = self._clock.monotonic_s()
+        self._metrics.waits.labels("upload").observe(started_s - flush.closed_s)
+        try:
+            await self._store.put(segment_key(NO_PREFIX, self._cluster, LEVEL, flush.segment_id), built.buffers)
+        except PenstockError as error:
+            flush.built = None
+            self._recent.discard(flush.segment_id)
+            self._metrics.segments.labels("upload_given_up").inc()
+            log.error("segment_upload_given_up", segment=ulid_text(flush.segment_id), error=str(error))
+            return
+        flush.stored_s = self._clock.monotonic_s()
+        self._metrics.put_seconds.observe(flush.stored_s - started_s)
+
+    def _build(self, flush: Flush) -> BuiltSegment:
+        now_ms = self._now_ms()
+        flush.segment_id = new_segment_id(now_ms, self._entropy.take(ENTROPY_BYTES))
+        flush.born_s = self._clock.monotonic_s()
+        batches = []
+        for piece in flush.pieces:
+            position = 0
+            for batch in piece.batches:
+                end = position + batch.meta.length
+                batches.append((batch.topic_id, batch.partition, batch.meta, piece.payload[position:end]))
+                position = end
+        built = build_segment(flush.segment_id, writer=self._instance, created_ms=now_ms, level=LEVEL, batches=batches)
+        flush.built = built
+        self._recent.put(flush.segment_id, built.buffers, built.size_bytes)
+        self._metrics.recent_bytes.set(self._recent.held_bytes)
+        return built
+
+    async def _commit_for_ever(self) -> None:
+        while True:
+            while not self._to_commit:
+                self._idle.set()
+                self._submitted.clear()
+                await self._submitted.wait()
+            await self._to_commit[0].uploaded.wait()
+            self._answered_requests = 0
+            if self._to_commit[0].built is None:
+                await self._settle_refused(self._to_commit.popleft(), Refusal.OVERLOADED)
+            else:
+                await self._commit(self._next_group())
+            self._on_answered(self._answered_requests)
+
+    def _next_group(self) -> list[Flush]:
+        """The stored ones at the head of the queue, as many as go into one commit; they stay in the queue."""
+        group: list[Flush] = []
+        size_bytes = 0
+        for flush in self._to_commit:
+            if not flush.uploaded.is_set() or flush.built is None:
+                break
+            size_bytes += _command_bytes_max(flush.built)
+            if group and size_bytes > self._commit_bytes_max:
+                break
+            group.append(flush)
+        return group
+
+    async def _commit(self, group: list[Flush]) -> None:
+        """Commit the group and answer it; without an outcome only what is too old leaves the queue."""
+        started_s = self._clock.monotonic_s()
+        left_s = group[0].born_s + self._segment_age_max_s - started_s
+        for flush in group:
+            self._metrics.waits.labels("turn").observe(started_s - flush.stored_s)
+        try:
+            outcomes = await self._sequencers.command(
+                [self._command(flush) for flush in group], deadline_s=max(left_s, ATTEMPT_S), attempt_s=ATTEMPT_S
+            )
+        except Unavailable as error:
+            log.error("segment_commit_without_answer", segments=len(group), error=str(error))
+            await self._give_up_too_old()
+            return
+        except Invalid as error:
+            log.error("segment_commit_impossible", segments=len(group), error=str(error))
+            for _ in group:
+                await self._settle_refused(self._to_commit.popleft(), Refusal.INVALID_REQUEST)
+            return
+        self._metrics.commit_seconds.observe(self._clock.monotonic_s() - started_s)
+        self._metrics.commit_segments.observe(len(group))
+        for flush, outcome in zip(group, outcomes, strict=True):
+            assert self._to_commit.popleft() is flush, "commits are answered in the order of the queue"
+            await self._settle(flush, outcome)
+
+    def _command(self, flush: Flush) -> CommitSegment:
+        assert flush.built is not None, "only a stored segment is committed"
+        size_bytes, runs = flush.built.size_bytes, flush.built.runs
+        return CommitSegment(self._now_ms(), flush.segment_id, size_bytes, self._instance, self._zone, runs)
+
+    def _now_ms(self) -> int:
+        """The time, never behind the state machine's, whose time does not go back when the wall clock is set back.
+
+        A segment born by such a clock would be too old to be committed from the start.
+        """
+        return max(self._clock.now_ms(), self._sequencers.seen_clock_ms)
+
+    async def _give_up_too_old(self) -> None:
+        born_before_s = self._clock.monotonic_s() - self._segment_age_max_s
+        while self._to_commit and self._to_commit[0].built and self._to_commit[0].born_s <= born_before_s:
+            await self._settle_refused(self._to_commit.popleft(), Refusal.OUTCOME_UNKNOWN)
+
+    async def _settle(self, flush: Flush, outcome: Outcome) -> None:
+        if isinstance(outcome, Refused):
+            log.error("segment_refused", segment=ulid_text(flush.segment_id), refusal=outcome.refusal.name)
+            is_too_old = outcome.refusal is Refusal.SEGMENT_TOO_OLD
+            await self._settle_refused(flush, Refusal.OUTCOME_UNKNOWN if is_too_old else outcome.refusal)
+            return
+        assert flush.built is not None, "only a stored segment is committed"
+        results = results_in_arrival_order(flush.built, outcome)
+        self._metrics.segments.labels("committed").inc()
+        self._metrics.segment_bytes.inc(flush.built.size_bytes)
+        accepted = sum(not result.refusal for result in results)
+        self._metrics.batches.labels("accepted").inc(accepted)
+        self._metrics.batches.labels("refused").inc(len(results) - accepted)
+        position = 0
+        for piece in flush.pieces:
+            of_piece = results[position : position + piece.batch_count]
+            position += piece.batch_count
+            await piece.message.settle(piece.index, of_piece, self._sequencers.seen_sequence)
+        self._answered_requests += len(flush.pieces)
+
+    async def _settle_refused(self, flush: Flush, refusal: Refusal) -> None:
+        self._metrics.segments.labels(refusal.name.lower()).inc()
+        self._metrics.batches.labels("refused").inc(sum(piece.batch_count for piece in flush.pieces))
+        for piece in flush.pieces:
+            await piece.message.settle(piece.index, refused(piece.batches, refusal), 0)
+        self._answered_requests += len(flush.pieces)
+
+
+def results_in_arrival_order(built: BuiltSegment, outcome: Outcome) -> list[BatchResult]:
+    """The results of a committed segment's batches, back from the order in the file to that of their arrival."""
+    if not isinstance(outcome, SegmentCommitted):
+        raise Corrupt(f"a commit was answered with {type(outcome).__name__}")
+    in_file = list(itertools.chain.from_iterable(outcome.runs))
+    if len(in_file) != len(built.order):
+        raise Corrupt(f"a commit of {len(built.order)} batches was answered with {len(in_file)} results")
+    results: list[BatchResult] = in_file[:]
+    for result, index in zip(in_file, built.order, strict=True):
+        results[index] = result
+    return results
+
+
+def _command_bytes_max(built: BuiltSegment) -> int:
+    return COMMAND_BYTES_MAX + RUN_BYTES_MAX * len(built.runs) + BATCH_BYTES_MAX * len(built.order)

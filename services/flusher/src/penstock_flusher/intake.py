@@ -1,0 +1,125 @@
+"""Flush messages come in from the bus: checked, weighed, joined, and put into the active buffer in arrival order."""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Sequence
+
+import structlog
+
+from penstock.contracts.codec import decode_with_payload
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.messages import FlushRequest
+from penstock.contracts.rejections import Refusal
+from penstock.runtime.bus.bus import Inbound
+from penstock.runtime.clock import Clock
+from penstock_flusher.budget import Budget
+from penstock_flusher.buffer import ActiveBuffer, Reason
+from penstock_flusher.flush import Flushes
+from penstock_flusher.joins import Joins
+from penstock_flusher.metrics import FlusherMetrics
+from penstock_flusher.pieces import Message, Piece, check_request, new_message, pieces_of, refused, weight_bytes
+
+log = structlog.get_logger()
+
+
+class Intake:
+    """The way from the bus into closed buffers, and the timers that close them."""
+
+    def __init__(
+        self,
+        *,
+        buffer: ActiveBuffer[Piece],
+        joins: Joins[Piece],
+        budget: Budget,
+        flushes: Flushes,
+        clock: Clock,
+        metrics: FlusherMetrics,
+    ) -> None:
+        self._buffer = buffer
+        self._joins = joins
+        self._budget = budget
+        self._flushes = flushes
+        self._clock = clock
+        self._metrics = metrics
+        self._sleeps_until_s = math.inf
+        self._wake = asyncio.Event()
+        flushes.on_answered(self._note_answered)
+
+    async def handle(self, inbound: Inbound) -> None:
+        """Take one flush message in; its reply follows when all of it is committed or refused."""
+        try:
+            request, payload = decode_with_payload(inbound.data, FlushRequest)
+            check_request(request, payload)
+        except Corrupt as error:
+            self._metrics.refused_messages.labels("malformed").inc()
+            log.warning("flush_message_malformed", size_bytes=len(inbound.data), error=str(error))
+            return
+        weight = weight_bytes(request, payload)
+        if self._budget.take(weight):
+            message = new_message(inbound, request, self._budget, weight)
+            await self._take_in(pieces_of(message, request, payload))
+        else:
+            await self._refuse_overload(new_message(inbound, request, self._budget, 0), request)
+        self._metrics.held_bytes.set(self._budget.held_bytes)
+
+    async def run(self) -> None:
+        """Close the buffer, and give up torn requests, when their time comes; until cancelled."""
+        while True:
+            now_s = self._clock.monotonic_s()
+            self._close_if_due(now_s)
+            await self._refuse(self._joins.give_up_late(now_s), Refusal.OVERLOADED)
+            self._sleeps_until_s = self._due_s()
+            await self._sleep(self._sleeps_until_s - now_s)
+
+    async def drain(self) -> None:
+        """Close what is in the buffer now; call it when no message comes any more."""
+        await self._refuse(self._joins.give_up_all(), Refusal.OVERLOADED)
+        now_s = self._clock.monotonic_s()
+        if not self._buffer.is_empty:
+            self._close(Reason.DRAIN, now_s)
+
+    async def _take_in(self, pieces: list[Piece]) -> None:
+        now_s = self._clock.monotonic_s()
+        for piece in pieces:
+            whole, torn = self._joins.add(piece, now_s)
+            if whole:
+                self._buffer.add(whole, now_s)
+                self._close_if_due(now_s)
+            await self._refuse(torn, Refusal.OVERLOADED)
+        if self._due_s() < self._sleeps_until_s:
+            self._wake.set()
+
+    async def _refuse_overload(self, message: Message, request: FlushRequest) -> None:
+        """Refuse the whole message; surely nothing of it is stored, nor of a request that it would have continued."""
+        self._metrics.refused_messages.labels("overload").inc()
+        for index, produce in enumerate(request.produces):
+            await self._refuse(self._joins.give_up(request.gateway, produce.request), Refusal.OVERLOADED)
+            await message.settle(index, refused(produce.batches, Refusal.OVERLOADED), 0)
+
+    async def _refuse(self, pieces: Sequence[Piece], refusal: Refusal) -> None:
+        for piece in pieces:
+            await piece.message.settle(piece.index, refused(piece.batches, refusal), 0)
+
+    def _note_answered(self, requests: int) -> None:
+        self._buffer.note_answered(requests, self._clock.monotonic_s())
+        self._wake.set()
+
+    def _due_s(self) -> float:
+        return min(self._buffer.due_s(self._flushes.under_way), self._joins.due_s())
+
+    def _close_if_due(self, now_s: float) -> None:
+        reason = self._buffer.reason_to_close(now_s, self._flushes.under_way)
+        if reason is not None:
+            self._close(reason, now_s)
+
+    def _close(self, reason: Reason, now_s: float) -> None:
+        self._metrics.waits.labels("flush").observe(now_s - self._buffer.first_s)
+        self._flushes.submit(self._buffer.close(reason, now_s), reason)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Until then, or until something became due earlier."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if seconds == math.inf else seconds):
+                await self._wake.wait()
+        self._wake.clear()

@@ -1,0 +1,123 @@
+"""What a flush message is made of while it is being worked on: its pieces, and the reply that waits for all of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from penstock.contracts.batches import BatchMeta, BatchResult
+from penstock.contracts.codec import encode
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.ids import ID_BYTES
+from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
+from penstock.contracts.rejections import Refusal
+from penstock.runtime.bus.bus import Inbound
+from penstock_flusher.budget import BATCH_OVERHEAD_BYTES, Budget
+
+BATCH_BYTES_MIN = 61  # the header of a record batch
+PARTS_MAX = 1_024  # of one request: far more than the largest Kafka frame needs
+INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """A flush message: answered, and its bytes given back to the budget, once the last of its pieces is settled."""
+
+    inbound: Inbound
+    budget: Budget
+    weight_bytes: int  # held in the budget until answered
+    results: list[list[BatchResult]]
+    unsettled: int
+    sequence: int = 0
+
+    async def settle(self, index: int, results: list[BatchResult], sequence: int) -> None:
+        """The outcome of the piece at `index`, true at journal sequence `sequence`."""
+        assert self.unsettled > 0, "a piece was settled twice"
+        self.results[index] = results
+        self.sequence = max(self.sequence, sequence)
+        self.unsettled -= 1
+        if not self.unsettled:
+            throttle_ms = self.budget.throttle_ms()
+            self.budget.give_back(self.weight_bytes)
+            await self.inbound.respond(encode(FlushReply(self.sequence, self.results, throttle_ms)))
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """One produce request, or one part of it, as it came in one message."""
+
+    gateway: str
+    request: int
+    part: int
+    parts: int
+    batches: list[FlushBatch]
+    payload: memoryview  # the batches' bytes, one after the other
+    message: Message
+    index: int  # of the produce in its message
+    size_bytes: int = field(init=False)
+    batch_count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size_bytes = len(self.payload)
+        self.batch_count = len(self.batches)
+
+
+def weight_bytes(request: FlushRequest, payload: memoryview) -> int:
+    """What a message weighs in the byte budget."""
+    return len(payload) + BATCH_OVERHEAD_BYTES * sum(len(produce.batches) for produce in request.produces)
+
+
+def new_message(inbound: Inbound, request: FlushRequest, budget: Budget, weight: int) -> Message:
+    """A message whose produces all wait for their outcome."""
+    return Message(inbound, budget, weight, [[] for _ in request.produces], len(request.produces))
+
+
+def pieces_of(message: Message, request: FlushRequest, payload: memoryview) -> list[Piece]:
+    """The message's pieces, with views of their bytes."""
+    pieces = []
+    position = 0
+    for index, produce in enumerate(request.produces):
+        end = position + sum(batch.meta.length for batch in produce.batches)
+        view = payload[position:end]
+        pieces.append(
+            Piece(request.gateway, produce.request, produce.part, produce.parts, produce.batches, view, message, index)
+        )
+        position = end
+    return pieces
+
+
+def refused(batches: Sequence[FlushBatch], refusal: Refusal) -> list[BatchResult]:
+    """The same refusal for every batch."""
+    return [BatchResult(refusal)] * len(batches)
+
+
+def check_request(request: FlushRequest, payload: memoryview) -> None:
+    """`Corrupt` for a message that no gateway of ours sends; such a one must not come as far as a segment."""
+    if not request.produces:
+        raise Corrupt(f"flush message of gateway {request.gateway!r} without a produce request")
+    total = 0
+    for produce in request.produces:
+        if not _is_sound(produce):
+            raise Corrupt(f"request {produce.request} of gateway {request.gateway!r} has impossible parts or batches")
+        total += sum(batch.meta.length for batch in produce.batches)
+    if total != len(payload):
+        raise Corrupt(f"{len(payload)} bytes of batches came from gateway {request.gateway!r}, announced were {total}")
+
+
+def _is_sound(produce: FlushProduce) -> bool:
+    if not 0 <= produce.part < produce.parts <= PARTS_MAX or not produce.batches:
+        return False
+    return all(
+        len(batch.topic_id) == ID_BYTES and 0 <= batch.partition <= INT32_MAX and _is_sound_meta(batch.meta)
+        for batch in produce.batches
+    )
+
+
+def _is_sound_meta(meta: BatchMeta) -> bool:
+    return (
+        BATCH_BYTES_MIN <= meta.length <= INT32_MAX
+        and 0 < meta.record_count <= INT32_MAX
+        and -INT64_MAX <= meta.max_timestamp <= INT64_MAX
+        and -1 <= meta.producer_id <= INT64_MAX
+        and -1 <= meta.producer_epoch <= INT16_MAX
+        and -1 <= meta.base_sequence <= INT32_MAX
+        and -INT16_MAX - 1 <= meta.attributes <= INT16_MAX
+    )

@@ -1,0 +1,213 @@
+"""Builds one gateway and wires its parts together; the only place that does."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+import structlog
+
+from penstock.contracts.messages import ListenerAddress, Presence
+from penstock.objectstore import ObjectStore, open_store
+from penstock.runtime.bus.bus import Bus
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from penstock.runtime.process.host import ServiceHost
+from penstock.runtime.process.own_address import LOOPBACK, own_address
+from penstock_gateway.config import GatewayConfig
+from penstock_gateway.context import Gateway
+from penstock_gateway.fetch.catch_up_throttle import HistoryPace
+from penstock_gateway.kafka.broker_view import Node, node_of
+from penstock_gateway.kafka.command_batcher import SharedCommands
+from penstock_gateway.kafka.response_memory import UnsentBytes
+from penstock_gateway.kafka.topic_cache import TopicCache
+from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.produce.flush_router import Flushes
+from penstock_gateway.quotas.quota_cache import Quotas
+from penstock_gateway.segments.segment_reader import SegmentReads
+from penstock_gateway.server.connection_manager import Connections
+from penstock_gateway.server.listener import Listener, open_socket
+from penstock_gateway.server.listener_config import ListenerSpec, host_and_port, parse_listeners, told_address
+from penstock_gateway.tail.tail_subscriber import TailFeed
+
+# The drain ends by itself before the process would be cut short: who has not been answered by then is cut off.
+DRAIN_SHARE = 0.8
+
+log = structlog.get_logger()
+
+
+def _make_listener(spec: ListenerSpec) -> Listener:
+    return Listener(spec.name, open_socket(spec.host, spec.port))
+
+
+class GatewayApp:
+    """One gateway process; see `penstock.runtime.process.App` for the order of its life."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        make_host: Callable[..., ServiceHost] = ServiceHost,
+        open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
+        make_listener: Callable[[ListenerSpec], Listener] = _make_listener,
+    ) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._host = make_host(config, "gateway", self._clock, complete=self._complete_presence, entropy=self._entropy)
+        self._open_store = open_store
+        self._make_listener = make_listener
+        self._listeners: list[Listener] = []
+        self._nodes: dict[str, Node] = {}  # by listener
+        self._store: ObjectStore | None = None
+        self._tail: TailFeed | None = None
+        self._reads: SegmentReads | None = None
+        self._flushes: Flushes
+        self._transaction_commands: SharedCommands | None = None
+        self._quotas: Quotas
+        self._proxied: frozenset[str] = frozenset()
+        self._connections: Connections | None = None
+
+    async def open(self) -> None:
+        config = self._config
+        specs = parse_listeners(config.listeners, config.advertised_listeners)
+        self._proxied = frozenset(spec.name for spec in specs if spec.advertised is not None)
+        for spec in specs:
+            self._listeners.append(self._make_listener(spec))
+        await self._host.open_http()
+        bus = await self._host.connect()
+        self._nodes = await self._own_nodes(specs)
+        self._store = await self._open_store(config.store_url, registry=self._host.registry)
+        gateway = self._wire(bus, self._store)
+        self._connections = Connections(gateway, self._listeners)
+        await self._host.listen()
+        self._host.health.require(self._missing)
+        await gateway.tail.open()
+
+    async def run(self) -> None:
+        assert self._connections is not None, "opened before it runs"
+        async with asyncio.TaskGroup() as tasks:
+            self._host.start(tasks)
+            tasks.create_task(self._flushes.run())
+            tasks.create_task(self._quotas.run())
+            tasks.create_task(self._connections.run())
+            self._host.health.set_ready(True)
+
+    async def drain(self) -> None:
+        assert self._connections is not None, "opened before it is drained"
+        await self._host.begin_drain()
+        await self._connections.drain(self._config.drain_deadline_ms / 1000 * DRAIN_SHARE)
+
+    async def close(self) -> None:
+        if self._connections is not None:
+            await self._connections.close()
+        for listener in self._listeners:
+            listener.close()
+        # Before what listens is closed: without a connection nobody waits for a silent server, time-out after time-out.
+        await self._host.disconnect()
+        if self._tail is not None:
+            await self._tail.close()
+            await self._host.directory.close()
+        if self._transaction_commands is not None:
+            await self._transaction_commands.close()
+        if self._reads is not None:
+            await self._reads.close()
+        if self._store is not None:
+            await self._store.close()
+        await self._host.close_http()
+
+    def _wire(self, bus: Bus, store: ObjectStore) -> Gateway:
+        config, clock, registry, directory = self._config, self._clock, self._host.registry, self._host.directory
+        metrics = GatewayMetrics(registry)
+        sequencer = SequencerClient(bus, config.cluster, clock)
+        self._transaction_commands = SharedCommands(sequencer)
+        topics = TopicCache(sequencer)
+        self._flushes = Flushes(
+            bus,
+            directory,
+            sequencer,
+            clock,
+            metrics,
+            cluster=config.cluster,
+            zone=config.zone,
+            instance=config.instance,
+        )
+        self._quotas = Quotas(sequencer, clock, directory, config.instance)
+        pace = HistoryPace(config.history_bytes_per_second, clock)
+        self._tail = TailFeed(
+            bus=bus,
+            cluster=config.cluster,
+            clock=clock,
+            sequencer=sequencer,
+            topics=topics,
+            registry=registry,
+            note_quotas=self._quotas.note,
+            note_news=pace.note_news,
+        )
+        unsent = UnsentBytes(config.unsent_bytes_max)
+        self._reads = SegmentReads(
+            bus=bus,
+            cluster=config.cluster,
+            zone=config.zone,
+            directory=directory,
+            store=store,
+            clock=clock,
+            registry=registry,
+            unsent=unsent,
+            pace=pace,
+        )
+        return Gateway(
+            config=config,
+            nodes=self._nodes,
+            clock=clock,
+            entropy=self._entropy,
+            bus=bus,
+            directory=directory,
+            sequencer=sequencer,
+            transaction_commands=self._transaction_commands,
+            topics=topics,
+            flushes=self._flushes,
+            tail=self._tail,
+            reads=self._reads,
+            unsent=unsent,
+            metrics=metrics,
+            quotas=self._quotas,
+            proxied=self._proxied,
+        )
+
+    def _complete_presence(self, said: Presence) -> Presence:
+        listeners = tuple(ListenerAddress(name, node.host, node.port) for name, node in self._nodes.items())
+        return msgspec.structs.replace(
+            said,
+            listeners=listeners,
+            load_bytes=self._flushes.unanswered_bytes,
+            quota_use=self._quotas.told(),
+        )
+
+    async def _own_nodes(self, specs: Sequence[ListenerSpec]) -> dict[str, Node]:
+        """This gateway's place among the brokers of each listener."""
+        nodes = {}
+        for spec, listener in zip(specs, self._listeners, strict=True):
+            own_host = await self._own_host(spec)
+            told = told_address(spec, listener.port, own_host)
+            listens_on, clients_are_told = host_and_port(spec.host, listener.port), host_and_port(told.host, told.port)
+            log.info("listener_opened", listener=spec.name, listens_on=listens_on, clients_are_told=clients_are_told)
+            nodes[spec.name] = node_of(told.host, told.port, self._config.zone)
+        return nodes
+
+    async def _own_host(self, spec: ListenerSpec) -> str:
+        """The host that clients are told where the settings name none."""
+        if not spec.is_wildcard or spec.advertised is not None:
+            return spec.host
+        family = socket.AF_UNSPEC if ":" in spec.host else socket.AF_INET  # an IPv6 wildcard takes IPv4 clients too
+        host = await own_address(self._config.nats_url, family)
+        if host == LOOPBACK:  # clients on other machines would connect to themselves
+            log.warning("advertised_listener_unset", listener=spec.name, clients_are_told=host)
+        return host
+
+    def _missing(self) -> str:
+        for role in ("sequencer", "flusher"):
+            if not self._host.directory.live(role):
+                return f"no {role} was seen"
+        return ""

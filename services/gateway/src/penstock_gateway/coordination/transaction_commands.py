@@ -1,0 +1,60 @@
+"""What the transaction APIs share: commands to the sequencers, and Kafka's words for what comes back."""
+
+from penstock.contracts.commands import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    CommitTxnOffsets,
+    EndTxn,
+    InitTransactionalProducer,
+    Outcome,
+    Refused,
+)
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock.contracts.levels import TRANSACTIONS_LEVEL
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Gateway
+from penstock_gateway.kafka.error_mapping import TRANSACTIONS_REFUSED, error_of
+from penstock_gateway.kafka.feature_levels import may_rise
+
+TransactionCommand = InitTransactionalProducer | AddPartitionsToTxn | AddOffsetsToTxn | CommitTxnOffsets | EndTxn
+
+# While the sequencers cannot be reached; every client looks for the coordinator again, and asks once more.
+TRANSACTIONS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def transactions_error(gateway: Gateway) -> ErrorCode:
+    """Why there are no transactions here: some sequencer does not know them yet. `NONE` if there are."""
+    level = gateway.sequencer.seen_level
+    if level is not None and level >= TRANSACTIONS_LEVEL:
+        return ErrorCode.NONE
+    return TRANSACTIONS_UNAVAILABLE if level is None or may_rise(gateway) else TRANSACTIONS_REFUSED
+
+
+async def transaction_command(gateway: Gateway, command: TransactionCommand) -> Outcome | ErrorCode:
+    """The outcome of a transaction's command, or the error if it could not be had."""
+    error = transactions_error(gateway)
+    if error:
+        return error
+    if not command.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    try:
+        return await gateway.transaction_commands.outcome(command)
+    except Unavailable:
+        return TRANSACTIONS_UNAVAILABLE
+    except Invalid as invalid:
+        return Refused(Refusal.INVALID_REQUEST, str(invalid))
+
+
+def transaction_error(refusal: int, *, fenced: ErrorCode = ErrorCode.PRODUCER_FENCED) -> ErrorCode:
+    """Kafka's code for what a sequencer refused; who was fenced is told so in the word that his version knows."""
+    if refusal == Refusal.PRODUCER_FENCED:
+        return fenced
+    if refusal == Refusal.OVERLOADED:  # surely not done, and worth another try
+        return TRANSACTIONS_UNAVAILABLE
+    return error_of(refusal)
+
+
+def fenced_error(version: int, first_version_fenced: int) -> ErrorCode:
+    """The word for a fenced producer in this version: older clients do not know PRODUCER_FENCED (KIP-360, KIP-588)."""
+    return ErrorCode.PRODUCER_FENCED if version >= first_version_fenced else ErrorCode.INVALID_PRODUCER_EPOCH

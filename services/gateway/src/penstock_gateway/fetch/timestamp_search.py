@@ -1,0 +1,147 @@
+"""Finds the first record at or after a time in an extent: by batch headers first, then in the one batch that has it.
+
+Markers have a time and are no records.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.contracts.batches import Extent
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Corrupt, PenstockError
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.records import CONTROL, CRC_START, decode_records, read_batch_header
+from penstock.segment.compacted import NO_TIMESTAMP
+from penstock_gateway.fetch.batch_assembly import (
+    SCAN_BYTES,
+    Cursor,
+    Piece,
+    Placed,
+    batch_bytes,
+    cursor_behind,
+    read_of,
+    walk,
+)
+from penstock_gateway.segments.segment_reader import Data, SegmentReads
+
+SEARCHES_MAX = 16  # side by side, each with SCAN_BYTES in memory
+# Records are taken apart only up to these limits, which keep a batch made to burst from taking the process along.
+RECORDS_MAX = 100_000
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+_ATTRIBUTES_POSITION = CRC_START + 1  # of their lower byte
+
+
+@dataclass(slots=True)
+class TimeSearch:
+    """Where in an extent the first record at or after `timestamp` (ms since 1970) is, from `start_offset` on.
+
+    In the end there is `found` or `error`; neither of them where the extent has no records at all, or none of that time
+    from `start_offset` on.
+    """
+
+    extent: Extent
+    timestamp: int
+    start_offset: int = 0
+    found: tuple[int, int] | None = None  # offset and timestamp
+    error: PenstockError | None = None
+
+
+async def search(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
+    """Bring all searches to their end."""
+    for start in range(0, len(searches), SEARCHES_MAX):
+        some = searches[start : start + SEARCHES_MAX]
+        async with reads.room(len(some) * SCAN_BYTES, is_history=True):
+            await _search_some(reads, some)
+
+
+async def _search_some(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
+    starts = await asyncio.gather(*(_start(reads, each) for each in searches))
+    pending = [(each, piece) for each, piece in zip(searches, starts, strict=True) if piece is not None]
+    while pending:
+        data = await reads.read([read_of(piece) for _, piece in pending])
+        following = []
+        for (each, piece), its_data in zip(pending, data, strict=True):
+            next_piece = await _look(each, piece, its_data)
+            if next_piece is not None:
+                following.append((each, next_piece))
+        pending = following
+
+
+async def _start(reads: SegmentReads, each: TimeSearch) -> Piece | None:
+    """What to read first, None if there is nothing to find."""
+    try:
+        cursor = await reads.maps.place_time(each.extent, each.timestamp)
+        if cursor is not None:
+            if each.start_offset > cursor.base_offset:
+                start = await reads.maps.place(each.extent, each.start_offset)
+                cursor = max(cursor, start, key=lambda place: place.position)
+            return _piece(cursor, SCAN_BYTES)
+        _check_empty(each)
+    except PenstockError as error:
+        each.error = error
+    return None
+
+
+def _piece(cursor: Cursor, read_bytes: int) -> Piece:
+    return Piece(cursor, min(read_bytes, cursor.extent.position + cursor.extent.length - cursor.position))
+
+
+async def _look(each: TimeSearch, piece: Piece, data: Data) -> Piece | None:
+    """Look into these bytes; what to read next if the search goes on."""
+    try:
+        if isinstance(data, PenstockError):
+            raise data
+        return await _look_into(each, piece, data)
+    except PenstockError as error:
+        each.error = error
+        return None
+
+
+async def _look_into(each: TimeSearch, piece: Piece, data: memoryview) -> Piece | None:
+    cursor: Cursor | None = piece.cursor
+    for placed in walk(piece, data):
+        first_delta = max(each.start_offset - placed.base_offset, 0)
+        is_left = placed.last_offset >= each.start_offset and _has_records(placed, data)
+        if is_left and placed.max_timestamp >= each.timestamp:
+            batch = data[placed.start : placed.end]
+            found = await asyncio.to_thread(first_at, batch, each.timestamp, placed.max_timestamp, first_delta)
+            if found is not None:
+                each.found = (placed.base_offset + found[0], found[1])
+                return None
+        cursor = cursor_behind(piece, placed)
+    if cursor is None:
+        _check_empty(each)
+        return None
+    return _piece(cursor, max(SCAN_BYTES, batch_bytes(piece, cursor, data)))
+
+
+def _has_records(placed: Placed, data: memoryview) -> bool:
+    return placed.record_count > 0 and not data[placed.start + _ATTRIBUTES_POSITION] & CONTROL
+
+
+def _check_empty(each: TimeSearch) -> None:
+    """Finding nothing is right in an extent that key compaction has emptied, or that has lost records; else damage."""
+    extent = each.extent
+    has_all = extent.segment.level == 0 or extent.max_timestamp != NO_TIMESTAMP
+    if has_all and each.start_offset <= extent.base_offset:
+        raise Corrupt(f"no batch at or after {each.timestamp} in an extent up to {extent.max_timestamp}")
+
+
+def first_at(batch: Buffer, timestamp: int, max_timestamp: int, first_delta: int = 0) -> tuple[int, int] | None:
+    """The first record of a batch at or after a time: its distance from the base offset, and its timestamp.
+
+    Nobody looked into the batch before. If it cannot be taken apart or has no such record, whatever its header says,
+    the answer is its first record: a reader from there on misses nothing. Records before `first_delta` are passed over;
+    then having no such record is nothing strange, and None.
+    """
+    if read_batch_header(batch).record_count > RECORDS_MAX:
+        return first_delta, max_timestamp
+    try:
+        records = decode_records(batch, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    except DecodeError:
+        return first_delta, max_timestamp
+    for record in records:
+        if record.timestamp >= timestamp and record.offset_delta >= first_delta:
+            return record.offset_delta, record.timestamp
+    return None if first_delta else (0, max_timestamp)

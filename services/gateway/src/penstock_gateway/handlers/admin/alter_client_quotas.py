@@ -1,0 +1,70 @@
+"""AlterClientQuotas: how much clients may use from now on, each entity with its own verdict (KIP-546)."""
+
+from penstock.contracts.commands import AlterClientQuotas, QuotaChange, QuotaPart
+from penstock.contracts.configs.quotas import Entity, entity_objection, entity_of, value_objection, value_text
+from penstock.contracts.levels import QUOTAS_LEVEL
+from penstock.kafkawire.api.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    EntryResult,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.feature_levels import until_level
+from penstock_gateway.metadata.admin_commands import Verdict, duplicates, run_commands, verdict_of
+from penstock_gateway.metadata.config_updates import ATTEMPTS_MAX, STALE
+
+TIMEOUT_MS = 30_000  # the API has none of its own
+NOT_YET: Verdict = (ErrorCode.UNSUPPORTED_VERSION, "some sequencers do not know client quotas yet")
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    entities = [_entity(entry) for entry in request.entries]
+    repeated = duplicates(entities)
+    asked = dict(zip(entities, request.entries, strict=True))
+    verdicts = {entity: _objection(entity, entry, entity in repeated) for entity, entry in asked.items()}
+    await until_level(gateway, QUOTAS_LEVEL)
+    if gateway.sequencer.seen_level is not None and gateway.sequencer.seen_level < QUOTAS_LEVEL:
+        verdicts = dict.fromkeys(asked, NOT_YET)
+    good = [entity for entity, verdict in verdicts.items() if not verdict[0]]
+    for _ in range(ATTEMPTS_MAX):  # all but the first for who did not know of a change made elsewhere
+        commands = [_command(gateway, entity, asked[entity]) for entity in good]
+        outcomes = await run_commands(gateway, commands, TIMEOUT_MS, validate_only=request.validate_only)
+        verdicts |= {entity: verdict_of(outcome) for entity, outcome in zip(good, outcomes, strict=True)}
+        good = [entity for entity in good if verdicts[entity][0] == STALE]
+    if not request.validate_only:
+        await gateway.quotas.refresh()
+    return AlterClientQuotasResponse(
+        entries=[
+            EntryResult(*verdict, [EntityData(kind, name) for kind, name in entity])
+            for entity, verdict in verdicts.items()
+        ]
+    )
+
+
+def _entity(entry: EntryData) -> Entity:
+    return entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
+
+
+def _objection(entity: Entity, entry: EntryData, is_repeated: bool) -> Verdict:
+    """What can be refused without asking a sequencer, so that none of it gets into the journal."""
+    reason = "the entity occurs more than once in the request" if is_repeated else entity_objection(entity)
+    if not reason and duplicates(op.key for op in entry.ops):
+        reason = "a quota occurs more than once for the entity"
+    for op in entry.ops:
+        if not op.remove:
+            reason = reason or value_objection(entity, op.key, value_text(op.value))
+    return (ErrorCode.INVALID_REQUEST, reason) if reason else (ErrorCode.NONE, None)
+
+
+def _command(gateway: Gateway, entity: Entity, entry: EntryData) -> AlterClientQuotas:
+    return AlterClientQuotas(
+        now_ms=gateway.clock.now_ms(),
+        entity=[QuotaPart(kind, name) for kind, name in entity],
+        changes=[QuotaChange(op.key, None if op.remove else value_text(op.value)) for op in entry.ops],
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )

@@ -1,0 +1,25 @@
+"""AlterConfigs: the configurations of a resource anew; what a request does not name goes back to its default."""
+
+from penstock.contracts.commands import ConfigOperation
+from penstock.kafkawire.api.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.metadata.config_updates import Alteration, Change, alter
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    asked = [
+        Alteration(
+            (resource.resource_type, resource.resource_name),
+            [Change(config.name, ConfigOperation.SET, config.value) for config in resource.configs],
+            replace=True,
+        )
+        for resource in request.resources
+    ]
+    verdicts = await alter(gateway, asked, validate_only=request.validate_only)
+    return AlterConfigsResponse(
+        responses=[AlterConfigsResourceResponse(*verdict, *resource) for resource, verdict in verdicts.items()]
+    )

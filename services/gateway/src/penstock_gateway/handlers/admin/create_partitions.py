@@ -1,0 +1,80 @@
+"""CreatePartitions: topics grow (KIP-195)."""
+
+from penstock.contracts.commands import CreatePartitions
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.kafkawire.api.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.metadata.admin_commands import Verdict, duplicates, run_commands, verdict_of
+from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
+
+FIRST_VERSION_MUTATIONS = 3  # that is told of the quota on them (KIP-599)
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    repeated = duplicates(topic.name for topic in request.topics)
+    verdicts = {topic.name: _objection(topic, topic.name in repeated) for topic in request.topics}
+    commands = [
+        CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
+        for topic in request.topics
+        if not verdicts[topic.name][0] and not topic.assignments
+    ]
+    if not request.validate_only:
+        is_strict = version >= FIRST_VERSION_MUTATIONS
+        known = await _known_partitions(gateway, [each.name for each in commands])
+        exceeding = [
+            each
+            for each in commands
+            if not admits(gateway, client, each.count - known.get(each.name, 0), is_strict=is_strict)
+        ]
+        verdicts |= {each.name: EXCEEDED for each in exceeding}
+        commands = [each for each in commands if not verdicts[each.name][0]]
+    outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
+    if not request.validate_only:
+        gateway.topics.forget(command.name for command in commands)
+    verdicts |= await _assigned(gateway, request, verdicts)
+    verdicts |= {command.name: verdict_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(name, *verdict) for name, verdict in verdicts.items()]
+    )
+
+
+async def _known_partitions(gateway: Gateway, names: list[str]) -> dict[str, int]:
+    """How many partitions the topics have now, for those of which that can be known; nobody needs it without quotas."""
+    if gateway.quotas.is_empty:
+        return {}
+    try:
+        return {name: view.partitions for name, view in (await gateway.topics.find(names)).items()}
+    except Unavailable:
+        return {}
+
+
+def _objection(topic: CreatePartitionsTopic, is_repeated: bool) -> Verdict:
+    if is_repeated:
+        return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
+    if not is_legal_topic_name(topic.name):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+    return ErrorCode.NONE, None
+
+
+async def _assigned(
+    gateway: Gateway, request: CreatePartitionsRequest, verdicts: dict[str, Verdict]
+) -> dict[str, Verdict]:
+    """Replicas cannot be assigned. As in Kafka that is said only of topics that are there and would grow."""
+    commands = [
+        CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
+        for topic in request.topics
+        if not verdicts[topic.name][0] and topic.assignments
+    ]
+    outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
+    refusal = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
+    found = {command.name: verdict_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
+    return {name: verdict if verdict[0] else refusal for name, verdict in found.items()}

@@ -1,0 +1,160 @@
+"""CreateTopics: each topic is made, or refused with its own error and reason (KIP-464, KIP-525)."""
+
+from penstock.contracts.commands import CreateTopic, Outcome, TopicCreated
+from penstock.contracts.configs.topics import objections
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
+from penstock.contracts.levels import level_of_configs
+from penstock.kafkawire.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.kafka.feature_levels import until_level
+from penstock_gateway.metadata.admin_commands import (
+    MESSAGE_LENGTH_MAX,
+    Verdict,
+    duplicates,
+    level_objections,
+    run_commands,
+    topic_name_objection,
+    verdict_of,
+)
+from penstock_gateway.metadata.config_view import Setting, cluster_configs, settings_of
+from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
+
+DEFAULT = -1
+FIRST_VERSION_CONFIGS = 5
+FIRST_VERSION_MUTATIONS = 6  # that is told of the quota on them (KIP-599)
+CONFIGS_DEADLINE_S = 1.0  # what is only to be told of topics that are made is worth no longer wait
+REPLICATION_FACTOR = 1  # one leader names itself; the copies are the object store's business
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    repeated = duplicates(topic.name for topic in request.topics)
+    topics = {topic.name: topic for topic in request.topics}
+    await until_level(gateway, max((level_of_configs(_configs(topic)) for topic in request.topics), default=0))
+    results = {name: _refusal(gateway, topic, name in repeated) for name, topic in topics.items()}
+    doubtful = [name for name, refused in results.items() if refused is not None and name not in repeated]
+    results |= await _existing(gateway, doubtful)
+    commands = [_command(gateway, topics[name]) for name, refused in results.items() if refused is None]
+    if not request.validate_only:
+        is_strict = version >= FIRST_VERSION_MUTATIONS
+        exceeding = [each for each in commands if not admits(gateway, client, each.partitions, is_strict=is_strict)]
+        results |= {each.name: CreatableTopicResult(each.name, NO_TOPIC_ID, *EXCEEDED) for each in exceeding}
+        commands = [each for each in commands if results[each.name] is None]
+    outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
+    if not request.validate_only:
+        gateway.topics.forget(command.name for command in commands)
+    cluster = await _cluster_configs(gateway, version, outcomes)
+    for command, outcome in zip(commands, outcomes, strict=True):
+        results[command.name] = _result(command, outcome, cluster)
+    return CreateTopicsResponse(topics=[result for result in results.values() if result is not None])
+
+
+def _refusal(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
+    """What can be refused without asking a sequencer, so that none of it gets into the journal."""
+    error, message = _objection(gateway, topic, is_repeated)
+    if not error:
+        return None
+    return CreatableTopicResult(
+        name=topic.name, error_code=error, error_message=message and message[:MESSAGE_LENGTH_MAX]
+    )
+
+
+async def _existing(gateway: Gateway, names: list[str]) -> dict[str, CreatableTopicResult]:
+    """Those that exist: Kafka says so before anything else, and many a client makes its topics at every start."""
+    try:
+        found = await gateway.topics.find(name for name in names if is_legal_topic_name(name))
+    except Unavailable:
+        return {}
+    exists = ErrorCode.TOPIC_ALREADY_EXISTS
+    return {
+        name: CreatableTopicResult(name=name, error_code=exists, error_message=f"Topic '{name}' already exists.")
+        for name in found
+    }
+
+
+def _objection(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> Verdict:
+    if is_repeated:
+        return ErrorCode.INVALID_REQUEST, "Duplicate topic name."
+    if not is_legal_topic_name(topic.name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(topic.name)
+    error, message = _config_objection(gateway, topic)
+    if error:
+        return error, message
+    return _placement_objection(topic)
+
+
+def _placement_objection(topic: CreatableTopic) -> Verdict:
+    if topic.assignments and topic.replication_factor != DEFAULT:
+        return ErrorCode.INVALID_REQUEST, "replicas are assigned, and yet the replication factor is not -1"
+    if topic.assignments and topic.num_partitions != DEFAULT:
+        return ErrorCode.INVALID_REQUEST, "replicas are assigned, and yet the number of partitions is not -1"
+    if topic.assignments:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
+    if topic.replication_factor < 1 and topic.replication_factor != DEFAULT:
+        return ErrorCode.INVALID_REPLICATION_FACTOR, (
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
+    if topic.num_partitions < 1 and topic.num_partitions != DEFAULT:
+        return ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+    return ErrorCode.NONE, None
+
+
+def _config_objection(gateway: Gateway, topic: CreatableTopic) -> Verdict:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        return ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(nulls)}"
+    reasons = objections(_configs(topic)) or level_objections(gateway, _configs(topic))
+    if reasons:
+        return ErrorCode.INVALID_CONFIG, "; ".join(reasons)
+    return ErrorCode.NONE, None
+
+
+def _configs(topic: CreatableTopic) -> dict[str, str]:
+    return {config.name: config.value for config in topic.configs if config.value is not None}
+
+
+def _command(gateway: Gateway, topic: CreatableTopic) -> CreateTopic:
+    is_default = topic.num_partitions == DEFAULT
+    return CreateTopic(
+        now_ms=gateway.clock.now_ms(),
+        name=topic.name,
+        topic_id=new_topic_id(gateway.entropy.take(ID_BYTES)),
+        partitions=gateway.config.default_partitions if is_default else topic.num_partitions,
+        configs=_configs(topic),
+    )
+
+
+async def _cluster_configs(gateway: Gateway, version: int, outcomes: list[Outcome]) -> dict[str, str] | None:
+    """What the topics take over from the cluster, None where it is not asked for or nobody says."""
+    if version < FIRST_VERSION_CONFIGS or not any(isinstance(outcome, TopicCreated) for outcome in outcomes):
+        return None
+    try:
+        return await cluster_configs(gateway, CONFIGS_DEADLINE_S)
+    except Unavailable:
+        return None
+
+
+def _result(command: CreateTopic, outcome: Outcome, cluster: dict[str, str] | None) -> CreatableTopicResult:
+    if not isinstance(outcome, TopicCreated):
+        error, message = verdict_of(outcome)
+        return CreatableTopicResult(name=command.name, error_code=error, error_message=message)
+    settings: list[Setting] = [] if cluster is None else settings_of(outcome.configs, cluster)
+    return CreatableTopicResult(
+        name=command.name,
+        topic_id=outcome.topic_id,
+        error_message=None,
+        topic_config_error_code=ADMINISTRATION_UNAVAILABLE if cluster is None else ErrorCode.NONE,
+        num_partitions=outcome.partitions,
+        replication_factor=REPLICATION_FACTOR,
+        configs=[
+            CreatableTopicConfigs(setting.name, setting.value, config_source=setting.source) for setting in settings
+        ],
+    )

@@ -1,0 +1,101 @@
+"""DeleteTopics: by name, or by id from version 6 on (KIP-516)."""
+
+from collections import Counter
+
+from penstock.contracts.commands import DeleteTopic, Refused, Tick
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import NO_TOPIC_ID, is_legal_topic_name
+from penstock.contracts.queries.topics import TopicView
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.metadata.admin_commands import Verdict, run_commands, verdict_of
+from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
+
+FIRST_VERSION_MUTATIONS = 5  # that is told of the quota on them (KIP-599)
+FIRST_VERSION_IDS = 6
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if version >= FIRST_VERSION_IDS:
+        asked = Counter(request.topics)
+    else:
+        asked = Counter(DeleteTopicState(name) for name in request.topic_names)
+    verdicts = {topic: _objection(topic, times) for topic, times in asked.items()}
+    good = [topic for topic, (error, _) in verdicts.items() if not error]
+    try:
+        found = await _find(gateway, good, request.timeout_ms)
+    except Unavailable as error:
+        verdicts |= dict.fromkeys(good, verdict_of(Refused(Refusal.OUTCOME_UNKNOWN, str(error))))
+        found = {}
+    else:
+        verdicts |= {topic: (_unknown(topic), None) for topic in good if topic not in found}
+    is_strict = version >= FIRST_VERSION_MUTATIONS
+    exceeding = [
+        topic for topic, view in found.items() if not admits(gateway, client, view.partitions, is_strict=is_strict)
+    ]
+    verdicts |= dict.fromkeys(exceeding, EXCEEDED)
+    found = {topic: view for topic, view in found.items() if topic not in exceeding}
+    commands = [DeleteTopic(gateway.clock.now_ms(), "", view.topic_id) for view in found.values()]
+    outcomes = await run_commands(gateway, commands, request.timeout_ms)
+    for topic, outcome in zip(found, outcomes, strict=True):
+        verdicts[topic] = verdict_of(outcome)
+        if isinstance(outcome, Refused) and outcome.refusal == Refusal.UNKNOWN_TOPIC:
+            verdicts[topic] = _unknown(topic), None
+    gateway.topics.forget(view.name for view in found.values())
+    return DeleteTopicsResponse(responses=[_result(topic, found, *verdict) for topic, verdict in verdicts.items()])
+
+
+async def _find(gateway: Gateway, asked: list[DeleteTopicState], timeout_ms: int) -> dict[DeleteTopicState, TopicView]:
+    """Those of the topics that exist now, as their names stand when the request came.
+
+    Topics are deleted by id: a deletion by name, delayed and sent again through another sequencer meanwhile, would
+    delete whatever has that name when it arrives. The Tick is journaled, so what is asked after it misses nothing that
+    happened before the request, through whatever gateway.
+    """
+    if not asked:
+        return {}
+    (ticked,) = await run_commands(gateway, [Tick(gateway.clock.now_ms())], timeout_ms)
+    if isinstance(ticked, Refused):
+        raise Unavailable(ticked.message)
+    names = [topic.name for topic in asked if topic.name is not None]
+    topic_ids = [topic.topic_id for topic in asked if topic.name is None]
+    known = (gateway.topics.cached_id(topic_id) for topic_id in topic_ids)
+    gateway.topics.forget([*names, *(view.name for view in known if view is not None)])
+    by_name, by_id = await gateway.topics.find(names), await gateway.topics.find_ids(topic_ids)
+    found = ((topic, by_id.get(topic.topic_id) if topic.name is None else by_name.get(topic.name)) for topic in asked)
+    return {topic: view for topic, view in found if view is not None}
+
+
+def _unknown(topic: DeleteTopicState) -> ErrorCode:
+    return ErrorCode.UNKNOWN_TOPIC_ID if topic.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _objection(topic: DeleteTopicState, times: int) -> Verdict:
+    if times > 1:
+        return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
+    if topic.name is not None and topic.topic_id != NO_TOPIC_ID:
+        return ErrorCode.INVALID_REQUEST, "a topic is named or identified, not both"
+    if topic.name is None and topic.topic_id == NO_TOPIC_ID:
+        return ErrorCode.INVALID_REQUEST, "neither name nor id"
+    if topic.name is not None and not is_legal_topic_name(topic.name):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+    return ErrorCode.NONE, None
+
+
+def _result(
+    topic: DeleteTopicState, found: dict[DeleteTopicState, TopicView], error: ErrorCode, message: str | None
+) -> DeletableTopicResult:
+    view = found.get(topic)
+    return DeletableTopicResult(
+        name=view.name if topic.name is None and view is not None else topic.name,
+        topic_id=topic.topic_id,
+        error_code=error,
+        error_message=message,
+    )

@@ -1,0 +1,183 @@
+"""DescribeConfigs: what is in force for topics and share groups, the cluster's defaults, and what a gateway says."""
+
+import msgspec
+
+from penstock.contracts.configs.topics import MESSAGE_BYTES_DEFAULT
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.contracts.queries.topics import TopicView
+from penstock.kafkawire.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.metadata.admin_commands import topic_name_objection
+from penstock_gateway.metadata.config_updates import CLUSTER
+from penstock_gateway.metadata.config_view import (
+    BROKER,
+    CONFIG_TYPES,
+    GROUP,
+    TOPIC,
+    ConfigSource,
+    Setting,
+    cluster_configs,
+    cluster_settings,
+    group_configs,
+    group_settings,
+    settings_of,
+)
+from penstock_gateway.server.listener_config import host_and_port
+
+Results = list[DescribeConfigsResourceResult]
+
+
+class _Refused(Exception):
+    """The resource cannot be described: Kafka's error, and why."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What the sequencers say to all that the request asks for, or why they do not."""
+
+    topics: dict[str, TopicView] = {}
+    cluster: dict[str, str] = {}  # by brokers' names
+    groups: dict[str, dict[str, str]] = {}
+    failure: str = ""
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    known = await _look_up(gateway, request.resources)
+    return DescribeConfigsResponse(
+        results=[_describe(gateway, client, known, resource, request) for resource in request.resources]
+    )
+
+
+async def _look_up(gateway: Gateway, resources: list[DescribeConfigsResource]) -> _Known:
+    """As it is now: what this gateway remembers of topics may be older than what another one was just told."""
+    types = {resource.resource_type for resource in resources if _is_known(gateway, resource.resource_type)}
+    if not types:
+        return _Known()
+    names = [resource.resource_name for resource in resources if resource.resource_type == TOPIC]
+    legal = [name for name in names if is_legal_topic_name(name)]
+    gateway.topics.forget(legal)
+    groups = [resource.resource_name for resource in resources if GROUP in types and resource.resource_type == GROUP]
+    try:
+        return _Known(
+            await gateway.topics.find(legal),
+            await cluster_configs(gateway),
+            await group_configs(gateway, groups) if groups else {},
+        )
+    except Unavailable as error:
+        return _Known(failure=str(error))
+
+
+def _is_known(gateway: Gateway, kind: int) -> bool:
+    return kind in (TOPIC, BROKER) or (kind == GROUP and gateway.config.share_groups)
+
+
+def _describe(
+    gateway: Gateway,
+    client: Client,
+    known: _Known,
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResult:
+    error, message, configs = ErrorCode.NONE, "", Results()
+    try:
+        configs = _asked(_configs(gateway, client, known, resource), resource, request)
+    except _Refused as refused:
+        error, message = refused.error, str(refused)
+    return DescribeConfigsResult(
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )
+
+
+def _configs(gateway: Gateway, client: Client, known: _Known, resource: DescribeConfigsResource) -> Results:
+    kind, name = resource.resource_type, resource.resource_name
+    if not _is_known(gateway, kind):
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported")
+    if kind == TOPIC and not is_legal_topic_name(name):
+        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(name))
+    if known.failure:
+        raise _Refused(ADMINISTRATION_UNAVAILABLE, known.failure)
+    if kind == GROUP:
+        return [_told(setting) for setting in group_settings(known.groups[name])]
+    defaults = cluster_settings(known.cluster)
+    if kind == BROKER and name == CLUSTER:  # as Kafka: what was set, and nothing else
+        return [_told(setting) for setting in defaults if setting.source == ConfigSource.CLUSTER]
+    if kind == BROKER:
+        told = _broker_configs(gateway, client, name) + [_told(setting) for setting in defaults]
+        return sorted(told, key=lambda config: config.name)
+    if name not in known.topics:
+        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
+    return [_told(setting) for setting in settings_of(known.topics[name].configs, known.cluster)]
+
+
+def _asked(configs: Results, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> Results:
+    """Only the names asked for, only as much about each as was asked for; null and no names mean all of them."""
+    wanted = resource.configuration_keys
+    return [
+        msgspec.structs.replace(
+            config,
+            synonyms=config.synonyms if request.include_synonyms else [],
+            documentation=config.documentation if request.include_documentation else None,
+        )
+        for config in configs
+        if not wanted or config.name in wanted
+    ]
+
+
+def _told(setting: Setting) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=setting.name,
+        value=setting.value,
+        config_source=setting.source,
+        synonyms=[DescribeConfigsSynonym(each.name, each.value, each.source) for each in setting.synonyms],
+        config_type=CONFIG_TYPES[setting.config.kind],
+        documentation=setting.config.documentation,
+    )
+
+
+def _broker_configs(gateway: Gateway, client: Client, name: str) -> Results:
+    own, config = gateway.nodes[client.listener], gateway.config
+    if name != str(own.node_id):
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"this is broker {own.node_id}, not {name!r}")
+    advertised = f"{client.listener}://{host_and_port(own.host, own.port)}"
+    auto_create = "true" if config.auto_create_topics else "false"
+    return [
+        _broker_config("advertised.listeners", advertised, "LIST", "The address that clients of this listener use."),
+        _broker_config("auto.create.topics.enable", auto_create, "BOOLEAN", "Topics are made on first use."),
+        _broker_config("connections.max.idle.ms", config.idle_timeout_ms, "LONG", "When idle connections are closed."),
+        _broker_config("delete.topic.enable", "true", "BOOLEAN", "Topics can be deleted."),
+        _broker_config("max.connections", config.connections_max, "INT", "Connections of one gateway process."),
+        _broker_config("message.max.bytes", MESSAGE_BYTES_DEFAULT, "INT", "The default of max.message.bytes."),
+        _broker_config("num.partitions", config.default_partitions, "INT", "Partitions of a new topic by default."),
+        _broker_config("socket.request.max.bytes", config.frame_bytes_max, "INT", "The largest request."),
+    ]
+
+
+def _broker_config(name: str, value: str | int, kind: str, documentation: str) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=str(value),
+        read_only=True,
+        config_source=ConfigSource.STATIC_BROKER,
+        synonyms=[DescribeConfigsSynonym(name, str(value), ConfigSource.STATIC_BROKER)],
+        config_type=CONFIG_TYPES[kind],
+        documentation=documentation,
+    )

@@ -1,0 +1,39 @@
+"""ListConfigResources: topics, brokers, and groups for which something was set; nothing else has any (KIP-1142)."""
+
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.handlers.discovery.metadata import cluster_of
+from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.metadata.config_view import BROKER, GROUP, TOPIC, groups_with_configs
+
+CLIENT_METRICS = 16
+FIRST_VERSION_TYPES = 1
+SUPPORTED = frozenset((TOPIC, BROKER, CLIENT_METRICS))
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    asked = frozenset(request.resource_types) if version >= FIRST_VERSION_TYPES else {CLIENT_METRICS}
+    if not asked <= (SUPPORTED | {GROUP} if gateway.config.share_groups else SUPPORTED):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    found = []
+    if not asked or TOPIC in asked:
+        try:
+            found += [ConfigResource(view.name, TOPIC) for view in await gateway.topics.everything()]
+        except Unavailable:
+            return ListConfigResourcesResponse(error_code=ADMINISTRATION_UNAVAILABLE)
+    if not asked or BROKER in asked:
+        found += [ConfigResource(str(node.node_id), BROKER) for node in cluster_of(gateway, client).brokers]
+    if gateway.config.share_groups and (not asked or GROUP in asked):
+        try:
+            found += [ConfigResource(group_id, GROUP) for group_id in await groups_with_configs(gateway)]
+        except Unavailable:
+            return ListConfigResourcesResponse(error_code=ADMINISTRATION_UNAVAILABLE)
+    return ListConfigResourcesResponse(config_resources=found)

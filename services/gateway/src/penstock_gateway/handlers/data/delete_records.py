@@ -1,0 +1,132 @@
+"""DeleteRecords: log starts move at once, what lies before them goes step by step (KIP-107)."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from penstock.contracts.commands import (
+    LOGS_PER_COMMAND_MAX,
+    TO_HIGH_WATERMARK,
+    DeleteRecords,
+    LogOffset,
+    LogsTrimmed,
+    Outcome,
+    Refused,
+)
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import TopicId
+from penstock.contracts.queries.log import LATEST, OffsetOf, OffsetsQuery, OffsetsView
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE, error_of
+from penstock_gateway.metadata.admin_commands import run_commands
+from penstock_gateway.metadata.partition_lookup import NO_EPOCH, locate
+
+NO_WATERMARK = -1
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """One partition of the request, and its answer so far; `offset` is where its log is to start."""
+
+    topic: str
+    asked: DeleteRecordsPartition
+    offset: int
+    error: ErrorCode = ErrorCode.NONE
+    low_watermark: int = NO_WATERMARK
+
+
+Found = list[tuple[_Wanted, TopicId]]
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    wanted = [
+        _Wanted(topic.name, partition, partition.offset) for topic in request.topics for partition in topic.partitions
+    ]
+    found = await _locate(gateway, wanted)
+    for start in range(0, len(found), LOGS_PER_COMMAND_MAX):
+        some = await _resolve(gateway, found[start : start + LOGS_PER_COMMAND_MAX])
+        await _delete(gateway, some, request.timeout_ms)
+    answers = iter([_answer(each) for each in wanted])
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(name=topic.name, partitions=[next(answers) for _ in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+async def _locate(gateway: Gateway, wanted: list[_Wanted]) -> Found:
+    """Those whose partition exists; the others get their error."""
+    located = await locate(gateway, (each.topic for each in wanted))
+    times = Counter((each.topic, each.asked.partition_index) for each in wanted)
+    found: Found = []
+    for each in wanted:
+        topic = located.partition(each.topic, each.asked.partition_index, NO_EPOCH)
+        if times[each.topic, each.asked.partition_index] > 1:
+            each.error = ErrorCode.INVALID_REQUEST
+        elif isinstance(topic, ErrorCode):
+            each.error = topic
+        else:
+            found.append((each, topic.topic_id))
+    return found
+
+
+async def _resolve(gateway: Gateway, some: Found) -> Found:
+    """Those of which it is known what to delete: for all that there is, the offset at which it ends now.
+
+    A command that says just "all" would, delayed and sent again through another sequencer meanwhile, delete what was
+    written after the first one was answered.
+    """
+    whole = [(each, topic_id) for each, topic_id in some if each.offset == TO_HIGH_WATERMARK]
+    if not whole:
+        return some
+    ends = [OffsetOf(topic_id, each.asked.partition_index, LATEST) for each, topic_id in whole]
+    try:
+        view = await gateway.sequencer.query("offsets", OffsetsQuery(0, ends, fresh=True), OffsetsView)
+    except Unavailable:
+        for each, _ in whole:
+            each.error = ADMINISTRATION_UNAVAILABLE
+    else:
+        for (each, _), end in zip(whole, view.partitions, strict=True):
+            each.error, each.offset = error_of(end.refusal), end.offset
+    return [(each, topic_id) for each, topic_id in some if not each.error]
+
+
+async def _delete(gateway: Gateway, some: Found, timeout_ms: int) -> None:
+    """One command, and so one entry: what it does is bounded."""
+    if not some:
+        return
+    logs = [LogOffset(topic_id, each.asked.partition_index, each.offset) for each, topic_id in some]
+    (outcome,) = await run_commands(gateway, [DeleteRecords(gateway.clock.now_ms(), logs)], timeout_ms)
+    for (each, topic_id), (refusal, log_start_offset) in zip(some, _verdicts(outcome, len(logs)), strict=True):
+        each.error = error_of(refusal)
+        if refusal == Refusal.NONE:
+            each.low_watermark = log_start_offset
+            # Whoever reads through this gateway from now on must not find what is gone, whenever the news comes.
+            gateway.tail.forget((topic_id, each.asked.partition_index))
+        elif refusal == Refusal.UNKNOWN_TOPIC:
+            gateway.topics.forget([each.topic])
+
+
+def _verdicts(outcome: Outcome, count: int) -> list[tuple[int, int]]:
+    """Refusal and log start of each log."""
+    if isinstance(outcome, Refused):
+        return [(outcome.refusal, NO_WATERMARK)] * count
+    assert isinstance(outcome, LogsTrimmed), f"an unexpected answer to a deletion of records: {outcome}"
+    return [(log.refusal, log.log_start_offset) for log in outcome.logs]
+
+
+def _answer(each: _Wanted) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=each.asked.partition_index, low_watermark=each.low_watermark, error_code=each.error
+    )

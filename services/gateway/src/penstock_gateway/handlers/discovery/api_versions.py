@@ -1,0 +1,47 @@
+"""ApiVersions: the APIs and versions of the codec's table (KIP-35, KIP-511), and features."""
+
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, SHARE_GROUPS_LEVEL, TRANSACTIONS_LEVEL
+from penstock.kafkawire.api import API_TABLE
+from penstock.kafkawire.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+
+# Name, version, and the level of the cluster from which on it is so.
+FEATURES = (
+    ("group.version", 1, CONSUMER_GROUPS_LEVEL),  # consumer groups (KIP-848)
+    # Each transaction has an epoch of its own, partitions join with their first batch (KIP-890).
+    ("transaction.version", 2, TRANSACTIONS_LEVEL),
+)
+SHARE_FEATURE = ("share.version", 1, SHARE_GROUPS_LEVEL)  # share groups (KIP-932), where they are on
+UNKNOWN_EPOCH = -1
+FIRST_VERSION_MIN_ZERO = 4  # before it a client may fail over a feature that begins with level 0 (KAFKA-17011)
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    level_min = 0 if version >= FIRST_VERSION_MIN_ZERO else 1
+    features = (*FEATURES, SHARE_FEATURE) if gateway.config.share_groups else FEATURES
+    supported = [SupportedFeatureKey(name, level_min, newest) for name, newest, _ in features]
+    level = gateway.sequencer.seen_level or 0
+    reached = [(name, newest) for name, newest, needed_level in features if level >= needed_level]
+    return ApiVersionsResponse(
+        api_keys=_ranges(),
+        supported_features=supported,
+        finalized_features_epoch=level if reached else UNKNOWN_EPOCH,  # it grows with what is finalized
+        finalized_features=[FinalizedFeatureKey(name, newest, newest) for name, newest in reached],
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer to a version that we do not know, to be sent as version 0."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges())
+
+
+def _ranges() -> list[ApiVersion]:
+    """As Kafka does with those of share groups where these are off: their answers say so, and clients understand it."""
+    return [ApiVersion(api.key, api.min_version, api.max_version) for api in API_TABLE.values()]

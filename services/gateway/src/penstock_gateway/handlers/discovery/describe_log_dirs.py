@@ -1,0 +1,65 @@
+"""DescribeLogDirs: the bytes of each partition, in the one directory that every gateway seems to have (KIP-113).
+
+As in Metadata one gateway leads every partition for a client, and only that one has them: so who adds up all brokers
+counts each byte once.
+"""
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
+from penstock.kafkawire.api.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.handlers.discovery.metadata import cluster_of
+from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+
+LOG_DIR = "penstock"
+NAMES_PER_QUERY_MAX = 1_000  # names of 249 letters fit well into one message
+DEADLINE_S = 5.0
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    if cluster_of(gateway, client).leader != gateway.nodes[client.listener]:
+        return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=LOG_DIR)])
+    try:
+        sizes = await _sizes(gateway, request)
+    except Unavailable:
+        return DescribeLogDirsResponse(
+            error_code=ADMINISTRATION_UNAVAILABLE,
+            results=[DescribeLogDirsResult(error_code=ADMINISTRATION_UNAVAILABLE, log_dir=LOG_DIR)],
+        )
+    asked = None if request.topics is None else {topic.topic: topic.partitions for topic in request.topics}
+    topics = [_topic(each, None if asked is None else asked[each.name]) for each in sizes]
+    found = [topic for topic in topics if topic.partitions]
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=LOG_DIR, topics=found)])
+
+
+async def _sizes(gateway: Gateway, request: DescribeLogDirsRequest) -> list[LogSizes]:
+    if request.topics is None:
+        return (await _ask(gateway, None)).topics
+    names = list(dict.fromkeys(topic.topic for topic in request.topics if is_legal_topic_name(topic.topic)))
+    found: list[LogSizes] = []
+    for start in range(0, len(names), NAMES_PER_QUERY_MAX):
+        found += (await _ask(gateway, names[start : start + NAMES_PER_QUERY_MAX])).topics
+    return found
+
+
+async def _ask(gateway: Gateway, names: list[str] | None) -> LogSizesView:
+    query = LogSizesQuery(0, names, fresh=True)
+    return await gateway.sequencer.query("log_sizes", query, LogSizesView, deadline_s=DEADLINE_S)
+
+
+def _topic(sizes: LogSizes, asked: list[int] | None) -> DescribeLogDirsTopic:
+    """Of those asked for the partitions that there are."""
+    count = len(sizes.size_bytes)
+    numbers = range(count) if asked is None else [each for each in dict.fromkeys(asked) if 0 <= each < count]
+    return DescribeLogDirsTopic(
+        sizes.name, [DescribeLogDirsPartition(number, sizes.size_bytes[number]) for number in numbers]
+    )

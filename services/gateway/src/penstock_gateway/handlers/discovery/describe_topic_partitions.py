@@ -1,0 +1,99 @@
+"""DescribeTopicPartitions: topics by name, so many partitions at a time, and where to go on (KIP-966)."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.contracts.queries.topics import TopicView
+from penstock.kafkawire.api.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.handlers.discovery.metadata import cluster_of
+from penstock_gateway.metadata.authorized_operations import TOPIC_OPERATIONS
+
+PARTITIONS_MAX = 2_000  # of one answer, as in Kafka
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """The topics to answer about in their order, and those that exist."""
+
+    names: list[str]
+    views: dict[str, TopicView]
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    cursor = request.cursor or Cursor()
+    asked = {topic.name for topic in request.topics}
+    if cursor.partition_index < 0:
+        return DescribeTopicPartitionsResponse(
+            topics=[_refused(name, ErrorCode.INVALID_REQUEST) for name in sorted(asked)]
+        )
+    found = await _find(gateway, asked, cursor.topic_name)
+    partitions_max = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
+    return _page(found, cursor, partitions_max, cluster_of(gateway, client).leader.node_id)
+
+
+async def _find(gateway: Gateway, asked: Iterable[str], first_name: str) -> _Found:
+    """The topics from a name on; all of them if none is asked for."""
+    if not asked:
+        views = {view.name: view for view in await gateway.topics.everything() if view.name >= first_name}
+        return _Found(sorted(views), views)
+    names = sorted(name for name in asked if name >= first_name)
+    legal = [name for name in names if is_legal_topic_name(name)]
+    return _Found(names, await gateway.topics.find(legal))
+
+
+def _page(found: _Found, cursor: Cursor, partitions_max: int, leader_id: int) -> DescribeTopicPartitionsResponse:
+    """As many partitions as may be, and the first one left out."""
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    left = partitions_max
+    for name in found.names:
+        if not left:
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, 0))
+        view = found.views.get(name)
+        if view is None:
+            is_legal = is_legal_topic_name(name)
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+            topics.append(_refused(name, error))
+            continue
+        first = cursor.partition_index if name == cursor.topic_name else 0
+        end = min(view.partitions, first + left)
+        topics.append(_described(view, range(first, end), leader_id))
+        left -= max(end - first, 0)
+        if end < view.partitions:
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, end))
+    return DescribeTopicPartitionsResponse(topics=topics)
+
+
+def _refused(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
+
+
+def _described(view: TopicView, partitions: range, leader_id: int) -> DescribeTopicPartitionsResponseTopic:
+    nodes = [leader_id]
+    return DescribeTopicPartitionsResponseTopic(
+        name=view.name,
+        topic_id=view.topic_id,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=leader_id,
+                leader_epoch=view.leader_epoch,
+                replica_nodes=nodes,
+                isr_nodes=nodes,
+            )
+            for index in partitions
+        ],
+    )

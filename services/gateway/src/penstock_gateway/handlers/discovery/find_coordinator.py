@@ -1,0 +1,44 @@
+"""FindCoordinator: any gateway coordinates every group and every transaction, so it is the one asked, or one in the
+client's zone."""
+
+from penstock.kafkawire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.transaction_commands import transactions_error
+from penstock_gateway.handlers.discovery.metadata import cluster_of
+
+KEY_GROUP = 0
+KEY_TRANSACTION = 1
+FIRST_VERSION_BATCHED = 4  # KIP-699
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    if version >= FIRST_VERSION_BATCHED:
+        found = [_coordinator(gateway, client, key, request.key_type) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _coordinator(gateway, client, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _coordinator(gateway: Gateway, client: Client, key: str, key_type: int) -> Coordinator:
+    error = transactions_error(gateway) if key_type == KEY_TRANSACTION else ErrorCode.NONE
+    if error:
+        return _refused(key, error, "transactions come when all sequencers know them")
+    if key_type in (KEY_GROUP, KEY_TRANSACTION):
+        cluster = cluster_of(gateway, client)
+        own = gateway.nodes[client.listener]
+        node = own if own in cluster.brokers else cluster.leader  # the client's zone may be another one
+        return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
+    return _refused(key, ErrorCode.INVALID_REQUEST, f"no coordinators of type {key_type}")
+
+
+def _refused(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)

@@ -1,0 +1,147 @@
+"""Metadata: the brokers that a client may use, and the topics, made on first use where that is allowed."""
+
+import msgspec
+
+from penstock.contracts.commands import Command, CreateTopic, Outcome, Refused
+from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
+from penstock.contracts.queries.topics import TopicView
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.broker_view import Node, brokers_for, leader_for
+from penstock_gateway.kafka.error_mapping import error_of
+from penstock_gateway.metadata.authorized_operations import TOPIC_OPERATIONS, cluster_operations
+
+COMMAND_DEADLINE_S = 10.0  # clients ask again after 30 s or so
+TOPICS_PER_COMMAND_MAX = 100  # made together in one journal entry
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    """The brokers as one client sees them, and the one that leads every partition for it."""
+
+    brokers: list[Node]
+    leader: Node
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: MetadataRequest) -> MetadataResponse:
+    cluster = cluster_of(gateway, client)
+    if request.topics is None or (version == 0 and not request.topics):
+        topics = [_topic_answer(view, cluster.leader) for view in await gateway.topics.everything()]
+    else:
+        topics = await _asked_topics(gateway, cluster.leader, request.topics, request.allow_auto_topic_creation)
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.zone)
+            for node in cluster.brokers
+        ],
+        cluster_id=gateway.config.cluster,
+        controller_id=cluster.leader.node_id,
+        topics=[_with_operations(topic) for topic in topics] if request.include_topic_authorized_operations else topics,
+        cluster_authorized_operations=cluster_operations(request.include_cluster_authorized_operations),
+    )
+
+
+def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    return msgspec.structs.replace(topic, topic_authorized_operations=TOPIC_OPERATIONS)
+
+
+def cluster_of(gateway: Gateway, client: Client) -> _Cluster:
+    """The brokers for this client and its leader."""
+    own = gateway.nodes[client.listener]
+    brokers = brokers_for(client.listener, client.zone, own, gateway.directory.live("gateway"))
+    return _Cluster(brokers, leader_for(f"{client.client_id}\0{client.host}", brokers))
+
+
+async def _asked_topics(
+    gateway: Gateway, leader: Node, asked: list[MetadataRequestTopic], may_create: bool
+) -> list[MetadataResponseTopic]:
+    # Who asks by id sends no name or, as the Java client does, an empty one (KIP-516).
+    ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.name is None or topic.topic_id != NO_TOPIC_ID))
+    names = list(
+        dict.fromkeys(topic.name for topic in asked if topic.name is not None and topic.topic_id == NO_TOPIC_ID)
+    )
+    legal = [name for name in names if is_legal_topic_name(name)]
+    failed: dict[str, ErrorCode] = dict.fromkeys(set(names).difference(legal), ErrorCode.INVALID_TOPIC_EXCEPTION)
+    # If nobody can say whether they exist, that is `Unavailable` and ends the connection (ADR 0009): clients ask again.
+    by_name = await gateway.topics.find(legal)
+    missing = [name for name in legal if name not in by_name]
+    if missing and may_create and gateway.config.auto_create_topics:
+        failed |= await _create(gateway, missing)
+        by_name |= await gateway.topics.find(name for name in missing if name not in failed)
+    answers = [_named_answer(name, by_name, failed, leader) for name in names]
+    return answers + await _asked_ids(gateway, leader, ids)
+
+
+def _named_answer(
+    name: str, found: dict[str, TopicView], failed: dict[str, ErrorCode], leader: Node
+) -> MetadataResponseTopic:
+    if name in found:
+        return _topic_answer(found[name], leader)
+    return MetadataResponseTopic(error_code=failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name)
+
+
+async def _asked_ids(gateway: Gateway, leader: Node, ids: list[bytes]) -> list[MetadataResponseTopic]:
+    found = await gateway.topics.find_ids(ids) if ids else {}
+    return [
+        _topic_answer(found[topic_id], leader)
+        if topic_id in found
+        else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        for topic_id in ids
+    ]
+
+
+async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
+    """Make the topics; why not, for those that could not be made."""
+    failed = {}
+    for start in range(0, len(names), TOPICS_PER_COMMAND_MAX):
+        some = names[start : start + TOPICS_PER_COMMAND_MAX]
+        commands: list[Command] = [_creation(gateway, name) for name in some]
+        outcomes = await gateway.sequencer.command(commands, deadline_s=COMMAND_DEADLINE_S)
+        for name, outcome in zip(some, outcomes, strict=True):
+            error = _creation_error(outcome)
+            if error:
+                failed[name] = error
+    gateway.topics.forget(names)
+    return failed
+
+
+def _creation(gateway: Gateway, name: str) -> CreateTopic:
+    return CreateTopic(
+        now_ms=gateway.clock.now_ms(),
+        name=name,
+        topic_id=new_topic_id(gateway.entropy.take(ID_BYTES)),
+        partitions=gateway.config.default_partitions,
+        configs={},
+    )
+
+
+def _creation_error(outcome: Outcome) -> ErrorCode:
+    if isinstance(outcome, Refused) and outcome.refusal != Refusal.TOPIC_EXISTS:  # somebody else was faster
+        return error_of(outcome.refusal)
+    return ErrorCode.NONE
+
+
+def _topic_answer(view: TopicView, leader: Node) -> MetadataResponseTopic:
+    nodes = [leader.node_id]
+    return MetadataResponseTopic(
+        name=view.name,
+        topic_id=view.topic_id,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=leader.node_id,
+                leader_epoch=view.leader_epoch,
+                replica_nodes=nodes,
+                isr_nodes=nodes,
+            )
+            for index in range(view.partitions)
+        ],
+    )

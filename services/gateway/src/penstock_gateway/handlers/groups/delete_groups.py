@@ -1,0 +1,25 @@
+"""DeleteGroups: empty groups and their offsets go (KIP-229)."""
+
+from penstock.contracts.commands import DeleteGroup, Refused
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    results = {group_id: await _delete(gateway, group_id) for group_id in dict.fromkeys(request.groups_names)}
+    return DeleteGroupsResponse(results=[DeletableGroupResult(group_id, error) for group_id, error in results.items()])
+
+
+async def _delete(gateway: Gateway, group_id: str) -> ErrorCode:
+    if not group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    command = DeleteGroup(gateway.clock.now_ms(), group_id, gateway.sequencer.seen_sequence)
+    try:
+        outcome = await group_command(gateway, command)
+    except Unavailable:
+        return GROUPS_UNAVAILABLE
+    return error_of(outcome.refusal) if isinstance(outcome, Refused) else ErrorCode.NONE

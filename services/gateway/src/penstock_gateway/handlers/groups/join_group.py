@@ -1,0 +1,79 @@
+"""JoinGroup: a member joins a classic group and waits until the rebalance is over."""
+
+from penstock.contracts import commands
+from penstock.contracts.commands import GroupProtocol, Joined, MemberIdRequired, Outcome, Refused
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.group_commands import group_answer, group_command
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+
+FIRST_VERSION_KNOWN_MEMBER = 4  # KIP-394
+FIRST_VERSION_NULLABLE_PROTOCOL = 7  # KIP-559
+MEMBER_ENTROPY_BYTES = 16
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: JoinGroupRequest) -> JoinGroupResponse:
+    patience_ms = _rebalance_timeout_ms(request)
+    try:
+        outcome = await group_command(gateway, _command(gateway, client, version, request))
+        outcome = await group_answer(gateway, client, "join", request.group_id, outcome, patience_ms)
+    except Unavailable:
+        return _refused(version, GROUPS_UNAVAILABLE, request.member_id)
+    return _response(version, request, outcome)
+
+
+def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
+
+
+def _command(gateway: Gateway, client: Client, version: int, request: JoinGroupRequest) -> commands.JoinGroup:
+    return commands.JoinGroup(
+        now_ms=gateway.clock.now_ms(),
+        group_id=request.group_id,
+        member_id=request.member_id,
+        new_member_id=_new_member_id(gateway, client, request),
+        group_instance_id=request.group_instance_id,
+        require_known_member=version >= FIRST_VERSION_KNOWN_MEMBER and request.group_instance_id is None,
+        client_id=client.client_id,
+        client_host=f"/{client.host}",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        protocol_type=request.protocol_type,
+        protocols=[GroupProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+
+
+def _new_member_id(gateway: Gateway, client: Client, request: JoinGroupRequest) -> str:
+    prefix = request.group_instance_id if request.group_instance_id is not None else client.client_id
+    return f"{prefix}-{gateway.entropy.take(MEMBER_ENTROPY_BYTES).hex()}"
+
+
+def _response(version: int, request: JoinGroupRequest, outcome: Outcome) -> JoinGroupResponse:
+    if isinstance(outcome, MemberIdRequired):
+        return _refused(version, ErrorCode.MEMBER_ID_REQUIRED, outcome.member_id)
+    if isinstance(outcome, Refused):
+        # As Kafka: there is no place for this member id, so the client drops it.
+        member_id = "" if outcome.refusal == Refusal.GROUP_FULL else request.member_id
+        return _refused(version, error_of(outcome.refusal), member_id)
+    assert isinstance(outcome, Joined), f"an unexpected answer to a join: {outcome}"
+    return JoinGroupResponse(
+        generation_id=outcome.generation,
+        protocol_type=outcome.protocol_type,
+        protocol_name=outcome.protocol,
+        leader=outcome.leader,
+        skip_assignment=outcome.skip_assignment,
+        member_id=outcome.member_id,
+        members=[
+            JoinGroupResponseMember(member.member_id, member.group_instance_id, member.metadata)
+            for member in outcome.members
+        ],
+    )
+
+
+def _refused(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    no_protocol = None if version >= FIRST_VERSION_NULLABLE_PROTOCOL else ""
+    return JoinGroupResponse(error_code=error, protocol_name=no_protocol, member_id=member_id)

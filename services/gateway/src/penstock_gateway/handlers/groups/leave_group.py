@@ -1,0 +1,35 @@
+"""LeaveGroup: members leave, one up to version 2, any number from 3 on (KIP-345)."""
+
+from penstock.contracts import commands
+from penstock.contracts.commands import LeavingMember, PerItem, Refused
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+
+FIRST_VERSION_BATCHED = 3
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    is_batched = version >= FIRST_VERSION_BATCHED
+    members = request.members if is_batched else [MemberIdentity(request.member_id)]
+    leaving = [LeavingMember(member.member_id, member.group_instance_id) for member in members]
+    seen_sequence = gateway.sequencer.seen_sequence
+    command = commands.LeaveGroup(gateway.clock.now_ms(), request.group_id, leaving, seen_sequence)
+    try:
+        outcome = await group_command(gateway, command)
+    except Unavailable:
+        return LeaveGroupResponse(error_code=GROUPS_UNAVAILABLE)
+    if isinstance(outcome, Refused):
+        return LeaveGroupResponse(error_code=error_of(outcome.refusal))
+    assert isinstance(outcome, PerItem), f"an unexpected answer to a leave: {outcome}"
+    errors = [error_of(refusal) for refusal in outcome.refusals]
+    if not is_batched:
+        return LeaveGroupResponse(error_code=errors[0])
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(member.member_id, member.group_instance_id, error)
+            for member, error in zip(members, errors, strict=True)
+        ]
+    )

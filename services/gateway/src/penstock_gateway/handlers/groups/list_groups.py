@@ -1,0 +1,35 @@
+"""ListGroups: every group, or those in the states (KIP-518) and of the types (KIP-848) asked for."""
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.groups import GroupsQuery, GroupSummary, GroupsView
+from penstock.kafkawire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
+
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+TYPES = (CLASSIC, CONSUMER, SHARE)
+STATES = {
+    state.lower(): state
+    for state in ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
+}
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: ListGroupsRequest) -> ListGroupsResponse:
+    types = [each.lower() for each in request.types_filter] or TYPES
+    if not any(each in TYPES for each in types):
+        return ListGroupsResponse()
+    states = [
+        STATES.get(state.lower(), state) for state in request.states_filter
+    ]  # as in Kafka, in upper or lower case
+    try:
+        view = await gateway.sequencer.query("groups", GroupsQuery(0, states, fresh=True), GroupsView)
+    except Unavailable:
+        return ListGroupsResponse(error_code=GROUPS_UNAVAILABLE)
+    listed = [ListedGroup(group.group_id, group.protocol_type, group.state, _type(group)) for group in view.groups]
+    return ListGroupsResponse(groups=[group for group in listed if group.group_type in types])
+
+
+def _type(group: GroupSummary) -> str:
+    if group.is_share:
+        return SHARE
+    return CONSUMER if group.is_consumer else CLASSIC

@@ -1,0 +1,46 @@
+"""OffsetCommit: a group's offsets, each with its own verdict."""
+
+from penstock.contracts.commands import CommitOffsets, Outcome, PerItem, Refused
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.coordination.offset_commits import answers_by_topic, offsets_to_commit
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+
+FIRST_VERSION_NO_GROUP = 9  # KIP-848; before that a group that is not there has no such generation
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    offsets = offsets_to_commit(request.topics)
+    command = CommitOffsets(
+        now_ms=gateway.clock.now_ms(),
+        group_id=request.group_id,
+        generation=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        offsets=offsets,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+    try:
+        errors = _errors(version, await group_command(gateway, command), len(offsets))
+    except Unavailable:
+        errors = [GROUPS_UNAVAILABLE] * len(offsets)
+    answers = answers_by_topic(request.topics, errors, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
+    return OffsetCommitResponse(topics=answers)
+
+
+def _errors(version: int, outcome: Outcome, count: int) -> list[ErrorCode]:
+    if isinstance(outcome, Refused) and outcome.refusal == Refusal.UNKNOWN_GROUP and version < FIRST_VERSION_NO_GROUP:
+        return [ErrorCode.ILLEGAL_GENERATION] * count
+    if isinstance(outcome, Refused):
+        return [error_of(outcome.refusal)] * count
+    assert isinstance(outcome, PerItem), f"an unexpected answer to a commit: {outcome}"
+    return [error_of(refusal) for refusal in outcome.refusals]

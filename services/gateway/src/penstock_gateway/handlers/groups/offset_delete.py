@@ -1,0 +1,53 @@
+"""OffsetDelete: committed offsets of a group go, where nobody reads what they are of (KIP-496)."""
+
+from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Refused
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.kafka.feature_levels import until_level
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    await until_level(gateway, OFFSET_EXPIRY_LEVEL)
+    level = gateway.sequencer.seen_level
+    if level is not None and level < OFFSET_EXPIRY_LEVEL:  # nobody would journal it, as long as an upgrade lasts
+        return OffsetDeleteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    gone = [DeletedOffset(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    command = DeleteOffsets(gateway.clock.now_ms(), request.group_id, gone, gateway.sequencer.seen_sequence)
+    try:
+        outcome = await group_command(gateway, command)
+    except Unavailable:
+        return OffsetDeleteResponse(error_code=GROUPS_UNAVAILABLE)
+    if isinstance(outcome, Refused):
+        return OffsetDeleteResponse(error_code=error_of(outcome.refusal))
+    assert isinstance(outcome, PerItem), f"an unexpected answer to a deletion of offsets: {outcome}"
+    if Refusal.STALE in outcome.refusals:
+        # Clients ask again only for what they are told of the group. What is gone by now is gone the second time, too.
+        return OffsetDeleteResponse(error_code=error_of(Refusal.STALE))
+    return _response(request, outcome)
+
+
+def _response(request: OffsetDeleteRequest, outcome: PerItem) -> OffsetDeleteResponse:
+    rest = iter(outcome.refusals)
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                topic.name,
+                [
+                    OffsetDeleteResponsePartition(each.partition_index, error_of(next(rest)))
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,129 @@
+"""OffsetFetch: what groups committed; of a group that nobody knows, offset -1 and no error, as Kafka does."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.groups import CommittedOffset, GroupOffsetsQuery, GroupOffsetsView, GroupTopicPartitions
+from penstock.kafkawire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+
+FIRST_VERSION_GROUP_ERROR = 2
+FIRST_VERSION_BATCHED = 8  # KIP-709
+NO_OFFSET = -1
+NO_EPOCH = -1
+
+Topics = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """One group's offsets by topic, in order; or the error of the whole group."""
+
+    error: ErrorCode
+    topics: dict[str, list[CommittedOffset]]
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if version >= FIRST_VERSION_BATCHED:
+        found = [
+            (each.group_id, await _find(gateway, _query_of(each), request.require_stable)) for each in request.groups
+        ]
+        return OffsetFetchResponse(groups=[_group_answer(group_id, offsets) for group_id, offsets in found])
+    query = GroupOffsetsQuery(0, request.group_id, _wanted(request.topics), fresh=True)
+    one = await _find(gateway, query, request.require_stable)
+    if one.error and version < FIRST_VERSION_GROUP_ERROR:
+        return OffsetFetchResponse(topics=_failed_topics(request, one.error))
+    return OffsetFetchResponse(topics=[_topic_answer(*item) for item in one.topics.items()], error_code=one.error)
+
+
+def _query_of(group: OffsetFetchRequestGroup) -> GroupOffsetsQuery:
+    return GroupOffsetsQuery(
+        0, group.group_id, _wanted(group.topics), fresh=True, member_id=group.member_id, member_epoch=group.member_epoch
+    )
+
+
+def _wanted(topics: Topics) -> list[GroupTopicPartitions] | None:
+    return None if topics is None else [GroupTopicPartitions(each.name, each.partition_indexes) for each in topics]
+
+
+async def _find(gateway: Gateway, query: GroupOffsetsQuery, require_stable: bool) -> _Found:
+    try:
+        view = await gateway.sequencer.query("group_offsets", query, GroupOffsetsView)
+    except Unavailable:
+        return _Found(GROUPS_UNAVAILABLE, {})
+    if view.refusal:
+        return _Found(error_of(view.refusal), {})
+    return _Found(ErrorCode.NONE, _by_topic(_settled(each, require_stable) for each in view.offsets))
+
+
+def _settled(offset: CommittedOffset, require_stable: bool) -> CommittedOffset:
+    """The offset; none, and `pending`, where a transaction may commit another one and that matters (KIP-447)."""
+    if not offset.pending:
+        return offset
+    if not require_stable:
+        return msgspec.structs.replace(offset, pending=False)
+    return CommittedOffset(offset.topic, offset.partition, NO_OFFSET, NO_EPOCH, "", pending=True)
+
+
+def _error(offset: CommittedOffset) -> ErrorCode:
+    return ErrorCode.UNSTABLE_OFFSET_COMMIT if offset.pending else ErrorCode.NONE
+
+
+def _by_topic(offsets: Iterable[CommittedOffset]) -> dict[str, list[CommittedOffset]]:
+    found: dict[str, list[CommittedOffset]] = {}
+    for offset in offsets:
+        found.setdefault(offset.topic, []).append(offset)
+    return found
+
+
+def _group_answer(group_id: str, found: _Found) -> OffsetFetchResponseGroup:
+    topics = [
+        OffsetFetchResponseTopics(
+            name,
+            [
+                OffsetFetchResponsePartitions(
+                    each.partition, each.offset, each.leader_epoch, each.metadata, _error(each)
+                )
+                for each in offsets
+            ],
+        )
+        for name, offsets in found.topics.items()
+    ]
+    return OffsetFetchResponseGroup(group_id, topics, found.error)
+
+
+def _topic_answer(name: str, offsets: list[CommittedOffset]) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name,
+        [
+            OffsetFetchResponsePartition(each.partition, each.offset, each.leader_epoch, each.metadata, _error(each))
+            for each in offsets
+        ],
+    )
+
+
+def _failed_topics(request: OffsetFetchRequest, error: ErrorCode) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [
+                OffsetFetchResponsePartition(index, NO_OFFSET, metadata="", error_code=error)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or []
+    ]

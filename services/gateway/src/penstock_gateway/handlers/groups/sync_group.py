@@ -1,0 +1,46 @@
+"""SyncGroup: a member asks for its assignment; the leader brings everybody's."""
+
+from penstock.contracts import commands
+from penstock.contracts.commands import MemberAssignment, Refused, Synced
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.group_commands import WAIT_S_MAX, group_answer, group_command
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+
+FIRST_VERSION_PROTOCOL = 5  # KIP-559
+# The request does not say how long the leader may take; the sequencers end the wait when it is over.
+PATIENCE_MS = int(WAIT_S_MAX * 1000)
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: SyncGroupRequest) -> SyncGroupResponse:
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if version >= FIRST_VERSION_PROTOCOL and not names_protocol:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    try:
+        outcome = await group_command(gateway, _command(gateway, request))
+        outcome = await group_answer(gateway, client, "sync", request.group_id, outcome, PATIENCE_MS)
+    except Unavailable:
+        return SyncGroupResponse(error_code=GROUPS_UNAVAILABLE)
+    if isinstance(outcome, Refused):
+        return SyncGroupResponse(error_code=error_of(outcome.refusal))
+    assert isinstance(outcome, Synced), f"an unexpected answer to a sync: {outcome}"
+    return SyncGroupResponse(
+        protocol_type=outcome.protocol_type,
+        protocol_name=outcome.protocol,
+        assignment=outcome.assignment,
+    )
+
+
+def _command(gateway: Gateway, request: SyncGroupRequest) -> commands.SyncGroup:
+    return commands.SyncGroup(
+        now_ms=gateway.clock.now_ms(),
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments=[MemberAssignment(each.member_id, bytes(each.assignment)) for each in request.assignments],
+    )

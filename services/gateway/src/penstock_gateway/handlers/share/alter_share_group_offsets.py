@@ -1,0 +1,58 @@
+"""AlterShareGroupOffsets: a share group without members goes on elsewhere (KIP-932)."""
+
+from penstock.contracts.commands import AlterShareOffsets, PerItem, Refused, ShareOffset
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.share.commands import NOT_YET, level_error, topic_ids_by_name
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse:
+    error = level_error(gateway)
+    if error:
+        return AlterShareGroupOffsetsResponse(error_code=error, error_message=NOT_YET)
+    offsets = [
+        ShareOffset(topic.topic_name, each.partition_index, each.start_offset)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    command = AlterShareOffsets(gateway.clock.now_ms(), request.group_id, offsets, gateway.sequencer.seen_sequence)
+    try:
+        outcome = await group_command(gateway, command)
+        ids = await topic_ids_by_name(gateway, [topic.topic_name for topic in request.topics])
+    except Unavailable as unavailable:
+        return AlterShareGroupOffsetsResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(unavailable))
+    if isinstance(outcome, Refused):
+        return AlterShareGroupOffsetsResponse(
+            error_code=error_of(outcome.refusal), error_message=outcome.message or None
+        )
+    assert isinstance(outcome, PerItem), f"an unexpected answer to new offsets: {outcome}"
+    return _response(request, outcome, ids)
+
+
+def _response(
+    request: AlterShareGroupOffsetsRequest, outcome: PerItem, ids: dict[str, bytes]
+) -> AlterShareGroupOffsetsResponse:
+    rest = iter(outcome.refusals)
+    return AlterShareGroupOffsetsResponse(
+        responses=[
+            AlterShareGroupOffsetsResponseTopic(
+                topic.topic_name,
+                ids[topic.topic_name],
+                [
+                    AlterShareGroupOffsetsResponsePartition(each.partition_index, error_of(next(rest)))
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,69 @@
+"""DescribeShareGroupOffsets: where share groups begin in partitions, and how many records they have to go (KIP-932)."""
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView, ShareOffsetTopic, ShareOffsetView
+from penstock.kafkawire.api.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.schema import NO_UUID
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.share.commands import NOT_YET, level_error
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(groups=[await _describe(gateway, group) for group in request.groups])
+
+
+async def _describe(
+    gateway: Gateway, asked: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
+    error = level_error(gateway)
+    if error:
+        return _refused(asked.group_id, error, NOT_YET)
+    topics = asked.topics
+    query = ShareOffsetsQuery(
+        0,
+        asked.group_id,
+        None if topics is None else [ShareOffsetTopic(each.topic_name, each.partitions) for each in topics],
+        fresh=True,
+    )
+    try:
+        view = await gateway.sequencer.query("share_offsets", query, ShareOffsetsView)
+    except Unavailable as unavailable:
+        return _refused(asked.group_id, GROUPS_UNAVAILABLE, str(unavailable))
+    if view.refusal:
+        return _refused(asked.group_id, error_of(view.refusal), f"Group {asked.group_id} not found.")
+    by_topic: dict[str, list[ShareOffsetView]] = {}
+    for offset in view.offsets:
+        by_topic.setdefault(offset.topic, []).append(offset)
+    return DescribeShareGroupOffsetsResponseGroup(asked.group_id, [_topic_answer(*each) for each in by_topic.items()])
+
+
+def _refused(group_id: str, error: ErrorCode, message: str) -> DescribeShareGroupOffsetsResponseGroup:
+    return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=error, error_message=message)
+
+
+def _topic_answer(topic: str, offsets: list[ShareOffsetView]) -> DescribeShareGroupOffsetsResponseTopic:
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic,
+        offsets[0].topic_id or NO_UUID,
+        [
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=each.partition,
+                start_offset=each.start_offset,
+                leader_epoch=each.leader_epoch,
+                lag=each.lag,
+                error_code=error_of(each.refusal),
+            )
+            for each in offsets
+        ],
+    )

@@ -1,0 +1,79 @@
+"""ShareGroupDescribe: share groups with their members and what these read (KIP-932)."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.share import ShareGroupsQuery, ShareGroupsView, ShareGroupView, ShareMemberView
+from penstock.kafkawire.api import share_group_describe
+from penstock.kafkawire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
+from penstock_gateway.metadata.authorized_operations import GROUP_OPERATIONS
+from penstock_gateway.share.commands import NOT_YET, level_error
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: ShareGroupDescribeRequest
+) -> ShareGroupDescribeResponse:
+    groups = [await _describe(gateway, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        groups = [
+            each if each.error_code else msgspec.structs.replace(each, authorized_operations=GROUP_OPERATIONS)
+            for each in groups
+        ]
+    return ShareGroupDescribeResponse(groups=groups)
+
+
+async def _describe(gateway: Gateway, group_id: str) -> share_group_describe.DescribedGroup:
+    error = level_error(gateway)
+    if error:
+        return _refused(group_id, error, NOT_YET)
+    if not group_id:
+        return _refused(group_id, ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+    # One question per group: several large groups together could outgrow a message.
+    query = ShareGroupsQuery(0, [group_id], fresh=True)
+    try:
+        view = await gateway.sequencer.query("share_groups", query, ShareGroupsView)
+    except Unavailable as unavailable:
+        return _refused(group_id, GROUPS_UNAVAILABLE, str(unavailable))
+    (group,) = view.groups
+    if not group.state:
+        return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+    return _group_answer(group)
+
+
+def _refused(group_id: str, error: ErrorCode, message: str) -> share_group_describe.DescribedGroup:
+    return share_group_describe.DescribedGroup(error_code=error, error_message=message, group_id=group_id)
+
+
+def _group_answer(group: ShareGroupView) -> share_group_describe.DescribedGroup:
+    names = dict(group.topic_names)
+    return share_group_describe.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=[_member_answer(member, names) for member in group.members],
+    )
+
+
+def _member_answer(member: ShareMemberView, names: Mapping[bytes, str]) -> share_group_describe.Member:
+    return share_group_describe.Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.topics,
+        assignment=share_group_describe.Assignment(
+            [
+                share_group_describe.TopicPartitions(each.topic_id, names[each.topic_id], each.partitions)
+                for each in member.assigned
+                if each.topic_id in names
+            ]
+        ),
+    )

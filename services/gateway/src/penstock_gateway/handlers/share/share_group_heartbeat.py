@@ -1,0 +1,78 @@
+"""ShareGroupHeartbeat: all that a member of a share group says to its coordinator (KIP-932).
+
+As with consumer groups most heartbeats change nothing, and are answered by a query; only the others are journaled.
+"""
+
+from penstock.contracts.commands import Outcome, Refused, ShareHeartbeat, ShareMembership
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.share import ShareHeartbeatQuery, ShareHeartbeatView
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api import share_group_heartbeat
+from penstock.kafkawire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.share.commands import NOT_YET, level_error
+
+DEADLINE_S = 5.0  # the usual time between two heartbeats
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse:
+    error = level_error(gateway)
+    if error:
+        return ShareGroupHeartbeatResponse(error_code=error, error_message=NOT_YET)
+    heartbeat = ShareHeartbeat(
+        now_ms=gateway.clock.now_ms(),
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        rack_id=request.rack_id,
+        client_id=client.client_id,
+        client_host=f"/{client.host}",
+        topics=request.subscribed_topic_names,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+    try:
+        outcome = await _outcome(gateway, heartbeat)
+    except Unavailable as unavailable:
+        return ShareGroupHeartbeatResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(unavailable))
+    if isinstance(outcome, Refused):
+        return ShareGroupHeartbeatResponse(error_code=_error(outcome), error_message=outcome.message or None)
+    assert isinstance(outcome, ShareMembership), f"an unexpected answer to a heartbeat: {outcome}"
+    return _response(outcome)
+
+
+async def _outcome(gateway: Gateway, heartbeat: ShareHeartbeat) -> Outcome:
+    answer = await _preview(gateway, heartbeat, fresh=False)
+    if isinstance(answer, Refused):  # by somebody who may not have heard of the member yet
+        answer = await _preview(gateway, heartbeat, fresh=True)
+    return await group_command(gateway, heartbeat) if answer is None else answer
+
+
+async def _preview(gateway: Gateway, heartbeat: ShareHeartbeat, *, fresh: bool) -> ShareMembership | Refused | None:
+    """What is answered without a journal entry; None if there is to be one."""
+    query = ShareHeartbeatQuery(0, heartbeat, fresh=fresh)
+    view = await gateway.sequencer.query("share_heartbeat", query, ShareHeartbeatView, deadline_s=DEADLINE_S)
+    return view.outcome
+
+
+def _error(refused: Refused) -> ErrorCode:
+    """Without room a member tries again; clients take an error that they do not know here as final."""
+    return GROUPS_UNAVAILABLE if refused.refusal == Refusal.OVERLOADED else error_of(refused.refusal)
+
+
+def _response(membership: ShareMembership) -> ShareGroupHeartbeatResponse:
+    assignment = membership.assignment
+    return ShareGroupHeartbeatResponse(
+        member_id=membership.member_id,
+        member_epoch=membership.member_epoch,
+        heartbeat_interval_ms=membership.heartbeat_interval_ms,
+        assignment=None
+        if assignment is None
+        else share_group_heartbeat.Assignment(
+            [share_group_heartbeat.TopicPartitions(each.topic_id, each.partitions) for each in assignment]
+        ),
+    )

@@ -1,0 +1,42 @@
+"""AlterPartitionReassignments: refused, as partitions are on no broker; nor is there ever one to call off (KIP-455)."""
+
+from penstock.kafkawire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.metadata.partition_lookup import NO_EPOCH, Located, locate
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    asked = (topic.name for topic in request.topics)
+    located = await locate(gateway, asked, unavailable=ADMINISTRATION_UNAVAILABLE)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                topic.name, [_result(located, topic.name, partition) for partition in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _result(located: Located, topic: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
+    found = located.partition(topic, asked.partition_index, NO_EPOCH)
+    if isinstance(found, ErrorCode):
+        return ReassignablePartitionResponse(asked.partition_index, found, None)
+    if asked.replicas is None:
+        error, message = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no partition is ever reassigned"
+    else:
+        error = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        message = "records are in the object store and every gateway leads every partition: there is nothing to assign"
+    return ReassignablePartitionResponse(asked.partition_index, error, message)

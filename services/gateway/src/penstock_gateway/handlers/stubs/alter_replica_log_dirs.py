@@ -1,0 +1,47 @@
+"""AlterReplicaLogDirs: everything lies in the one directory that there is, and there is no other to move it to."""
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.contracts.queries.topics import TopicView
+from penstock.kafkawire.api.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.handlers.discovery.describe_log_dirs import LOG_DIR
+from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    names = {topic.name for each in request.dirs for topic in each.topics if is_legal_topic_name(topic.name)}
+    found: dict[str, TopicView] = {}
+    failure = ErrorCode.NONE
+    try:
+        found = await gateway.topics.find(sorted(names))
+    except Unavailable:
+        failure = ADMINISTRATION_UNAVAILABLE
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic.name,
+                [
+                    AlterReplicaLogDirPartitionResult(index, failure or _error(each.path, found.get(topic.name), index))
+                    for index in topic.partitions
+                ],
+            )
+            for each in request.dirs
+            for topic in each.topics
+        ]
+    )
+
+
+def _error(path: str, topic: TopicView | None, index: int) -> ErrorCode:
+    if path != LOG_DIR:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    is_there = topic is not None and 0 <= index < topic.partitions
+    return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,28 @@
+"""DescribeUserScramCredentials: no user has any; who asks for quotas of users asks for these, too."""
+
+from penstock.kafkawire.api.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.metadata.admin_commands import duplicates
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    names = [user.name for user in request.users or []]
+    repeated = duplicates(names)
+    return DescribeUserScramCredentialsResponse(
+        results=[_result(name, name in repeated) for name in dict.fromkeys(names)]
+    )
+
+
+def _result(name: str, is_repeated: bool) -> DescribeUserScramCredentialsResult:
+    if is_repeated:
+        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+        return DescribeUserScramCredentialsResult(name, ErrorCode.DUPLICATE_RESOURCE, message)
+    message = f"Attempt to describe a user credential that does not exist: {name}"
+    return DescribeUserScramCredentialsResult(name, ErrorCode.RESOURCE_NOT_FOUND, message)

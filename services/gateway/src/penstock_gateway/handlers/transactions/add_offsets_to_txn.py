@@ -1,0 +1,29 @@
+"""AddOffsetsToTxn: a group whose offsets a transaction is going to commit (KIP-98)."""
+
+from penstock.contracts.commands import AddOffsetsToTxn, Refused
+from penstock.kafkawire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.transaction_commands import fenced_error, transaction_command, transaction_error
+
+FIRST_VERSION_FENCED = 2
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    command = AddOffsetsToTxn(
+        now_ms=gateway.clock.now_ms(),
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        group_id=request.group_id,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+    outcome = await transaction_command(gateway, command)
+    if isinstance(outcome, ErrorCode):
+        return AddOffsetsToTxnResponse(error_code=outcome)
+    if isinstance(outcome, Refused):
+        error = transaction_error(outcome.refusal, fenced=fenced_error(version, FIRST_VERSION_FENCED))
+        return AddOffsetsToTxnResponse(error_code=error)
+    return AddOffsetsToTxnResponse()

@@ -1,0 +1,82 @@
+"""AddPartitionsToTxn: partitions that a transaction is going to write to, all of them or none (KIP-98)."""
+
+from penstock.contracts.commands import AddPartitionsToTxn, PerItem, Refused, TransactionPartition
+from penstock.kafkawire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.transaction_commands import (
+    TRANSACTIONS_UNAVAILABLE,
+    fenced_error,
+    transaction_command,
+    transaction_error,
+)
+from penstock_gateway.metadata.partition_lookup import locate
+
+FIRST_VERSION_FENCED = 2
+FIRST_VERSION_BATCHED = 4  # for brokers among themselves; who is none is told what Kafka tells him
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    if version >= FIRST_VERSION_BATCHED:
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    found = await _find(gateway, request)
+    if not any(isinstance(each, ErrorCode) for each in found):
+        partitions = [each for each in found if isinstance(each, TransactionPartition)]
+        return _response(request, await _add(gateway, version, request, partitions))
+    # As in Kafka, nothing is done for the others then.
+    errors = [each if isinstance(each, ErrorCode) else ErrorCode.OPERATION_NOT_ATTEMPTED for each in found]
+    return _response(request, errors)
+
+
+async def _find(gateway: Gateway, request: AddPartitionsToTxnRequest) -> list[TransactionPartition | ErrorCode]:
+    topics = request.v3_and_below_topics
+    located = await locate(gateway, (topic.name for topic in topics), unavailable=TRANSACTIONS_UNAVAILABLE)
+    found: list[TransactionPartition | ErrorCode] = []
+    for topic in topics:
+        for number in topic.partitions:
+            view = located.partition(topic.name, number, -1)
+            found.append(view if isinstance(view, ErrorCode) else TransactionPartition(view.topic_id, number))
+    return found
+
+
+async def _add(
+    gateway: Gateway, version: int, request: AddPartitionsToTxnRequest, partitions: list[TransactionPartition]
+) -> list[ErrorCode]:
+    command = AddPartitionsToTxn(
+        now_ms=gateway.clock.now_ms(),
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        partitions=partitions,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+    outcome = await transaction_command(gateway, command)
+    if isinstance(outcome, ErrorCode):
+        return [outcome] * len(partitions)
+    if isinstance(outcome, Refused):
+        error = transaction_error(outcome.refusal, fenced=fenced_error(version, FIRST_VERSION_FENCED))
+        return [error] * len(partitions)
+    assert isinstance(outcome, PerItem), f"an unexpected answer to partitions of a transaction: {outcome}"
+    if any(outcome.refusals):  # a topic went since we looked
+        gateway.topics.forget(topic.name for topic in request.v3_and_below_topics)
+        return [transaction_error(each) or ErrorCode.OPERATION_NOT_ATTEMPTED for each in outcome.refusals]
+    return [ErrorCode.NONE] * len(partitions)
+
+
+def _response(request: AddPartitionsToTxnRequest, errors: list[ErrorCode]) -> AddPartitionsToTxnResponse:
+    rest = iter(errors)
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                topic.name, [AddPartitionsToTxnPartitionResult(number, next(rest)) for number in topic.partitions]
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )

@@ -1,0 +1,70 @@
+"""DescribeProducers: what partitions know of their idempotent producers (KIP-664)."""
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.transactions import PartitionProducers, ProducersQuery, ProducersView
+from penstock.kafkawire.api.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, locate, refusal_error
+from penstock_gateway.tail.tail_index import PartitionKey
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    located = await locate(gateway, (topic.name for topic in request.topics))
+    views = [
+        located.partition(topic.name, number, -1) for topic in request.topics for number in topic.partition_indexes
+    ]
+    numbers = [number for topic in request.topics for number in topic.partition_indexes]
+    keys = [
+        (view.topic_id, number) for view, number in zip(views, numbers, strict=True) if not isinstance(view, ErrorCode)
+    ]
+    found = iter(await _ask(gateway, keys))
+    answers = iter([view if isinstance(view, ErrorCode) else next(found) for view in views])
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                topic.name, [_answer(topic.name, number, next(answers)) for number in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _ask(gateway: Gateway, keys: list[PartitionKey]) -> list[PartitionProducers | ErrorCode]:
+    """One answer for each, in several questions where one answer does not hold them all."""
+    found: list[PartitionProducers | ErrorCode] = []
+    try:
+        while len(found) < len(keys):
+            query = ProducersQuery(0, keys[len(found) :], fresh=True)
+            view = await gateway.sequencer.query("producers", query, ProducersView)
+            assert view.partitions, "an answer has one partition at least"
+            found += view.partitions
+    except Unavailable:
+        found += [READ_UNAVAILABLE] * (len(keys) - len(found))
+    return found
+
+
+def _answer(name: str, number: int, found: PartitionProducers | ErrorCode) -> PartitionResponse:
+    error = found if isinstance(found, ErrorCode) else refusal_error(name, found.refusal)
+    if error or isinstance(found, ErrorCode):
+        return PartitionResponse(number, error)
+    states = [
+        ProducerState(
+            producer_id=each.producer_id,
+            producer_epoch=each.producer_epoch,
+            last_sequence=each.last_sequence,
+            last_timestamp=each.active_ms,
+            coordinator_epoch=each.coordinator_epoch,
+            current_txn_start_offset=each.first_offset,
+        )
+        for each in found.producers
+    ]
+    return PartitionResponse(number, active_producers=states)

@@ -1,0 +1,58 @@
+"""DescribeTransactions: transactions by their transactional ids, with the partitions of those ongoing (KIP-664)."""
+
+from collections.abc import Sequence
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.transactions import DescribeTransactionsQuery, DescribeTransactionsView, TransactionView
+from penstock.kafkawire.api.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE
+
+DEAD = "Dead"
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    wanted = request.transactional_ids
+    found: list[TransactionState] = []
+    try:
+        while len(found) < len(wanted):
+            found += map(_state, await _ask(gateway, wanted[len(found) :]))
+    except Unavailable:
+        found += [_failed(each, TRANSACTIONS_UNAVAILABLE) for each in wanted[len(found) :]]
+    return DescribeTransactionsResponse(transaction_states=found)
+
+
+async def _ask(gateway: Gateway, transactional_ids: list[str]) -> Sequence[TransactionView]:
+    """The first of them, as many as an answer holds."""
+    query = DescribeTransactionsQuery(0, transactional_ids, fresh=True)
+    view = await gateway.sequencer.query("describe_transactions", query, DescribeTransactionsView)
+    assert view.transactions, "an answer has one transaction at least"
+    return view.transactions
+
+
+def _state(view: TransactionView) -> TransactionState:
+    if view.state == DEAD:
+        is_named = bool(view.transactional_id)
+        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_named else ErrorCode.INVALID_REQUEST
+        return _failed(view.transactional_id, error)
+    return TransactionState(
+        transactional_id=view.transactional_id,
+        transaction_state=view.state,
+        transaction_timeout_ms=view.timeout_ms,
+        transaction_start_time_ms=view.started_ms,
+        producer_id=view.producer_id,
+        producer_epoch=view.producer_epoch,
+        topics=[TopicData(topic.topic, topic.partitions) for topic in view.topics],
+    )
+
+
+def _failed(transactional_id: str, error: ErrorCode) -> TransactionState:
+    return TransactionState(error_code=error, transactional_id=transactional_id)

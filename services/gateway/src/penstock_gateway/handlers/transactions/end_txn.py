@@ -1,0 +1,30 @@
+"""EndTxn: a transaction is committed or aborted, in all its partitions and groups at once (KIP-98, KIP-890)."""
+
+from penstock.contracts.commands import EndTxn, Refused, TransactionEnded
+from penstock.kafkawire.api.end_txn import EndTxnRequest, EndTxnResponse
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.transaction_commands import fenced_error, transaction_command, transaction_error
+
+FIRST_VERSION_FENCED = 2
+FIRST_VERSION_BUMPS = 5  # from here on each transaction has an epoch of its own
+
+
+async def handle(gateway: Gateway, client: Client, version: int, request: EndTxnRequest) -> EndTxnResponse:
+    command = EndTxn(
+        now_ms=gateway.clock.now_ms(),
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        committed=request.committed,
+        bumps=version >= FIRST_VERSION_BUMPS,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+    outcome = await transaction_command(gateway, command)
+    if isinstance(outcome, ErrorCode):
+        return EndTxnResponse(error_code=outcome)
+    if isinstance(outcome, Refused):
+        fenced = fenced_error(version, FIRST_VERSION_FENCED)
+        return EndTxnResponse(error_code=transaction_error(outcome.refusal, fenced=fenced))
+    assert isinstance(outcome, TransactionEnded), f"an unexpected answer to a transaction's end: {outcome}"
+    return EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)

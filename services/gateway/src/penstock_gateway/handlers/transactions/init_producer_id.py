@@ -1,0 +1,61 @@
+"""InitProducerId: a producer id of its own for every idempotent producer that asks (KIP-98), and under a
+transactional id one that fences whoever had it before (KIP-360)."""
+
+from penstock.contracts.commands import AllocateProducer, InitTransactionalProducer, Outcome, ProducerAllocated, Refused
+from penstock.contracts.errors import Unavailable
+from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.transaction_commands import fenced_error, transaction_command, transaction_error
+from penstock_gateway.kafka.error_mapping import PRODUCERS_UNAVAILABLE, error_of
+
+COMMAND_DEADLINE_S = 10.0
+FIRST_VERSION_FENCED = 4
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    if request.transactional_id is None:
+        return await _idempotent(gateway)
+    if not request.transactional_id:
+        return _failed(ErrorCode.INVALID_REQUEST)
+    return await _transactional(gateway, version, request.transactional_id, request)
+
+
+async def _idempotent(gateway: Gateway) -> InitProducerIdResponse:
+    # A producer that lost its sequence asks with its old id (KIP-360); a new one serves it as well, with a fresh start.
+    try:
+        command = AllocateProducer(gateway.clock.now_ms())
+        (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
+    except Unavailable:
+        return _failed(PRODUCERS_UNAVAILABLE)
+    return _failed(error_of(outcome.refusal)) if isinstance(outcome, Refused) else _allocated(outcome)
+
+
+async def _transactional(
+    gateway: Gateway, version: int, transactional_id: str, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    command = InitTransactionalProducer(
+        now_ms=gateway.clock.now_ms(),
+        transactional_id=transactional_id,
+        timeout_ms=request.transaction_timeout_ms,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+    outcome = await transaction_command(gateway, command)
+    if isinstance(outcome, ErrorCode):
+        return _failed(outcome)
+    if isinstance(outcome, Refused):
+        return _failed(transaction_error(outcome.refusal, fenced=fenced_error(version, FIRST_VERSION_FENCED)))
+    return _allocated(outcome)
+
+
+def _allocated(outcome: Outcome) -> InitProducerIdResponse:
+    assert isinstance(outcome, ProducerAllocated), f"an unexpected answer to an allocation: {outcome}"
+    return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+
+
+def _failed(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_epoch=-1)

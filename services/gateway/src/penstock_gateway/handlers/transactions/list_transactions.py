@@ -1,0 +1,61 @@
+"""ListTransactions: the transactional ids there are, by state, producer, duration and pattern (KIP-664, KIP-1152)."""
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.transactions import TransactionsQuery, TransactionsView
+from penstock.kafkawire.api.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE
+from penstock_gateway.kafka.error_mapping import error_of
+
+# Kafka's; here a transaction is never between its end and the markers of it.
+STATES = frozenset(
+    (
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    )
+)
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    unknown = [state for state in request.state_filters if state not in STATES]
+    try:
+        found = await _all(gateway, request)
+    except Unavailable:
+        return ListTransactionsResponse(error_code=TRANSACTIONS_UNAVAILABLE)
+    if isinstance(found, ErrorCode):
+        return ListTransactionsResponse(error_code=found)
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+
+
+async def _all(gateway: Gateway, request: ListTransactionsRequest) -> list[TransactionState] | ErrorCode:
+    found: list[TransactionState] = []
+    after: str | None = ""
+    while after is not None:
+        query = TransactionsQuery(
+            0,
+            request.state_filters,
+            request.producer_id_filters,
+            request.duration_filter,
+            fresh=True,
+            after=after,
+            pattern=request.transactional_id_pattern or "",
+        )
+        view = await gateway.sequencer.query("transactions", query, TransactionsView)
+        if view.refusal:
+            return error_of(view.refusal)
+        found += [TransactionState(each.transactional_id, each.producer_id, each.state) for each in view.transactions]
+        after = (view.after or view.transactions[-1].transactional_id) if view.is_more else None
+    return found

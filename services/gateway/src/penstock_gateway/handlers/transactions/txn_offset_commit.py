@@ -1,0 +1,61 @@
+"""TxnOffsetCommit: a group's offsets, which count once the transaction is committed (KIP-98, KIP-447)."""
+
+from penstock.contracts.commands import CommitTxnOffsets, Outcome, PerItem, Refused
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.offset_commits import answers_by_topic, offsets_to_commit
+from penstock_gateway.coordination.transaction_commands import transaction_command, transaction_error
+
+FIRST_VERSION_LOADING = 2  # older clients fall over COORDINATOR_LOAD_IN_PROGRESS
+FIRST_VERSION_ABORTABLE = 4  # from here on clients know TRANSACTION_ABORTABLE (KIP-890)
+FIRST_VERSION_ADDS = 5  # from here on the group needs not be added before
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    offsets = offsets_to_commit(request.topics)
+    command = CommitTxnOffsets(
+        now_ms=gateway.clock.now_ms(),
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        group_id=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        offsets=offsets,
+        adds=version >= FIRST_VERSION_ADDS,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+    outcome = await transaction_command(gateway, command)
+    errors = _errors(version, outcome, len(offsets))
+    answers = answers_by_topic(request.topics, errors, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition)
+    return TxnOffsetCommitResponse(topics=answers)
+
+
+def _errors(version: int, outcome: Outcome | ErrorCode, count: int) -> list[ErrorCode]:
+    if isinstance(outcome, ErrorCode):
+        return [outcome] * count
+    if isinstance(outcome, Refused):
+        return [_error(version, outcome.refusal)] * count
+    assert isinstance(outcome, PerItem), f"an unexpected answer to a transaction's offsets: {outcome}"
+    return [_error(version, refusal) for refusal in outcome.refusals]
+
+
+def _error(version: int, refusal: int) -> ErrorCode:
+    if refusal == Refusal.INVALID_TXN_STATE and version >= FIRST_VERSION_ABORTABLE:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    if refusal == Refusal.STALE_MEMBER_EPOCH:  # clients of this API take it for fatal
+        return ErrorCode.ILLEGAL_GENERATION
+    error = transaction_error(refusal, fenced=ErrorCode.INVALID_PRODUCER_EPOCH)
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error

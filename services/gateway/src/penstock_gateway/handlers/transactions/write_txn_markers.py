@@ -1,0 +1,137 @@
+"""WriteTxnMarkers: an administrator aborts a transaction by one of its partitions (KIP-664); commits are refused.
+
+In Kafka a marker ends a transaction in one partition, whatever the coordinator knows. Here a transaction ends
+everywhere at once, so the one that is open in the partition is aborted as a whole, and its producer fenced as by a
+time-out. Where none is open there is nothing to do.
+"""
+
+from penstock.contracts.commands import EndTxn, Refused
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.transactions import (
+    DescribeTransactionsQuery,
+    DescribeTransactionsView,
+    TransactionsQuery,
+    TransactionsView,
+    TransactionView,
+)
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.coordination.transaction_commands import (
+    TRANSACTIONS_UNAVAILABLE,
+    transaction_command,
+    transaction_error,
+)
+from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, Located, locate
+
+VERSION_WITH_EPOCHS = 2  # of transactions: a marker has a later epoch than its records (KIP-890)
+ONGOING, ABORTED = "Ongoing", "CompleteAbort"
+Partition = tuple[str, int]
+
+
+async def handle(
+    gateway: Gateway, client: Client, version: int, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    located = await locate(gateway, (topic.name for marker in request.markers for topic in marker.topics))
+    return WriteTxnMarkersResponse([await _result(gateway, located, marker) for marker in request.markers])
+
+
+async def _result(gateway: Gateway, located: Located, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    partitions = [(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
+    errors = _objections(located, marker, partitions)
+    left = [partition for partition in partitions if partition not in errors]
+    if left:
+        errors |= await _abort(gateway, marker, left)
+    return WritableTxnMarkerResult(
+        marker.producer_id,
+        [
+            WritableTxnMarkerTopicResult(
+                topic.name,
+                [
+                    WritableTxnMarkerPartitionResult(number, errors[topic.name, number])
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )
+
+
+def _objections(located: Located, marker: WritableTxnMarker, partitions: list[Partition]) -> dict[Partition, ErrorCode]:
+    """What can be said against the marker without a look at transactions."""
+    objections: dict[Partition, ErrorCode] = {}
+    for name, number in partitions:
+        topic = located.partition(name, number, -1)
+        if marker.transaction_result:  # only who decides of transactions may say so, and that is no client
+            objections[name, number] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        elif isinstance(topic, ErrorCode):
+            objections[name, number] = topic
+        elif marker.coordinator_epoch < topic.leader_epoch:
+            objections[name, number] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return objections
+
+
+async def _abort(
+    gateway: Gateway, marker: WritableTxnMarker, partitions: list[Partition]
+) -> dict[Partition, ErrorCode]:
+    try:
+        found = await _transaction_of(gateway, marker.producer_id)
+    except Unavailable:
+        return dict.fromkeys(partitions, READ_UNAVAILABLE)
+    if found is None:
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+    view, sequence = found
+    opened = {(topic.topic, number) for topic in view.topics for number in topic.partitions}
+    is_open = view.state == ONGOING and any(partition in opened for partition in partitions)
+    if _is_fenced(marker, view, is_open=is_open):
+        return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_EPOCH)
+    error = await _end(gateway, view, sequence) if is_open else ErrorCode.NONE
+    return {partition: error if partition in opened else ErrorCode.NONE for partition in partitions}
+
+
+async def _transaction_of(gateway: Gateway, producer_id: int) -> tuple[TransactionView, int] | None:
+    """The transactional id that has the producer id, if one has, and the journal sequence at which it is so."""
+    query = TransactionsQuery(0, producer_ids=[producer_id], fresh=True)
+    listed = await gateway.sequencer.query("transactions", query, TransactionsView)
+    if not listed.transactions:
+        return None
+    named = DescribeTransactionsQuery(listed.sequence, [listed.transactions[0].transactional_id])
+    described = await gateway.sequencer.query("describe_transactions", named, DescribeTransactionsView)
+    view = described.transactions[0]
+    return (view, described.sequence) if view.producer_id == producer_id else None
+
+
+def _is_fenced(marker: WritableTxnMarker, view: TransactionView, *, is_open: bool) -> bool:
+    """Whether the marker's epoch is too old; who repeats what has aborted the transaction is not told so."""
+    if is_open and marker.transaction_version >= VERSION_WITH_EPOCHS:
+        return marker.producer_epoch <= view.producer_epoch
+    is_repeated = view.state == ABORTED and marker.producer_epoch + 1 == view.producer_epoch
+    return marker.producer_epoch < view.producer_epoch and not is_repeated
+
+
+async def _end(gateway: Gateway, view: TransactionView, sequence: int) -> ErrorCode:
+    command = EndTxn(
+        now_ms=gateway.clock.now_ms(),
+        transactional_id=view.transactional_id,
+        producer_id=view.producer_id,
+        producer_epoch=view.producer_epoch,
+        committed=False,
+        bumps=True,
+        seen_sequence=sequence,
+    )
+    outcome = await transaction_command(gateway, command)
+    if isinstance(outcome, Refused):
+        if outcome.refusal == Refusal.STALE:  # it has ended meanwhile, and perhaps another one begun
+            return READ_UNAVAILABLE
+        outcome = transaction_error(outcome.refusal, fenced=ErrorCode.INVALID_PRODUCER_EPOCH)
+    if isinstance(outcome, ErrorCode):  # administrators ask again of a partition's leader, not of a coordinator
+        return READ_UNAVAILABLE if outcome is TRANSACTIONS_UNAVAILABLE else outcome
+    return ErrorCode.NONE

@@ -1,0 +1,153 @@
+"""What the two APIs that alter configurations share: whose those are, what is refused at once, and the verdicts."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from penstock.contracts.commands import AlterConfigs, AlterGroupConfigs, ConfigChange, ConfigOperation
+from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_objections
+from penstock.contracts.configs.topics import (
+    CLUSTER_CONFIGS,
+    TOPIC_CONFIGS,
+    TopicConfig,
+    cluster_objections,
+    objections,
+)
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Gateway
+from penstock_gateway.kafka.error_mapping import error_of
+from penstock_gateway.kafka.feature_levels import until_level
+from penstock_gateway.metadata.admin_commands import (
+    MESSAGE_LENGTH_MAX,
+    Verdict,
+    duplicates,
+    run_commands,
+    topic_name_objection,
+    verdict_of,
+)
+from penstock_gateway.metadata.config_view import BROKER, GROUP, TOPIC
+from penstock_gateway.share.commands import NOT_YET
+
+TIMEOUT_MS = 30_000  # neither API has one of its own
+# Of which all but the first are for those who did not know of a change made elsewhere: by the refusal they have learnt.
+ATTEMPTS_MAX = 3
+STALE = error_of(Refusal.STALE)
+VALUE_LENGTH_MAX = 1_000  # the longest honest value has some 30 letters
+CLUSTER = ""  # as the name of a broker: the defaults of all brokers (KIP-226)
+
+# By type of resource: what it has, and what is wrong with values for that.
+KNOWN_CONFIGS: dict[int, tuple[dict[str, TopicConfig], Callable[[dict[str, str]], list[str]]]] = {
+    TOPIC: (TOPIC_CONFIGS, objections),
+    BROKER: (CLUSTER_CONFIGS, cluster_objections),
+    GROUP: (GROUP_RESOURCE_CONFIGS, group_objections),
+}
+
+Resource = tuple[int, str]  # type and name
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One configuration as the request has it: the operation may be none, the value null."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class Alteration(msgspec.Struct, frozen=True):
+    """What a request wants of one resource; with `replace` what is not named goes back to its default."""
+
+    resource: Resource
+    changes: list[Change]
+    replace: bool = False
+
+
+async def alter(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
+    """A verdict for each resource, in the order in which they were named first."""
+    if any(kind == GROUP for kind, _ in (each.resource for each in asked)):
+        await until_level(gateway, SHARE_GROUPS_LEVEL)
+    repeated = duplicates(each.resource for each in asked)
+    verdicts = {each.resource: _objection(gateway, each, each.resource in repeated) for each in asked}
+    good = [each for each in asked if not verdicts[each.resource][0]]
+    for _ in range(ATTEMPTS_MAX):
+        verdicts |= await _run(gateway, good, validate_only=validate_only)
+        good = [each for each in good if verdicts[each.resource][0] == STALE]
+    return verdicts
+
+
+async def _run(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
+    commands = [_command(gateway, each) for each in asked]
+    outcomes = await run_commands(gateway, commands, TIMEOUT_MS, validate_only=validate_only)
+    if not validate_only:
+        gateway.topics.forget(command.topic for command in commands if isinstance(command, AlterConfigs))
+    return {each.resource: verdict_of(outcome) for each, outcome in zip(asked, outcomes, strict=True)}
+
+
+def _command(gateway: Gateway, asked: Alteration) -> AlterConfigs | AlterGroupConfigs:
+    kind, name = asked.resource
+    changes = [ConfigChange(each.name, ConfigOperation(each.operation), each.value or "") for each in asked.changes]
+    if kind == GROUP:
+        return AlterGroupConfigs(
+            now_ms=gateway.clock.now_ms(),
+            group_id=name,
+            changes=changes,
+            replace=asked.replace,
+            seen_sequence=gateway.sequencer.seen_sequence,
+        )
+    return AlterConfigs(
+        now_ms=gateway.clock.now_ms(),
+        topic=name if kind == TOPIC else "",
+        changes=changes,
+        replace=asked.replace,
+        seen_sequence=gateway.sequencer.seen_sequence,
+    )
+
+
+def _objection(gateway: Gateway, asked: Alteration, is_repeated: bool) -> Verdict:
+    """What can be refused without asking a sequencer, so that none of it gets into the journal."""
+    kind, name = asked.resource
+    if is_repeated:
+        return ErrorCode.INVALID_REQUEST, "the resource occurs more than once in the request"
+    if kind == GROUP and gateway.config.share_groups:
+        level = gateway.sequencer.seen_level
+        if level is not None and level < SHARE_GROUPS_LEVEL:  # nobody would journal it, as long as an upgrade lasts
+            return ErrorCode.UNSUPPORTED_VERSION, NOT_YET
+        if not name:
+            return ErrorCode.INVALID_REQUEST, "an empty name is no group"
+    elif kind not in (TOPIC, BROKER):
+        return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
+    if kind == TOPIC and not is_legal_topic_name(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(name)
+    if kind == BROKER and name != CLUSTER:
+        return ErrorCode.INVALID_REQUEST, (
+            "a single broker has nothing to alter; an empty name stands for the defaults of the whole cluster"
+        )
+    error, message = _form_objection(asked.changes)
+    if not error:
+        error, message = _value_objection(kind, asked.changes)
+    return error, message and message[:MESSAGE_LENGTH_MAX]
+
+
+def _form_objection(changes: list[Change]) -> Verdict:
+    """Kafka's INVALID_REQUEST: what no value of any configuration could be meant by."""
+    repeated = duplicates(change.name for change in changes)
+    if repeated:
+        return ErrorCode.INVALID_REQUEST, f"more than once in the request: {', '.join(sorted(repeated))}"
+    for change in changes:
+        if change.operation not in tuple(ConfigOperation):
+            return ErrorCode.INVALID_REQUEST, f"operation {change.operation} on {change.name} is none of 0 to 3"
+        if change.value is None and change.operation != ConfigOperation.DELETE:
+            return ErrorCode.INVALID_REQUEST, f"null is not a value: {change.name}"
+    return ErrorCode.NONE, None
+
+
+def _value_objection(kind: int, changes: list[Change]) -> Verdict:
+    """Unknown names whatever is to happen to them, and values that nothing stored could make good."""
+    known, object_to = KNOWN_CONFIGS[kind]
+    unknown = {change.name: "" for change in changes if change.name not in known}
+    values = {change.name: change.value or "" for change in changes if change.operation == ConfigOperation.SET}
+    reasons = object_to(unknown | values)
+    reasons += [f"the value of {each.name} is too long" for each in changes if len(each.value or "") > VALUE_LENGTH_MAX]
+    return (ErrorCode.INVALID_CONFIG, "; ".join(reasons)) if reasons else (ErrorCode.NONE, None)

@@ -1,0 +1,126 @@
+"""Configurations as Kafka clients see them: what is in force, where that comes from, and what it would be without."""
+
+import enum
+
+import msgspec
+
+from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
+from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS, TopicConfig
+from penstock.contracts.queries.groups import GroupConfigsQuery, GroupConfigsView
+from penstock.contracts.queries.topics import ClusterConfigsQuery, ClusterConfigsView
+from penstock_gateway.context import Gateway
+
+TOPIC, BROKER, GROUP = 2, 4, 32  # types of resources that have configurations
+CONFIGS_DEADLINE_S = 5.0  # an earlier release's sequencers do not know the question, and nobody answers
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from, in Kafka's numbers (KIP-226)."""
+
+    TOPIC = 1
+    CLUSTER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    GROUP = 8
+
+
+CONFIG_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}  # Kafka's numbers (KIP-569)
+
+
+# The names that Kafka's brokers have for the defaults of what here is set for topics only.
+BROKER_NAMES = {
+    "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "preallocate": "log.preallocate",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+}
+
+
+class Synonym(msgspec.Struct, frozen=True):
+    """A value that is in force unless one before it is."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One configuration, by the name that its resource has for it; the first synonym is in force."""
+
+    name: str
+    config: TopicConfig
+    synonyms: list[Synonym]
+
+    @property
+    def value(self) -> str:
+        """What is in force."""
+        return self.synonyms[0].value
+
+    @property
+    def source(self) -> ConfigSource:
+        """Where that comes from."""
+        return self.synonyms[0].source
+
+
+async def cluster_configs(gateway: Gateway, deadline_s: float = CONFIGS_DEADLINE_S) -> dict[str, str]:
+    """The defaults of all topics that were set, by brokers' names; `Unavailable` if no sequencer says."""
+    view = await gateway.sequencer.query(
+        "cluster_configs", ClusterConfigsQuery(0, fresh=True), ClusterConfigsView, deadline_s=deadline_s
+    )
+    return view.configs
+
+
+async def group_configs(gateway: Gateway, group_ids: list[str]) -> dict[str, dict[str, str]]:
+    """What was set for each of these groups; `Unavailable` if no sequencer says."""
+    view = await gateway.sequencer.query(
+        "group_configs", GroupConfigsQuery(0, group_ids, fresh=True), GroupConfigsView, deadline_s=CONFIGS_DEADLINE_S
+    )
+    return dict(zip(group_ids, view.configs, strict=True))
+
+
+async def groups_with_configs(gateway: Gateway) -> list[str]:
+    """The groups for which something was set, also if there is none such; `Unavailable` if no sequencer says."""
+    view = await gateway.sequencer.query(
+        "group_configs", GroupConfigsQuery(0, [], fresh=True), GroupConfigsView, deadline_s=CONFIGS_DEADLINE_S
+    )
+    return view.group_ids
+
+
+def group_settings(configs: dict[str, str]) -> list[Setting]:
+    """Every configuration that a group has, given those that were set for it."""
+    settings = []
+    for name, config in GROUP_RESOURCE_CONFIGS.items():
+        own = [Synonym(name, configs[name], ConfigSource.GROUP)] if name in configs else []
+        settings.append(Setting(name, config, [*own, Synonym(name, config.default, ConfigSource.DEFAULT)]))
+    return settings
+
+
+def settings_of(configs: dict[str, str], cluster: dict[str, str]) -> list[Setting]:
+    """Every configuration that a topic has, given those that were set for it and for the cluster."""
+    settings = []
+    for name, config in TOPIC_CONFIGS.items():
+        own = [Synonym(name, configs[name], ConfigSource.TOPIC)] if name in configs else []
+        settings.append(Setting(name, config, own + _defaults(config, cluster)))
+    return settings
+
+
+def cluster_settings(cluster: dict[str, str]) -> list[Setting]:
+    """Every default that a cluster can set, given those that it has."""
+    return [Setting(name, config, _defaults(config, cluster)) for name, config in CLUSTER_CONFIGS.items()]
+
+
+def _defaults(config: TopicConfig, cluster: dict[str, str]) -> list[Synonym]:
+    name = config.cluster_name or BROKER_NAMES.get(config.name, config.name)
+    set_here = [Synonym(name, cluster[name], ConfigSource.CLUSTER)] if name in cluster else []
+    return [*set_here, Synonym(name, config.default, ConfigSource.DEFAULT)]

@@ -1,0 +1,82 @@
+"""From the names, ids and numbers that clients use to the partitions that exist."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import TopicId
+from penstock.contracts.queries.topics import TopicView
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Gateway
+from penstock_gateway.kafka.error_mapping import error_of
+
+# What readers are told while the sequencers or the store cannot be reached: every client refreshes its metadata and
+# tries again, without a word to its user.
+READ_UNAVAILABLE = ErrorCode.NOT_LEADER_OR_FOLLOWER
+NO_EPOCH = -1
+
+# How a request speaks of a topic: by name, or by id (KIP-516). One request does the same for all its topics.
+TopicRef = str | TopicId
+
+
+class Located(msgspec.Struct, frozen=True):
+    """The topics found, and what to say of the others."""
+
+    topics: Mapping[TopicRef, TopicView]
+    absent: ErrorCode
+
+    def partition(self, ref: TopicRef, number: int, leader_epoch: int) -> TopicView | ErrorCode:
+        """The topic of a partition that exists; `leader_epoch` is what the client takes for the newest (KIP-320)."""
+        topic = self.topics.get(ref)
+        if topic is None:
+            return self.absent
+        if not 0 <= number < topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if leader_epoch not in (NO_EPOCH, topic.leader_epoch):
+            is_newer = leader_epoch > topic.leader_epoch
+            return ErrorCode.UNKNOWN_LEADER_EPOCH if is_newer else ErrorCode.FENCED_LEADER_EPOCH
+        return topic
+
+
+async def locate(gateway: Gateway, refs: Iterable[TopicRef], *, unavailable: ErrorCode = READ_UNAVAILABLE) -> Located:
+    """These topics, as far as they exist and that can be found out; `unavailable` is what to say where it cannot."""
+    wanted = list(dict.fromkeys(refs))
+    if not wanted:
+        return Located({}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        return Located(await find_topics(gateway, wanted), absence(wanted[0]))
+    except Unavailable:
+        return Located({ref: view for ref in wanted if (view := cached_topic(gateway, ref))}, unavailable)
+
+
+async def find_topics(gateway: Gateway, refs: Iterable[TopicRef]) -> dict[TopicRef, TopicView]:
+    """Those of the topics that exist; `Unavailable` if a missing one could not be asked for."""
+    names, ids = [], []
+    for ref in refs:
+        if isinstance(ref, str):
+            names.append(ref)
+        else:
+            ids.append(ref)
+    found: dict[TopicRef, TopicView] = {}
+    if names:
+        found.update((await gateway.topics.find(names)).items())
+    if ids:
+        found.update((await gateway.topics.find_ids(ids)).items())
+    return found
+
+
+def cached_topic(gateway: Gateway, ref: TopicRef) -> TopicView | None:
+    """The topic, if it is known here."""
+    return gateway.topics.cached(ref) if isinstance(ref, str) else gateway.topics.cached_id(ref)
+
+
+def absence(ref: TopicRef) -> ErrorCode:
+    """What to say of a topic that does not exist."""
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(ref, str) else ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def refusal_error(ref: TopicRef, refusal: int) -> ErrorCode:
+    """Kafka's code for what a sequencer said of a partition of this topic."""
+    return absence(ref) if refusal == Refusal.UNKNOWN_TOPIC else error_of(refusal)

@@ -1,0 +1,170 @@
+"""Hands produce requests to flushers: each connection sticks to one, in order, within the flusher's window.
+
+A connection's route moves to another flusher only when nothing of it is unanswered at the old one. What surely had no
+effect is sent again, in order; what may have had one is answered OUTCOME_UNKNOWN, and ends the route.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Sequence
+
+from penstock.contracts.codec import Buffer, decode, encode_with_payload
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.messages import FlushBatch, FlushReply, Presence
+from penstock.runtime.bus.bus import Bus
+from penstock.runtime.bus.presence import Directory
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock
+from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.produce.flush_packing import Message, batch_bytes_max, fits, head_of, payload_of
+from penstock_gateway.produce.flusher_window import FlusherLink
+from penstock_gateway.produce.producer_route import FlushRoute, Handed
+
+# A window however large the flusher's budget: what one burst may pile up at the server for one slow subscriber.
+WINDOW_BYTES_MAX = 64 * 1024 * 1024
+WINDOW_BYTES_DEFAULT = 8 * 1024 * 1024  # for a flusher that announces no budget
+UNREACHABLE_S = 0.5  # how long a flusher that nobody answered for is left alone
+SWEEP_INTERVAL_S = 0.1  # how late an expired request may be noticed
+ANSWER_TIMEOUT_S_MIN = 1.0  # a message whose requests are about to expire gets this long all the same
+
+
+class Flushes:
+    """All flushers as this gateway sees them, and the routes of its connections to them."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        directory: Directory,
+        sequencer: SequencerClient,
+        clock: Clock,
+        metrics: GatewayMetrics,
+        *,
+        cluster: str,
+        zone: str,
+        instance: str,
+    ) -> None:
+        self._bus = bus
+        self._directory = directory
+        self._sequencer = sequencer
+        self._clock = clock
+        self._metrics = metrics
+        self.cluster = cluster
+        self._zone = zone
+        self._instance = instance
+        self.stalled: dict[FlushRoute, None] = {}  # routes with something that no flusher can be given now
+        self._links: dict[str, FlusherLink] = {}
+        self._candidates: dict[str, Presence] | None = None  # until the directory changes
+        self._unreachable: dict[str, float] = {}  # instance -> until when, monotonic
+        self._numbers = itertools.count(1)
+        self._route_numbers = itertools.count(1)
+        self._gateway_count = 1
+        self._tasks: asyncio.TaskGroup | None = None
+        directory.subscribe(self._directory_changed)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether anything can be sent now."""
+        return self._bus.is_connected
+
+    @property
+    def message_bytes_max(self) -> int:
+        """The largest flush message, in bytes."""
+        return self._bus.message_bytes_max
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """The largest record batch that a flusher can be sent, in bytes."""
+        return batch_bytes_max(self._bus.message_bytes_max)
+
+    @property
+    def unanswered_bytes(self) -> int:
+        """What all flushers together have not answered yet, per-batch overhead included."""
+        return sum(link.unanswered_bytes for link in self._links.values())
+
+    def open_route(self, on_change: Callable[[], None], key: str = "") -> FlushRoute:
+        """A way to a flusher for one connection, to be closed with it; routes with one key choose the same flusher."""
+        return FlushRoute(self, key or f"{self._instance}/{next(self._route_numbers)}", on_change)
+
+    async def run(self) -> None:
+        """Send and expire until cancelled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            while True:
+                await asyncio.sleep(SWEEP_INTERVAL_S)
+                self.sweep()
+
+    def sweep(self) -> None:
+        """Expire what waited too long, and try again what could not be delivered."""
+        now_s = self._clock.monotonic_s()
+        for instance in [name for name, until_s in self._unreachable.items() if until_s <= now_s]:
+            del self._unreachable[instance]
+            self._candidates = None
+        for route in list(self.stalled):
+            route.expire(now_s)
+            route.advance()
+        for link in list(self._links.values()):
+            if link.outbox:
+                link.expire(now_s)
+
+    def take(
+        self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float, route: FlushRoute
+    ) -> Handed:
+        """A produce with a number of its own and a deadline."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        return Handed(next(self._numbers), batches, payload, deadline_s, route)
+
+    def candidates(self) -> dict[str, Presence]:
+        """The flushers that new requests may go to: those of the gateway's zone, or any if it has none.
+
+        Where the client runs does not matter: its bytes are here already, and must not cross zones once more.
+        """
+        if self._candidates is None:
+            live = [one for one in self._directory.live("flusher") if one.instance not in self._unreachable]
+            near = [presence for presence in live if presence.zone == self._zone]
+            self._candidates = {presence.instance: presence for presence in near or live}
+        return self._candidates
+
+    def link_to(self, presence: Presence) -> FlusherLink:
+        """The link to a flusher for a connection, made when first needed."""
+        if presence.zone != self._zone:
+            self._metrics.zone_fallbacks.inc()
+        link = self._links.get(presence.instance)
+        if link is None:
+            link = self._links[presence.instance] = FlusherLink(self, presence)
+        return link
+
+    def window_bytes(self, instance: str) -> int:
+        """How many unanswered bytes this gateway may leave at a flusher: its share of the budget."""
+        presence = self._directory.get(instance)
+        budget = presence.budget_bytes // self._gateway_count if presence else 0
+        return min(budget or WINDOW_BYTES_DEFAULT, WINDOW_BYTES_MAX)
+
+    def start(self, sending: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Run a request in this object's task group."""
+        assert self._tasks is not None, "nothing is sent before run()"
+        return self._tasks.create_task(sending)
+
+    async def request(self, subject: str, zone: str, message: Message) -> FlushReply:
+        """Send one message to a flusher of `zone`; wait for the reply until the last of its requests has expired."""
+        last_s = max(part.produce.deadline_s for part in message)
+        timeout_s = max(ANSWER_TIMEOUT_S_MIN, last_s - self._clock.monotonic_s())
+        data = encode_with_payload(head_of(message, self._instance), payload_of(message))
+        self._metrics.flush_messages.inc()
+        self._metrics.flush_bytes.labels(zone).inc(len(data))
+        reply = decode(await self._bus.request(subject, data, timeout_s), FlushReply)
+        if not fits(reply, message):
+            raise Corrupt(f"flush reply with other counts than the {len(message)} requests it answers")
+        self._sequencer.note_sequence(reply.sequence)
+        return reply
+
+    def note_unreachable(self, instance: str) -> None:
+        """Nobody was there to take a message: leave the flusher alone for a while."""
+        self._unreachable[instance] = self._clock.monotonic_s() + UNREACHABLE_S
+        self._candidates = None
+
+    def _directory_changed(self) -> None:
+        self._candidates = None
+        self._gateway_count = max(1, len(self._directory.live("gateway")))
+        for instance in [name for name in self._links if self._directory.get(name) is None]:
+            self._links.pop(instance).lose()
+        for route in list(self.stalled):
+            route.advance()

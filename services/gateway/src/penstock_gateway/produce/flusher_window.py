@@ -1,0 +1,130 @@
+"""One flusher as this gateway uses it: what waits for room in its window, and what it has not answered yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+import structlog
+
+from penstock.contracts import subjects
+from penstock.contracts.batches import BatchResult
+from penstock.contracts.errors import PenstockError, Undelivered
+from penstock.contracts.messages import FlushReply, Presence
+from penstock.contracts.rejections import Refusal
+from penstock_gateway.produce.flush_packing import Message, note_delivered, note_finished, note_reply, pack
+from penstock_gateway.produce.producer_route import FlushRoute, Handed
+
+if TYPE_CHECKING:
+    from penstock_gateway.produce.flush_router import Flushes
+
+log = structlog.get_logger()
+
+
+class FlusherLink:
+    """One flusher: what waits for room in its window, and what it was sent and has not answered."""
+
+    def __init__(self, flushes: Flushes, presence: Presence) -> None:
+        self._flushes = flushes
+        self.instance = presence.instance
+        self._zone = presence.zone
+        self._subject = subjects.flush(flushes.cluster, presence.zone, presence.instance)
+        self.routes: dict[FlushRoute, None] = {}
+        self.outbox: deque[Handed] = deque()
+        self.unanswered_bytes = 0
+        self.is_full = False
+        self._pump_is_due = False
+        self._messages: dict[int, tuple[asyncio.Task[None], Message]] = {}
+
+    def offer(self, produce: Handed) -> None:
+        """Take a produce; all of one turn of the event loop travel together."""
+        self.outbox.append(produce)
+        self._pump_soon()
+
+    def lose(self) -> None:
+        """The flusher is gone: whether it acted on what it was sent is unknown; the rest was never sent."""
+        for task, message in list(self._messages.values()):
+            note_delivered(message)
+            self._finish(message)
+            task.cancel()
+        while self.outbox:
+            produce = self.outbox.popleft()
+            produce.route.finished(produce)
+        self.is_full = False
+        for route in list(self.routes):
+            route.leave()
+            route.on_change()
+
+    def expire(self, now_s: float) -> None:
+        """Answer what waited for room in the window too long; it was never sent."""
+        for produce in [waiting for waiting in self.outbox if waiting.deadline_s <= now_s]:
+            self.outbox.remove(produce)
+            produce.was_delivered = True
+            produce.results = [BatchResult(Refusal.OVERLOADED)] * len(produce.batches)
+            produce.route.finished(produce)
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        if not self._pump_is_due:
+            self._pump_is_due = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pump_is_due = False
+        window = self._flushes.window_bytes(self.instance)
+        taken = []
+        while self._may_send and (not self.unanswered_bytes or self._fits(self.outbox[0], window)):
+            produce = self.outbox.popleft()
+            if produce.route.is_over or produce.route.has_undelivered:
+                produce.route.finished(produce)
+                continue
+            self.unanswered_bytes += produce.cost_bytes
+            taken.append(produce)
+        for message in pack(taken, self._flushes.message_bytes_max):
+            task = self._flushes.start(self._send(message))
+            self._messages[id(message)] = (task, message)
+        self._set_full(bool(self.outbox))
+
+    @property
+    def _may_send(self) -> bool:
+        return bool(self.outbox) and self._flushes.is_connected
+
+    def _fits(self, produce: Handed, window_bytes: int) -> bool:
+        return self.unanswered_bytes + produce.cost_bytes <= window_bytes
+
+    async def _send(self, message: Message) -> None:
+        try:
+            reply = await self._flushes.request(self._subject, self._zone, message)
+            note_delivered(message)
+            note_reply(reply, message)
+            _note_throttle(reply, message)
+        except Undelivered:
+            self._flushes.note_unreachable(self.instance)
+        except PenstockError as error:
+            note_delivered(message)
+            log.warning("flush_outcome_unknown", flusher=self.instance, produces=len(message), reason=str(error))
+        self._finish(message)
+
+    def _finish(self, message: Message) -> None:
+        if self._messages.pop(id(message), None) is None:
+            return
+        for produce in note_finished(message):
+            assert isinstance(produce, Handed)
+            self.unanswered_bytes -= produce.cost_bytes
+            produce.route.finished(produce)
+        if self.outbox:
+            self._pump_soon()
+
+    def _set_full(self, is_full: bool) -> None:
+        if is_full != self.is_full:
+            self.is_full = is_full
+            for route in list(self.routes):
+                route.on_change()
+
+
+def _note_throttle(reply: FlushReply, message: Message) -> None:
+    if reply.throttle_ms:
+        for part in message:
+            assert isinstance(part.produce, Handed)
+            part.produce.throttle_ms = max(part.produce.throttle_ms, reply.throttle_ms)

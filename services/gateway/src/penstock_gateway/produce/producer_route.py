@@ -1,0 +1,191 @@
+"""One connection's way to its flusher: in order, to one at a time, again where an attempt surely had no effect.
+
+A route ends with the first request that the journal did not decide: its outcome is unknown, or it was given up. Nothing
+that the client sent behind it may overtake it. An idempotent producer whose later batches are refused as out of order
+would begin a new epoch and send again, as new records, what is in the journal already. So nothing more is sent, the
+connection is closed, and the client does as after a broker's crash: it sends all that is unanswered again, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.contracts.batches import BatchResult
+from penstock.contracts.codec import Buffer
+from penstock.contracts.messages import FlushBatch
+from penstock.contracts.rejections import Refusal
+from penstock_gateway.kafka.broker_view import rendezvous_weight
+from penstock_gateway.produce.flush_packing import Produce
+
+if TYPE_CHECKING:
+    from penstock_gateway.produce.flush_router import Flushes
+    from penstock_gateway.produce.flusher_window import FlusherLink
+
+
+# What no state machine decided for good: what comes behind it must not overtake it.
+_UNDECIDED = frozenset((Refusal.OUTCOME_UNKNOWN, Refusal.OVERLOADED))
+
+
+class Flushed(msgspec.Struct, frozen=True):
+    """What became of a produce request: one result per batch."""
+
+    results: list[BatchResult]
+    throttle_ms: int
+
+
+def is_undecided(results: Sequence[BatchResult]) -> bool:
+    """Whether the connection must end, because a request on it was not decided."""
+    return any(result.refusal in _UNDECIDED for result in results)
+
+
+class Handed(Produce):
+    """A produce with the connection it came from and the answer that it waits for."""
+
+    __slots__ = ("answer", "route", "throttle_ms")
+
+    def __init__(
+        self,
+        number: int,
+        batches: Sequence[FlushBatch],
+        payload: Sequence[Buffer],
+        deadline_s: float,
+        route: FlushRoute,
+    ) -> None:
+        super().__init__(number, batches, payload, deadline_s)
+        self.route = route
+        self.throttle_ms = 0
+        self.answer: asyncio.Future[Flushed] = asyncio.get_running_loop().create_future()
+
+    def settle(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(Flushed(self.results, self.throttle_ms))
+
+    def settle_unsent(self) -> None:
+        self.results = [BatchResult(Refusal.OVERLOADED)] * len(self.batches)
+        self.settle()
+
+
+class FlushRoute:
+    """One connection's way to its flusher; `on_change` is called when `is_full` may have changed."""
+
+    def __init__(self, flushes: Flushes, key: str, on_change: Callable[[], None]) -> None:
+        self._flushes = flushes
+        self._key = key
+        self.on_change = on_change
+        self._link: FlusherLink | None = None
+        self._unanswered = 0
+        self._undelivered: list[Handed] = []  # to be sent again once nothing is unanswered
+        self._latest_delivered = 0  # number of the latest request that reached a flusher
+        self._waiting: deque[Handed] = deque()
+        self.is_over = False  # closed, or ended by a request that was not decided
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to stop reading from the client."""
+        return bool(self._waiting) or (self._link is not None and self._link.is_full)
+
+    def submit(
+        self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float
+    ) -> asyncio.Future[Flushed]:
+        """Hand over the accepted batches of one request; requests reach the flusher in the order of these calls."""
+        produce = self._flushes.take(batches, payload, timeout_s, self)
+        if self.is_over:
+            produce.settle_unsent()
+        else:
+            self._waiting.append(produce)
+            self.advance()
+        return produce.answer
+
+    def advance(self) -> None:
+        """Pass on what can be passed on."""
+        while self._waiting:
+            link = self._current_link()
+            if link is None:
+                self._stall()
+                return
+            self._unanswered += 1
+            link.offer(self._waiting.popleft())
+        if self in self._flushes.stalled:
+            del self._flushes.stalled[self]
+            self.on_change()
+
+    def finished(self, produce: Handed) -> None:
+        """Nothing of the produce is on its way any more."""
+        self._unanswered -= 1
+        if produce.was_delivered or self.is_over:
+            self._latest_delivered = max(self._latest_delivered, produce.number)
+            produce.settle()
+        else:
+            produce.begin_attempt()
+            self._undelivered.append(produce)
+        if (produce.was_delivered and is_undecided(produce.results)) or self._was_overtaken:
+            self.end()
+        if not self._unanswered and self._undelivered:
+            self._waiting.extendleft(sorted(self._undelivered, key=lambda again: -again.number))
+            self._undelivered.clear()
+        self.advance()
+
+    @property
+    def has_undelivered(self) -> bool:
+        """Whether what comes later has to wait: an earlier request is to be sent again."""
+        return bool(self._undelivered)
+
+    @property
+    def _was_overtaken(self) -> bool:
+        return any(produce.number < self._latest_delivered for produce in self._undelivered)
+
+    def expire(self, now_s: float) -> None:
+        """End if a request waited too long; it was never sent."""
+        if any(waiting.deadline_s <= now_s for waiting in self._waiting):
+            self.end()
+
+    def close(self) -> None:
+        """The connection is gone: what was not sent is dropped."""
+        self._waiting.clear()
+        self._undelivered.clear()
+        self.end()
+        self.on_change = _ignore
+
+    def end(self) -> None:
+        """Send nothing more: a request was not decided."""
+        self.is_over = True
+        for produce in (*self._undelivered, *self._waiting):
+            produce.settle_unsent()
+        self._undelivered.clear()
+        self._waiting.clear()
+        self._flushes.stalled.pop(self, None)
+        self.leave()
+
+    def _stall(self) -> None:
+        if self not in self._flushes.stalled:
+            self._flushes.stalled[self] = None
+            self.on_change()
+
+    def _current_link(self) -> FlusherLink | None:
+        if self._undelivered:
+            return None
+        candidates = self._flushes.candidates()
+        if self._link is not None and self._link.instance in candidates:
+            return self._link
+        if self._unanswered or not candidates:
+            return None
+        self.leave()
+        chosen = max(candidates, key=lambda instance: rendezvous_weight(self._key, instance))
+        self._link = self._flushes.link_to(candidates[chosen])
+        self._link.routes[self] = None
+        return self._link
+
+    def leave(self) -> None:
+        """Forget the link; the next request finds another."""
+        if self._link is not None:
+            self._link.routes.pop(self, None)
+            self._link = None
+
+
+def _ignore() -> None:
+    """What a closed connection does about changes."""

@@ -1,0 +1,45 @@
+"""What a topic's configurations ask of the batches that are produced to it; pure."""
+
+import msgspec
+
+from penstock.contracts.configs.topics import (
+    LONG_MAX,
+    is_append_time,
+    is_compacted,
+    message_bytes_max,
+    timestamp_limits_ms,
+)
+from penstock_gateway.produce.record_validation import RecordRules, TimeWindow
+
+
+class TopicRules(msgspec.Struct, frozen=True):
+    """The rules of one topic."""
+
+    batch_bytes_max: int
+    needs_keys: bool = False
+    append_time: bool = False  # timestamps are those of the gateway's clock
+    # How far from the gateway's clock a record's timestamp may be, before and after; None without a limit.
+    distances_ms: tuple[int, int] | None = None
+
+
+WITHOUT_CONFIGS = TopicRules(message_bytes_max({}))
+
+
+def rules_of(configs: dict[str, str]) -> TopicRules:
+    """The rules that these configurations make."""
+    if not configs:
+        return WITHOUT_CONFIGS
+    append_time = is_append_time(configs)
+    distances_ms = timestamp_limits_ms(configs)
+    is_limited = not append_time and min(distances_ms) < LONG_MAX
+    return TopicRules(
+        message_bytes_max(configs), is_compacted(configs), append_time, distances_ms if is_limited else None
+    )
+
+
+def record_rules(rules: TopicRules, now_ms: int) -> RecordRules | None:
+    """What to look for inside of a batch that comes now, None if nothing."""
+    if rules.distances_ms is None:
+        return RecordRules(True, None) if rules.needs_keys else None
+    before_ms, after_ms = rules.distances_ms
+    return RecordRules(rules.needs_keys, TimeWindow(now_ms - before_ms, now_ms + after_ms))

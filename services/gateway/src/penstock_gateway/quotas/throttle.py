@@ -1,0 +1,142 @@
+"""Holds clients to their quotas: what a request uses is counted, and its answer says how long to wait (KIP-219).
+
+As in Kafka the answer comes at once, and for that long nothing more is read from the connection, so that a client that
+does not wait by itself has to. A Fetch of somebody who has to wait gets no records.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any
+
+import msgspec
+
+from penstock.contracts.configs.quotas import CONNECTION_RATE, FETCH_RATE, MUTATION_RATE, PRODUCE_RATE, REQUEST_TIME
+from penstock.kafkawire.api.fetch import FetchRequest, FetchResponse
+from penstock.kafkawire.api.share_fetch import ShareFetchResponse
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.frame import RequestHeader, read_request_header
+from penstock_gateway.context import Client, Gateway
+from penstock_gateway.quotas.rate_meter import BURST_S
+
+PRODUCE, FETCH = 0, 1
+SHARE_FETCH = 78
+MUTATIONS = (19, 20, 37)  # CreateTopics, DeleteTopics, CreatePartitions: counted in mutation_quota.py
+PRODUCE_KEY = PRODUCE.to_bytes(2, "big")
+PER_CENT = 100.0
+
+Response = msgspec.Struct | None
+
+
+async def handle_within_quotas(
+    gateway: Gateway,
+    client: Client,
+    header: RequestHeader,
+    request: Any,
+    handle: Callable[[Gateway, Client, RequestHeader, Any], Coroutine[Any, Any, Response]],
+) -> Response:
+    """What `handle` answers, with the time to wait in it, which begins now for the connection."""
+    now_s = gateway.clock.monotonic_s
+    quotas = gateway.quotas
+    fetched = quotas.meter(FETCH_RATE, client.user, client.client_id) if header.api_key == FETCH else None
+    if fetched is not None:
+        waits_s = fetched.wait_s(now_s())
+        if waits_s:
+            return _throttled(gateway, client, FetchResponse(), FETCH_RATE, waits_s)
+        request = _bounded(request, int(fetched.rate * BURST_S))
+    timed = Timed(handle(gateway, client, header, request), now_s)
+    response = await timed
+    waits: dict[str, float] = {}  # in seconds, by quota
+    if header.api_key == PRODUCE:
+        produced = quotas.meter(PRODUCE_RATE, client.user, client.client_id)
+        if produced is not None:
+            waits[PRODUCE_RATE] = produced.wait_s(now_s())
+    if header.api_key == SHARE_FETCH:  # counted afterwards only: what it acknowledges must not wait
+        fetched = quotas.meter(FETCH_RATE, client.user, client.client_id)
+    if fetched is not None and isinstance(response, FetchResponse | ShareFetchResponse):
+        waits[FETCH_RATE] = fetched.use(fetched_bytes(response), now_s())
+    if header.api_key in MUTATIONS:
+        mutations = quotas.meter(MUTATION_RATE, client.user, client.client_id)
+        if mutations is not None:
+            waits[MUTATION_RATE] = mutations.wait_s(now_s())
+    used_time = quotas.meter(REQUEST_TIME, client.user, client.client_id)
+    if used_time is not None:
+        waits[REQUEST_TIME] = used_time.use(timed.used_s * PER_CENT, now_s())
+    longest = max(waits, key=lambda key: waits[key], default="")
+    return _throttled(gateway, client, response, longest, waits[longest]) if waits.get(longest) else response
+
+
+def note_arrival(gateway: Gateway, client: Client, frame: memoryview) -> None:
+    """Count what is produced as it comes: a client may have sent many requests before the first one is answered.
+
+    Nothing is begun of what comes behind this one, if the client has to wait from now on.
+    """
+    if gateway.quotas.is_empty or frame[:2] != PRODUCE_KEY:
+        return
+    try:
+        header, _ = read_request_header(frame)
+    except DecodeError:
+        return  # said where it is answered
+    now_s = gateway.clock.monotonic_s()
+    meter = gateway.quotas.meter(PRODUCE_RATE, client.user, header.client_id or "")
+    if meter is not None and (waits_s := meter.use(len(frame), now_s)):
+        client.muted_until_s = max(client.muted_until_s, now_s + waits_s)
+
+
+def connection_delay_s(gateway: Gateway, address: str) -> float:
+    """How long to keep a connection waiting, and then to end it, because its address has opened too many; 0 if not."""
+    if gateway.quotas.is_empty:
+        return 0.0
+    meter = gateway.quotas.connection_meter(CONNECTION_RATE, address)
+    return 0.0 if meter is None else meter.use_if_any(1, gateway.clock.monotonic_s())
+
+
+def fetched_bytes(response: FetchResponse | ShareFetchResponse) -> int:
+    """The bytes of records in an answer."""
+    total = 0
+    for topic in response.responses:
+        for partition in topic.partitions:
+            records = partition.records
+            if records is not None:
+                total += sum(map(len, records)) if isinstance(records, list) else len(records)
+    return total
+
+
+def _bounded(request: FetchRequest, bytes_max: int) -> FetchRequest:
+    """No more at once than what a second brings."""
+    return msgspec.structs.replace(request, max_bytes=max(min(request.max_bytes, bytes_max), 1))
+
+
+def _throttled(gateway: Gateway, client: Client, response: Response, quota: str, waits_s: float) -> Response:
+    gateway.metrics.throttled.labels(quota).inc()
+    client.muted_until_s = max(client.muted_until_s, gateway.clock.monotonic_s() + waits_s)
+    told_ms = getattr(response, "throttle_time_ms", None)
+    if response is None or told_ms is None:
+        return response
+    throttle_ms = max(int(waits_s * 1000), 1, told_ms)
+    return msgspec.structs.replace(response, throttle_time_ms=throttle_ms)
+
+
+class Timed(Awaitable[Response]):
+    """A coroutine, and how long it kept the event loop from all else; tasks that it starts are not in that."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Response], now_s: Callable[[], float]) -> None:
+        self._coroutine = coroutine
+        self._now_s = now_s
+        self.used_s = 0.0
+
+    def __await__(self) -> Generator[Any, Any, Response]:
+        step: Callable[[Any], Any] = self._coroutine.send
+        argument: Any = None
+        while True:
+            began_s = self._now_s()
+            try:
+                waits_for = step(argument)
+            except StopIteration as end:
+                response: Response = end.value
+                return response
+            finally:
+                self.used_s += self._now_s() - began_s
+            try:
+                argument = yield waits_for
+                step = self._coroutine.send
+            except BaseException as error:  # noqa: BLE001  a cancellation is the coroutine's to take
+                step, argument = self._coroutine.throw, error

@@ -1,0 +1,255 @@
+"""Ranges of segments from the cachers of the zone: from each part's owner, and from others when it is slow or gone."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+
+from penstock.contracts import subjects
+from penstock.contracts.codec import decode_with_payload, encode
+from penstock.contracts.errors import Corrupt, PenstockError, Unavailable, Undelivered
+from penstock.contracts.ids import SegmentId
+from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
+from penstock.runtime.bus.bus import Bus
+from penstock.runtime.bus.byte_budget import ByteBudget
+from penstock.runtime.bus.single_flight import SingleFlight
+from penstock.runtime.clock import Clock
+from penstock_gateway.segments.cache_ring import CacherRing, Instances, part_of
+from penstock_gateway.segments.hedging import OwnerPace
+from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadPiece, gets_of, requests_of
+
+log = structlog.get_logger()
+
+OWNERS_ASKED_MAX = 2  # the owner and the next in the ring; then the store, which always knows
+CACHER_TIMEOUT_S = 2.0  # a cacher may have to load from the store first
+ALONE_PATIENCE_FACTOR = 2  # where the store would have to help, which always costs a GET
+GONE_AVOIDED_S = 1.0  # nobody listened there: the directory will notice within three seconds
+BUSY_S = CACHER_TIMEOUT_S  # who has answered anything in the time in which one answer did not come is not stuck
+SILENT_AVOIDED_S = 5.0  # somebody listens and does not answer: each further try would cost a time-out
+
+Found = dict[int, memoryview]
+# Gets what it can of the pieces with these numbers from where all can be had, and says nothing of what it cannot.
+Fill = Callable[[Sequence[int], Sequence[ReadPiece], Found], Coroutine[None, None, None]]
+
+
+@dataclass(slots=True)
+class _Search:
+    """Pieces by their numbers, whom to ask for each, and what was found so far."""
+
+    pieces: Sequence[ReadPiece]
+    owners: Sequence[Sequence[str]]
+    found: Found
+    fill_otherwise: Fill
+
+
+class ZoneCachers:
+    """Asks for many pieces at once, with one question per cacher where possible.
+
+    An owner that takes much longer than cachers usually do is not waited for alone: the next in the ring, or else the
+    store, is asked for the same, and what comes first counts. Who loses often is left alone for a while.
+    """
+
+    def __init__(
+        self,
+        *,
+        bus: Bus,
+        cluster: str,
+        zone: str,
+        directory: Instances,
+        clock: Clock,
+        registry: CollectorRegistry,
+        window: ByteBudget,
+        read_bytes: Counter,
+    ) -> None:
+        self._bus = bus
+        self._cluster = cluster
+        self._zone = zone
+        self._clock = clock
+        self._window = window
+        self._ring = CacherRing(directory, zone, clock)
+        self._pace = OwnerPace()
+        self._read_bytes = read_bytes
+        self._searches: SingleFlight[tuple[str, tuple[SegmentRead, ...]], Found] = SingleFlight()
+        self._hedges = Counter(
+            "penstock_gateway_cacher_hedges",
+            "Requests made twice because the owner was slow, by who was first: owner or other.",
+            ["first"],
+            registry=registry,
+        )
+        self._failures = Counter(
+            "penstock_gateway_cacher_failures", "Cachers' failures to answer.", ["cause"], registry=registry
+        )
+
+    async def fill(self, pieces: Sequence[ReadPiece], found: Found, fill_otherwise: Fill) -> None:
+        """Put what the zone has of the pieces into `found`, by their numbers; `fill_otherwise` has all, and costs."""
+        search = _Search(pieces, self._owners(pieces), found, fill_otherwise)
+        await run_all([self._fill_part(search, *request) for request in self._requests(search, range(len(pieces)), 0)])
+
+    async def _fill_part(self, search: _Search, owner: str, numbers: Sequence[int]) -> None:
+        """What one owner is asked for; all who want just the same of it at the same time ask together."""
+        pieces = [search.pieces[number] for number in numbers]
+        part = _Search(pieces, [search.owners[number] for number in numbers], {}, search.fill_otherwise)
+        key = owner, tuple(piece.read for piece in pieces)
+        found = await self._searches.share(key, lambda: self._find(part, owner))
+        search.found.update((numbers[place], view) for place, view in found.items())
+
+    async def _find(self, search: _Search, owner: str) -> Found:
+        """What the zone has of pieces that all have this owner."""
+        await self._ask_or_hedge(search, owner, range(len(search.pieces)))
+        # Who was asked first may not have it, or be gone.
+        missing = [number for number in range(len(search.pieces)) if number not in search.found]
+        for attempt in range(1, OWNERS_ASKED_MAX):
+            await run_all([self._ask(search, *request) for request in self._requests(search, missing, attempt)])
+        return search.found
+
+    async def load_ahead(self, reads: Iterable[SegmentRead]) -> None:
+        """Have their owners load what is going to be wanted; nobody says whether they do."""
+        by_owner: dict[str, list[SegmentRead]] = {}
+        for read in reads:
+            for owner in self._ring.owners(part_of(read.segment, read.position), 1):
+                by_owner.setdefault(owner, []).append(read)
+        for owner, its_reads in by_owner.items():
+            await self._bus.publish(self._subject(owner), encode(CacheRequest(its_reads, loads_only=True)))
+
+    def _owners(self, pieces: Sequence[ReadPiece]) -> list[list[str]]:
+        """Whom to ask for each piece, the owner first."""
+        by_part: dict[str, list[str]] = {}
+        owners = []
+        for piece in pieces:
+            part = part_of(piece.read.segment, piece.read.position)
+            if part not in by_part:
+                by_part[part] = self._ring.owners(part, OWNERS_ASKED_MAX)
+            owners.append(by_part[part])
+        return owners
+
+    def _requests(self, search: _Search, numbers: Iterable[int], attempt: int) -> list[tuple[str, list[int]]]:
+        """Requests for the pieces with these numbers, whatever their order, to their owners number `attempt`."""
+        by_owner: dict[str, list[int]] = {}
+        for number in sorted(numbers, key=lambda number: _place(search.pieces[number].read)):
+            if number not in search.found and attempt < len(search.owners[number]):
+                by_owner.setdefault(search.owners[number][attempt], []).append(number)
+        reply_bytes_max = self._bus.message_bytes_max - REPLY_HEAD_BYTES
+        return [
+            (owner, group)
+            for owner, its_numbers in by_owner.items()
+            for group in requests_of(its_numbers, search.pieces, reply_bytes_max)
+        ]
+
+    async def _ask_or_hedge(self, search: _Search, owner: str, numbers: Sequence[int]) -> None:
+        asking = asyncio.create_task(self._ask(search, owner, numbers))
+        tasks = [asking]
+        try:
+            is_alone = any(len(search.owners[number]) == 1 for number in numbers)
+            await asyncio.wait(tasks, timeout=self._pace.patience_s * (ALONE_PATIENCE_FACTOR if is_alone else 1))
+            if not asking.done() and self._pace.take_hedges(self._gets_of_hedge(search, numbers)):
+                tasks.append(asyncio.create_task(self._hedge(search, numbers)))
+                await _until(tasks, lambda: all(number in search.found for number in numbers))
+                self._note_race(owner, has_won=asking.done())
+            else:
+                await asking
+        finally:
+            await _end(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()  # what is no failure of a cacher
+
+    def _gets_of_hedge(self, search: _Search, numbers: Sequence[int]) -> int:
+        """How many GETs it may cost to ask elsewhere."""
+        alone = [number for number in numbers if len(search.owners[number]) == 1]
+        return len(self._requests(search, numbers, 1)) + len(gets_of(alone, search.pieces))
+
+    async def _hedge(self, search: _Search, numbers: Sequence[int]) -> None:
+        """Get the same from the next in the ring, and from the store where there is none."""
+        asks = [self._ask(search, *request) for request in self._requests(search, numbers, 1)]
+        alone = [number for number in numbers if len(search.owners[number]) == 1]
+        await run_all([*asks, search.fill_otherwise(alone, search.pieces, search.found)] if alone else asks)
+
+    def _note_race(self, owner: str, *, has_won: bool) -> None:
+        self._hedges.labels("owner" if has_won else "other").inc()
+        if has_won:
+            self._pace.note_won(owner)
+            return
+        avoided_s = self._pace.note_lost(owner)
+        # The only cacher is never left alone: without one each reader would pay for its own GETs.
+        if avoided_s and self._ring.has_others(owner):
+            self._ring.avoid(owner, avoided_s)
+            log.warning("cacher_slow", instance=owner, avoided_s=avoided_s)
+
+    async def _ask(self, search: _Search, owner: str, numbers: Sequence[int]) -> None:
+        reads = [search.pieces[number].read for number in numbers]
+        try:
+            async with self._window.hold(sum(read.length for read in reads)):
+                started_s = self._clock.monotonic_s()
+                answer = await self._bus.request(self._subject(owner), encode(CacheRequest(reads)), CACHER_TIMEOUT_S)
+                now_s = self._clock.monotonic_s()
+                self._pace.note_answer(owner, now_s, taken_s=now_s - started_s, size_bytes=len(answer))
+            views = _split(answer, reads)
+        except (Unavailable, Corrupt) as error:
+            self._note_failure(owner, error)
+            return
+        for number, view in zip(numbers, views, strict=True):
+            if view is not None:
+                search.found[number] = view
+                self._read_bytes.inc(len(view))
+
+    def _note_failure(self, owner: str, error: PenstockError) -> None:
+        cause = "gone" if isinstance(error, Undelivered) else "silent" if isinstance(error, Unavailable) else "corrupt"
+        self._failures.labels(cause).inc()
+        # Who answers others just has too much to do. Where nobody can take that over, the store would have to: with a
+        # GET for each reader.
+        is_busy = cause == "silent" and self._pace.has_answered_since(owner, self._clock.monotonic_s() - BUSY_S)
+        if not is_busy or self._ring.has_others(owner):
+            self._ring.avoid(owner, GONE_AVOIDED_S if cause == "gone" else SILENT_AVOIDED_S)
+        log.warning("cacher_failed", instance=owner, cause=cause, error=str(error))
+
+    def _subject(self, owner: str) -> str:
+        return subjects.cache(self._cluster, self._zone, owner)
+
+
+async def run_all(requests: Sequence[Coroutine[None, None, None]]) -> None:
+    """Run them side by side; without a task where there is just one."""
+    if len(requests) == 1:
+        await requests[0]
+        return
+    async with asyncio.TaskGroup() as group:
+        for request in requests:
+            group.create_task(request)
+
+
+async def _until(tasks: Iterable[asyncio.Task[None]], is_enough: Callable[[], bool]) -> None:
+    """Return when there is enough, or no task runs any more."""
+    pending = set(tasks)
+    while pending and not is_enough():
+        _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel those that still run, and return when none does."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _place(read: SegmentRead) -> tuple[SegmentId, int]:
+    return read.segment.segment_id, read.position
+
+
+def _split(answer: bytes, reads: Sequence[SegmentRead]) -> list[memoryview | None]:
+    """A cacher's answer as one view per range, None for those that it does not have; `Corrupt` if it does not fit."""
+    reply, payload = decode_with_payload(answer, CacheReply)
+    views: list[memoryview | None] = []
+    position = 0
+    if len(reply.lengths) != len(reads):
+        raise Corrupt(f"{len(reply.lengths)} answers to {len(reads)} reads")
+    for read, length in zip(reads, reply.lengths, strict=True):
+        if length not in (-1, read.length):
+            raise Corrupt(f"a range of {length} bytes, expected {read.length}")
+        views.append(None if length < 0 else payload[position : position + length])
+        position += max(length, 0)
+    if position != len(payload):
+        raise Corrupt(f"a payload of {len(payload)} bytes, expected {position}")
+    return views

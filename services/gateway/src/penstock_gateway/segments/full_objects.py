@@ -1,0 +1,51 @@
+"""Segments just flushed, read whole from the store where no cacher has helped: one GET, however many readers there are.
+
+Without this each fetch of each consumer would be a GET just when cachers are gone or cannot keep up.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from penstock.contracts.batches import SegmentRef
+from penstock.contracts.chunks import CHUNK_BYTES, SPILL_BYTES_MAX
+from penstock.contracts.ids import SegmentId
+from penstock.runtime.bus.single_flight import SingleFlight
+
+WHOLE_BYTES_MAX = 2 * CHUNK_BYTES + SPILL_BYTES_MAX  # a full segment as flushers make them
+KEPT_BYTES_MAX = 32 * 1024 * 1024
+
+
+class WholeSegments:
+    """The few that were read last; each is loaded once however many ask."""
+
+    def __init__(self, load: Callable[[SegmentRef], Awaitable[bytes]]) -> None:
+        self._load = load
+        self._kept: OrderedDict[SegmentId, bytes] = OrderedDict()
+        self._loads: SingleFlight[SegmentId, bytes] = SingleFlight()
+        self.kept_bytes = 0
+
+    async def get(self, segment: SegmentRef) -> bytes:
+        """All bytes of a segment; what `load` raises."""
+        kept = self._kept.get(segment.segment_id)
+        if kept is not None:
+            return kept
+        return await self._loads.get(segment.segment_id, lambda: self._load_and_keep(segment))
+
+    async def close(self) -> None:
+        """End all loads."""
+        await self._loads.close()
+
+    async def _load_and_keep(self, segment: SegmentRef) -> bytes:
+        data = await self._load(segment)
+        self._kept[segment.segment_id] = data
+        self.kept_bytes += len(data)
+        while self.kept_bytes > KEPT_BYTES_MAX:
+            # The oldest goes: readers of the tail have read it, and go on to the next.
+            _, oldest = self._kept.popitem(last=False)
+            self.kept_bytes -= len(oldest)
+        return data
+
+
+def is_whole_worth_it(segment: SegmentRef) -> bool:
+    """Whether a segment that is no history is read whole."""
+    return segment.level == 0 and segment.size_bytes <= WHOLE_BYTES_MAX

@@ -1,0 +1,266 @@
+"""One Kafka connection's socket side: moves bytes between the transport and the session, and runs its requests.
+
+Reading stops, and requests that were received wait, while: too many requests are in flight, the client does not take
+its answers, or has used up a quota, its flusher's window is full, or all connections together hold too much. Each of
+these calls back when it is over, and `_advance` decides anew. Requests that had begun when the client stopped taking
+answers wait for it too.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import structlog
+
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.primitives import Buffer
+from penstock_gateway.context import Client
+from penstock_gateway.kafka.error_mapping import CloseConnection
+from penstock_gateway.kafka.response_memory import UnsentBytes
+from penstock_gateway.server.dispatch import runs_in_turn
+from penstock_gateway.server.pipeline import ReceiveBudget, Session, Slot
+
+WRITE_BUFFER_BYTES_MAX = 256 * 1024  # answers that the kernel did not take yet; beyond it no request goes on
+UNSENT_BYTES_MAX = 8 * 1024 * 1024  # answers that wait for earlier ones; beyond it no request goes on but Produce
+
+log = structlog.get_logger()
+
+
+class Owner(Protocol):
+    """What a connection needs of who keeps all connections."""
+
+    budget: ReceiveBudget
+    unsent: UnsentBytes
+
+    def new_session(self) -> Session: ...
+
+    def new_client(self, host: str, listener: str) -> Client: ...
+
+    def start(self, connection: "Connection", slot: Slot, frame: memoryview) -> "asyncio.Task[None]": ...
+
+    async def answer(self, client: Client, frame: memoryview) -> list[Buffer]: ...
+
+    def opened(self, connection: "Connection") -> bool: ...
+
+    def delay_s(self, host: str) -> float: ...
+
+    def closed(self, connection: "Connection", cause: str) -> None: ...
+
+    def monotonic_s(self) -> float: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket."""
+
+    def __init__(self, owner: Owner, listener: str) -> None:
+        self._owner = owner
+        self._listener = listener  # the name of the listener that accepted it
+        self._session = owner.new_session()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_reading = True
+        self._is_writing_paused = False
+        self._unsent_bytes = 0  # as the owner knows it
+        self.stuck_since_s: float | None = None  # since when the client takes no answers
+        self._is_draining = False
+        self._is_at_eof = False
+        self._alarm: asyncio.TimerHandle | None = None  # when the client is heard again
+        self._cause = ""
+        self.active_s = owner.monotonic_s()  # when bytes last came
+        self.partial_since_s = 0.0  # when the frame that is not complete began
+        self._transport: asyncio.Transport
+        self._client: Client
+        self.get_buffer: Callable[[int], memoryview] = self._session.get_buffer  # type: ignore[assignment]  # bound once
+
+    @property
+    def client(self) -> Client:
+        """Who is at the other end."""
+        return self._client
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests have not been answered."""
+        return self._session.unanswered
+
+    @property
+    def partial_bytes(self) -> int:
+        """How many bytes wait for the rest of their frame."""
+        return self._session.partial_bytes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        peer = transport.get_extra_info("peername")
+        self._client = self._owner.new_client(peer[0] if peer else "", self._listener)
+        self._client.on_route_change = self._advance
+        if not self._owner.opened(self):
+            self.end("too_many_connections")
+            return
+        delay_s = self._owner.delay_s(self._client.host)
+        if delay_s:
+            self._refuse_late(delay_s)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.active_s = self._owner.monotonic_s()
+        if not self._session.partial_bytes:
+            self.partial_since_s = self.active_s
+        self._session.received(nbytes)
+        self._advance()
+
+    def eof_received(self) -> bool:
+        """The client has gone, perhaps right behind produce requests to which it wants no answer: those are served."""
+        self._is_at_eof = True
+        self._end_behind_eof_soon()
+        return True
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+        self.stuck_since_s = self._owner.monotonic_s()
+        self._note_answers()
+        self._advance()
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self.stuck_since_s = None
+        self._note_answers()
+        self._advance()
+
+    def on_room(self) -> None:
+        """The budget of all connections may allow reading again; not now, another connection is in the middle."""
+        asyncio.get_running_loop().call_soon(self._advance)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._session.close()
+        self._owner.budget.forget(self)
+        self._count_unsent(0)
+        if self._client.route is not None:
+            self._client.route.close()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._client.on_route_change = _ignore
+        self._owner.closed(self, self._cause)
+
+    def drain(self) -> None:
+        """Read nothing more; end once everything in flight is answered."""
+        self._is_draining = self._client.is_leaving = True
+        self._advance()
+        self._send()
+
+    def end(self, cause: str) -> None:
+        """Close for a reason of ours, after what has been answered was sent."""
+        if not self._transport.is_closing():
+            self._cause = cause
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    async def serve(self, slot: Slot, frame: memoryview) -> None:
+        """Answer one request."""
+        try:
+            self._session.answer(slot, await self._owner.answer(self._client, frame))
+        except CloseConnection as cause:
+            self._log_refusal(str(cause))
+            self._session.refuse(slot)
+        self._send()
+        self._advance()
+        if self._is_at_eof:
+            self._end_behind_eof_soon()
+
+    def _end_behind_eof_soon(self) -> None:
+        """Close unless there is something to do for a client that has gone, once what came last has begun."""
+        asyncio.get_running_loop().call_soon(self._end_behind_eof)
+
+    def _end_behind_eof(self) -> None:
+        if not self._client.unanswered_produces:
+            self._transport.close()
+
+    def _advance(self) -> None:
+        """Begin the requests that may begin, and read on if that can bring more of them."""
+        if self._transport.is_closing():
+            return
+        try:
+            self._begin_requests()
+        except DecodeError as error:
+            self._log_refusal(str(error))
+            self._session.refuse_rest()
+            self._send()
+        if self._is_at_eof:
+            return
+        wants = self._may_begin() and self._owner.budget.may_read(self)
+        if wants != self._is_reading and not self._transport.is_closing():
+            self._is_reading = wants
+            if wants:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _begin_requests(self) -> None:
+        while self._may_begin():
+            begun = self._session.next_frame()
+            if begun is None:
+                return
+            slot, frame = begun
+            slot.is_in_turn = runs_in_turn(frame)
+            task = self._owner.start(self, slot, frame)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _may_begin(self) -> bool:
+        if self._is_writing_paused or self._is_draining or not self._session.has_room or self._is_muted():
+            return False
+        route = self._client.route
+        return route is None or not route.is_full
+
+    def _is_muted(self) -> bool:
+        """Whether the client has to wait; if so, `_advance` is called when it is over."""
+        if not self._client.muted_until_s:
+            return False
+        left_s = self._client.muted_until_s - self._owner.monotonic_s()
+        if left_s > 0 and self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(left_s, self._wake)
+        return left_s > 0
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._advance()
+
+    def _refuse_late(self, delay_s: float) -> None:
+        """Close after a while, as Kafka does: who is closed at once would come again at once."""
+        self._client.muted_until_s = self._owner.monotonic_s() + delay_s
+        self._alarm = asyncio.get_running_loop().call_later(delay_s, self.end, "connection_rate")
+        self._advance()
+
+    def _send(self) -> None:
+        output = self._session.take_output()
+        if output and not self._transport.is_closing():
+            self._transport.writelines(output)
+        self._note_answers()
+        if self._session.is_finished:
+            self.end("refused")
+        elif self._is_draining and not self._session.unanswered:
+            self.end("draining")
+
+    def _note_answers(self) -> None:
+        buffered = self._transport.get_write_buffer_size() if self._is_writing_paused else 0
+        self._count_unsent(buffered + self._session.unsent_bytes)
+        if self._is_writing_paused or self._session.unsent_bytes > UNSENT_BYTES_MAX:
+            self._client.takes_answers.clear()
+        else:
+            self._client.takes_answers.set()
+
+    def _count_unsent(self, size_bytes: int) -> None:
+        if size_bytes != self._unsent_bytes:
+            self._owner.unsent.change(size_bytes - self._unsent_bytes)
+            self._unsent_bytes = size_bytes
+
+    def _log_refusal(self, reason: str) -> None:
+        if self._session.is_refused:  # by another request in flight, which has said why
+            return
+        log.warning("connection_refused", peer=self._client.host, client_id=self._client.client_id, reason=reason)
+
+
+def _ignore() -> None:
+    """What a closed connection does about changes."""

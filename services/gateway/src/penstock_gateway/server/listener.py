@@ -1,0 +1,52 @@
+"""One listening TCP socket of a gateway, and the name by which its clients came."""
+
+import asyncio
+import socket
+
+from penstock.contracts.errors import Invalid
+from penstock_gateway.server.connection import Connection, Owner
+from penstock_gateway.server.listener_config import host_and_port
+
+BACKLOG = 1_024  # connections that the kernel completes before we accept them
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """A listening socket whose port other gateways of this machine may share; `Invalid` if it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listening.setblocking(False)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise Invalid(f"cannot listen on {host_and_port(host, port)}: {error}") from error
+    return listening
+
+
+class Listener:
+    """Accepts the connections of one socket for their owner."""
+
+    def __init__(self, name: str, listening: socket.socket) -> None:
+        self.name = name
+        self.port = int(listening.getsockname()[1])  # the real one
+        self._socket = listening
+        self._server: asyncio.Server | None = None
+
+    async def accept(self, owner: Owner) -> None:
+        """Accept from now on."""
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(owner, self.name), sock=self._socket, backlog=BACKLOG
+        )
+
+    def stop(self) -> None:
+        """Accept nothing more; connections that were accepted live on."""
+        if self._server is not None:
+            self._server.close()
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self.stop()
+        self._socket.close()

@@ -1,0 +1,335 @@
+"""The newest extents of the partitions that are being read, as the sequencers announce them, so that a reader near the
+end of the log asks nobody. Pure.
+
+Two things keep it right. Announcements are applied in the order of the journal, each once; where one is missing and
+does not come, everything is forgotten. And a partition is known only from a journal sequence on: `since` is what had
+been applied when somebody first asked for it, so an answer of the sequencers from before that could miss something
+that went by unnoticed, and is not learnt.
+
+An extent is believed for a while only: compaction may have put others in its place, and then its segment is deleted
+after a grace that is much longer.
+
+Aborted transactions are known by their markers, which are extents of the tail, and by plans. So all are known that have
+records in the extents held, from the offset on for which the first of these were planned.
+"""
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from penstock.contracts.batches import AbortedTransaction, Extent
+from penstock.contracts.ids import TopicId
+from penstock.contracts.messages import Advanced, PartitionAdvance
+from penstock.contracts.queries.log import PartitionPlan
+from penstock.contracts.rejections import Refusal
+from penstock_gateway.tail.control_batches import aborted_by, with_markers
+
+TAIL_EXTENTS_MAX = 65_536  # about 25 MB; a partition counts as one more
+ABORTED_LEARNT_MAX = 1_000  # by one plan, about 100 KB; beyond it the extents are not worth holding
+HELD_BACK_MAX = 1_000  # announcements behind a missing one; more than come in HOLD_BACK_S, so it is surely lost
+# By the time that an extent is read it is twice as old at most: the objects of replaced segments stay for 10 minutes.
+BELIEVED_S = 120.0
+HOLD_BACK_S = 0.1  # replicas announce on their own connections, a millisecond or so apart
+
+PartitionKey = tuple[TopicId, int]
+
+
+class PartitionView(msgspec.Struct, frozen=True, gc=False):
+    """What there is to read of a partition from an offset on; no extents at its end, or where a byte budget ended.
+
+    `aborted` are, by their last offsets, the aborted transactions with records from the offset on; all of them below
+    `aborted_end_offset`, which is -1 where there is no such end.
+    """
+
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    extents: list[Extent]
+    aborted: Sequence[AbortedTransaction] = ()
+    aborted_end_offset: int = -1
+
+
+def view_of(plan: PartitionPlan) -> PartitionView:
+    """What a plan says that there is to read."""
+    return PartitionView(
+        plan.log_start_offset,
+        plan.high_watermark,
+        plan.last_stable_offset,
+        with_markers(plan.extents, plan.markers),
+        plan.aborted,
+        plan.aborted_end_offset,
+    )
+
+
+class Received(msgspec.Struct, frozen=True):
+    """What an announcement changed: these partitions and topics; with `lost`, perhaps any."""
+
+    partitions: list[PartitionKey] = []
+    topics: list[str] = []
+    lost: bool = False
+
+
+class _Partition:
+    """`extents[first:]` follow each other up to `end`, the high watermark at journal sequence `sequence`.
+
+    `told_s` has the time at which each of `extents` was told. `aborted` are all aborted transactions with records in
+    `extents[first:]` from `known_from` on, by their last offsets.
+    """
+
+    __slots__ = (
+        "aborted",
+        "end",
+        "extents",
+        "first",
+        "known_from",
+        "last_stable_offset",
+        "log_start_offset",
+        "sequence",
+        "since",
+        "told_s",
+    )
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self.sequence = since
+        self.end: int | None = None
+        self.log_start_offset = 0
+        self.last_stable_offset = 0
+        self.extents: list[Extent] = []
+        self.told_s: list[float] = []
+        self.first = 0
+        self.aborted: list[AbortedTransaction] = []
+        self.known_from = 0
+
+
+class TailIndex:
+    """Partitions by key, bounded; those that nobody asked for lately go first."""
+
+    def __init__(self, extents_max: int = TAIL_EXTENTS_MAX, *, monotonic_s: Callable[[], float] = lambda: 0.0) -> None:
+        self._extents_max = extents_max
+        self._monotonic_s = monotonic_s
+        self._partitions: OrderedDict[PartitionKey, _Partition] = OrderedDict()
+        self.held_extents = 0
+        self.applied: int | None = None  # the journal sequence of the last announcement; None: there was none yet
+
+    def lookup(self, key: PartitionKey, offset: int, bytes_max: int) -> PartitionView | None:
+        """Extents from the one that holds `offset` on, up to a byte budget and one at least; None: ask for a plan."""
+        partition = self._partitions.get(key)
+        if partition is None:
+            self._begin(key)
+            return None
+        self._partitions.move_to_end(key)
+        if partition.end is None or not partition.log_start_offset <= offset <= partition.end:
+            return None
+        extents: list[Extent] = []
+        if offset < partition.end:
+            self._drop_old(partition)
+            if partition.first == len(partition.extents) or offset < _first_known(partition):
+                return None
+            extents = _from_offset(partition, offset, bytes_max)
+        return PartitionView(
+            partition.log_start_offset,
+            partition.end,
+            partition.last_stable_offset,
+            extents,
+            _aborted_from(partition, offset),
+        )
+
+    def learn(self, sequence: int, plan: PartitionPlan, offset: int) -> None:
+        """Take over what a plan from `offset` on says that was true at a journal sequence, unless newer is known."""
+        partition = self._partitions.get((plan.topic_id, plan.partition))
+        if partition is None or plan.refusal is not Refusal.NONE or sequence < partition.since:
+            return
+        if partition.end is None or sequence > partition.sequence:
+            self._take(partition, sequence, plan, offset if plan.aborted_end_offset >= 0 else 0)
+            _learn_aborted(partition, plan)
+            has_all = not plan.extents or not 0 <= plan.aborted_end_offset <= plan.extents[-1].last_offset
+            if not has_all or len(plan.aborted) > ABORTED_LEARNT_MAX:
+                self._drop_extents(partition)
+            self._trim()
+
+    def apply(self, sequence: int, advances: Sequence[PartitionAdvance]) -> None:
+        """Apply the announcement that follows the last one."""
+        for advance in advances:
+            partition = self._partitions.get((advance.topic_id, advance.partition))
+            if partition is not None and sequence > partition.sequence:
+                self._take(partition, sequence, advance)
+        self.applied = sequence
+        self._trim()
+
+    def forget(self, key: PartitionKey) -> None:
+        """Know nothing of a partition any more."""
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            self.held_extents -= len(partition.extents) - partition.first
+
+    def forget_all(self, applied: int) -> None:
+        """Know nothing any more, and go on behind this journal sequence."""
+        self._partitions.clear()
+        self.held_extents = 0
+        self.applied = applied
+
+    def _begin(self, key: PartitionKey) -> None:
+        """Follow a partition from now on; before the first announcement there is no saying what `now` is."""
+        if self.applied is not None:
+            self._partitions[key] = _Partition(self.applied)
+            self._trim()
+
+    def _take(
+        self, partition: _Partition, sequence: int, news: PartitionAdvance | PartitionPlan, known_from: int = 0
+    ) -> None:
+        for extent in with_markers(news.extents, news.markers):
+            self._append(partition, extent, known_from)
+        last = partition.extents[-1] if len(partition.extents) > partition.first else None
+        if last is not None and last.last_offset + 1 != news.high_watermark:
+            self._drop_extents(partition)
+        partition.end = news.high_watermark
+        partition.log_start_offset = news.log_start_offset
+        partition.last_stable_offset = news.last_stable_offset
+        partition.sequence = sequence
+        while len(partition.extents) > partition.first and (
+            partition.extents[partition.first].last_offset < news.log_start_offset
+        ):
+            self._drop_first(partition)
+        _forget_aborted(partition)
+
+    def _append(self, partition: _Partition, extent: Extent, known_from: int) -> None:
+        """Add an extent that follows; one behind a hole, or across the end, takes the place of all before it."""
+        held = len(partition.extents) > partition.first
+        end = partition.extents[-1].last_offset + 1 if held else partition.end
+        if end is not None and extent.last_offset < end:
+            return
+        if held and extent.base_offset != end:
+            self._drop_extents(partition)
+        if len(partition.extents) == partition.first:
+            partition.known_from, partition.aborted = known_from, []
+        partition.extents.append(extent)
+        partition.told_s.append(self._monotonic_s())
+        self.held_extents += 1
+        aborted = aborted_by(extent)
+        if aborted is not None:
+            partition.aborted.append(aborted)
+
+    def _drop_extents(self, partition: _Partition) -> None:
+        self.held_extents -= len(partition.extents) - partition.first
+        partition.extents = []
+        partition.told_s = []
+        partition.first = 0
+        partition.aborted = []
+
+    def _drop_old(self, partition: _Partition) -> None:
+        oldest_s = self._monotonic_s() - BELIEVED_S
+        while partition.first < len(partition.extents) and partition.told_s[partition.first] <= oldest_s:
+            self._drop_first(partition)
+
+    def _drop_first(self, partition: _Partition) -> None:
+        partition.first += 1
+        self.held_extents -= 1
+        if 2 * partition.first >= len(partition.extents):
+            del partition.extents[: partition.first]
+            del partition.told_s[: partition.first]
+            partition.first = 0
+
+    def _trim(self) -> None:
+        while self.held_extents + len(self._partitions) > self._extents_max:
+            key, partition = next(iter(self._partitions.items()))
+            if len(self._partitions) > 1:
+                self.forget(key)
+            elif len(partition.extents) > partition.first:
+                self._drop_first(partition)
+            else:
+                return
+
+
+def _from_offset(partition: _Partition, offset: int, bytes_max: int) -> list[Extent]:
+    held = partition.extents
+    index = bisect_left(held, offset, lo=partition.first, key=_last_offset)
+    found: list[Extent] = []
+    while index < len(held) and (bytes_max > 0 or not found):
+        found.append(held[index])
+        bytes_max -= held[index].length
+        index += 1
+    return found
+
+
+def _last_offset(extent: Extent | AbortedTransaction) -> int:
+    return extent.last_offset
+
+
+def _first_known(partition: _Partition) -> int:
+    """The first offset from which on both extents and aborted transactions are known; there are extents."""
+    return max(partition.extents[partition.first].base_offset, partition.known_from)
+
+
+def _aborted_from(partition: _Partition, offset: int) -> Sequence[AbortedTransaction]:
+    aborted = partition.aborted
+    return aborted[bisect_left(aborted, offset, key=_last_offset) :] if aborted else ()
+
+
+def _learn_aborted(partition: _Partition, plan: PartitionPlan) -> None:
+    """Those of a plan with those whose markers are extents of it, or were there before."""
+    if plan.aborted and len(partition.extents) > partition.first:
+        known = {each.last_offset: each for each in (*partition.aborted, *plan.aborted)}
+        partition.aborted = sorted(known.values(), key=_last_offset)
+
+
+def _forget_aborted(partition: _Partition) -> None:
+    """Those whose last records are not among the extents any more."""
+    if not partition.aborted:
+        return
+    held = len(partition.extents) > partition.first
+    start = partition.extents[partition.first].base_offset if held else partition.end or 0
+    del partition.aborted[: bisect_left(partition.aborted, start, key=_last_offset)]
+
+
+class Tail:
+    """A tail index fed by announcements as they come: late, twice, in another order, or never."""
+
+    def __init__(self, index: TailIndex) -> None:
+        self.index = index
+        self._held_back: dict[int, Advanced] = {}
+        self._missing_since_s = 0.0
+
+    def overdue_s(self, now_s: float) -> float | None:
+        """How long to go on waiting for a missing announcement; None if none is missing."""
+        return self._missing_since_s + HOLD_BACK_S - now_s if self._held_back else None
+
+    def receive(self, advanced: Advanced, now_s: float) -> Received:
+        """Take an announcement in, and those that it makes good."""
+        applied = self.index.applied
+        if applied is None:
+            return self._lose(advanced.sequence)
+        if advanced.sequence <= applied or advanced.sequence in self._held_back:
+            return Received()
+        if advanced.sequence > applied + 1:
+            return self._hold_back(advanced, now_s)
+        received = Received([], [])
+        ready: Advanced | None = advanced
+        while ready is not None:
+            self.index.apply(ready.sequence, ready.partitions)
+            received.partitions.extend((change.topic_id, change.partition) for change in ready.partitions)
+            received.topics.extend(ready.topics)
+            ready = self._held_back.pop(ready.sequence + 1, None)
+        self._missing_since_s = now_s
+        return received
+
+    def expire(self, now_s: float) -> Received:
+        """Give up on a missing announcement if it is overdue."""
+        overdue_s = self.overdue_s(now_s)
+        if overdue_s is None or overdue_s > 0:
+            return Received()
+        return self._lose(max(self._held_back))
+
+    def _hold_back(self, advanced: Advanced, now_s: float) -> Received:
+        if not self._held_back:
+            self._missing_since_s = now_s
+        self._held_back[advanced.sequence] = advanced
+        return self._lose(max(self._held_back)) if len(self._held_back) > HELD_BACK_MAX else Received()
+
+    def _lose(self, sequence: int) -> Received:
+        """Forget everything: what comes after this sequence is known again."""
+        self._held_back.clear()
+        self.index.forget_all(sequence)
+        return Received(lost=True)

@@ -1,0 +1,251 @@
+"""Feeds the tail index from the bus, and wakes the fetches that wait for something new."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from penstock.contracts import subjects
+from penstock.contracts.batches import NO_SEGMENT_ID
+from penstock.contracts.codec import decode
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.ids import segment_born_ms
+from penstock.contracts.messages import Advanced
+from penstock.contracts.queries.log import Plan
+from penstock.runtime.bus.bus import Bus, Inbound, Subscription
+from penstock.runtime.clock import Clock
+from penstock_gateway.tail.tail_index import PartitionKey, PartitionView, Received, Tail, TailIndex
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+log = structlog.get_logger()
+
+
+class Topics(Protocol):
+    """The part of the topic cache that is needed: forgetting what has changed."""
+
+    def forget(self, names: Iterable[str]) -> None: ...
+
+    def forget_all(self) -> None: ...
+
+
+class Sequences(Protocol):
+    """The part of the sequencer client that is needed: which journal sequence and level were seen."""
+
+    def note_sequence(self, sequence: int) -> None: ...
+
+    def note_level(self, level: int) -> None: ...
+
+
+def _ignore(sequence: int) -> None:
+    """What somebody does about changed quotas who holds nobody to them."""
+
+
+def _ignore_news(age_s: float, size_bytes: int) -> None:
+    """What somebody does about news who holds nobody back for it."""
+
+
+class Watch:
+    """Somebody who waits, within the block, for news of some partitions; set from the first such news on.
+
+    There are thousands whose wait ends without news, so that costs no more than a timer.
+    """
+
+    __slots__ = ("_keys", "_waiter", "_watches", "woken_s")
+
+    def __init__(self, watches: "Watches", keys: Collection[PartitionKey]) -> None:
+        self._watches = watches
+        self._keys = keys
+        self._waiter: asyncio.Future[bool] | None = None
+        self.woken_s: float | None = None  # when the first news came, by the loop's clock
+
+    def __enter__(self) -> "Watch":
+        for key in self._keys:
+            self._watches.setdefault(key, {})[self] = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key in self._keys:
+            others = self._watches.get(key)
+            if others is not None:
+                others.pop(self, None)
+                if not others:
+                    del self._watches[key]
+
+    def wake(self) -> None:
+        """There is news."""
+        if self.woken_s is None:
+            self.woken_s = asyncio.get_running_loop().time()
+        self._end(is_news=True)
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether its owner has begun to wait, or has waited."""
+        return self._waiter is not None
+
+    async def until(self, deadline_s: float) -> bool:
+        """Whether news came, at once if it has already, before the loop's clock shows `deadline_s`."""
+        if self.woken_s is not None:
+            return True
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_at(deadline_s, self._expire)
+        try:
+            return await self._waiter
+        finally:
+            timer.cancel()
+
+    def _expire(self) -> None:
+        self._end(is_news=False)
+
+    def _end(self, *, is_news: bool) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(is_news)
+
+
+Watches = dict[PartitionKey, dict[Watch, None]]
+
+
+class TailFeed:
+    """What the sequencers announce, to those who read near the end of the log."""
+
+    def __init__(
+        self,
+        *,
+        bus: Bus,
+        cluster: str,
+        clock: Clock,
+        sequencer: Sequences,
+        topics: Topics,
+        registry: CollectorRegistry,
+        index: TailIndex | None = None,
+        note_quotas: Callable[[int], None] = _ignore,
+        note_news: Callable[[float, int], None] = _ignore_news,
+    ) -> None:
+        self._bus = bus
+        self._cluster = cluster
+        self._clock = clock
+        self._sequencer = sequencer
+        self._topics = topics
+        self._note_quotas = note_quotas
+        self._note_news = note_news
+        self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
+        self._watches: Watches = {}  # woken in the order in which they came
+        self._subscription: Subscription | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._losses = Counter(
+            "penstock_gateway_tail_losses",
+            "Times that all was forgotten about the log's end: an announcement was missing, or the first one came.",
+            registry=registry,
+        )
+        self._answered_seconds = Histogram(
+            "penstock_gateway_tail_answer_seconds",
+            "From news of a partition until a fetch that had waited for it had its answer.",
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._announced_seconds = Histogram(
+            "penstock_gateway_announced_seconds",
+            "From a flushed segment's birth, by its flusher's clock, until its commit was announced here, by ours.",
+            buckets=SECONDS,
+            registry=registry,
+        )
+
+    async def open(self) -> None:
+        """Begin to listen."""
+        self._subscription = await self._bus.subscribe(subjects.advanced(self._cluster), self._receive)
+
+    async def close(self) -> None:
+        """Stop listening; who waits goes on to wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+
+    def lookup(self, key: PartitionKey, offset: int, bytes_max: int) -> PartitionView | None:
+        """What there is to read from `offset` on, as `TailIndex.lookup`; None: ask for a plan."""
+        return self._tail.index.lookup(key, offset, bytes_max)
+
+    def learn(self, plan: Plan, offsets: Sequence[int]) -> None:
+        """Remember what a plan, for these offsets, says of the partitions' ends."""
+        for partition, offset in zip(plan.partitions, offsets, strict=True):
+            self._tail.index.learn(plan.sequence, partition, offset)
+
+    def forget(self, key: PartitionKey) -> None:
+        """What was known of this partition led nowhere."""
+        self._tail.index.forget(key)
+
+    def wake_all(self) -> None:
+        """Let everybody who waits look again, also at whether their client is leaving."""
+        self._wake(list(self._watches))
+
+    def note_answered(self, woken_s: float) -> None:
+        """A fetch is answered that was woken then, by the loop's clock."""
+        self._answered_seconds.observe(asyncio.get_running_loop().time() - woken_s)
+
+    @property
+    def applied_sequence(self) -> int | None:
+        """The journal sequence of the last announcement that was taken in, None before the first."""
+        return self._tail.index.applied
+
+    @property
+    def watched_partitions(self) -> int:
+        """How many partitions somebody waits for."""
+        return len(self._watches)
+
+    def watch(self, keys: Collection[PartitionKey]) -> Watch:
+        """Notice all news of these partitions, and every change of topics, from the begin to the end of the block."""
+        return Watch(self._watches, keys)
+
+    async def _receive(self, inbound: Inbound) -> None:
+        try:
+            advanced = decode(inbound.data, Advanced)
+        except Corrupt as error:
+            log.error("announcement_unreadable", error=str(error))  # its sequence will be missed, and all forgotten
+            return
+        self._sequencer.note_sequence(advanced.sequence)
+        self._note_quotas(advanced.quotas_sequence)
+        self._sequencer.note_level(advanced.level)
+        self._note_age(advanced)
+        self._tell(self._tail.receive(advanced, self._clock.monotonic_s()))
+        self._arm()
+
+    def _note_age(self, advanced: Advanced) -> None:
+        """How old the news is; of several segments committed at once that of one."""
+        segment = next((change.extents[-1].segment for change in advanced.partitions if change.extents), None)
+        if segment is not None and segment.level == 0 and segment.segment_id != NO_SEGMENT_ID:
+            age_ms = self._clock.now_ms() - segment_born_ms(segment.segment_id)
+            age_s = max(age_ms, 0) / 1000
+            self._announced_seconds.observe(age_s)
+            size_bytes = sum(extent.length for change in advanced.partitions for extent in change.extents)
+            self._note_news(age_s, size_bytes)
+
+    def _arm(self) -> None:
+        """Look again when a missing announcement is overdue."""
+        overdue_s = self._tail.overdue_s(self._clock.monotonic_s())
+        if overdue_s is not None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(max(overdue_s, 0), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._tell(self._tail.expire(self._clock.monotonic_s()))
+        self._arm()
+
+    def _tell(self, received: Received) -> None:
+        if received.lost:
+            self._losses.inc()
+            log.info("tail_forgotten", sequence=self._tail.index.applied)
+            self._topics.forget_all()
+        elif received.topics:
+            self._topics.forget(received.topics)
+        if received.lost or received.topics:
+            self.wake_all()
+        else:
+            self._wake(received.partitions)
+
+    def _wake(self, keys: Iterable[PartitionKey]) -> None:
+        for key in keys:
+            for watch in self._watches.get(key, ()):
+                watch.wake()

@@ -1,0 +1,169 @@
+"""Answers why an object stays or goes: the same judge as deletes, asked for one key."""
+
+import asyncio
+
+import structlog
+
+from penstock.contracts import codec, subjects
+from penstock.contracts.errors import Invalid, PenstockError
+from penstock.contracts.ids import SegmentId, segment_born_ms
+from penstock.contracts.messages import ExplainReply, ExplainRequest
+from penstock.contracts.queries.janitor import KnownSegmentsQuery, KnownSegmentsView
+from penstock.objectstore import ObjectInfo, ObjectStore
+from penstock.objectstore.store import check_key
+from penstock.runtime.bus.bus import Bus, Inbound, Subscription
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock
+from penstock.segment.keys import parse_segment_key
+from penstock_janitor.checkpoints import Checkpoints
+from penstock_janitor.house import is_known_key
+from penstock_janitor.identity import Guard, rebuilt_ms
+from penstock_janitor.judge import Judgement, Now, Rules, Verdict, age, judge_segment
+
+QUESTIONS_MAX = 16  # at once; people ask them
+CLAIMED = "a compactor, or a janitor that deletes it, has claimed it, and until that is over others pass it over"
+
+log = structlog.get_logger()
+
+
+class Explain:
+    """Takes questions from the bus, each in a task of its own."""
+
+    def __init__(
+        self,
+        *,
+        bus: Bus,
+        cluster: str,
+        store: ObjectStore,
+        sequencers: SequencerClient,
+        guard: Guard,
+        checkpoints: Checkpoints,
+        rules: Rules,
+        clock: Clock,
+    ) -> None:
+        self._bus = bus
+        self._cluster = cluster
+        self._store = store
+        self._sequencers = sequencers
+        self._guard = guard
+        self._checkpoints = checkpoints
+        self._rules = rules
+        self._clock = clock
+        self._owner: asyncio.TaskGroup | None = None
+        self._subscription: Subscription | None = None
+        self._in_work = 0
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        async with asyncio.TaskGroup() as self._owner:
+            subject = subjects.explain(self._cluster)
+            self._subscription = await self._bus.subscribe(subject, self._take, subjects.JANITOR_QUEUE)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._owner = None
+
+    async def drain(self) -> None:
+        """Take no more questions."""
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+
+    async def _take(self, message: Inbound) -> None:
+        if self._owner is None or self._in_work >= QUESTIONS_MAX:
+            await message.respond(codec.encode(_failed(f"{self._in_work} such questions are in work already")))
+            return
+        self._in_work += 1
+        self._owner.create_task(self._answer(message))
+
+    async def _answer(self, message: Inbound) -> None:
+        try:
+            reply = await self.explain(codec.decode(message.data, ExplainRequest).key)
+        except PenstockError as error:
+            reply = _failed(str(error))
+        except Exception as error:  # a bug costs its question, and no more
+            log.error("explain_failed", exc_info=error)
+            reply = _failed(f"internal error: {type(error).__name__}")
+        finally:
+            self._in_work -= 1
+        await message.respond(codec.encode(reply))
+
+    async def explain(self, key: str) -> ExplainReply:
+        """What becomes of the object; the key may begin with the store's own prefix."""
+        check_key(key)
+        await self._guard.check()
+        _, inside, rest = f"/{key}".partition(f"/{self._cluster}/")
+        if not inside:
+            return _reply(Verdict.UNKNOWN, f"no key of cluster {self._cluster}: what is not this cluster's stays", {})
+        key = f"{self._cluster}/{rest}"
+        listed = [info for info in await self._store.list(key, limit=1) if info.key == key]
+        facts = {"key": key}
+        if listed:
+            facts |= {"bytes": str(listed[0].size_bytes), "modified_ms": str(listed[0].modified_ms)}
+        try:
+            level, segment_id = parse_segment_key(key)
+        except Invalid:
+            return self._explain_other(key, listed, facts)
+        return await self._explain_segment(level, segment_id, listed, facts)
+
+    def _explain_other(self, key: str, listed: list[ObjectInfo], facts: dict[str, str]) -> ExplainReply:
+        if not listed:
+            return _reply(Verdict.ABSENT, "the store has no such object", facts)
+        if is_known_key(key, self._cluster):
+            return _reply(
+                Verdict.KEPT, "it is of the journal: the sequencers delete it when they need it no more", facts
+            )
+        return _reply(Verdict.UNKNOWN, "nothing of Penstock's has such a key: it is counted, and stays", facts)
+
+    async def _explain_segment(
+        self, level: int, segment_id: SegmentId, listed: list[ObjectInfo], facts: dict[str, str]
+    ) -> ExplainReply:
+        query = KnownSegmentsQuery(0, [segment_id], fresh=True)
+        view = await self._sequencers.query("known_segments", query, KnownSegmentsView)
+        (known,) = view.segments
+        watched = self._checkpoints.watched_sequence(self._clock.monotonic_s())
+        rebuilt = rebuilt_ms(await self._guard.check(), view.sequence)
+        now = Now(view.clock_ms, self._clock.now_ms(), view.secured_sequence, watched, rebuilt)
+        judgement = judge_segment(level, segment_id, known, now, self._rules)
+        is_claimed = known is not None and known.view is not None and known.view.claimed
+        if is_claimed and judgement.verdict is Verdict.CONDEMNED:
+            judgement = Judgement(Verdict.WAITING, f"{judgement.reason}; {CLAIMED}")
+        facts |= {
+            "born_ms": str(segment_born_ms(segment_id)),
+            "age": age(now.clock_ms - segment_born_ms(segment_id)),
+            "journal_sequence": str(view.sequence),
+            "journal_clock_ms": str(now.clock_ms),
+            "own_clock_ms": str(now.own_ms),
+            "secured_sequence": str(now.secured_sequence),
+            "watched_sequence": str(now.watched_sequence),
+        }
+        if known is not None and known.view is not None:
+            facts |= {
+                "level": str(known.view.level),
+                "live_extents": str(known.view.live_extents),
+                "live_bytes": str(known.view.live_bytes),
+                "claimed": "yes" if is_claimed else "no",
+            }
+            if known.view.condemned_ms >= 0:
+                facts |= {
+                    "condemned_ms": str(known.view.condemned_ms),
+                    "condemned_sequence": str(known.condemned_sequence),
+                }
+        return _of_segment(judgement, bool(listed), facts)
+
+
+def _of_segment(judgement: Judgement, is_there: bool, facts: dict[str, str]) -> ExplainReply:
+    if is_there:
+        return _reply(judgement.verdict, judgement.reason, facts)
+    if judgement.verdict is Verdict.LIVE:
+        return _reply(
+            Verdict.ABSENT, f"the store has no such object, but the journal needs it: {judgement.reason}", facts
+        )
+    return _reply(Verdict.ABSENT, f"the store has no such object; {judgement.reason}", facts)
+
+
+def _reply(verdict: Verdict, reason: str, facts: dict[str, str]) -> ExplainReply:
+    return ExplainReply(str(verdict), reason, facts)
+
+
+def _failed(text: str) -> ExplainReply:
+    return ExplainReply("", "", {}, text)

@@ -1,0 +1,39 @@
+"""The sequencer's settings."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from penstock.contracts.errors import Invalid
+from penstock.runtime.process.config import ServiceConfig
+
+SYNC_ALWAYS = "sync-always"
+
+
+class SequencerConfig(ServiceConfig, frozen=True, kw_only=True):
+    """Settings of one sequencer process."""
+
+    journal_replicas: Annotated[
+        int, Meta(ge=1, le=5, description="copies of the journal when it is made; more than one needs as many servers")
+    ] = 1
+    nats_monitor_url: Annotated[
+        str, Meta(description="monitoring addresses of all nats servers, http://host:port, separated by commas")
+    ] = ""
+    journal_assurance: Annotated[
+        str, Meta(description="sync-always: your word that every nats server syncs each entry; monitoring counts more")
+    ] = ""
+    unsafe_journal: Annotated[bool, Meta(description="start on a journal that may lose what it acknowledged")] = False
+    snapshot_entries: Annotated[
+        int, Meta(ge=1, description="a snapshot is taken this many journal entries after the newest one")
+    ] = 50_000
+    snapshot_interval_ms: Annotated[
+        int, Meta(ge=1, description="and this long after the newest one, if anything happened since")
+    ] = 600_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.journal_assurance not in ("", SYNC_ALWAYS):
+            raise Invalid(f"journal assurance must be {SYNC_ALWAYS} or nothing: {self.journal_assurance!r}")
+        for url in filter(None, self.nats_monitor_url.split(",")):
+            if not url.strip().startswith(("http://", "https://")):
+                raise Invalid(f"nats monitor url must be http://host:port, or several with commas: {url!r}")

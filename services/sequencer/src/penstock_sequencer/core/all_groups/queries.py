@@ -1,0 +1,162 @@
+"""Reads of groups: their listing, members, offsets, heartbeats, and answers that members wait for."""
+
+from collections.abc import Iterator
+
+from penstock.contracts.commands import Outcome, Refused, Waiting
+from penstock.contracts.queries.groups import (
+    CommittedOffset,
+    DescribeGroupsQuery,
+    DescribeGroupsView,
+    GroupOffsetsQuery,
+    GroupOffsetsView,
+    GroupsQuery,
+    GroupSummary,
+    GroupsView,
+    GroupView,
+    GroupWaitQuery,
+    GroupWaitView,
+    HeartbeatQuery,
+    HeartbeatView,
+    MemberView,
+)
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.groups import classic_members
+from penstock_sequencer.core.groups.classic_group import check_member, is_waiting, joined, metadata, synced
+from penstock_sequencer.core.groups.consumer_group import commit_refusal, session_timeout_ms
+from penstock_sequencer.core.groups.pending_offsets import is_pending
+from penstock_sequencer.core.share import group as share_groups
+from penstock_sequencer.core.share.group import state_of
+from penstock_sequencer.core.state.cluster import DEAD, PREPARING, STABLE, Committed, Group, State
+
+SHARE_PROTOCOL = "share"  # the protocol type of share groups
+_NOT_COMMITTED = Committed(-1, -1, "")
+
+
+def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
+    """A group's committed offsets; a group that does not exist has committed none."""
+    group = state.groups.get(query.group_id)
+    refusal = Refusal.NONE if group is None else _fetch_refusal(group, query)
+    if refusal:
+        return GroupOffsetsView(state.sequence, [], refusal=refusal)
+    known = {} if group is None else group.offsets
+    if query.topics is None:
+        wanted = [(topic, number) for topic, partitions in known.items() for number in partitions]
+    else:
+        wanted = [(each.topic, number) for each in query.topics for number in each.partitions]
+    # Most groups have nothing to do with transactions, and need not be looked at offset by offset.
+    in_doubt = query.group_id in state.transactions_by_group
+    found = [
+        _committed(known, topic, number, in_doubt and is_pending(state, query.group_id, topic, number))
+        for topic, number in wanted
+    ]
+    return GroupOffsetsView(state.sequence, found)
+
+
+def _fetch_refusal(group: Group, query: GroupOffsetsQuery) -> Refusal:
+    """Why a member of a consumer group that asks for itself is not told."""
+    if group.consumer is None or (query.member_id is None and query.member_epoch < 0):
+        return Refusal.NONE
+    return commit_refusal(group.consumer, query.member_epoch, query.member_id or "", None)
+
+
+def _committed(known: dict[str, dict[int, Committed]], topic: str, number: int, pending: bool) -> CommittedOffset:
+    committed = known.get(topic, {}).get(number, _NOT_COMMITTED)
+    return CommittedOffset(topic, number, committed.offset, committed.leader_epoch, committed.metadata, pending)
+
+
+def groups(state: State, query: GroupsQuery) -> GroupsView:
+    """Every group in one of the states asked for."""
+    found = [
+        GroupSummary(group.group_id, group.protocol_type, group.state, group.consumer is not None)
+        for group in state.groups.values()
+        if not query.states or group.state in query.states
+    ]
+    found += [
+        GroupSummary(group.group_id, SHARE_PROTOCOL, state_of(group), is_share=True)
+        for group in state.share_groups.values()
+        if not query.states or state_of(group) in query.states
+    ]
+    return GroupsView(state.sequence, found)
+
+
+def describe_groups(state: State, query: DescribeGroupsQuery) -> DescribeGroupsView:
+    """Each group with its members."""
+    return DescribeGroupsView(state.sequence, [_group_view(state, group_id) for group_id in query.group_ids])
+
+
+def _group_view(state: State, group_id: str) -> GroupView:
+    group = state.groups.get(group_id)
+    if group is None or group.consumer is not None:
+        return GroupView(group_id, DEAD, "", "", [])
+    stable = group.state == STABLE  # Kafka tells protocol, metadata and assignments of a stable group only
+    members = [
+        MemberView(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            metadata(group, member) if stable else b"",
+            member.assignment if stable else b"",
+        )
+        for member in group.members.values()
+    ]
+    return GroupView(group_id, group.state, group.protocol_type, group.protocol if stable else "", members)
+
+
+def heartbeat(state: State, query: HeartbeatQuery) -> HeartbeatView:
+    """Whether the member may go on as it is."""
+    group = state.groups.get(query.group_id)
+    if not query.group_id:
+        return HeartbeatView(state.sequence, Refusal.INVALID_GROUP)
+    if group is None:
+        return HeartbeatView(state.sequence, Refusal.UNKNOWN_MEMBER)
+    if group.consumer is not None:
+        return HeartbeatView(state.sequence, classic_members.heartbeat(group, query))
+    refusal = check_member(group, query.member_id, query.group_instance_id)
+    if not refusal and query.generation != group.generation:
+        refusal = Refusal.ILLEGAL_GENERATION
+    if not refusal and group.state == PREPARING:
+        refusal = Refusal.REBALANCE_IN_PROGRESS
+    return HeartbeatView(state.sequence, refusal)
+
+
+def group_wait(state: State, query: GroupWaitQuery) -> GroupWaitView:
+    """What a waiting member would be told now; Waiting if it has to go on waiting."""
+    group = state.groups.get(query.group_id)
+    outcome = Refused(Refusal.UNKNOWN_MEMBER) if group is None else _wait_outcome(group, query)
+    return GroupWaitView(state.sequence, outcome)
+
+
+def _wait_outcome(group: Group, query: GroupWaitQuery) -> Outcome:
+    if group.consumer is not None:  # it became one meanwhile
+        is_there = query.member_id in group.consumer.members
+        return Refused(Refusal.REBALANCE_IN_PROGRESS if is_there else Refusal.UNKNOWN_MEMBER)
+    member = group.members.get(query.member_id)
+    if member is None:
+        return Refused(Refusal.FENCED_INSTANCE if query.member_id in group.fenced else Refusal.UNKNOWN_MEMBER)
+    if query.kind == "join":
+        return Waiting(member.member_id, query.generation) if member.joining else joined(group, member)
+    if query.kind != "sync":
+        return Refused(Refusal.INVALID_REQUEST, f"nobody waits for {query.kind!r}")
+    if query.generation != group.generation or group.state == PREPARING:
+        return Refused(Refusal.REBALANCE_IN_PROGRESS)
+    if group.state == STABLE:
+        return synced(group, member)
+    return Waiting(member.member_id, query.generation)
+
+
+def watched_members(state: State) -> Iterator[tuple[str, str, int, int, bool]]:
+    """(group id, member id, session time-out in ms, active sequence, whether it waits for an answer) of each member.
+
+    A waiting member must not be expired: it cannot send heartbeats.
+    """
+    for group in state.groups.values():
+        for member in group.members.values():
+            waiting = is_waiting(group, member)
+            yield group.group_id, member.member_id, member.session_timeout_ms, member.active_sequence, waiting
+        for each in group.consumer.members.values() if group.consumer is not None else ():
+            yield group.group_id, each.member_id, session_timeout_ms(state, each), each.active_sequence, False
+    for shared in state.share_groups.values():
+        timeout_ms = share_groups.session_timeout_ms(state, shared)
+        for member_id, sharer in shared.members.items():
+            yield shared.group_id, member_id, timeout_ms, sharer.active_sequence, False

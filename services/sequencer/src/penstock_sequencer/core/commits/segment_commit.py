@@ -1,0 +1,211 @@
+"""Commits of segments: each accepted batch gets its offsets, contiguous ones become one extent."""
+
+from array import array
+from typing import TypeVar
+
+from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchResult, BatchRun
+from penstock.contracts.commands import CommitSegment, Refused, SegmentCommitted
+from penstock.contracts.ids import ID_BYTES, SegmentId, segment_born_ms
+from penstock.contracts.levels import TRANSACTIONS_LEVEL
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.commits.transactional_batches import accept_transactional
+from penstock_sequencer.core.log.partitions import find_partition
+from penstock_sequencer.core.log.producers import accept
+from penstock_sequencer.core.log.segment_contents import content_entry
+from penstock_sequencer.core.state.cluster import Changes, Partition, RememberedCommit, Replacement, State
+from penstock_sequencer.core.state.limits import (
+    EXTENTS_MAX,
+    INTEGER_MAX,
+    RECORDS_PER_BATCH_MAX,
+    REMEMBERED_COMMITS_MAX,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_COMMIT_AGE_MAX_MS,
+    SEGMENTS_MAX,
+)
+
+_NO_TIMESTAMP = -INTEGER_MAX - 1  # below every timestamp
+_UNKNOWN_TOPIC = BatchResult(Refusal.UNKNOWN_TOPIC)
+_COMMITS_FORGOTTEN_PER_TICK = 10_000  # about 2 ms
+_Added = tuple[list[bytes], list[int]]  # per extent its entry in the segment's contents, and its length
+_Remembered = TypeVar("_Remembered", RememberedCommit, Replacement)
+
+
+def commit_segment(state: State, command: CommitSegment, changes: Changes) -> SegmentCommitted | Refused:
+    """The segment takes its place; committed again it gets the same results again."""
+    remembered = state.commits.get(command.segment_id)
+    if remembered is not None:
+        return _answer_again(remembered, command.runs)
+    objection = _objection(state, command)
+    if objection is not None:
+        return objection
+    slot = state.segments.add(command.segment_id, 0, command.size_bytes, command.writer, command.zone)
+    added: _Added = ([], [])
+    firsts = array("q")
+    exceptions: dict[int, BatchResult] = {}
+    results = []
+    number = 0
+    for run in command.runs:
+        partition = find_partition(state, run.topic_id, run.partition)
+        if partition is None:
+            firsts.extend((-1, -1))
+            results.append([_UNKNOWN_TOPIC] * len(run.batches))
+        else:
+            key = (run.topic_id, run.partition)
+            if key not in changes.advanced:
+                changes.advanced[key] = (partition, partition.high_watermark)
+            firsts.extend((partition.high_watermark, partition.log_start_offset))
+            results.append(_commit_run(state, partition, run, slot, number, exceptions, added))
+        number += len(run.batches)
+    _note_extents(state, slot, *added)
+    forget_ms = max(state.clock_ms, segment_born_ms(command.segment_id)) + SEGMENT_COMMIT_AGE_MAX_MS
+    state.commits[command.segment_id] = RememberedCommit(forget_ms, number, firsts, exceptions)
+    return SegmentCommitted(results)
+
+
+def _commit_run(
+    state: State,
+    partition: Partition,
+    run: BatchRun,
+    slot: int,
+    number: int,
+    exceptions: dict[int, BatchResult],
+    added: _Added,
+) -> list[BatchResult]:
+    """Offsets for one run's batches. This is the hot loop of the machine: local names only, nothing done twice."""
+    results: list[BatchResult] = []
+    log_start_offset = partition.log_start_offset
+    position = start = run.position
+    offset = base = partition.high_watermark
+    highest = _NO_TIMESTAMP
+    transactional = state.transactions_by_producer if state.level >= TRANSACTIONS_LEVEL else None
+    for batch in run.batches:
+        if batch.producer_id != NO_PRODUCER:
+            if transactional is not None and (batch.attributes & TRANSACTIONAL or batch.producer_id in transactional):
+                exception = accept_transactional(state, partition, batch, offset)
+            else:
+                exception = accept(state, partition, batch, offset)
+            if exception is not None:
+                if offset > base:
+                    _add_extent(state, partition, slot, base, offset, start, position, highest, added)
+                exceptions[number + len(results)] = exception
+                results.append(exception)
+                position += batch.length
+                start, base, highest = position, offset, _NO_TIMESTAMP
+                continue
+        results.append(BatchResult(0, offset, log_start_offset))
+        offset += batch.record_count
+        position += batch.length
+        if batch.max_timestamp > highest:
+            highest = batch.max_timestamp
+    if offset > base:
+        _add_extent(state, partition, slot, base, offset, start, position, highest, added)
+    return results
+
+
+def _add_extent(
+    state: State,
+    partition: Partition,
+    slot: int,
+    base: int,
+    end: int,
+    start: int,
+    position: int,
+    highest: int,
+    added: _Added,
+) -> None:
+    length = position - start
+    partition.extents.append(base, end - 1, slot, start, length, highest)
+    partition.high_watermark = end
+    partition.size_bytes += length
+    added[0].append(content_entry(partition.index, base))
+    added[1].append(length)
+
+
+def _note_extents(state: State, slot: int, entries: list[bytes], lengths: list[int]) -> None:
+    """What all the extents of the commit mean for their segment."""
+    segments = state.segments
+    segments.gain(slot, len(lengths), sum(lengths))
+    segments.contents[slot] = b"".join(entries)
+    segments.condemn_if_dead(slot, state.clock_ms, state.sequence)
+    state.extent_count += len(lengths)
+
+
+def check_segment(state: State, segment_id: SegmentId, size_bytes: int) -> Refused | None:
+    """Why no segment with this id and size can be committed now."""
+    if len(segment_id) != ID_BYTES:
+        return Refused(Refusal.INVALID_REQUEST, f"a segment id of {len(segment_id)} bytes")
+    born_ms = segment_born_ms(segment_id)
+    if born_ms + SEGMENT_COMMIT_AGE_MAX_MS < state.clock_ms:
+        return Refused(Refusal.SEGMENT_TOO_OLD, f"a segment born {state.clock_ms - born_ms} ms ago")
+    if born_ms - SEGMENT_COMMIT_AGE_MAX_MS > state.clock_ms:
+        return Refused(Refusal.INVALID_REQUEST, f"a segment born {born_ms - state.clock_ms} ms from now")
+    if not 0 <= size_bytes <= SEGMENT_BYTES_MAX:
+        return Refused(Refusal.INVALID_REQUEST, f"a segment of {size_bytes} bytes")
+    return None
+
+
+def is_full(state: State, segments: int) -> bool:
+    """Whether there is no room for so many more segments, whatever is in them."""
+    return len(state.commits) + segments > REMEMBERED_COMMITS_MAX or len(state.segments) + segments > SEGMENTS_MAX
+
+
+def _objection(state: State, command: CommitSegment) -> Refused | None:
+    objection = check_segment(state, command.segment_id, command.size_bytes)
+    if objection is not None:
+        return objection
+    for run in command.runs:
+        if not _is_sound(run, command.size_bytes):
+            return Refused(Refusal.INVALID_REQUEST, f"a run at {run.position} that cannot be in a segment")
+    full = is_full(state, 1) or state.extent_count >= EXTENTS_MAX
+    return Refused(Refusal.OVERLOADED, "no room for another segment") if full else None
+
+
+def _is_sound(run: BatchRun, size_bytes: int) -> bool:
+    """Whether the run lies in the segment and every number fits its column."""
+    position = run.position
+    if position < 0:
+        return False
+    for batch in run.batches:
+        if batch.length <= 0 or not 0 < batch.record_count <= RECORDS_PER_BATCH_MAX:
+            return False
+        if batch.max_timestamp > INTEGER_MAX:
+            return False
+        position += batch.length
+    return position <= size_bytes
+
+
+def _answer_again(remembered: RememberedCommit, runs: list[BatchRun]) -> SegmentCommitted | Refused:
+    """The first commit's results, worked out from the command's own batches and the exceptions among them."""
+    if remembered.batches != sum(len(run.batches) for run in runs) or len(remembered.firsts) != 2 * len(runs):
+        return Refused(Refusal.INVALID_REQUEST, "the segment was committed with other batches")
+    results = []
+    number = 0
+    for place, run in enumerate(runs):
+        offset, log_start_offset = remembered.firsts[2 * place : 2 * place + 2]
+        again: list[BatchResult] = []
+        for batch in run.batches:
+            exception = _UNKNOWN_TOPIC if offset < 0 else remembered.exceptions.get(number)
+            number += 1
+            if exception is None:
+                again.append(BatchResult(0, offset, log_start_offset))
+                offset += batch.record_count
+            else:
+                again.append(exception)
+        results.append(again)
+    return SegmentCommitted(results)
+
+
+def forget_commits(state: State) -> None:
+    """Forget commits and compactions that are too old to be sent again; bounded work for each tick."""
+    _forget_old(state.commits, state.clock_ms)
+    _forget_old(state.replacements, state.clock_ms)
+
+
+def _forget_old(remembered: dict[SegmentId, _Remembered], clock_ms: int) -> None:
+    old: list[SegmentId] = []
+    for segment_id, each in remembered.items():
+        if each.forget_ms >= clock_ms or len(old) >= _COMMITS_FORGOTTEN_PER_TICK:
+            break
+        old.append(segment_id)
+    for segment_id in old:
+        del remembered[segment_id]

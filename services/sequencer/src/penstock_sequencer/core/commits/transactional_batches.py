@@ -1,0 +1,50 @@
+"""Batches of transactional producers: each is held against its producer's transaction before all else."""
+
+from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, BatchResult
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.log.producers import accept, find_repeated
+from penstock_sequencer.core.state.cluster import ONGOING, Partition, State, Transaction
+from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
+from penstock_sequencer.core.transactions.coordinator import add_partition, room_refusal
+
+_NO_TRANSACTION = BatchResult(Refusal.INVALID_TXN_STATE)
+_NO_PRODUCER = BatchResult(Refusal.INVALID_PRODUCER_MAPPING)
+_FENCED = BatchResult(Refusal.PRODUCER_FENCED)
+
+
+def accept_transactional(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
+    """As `accept`: None if the batch is the next one of its producer's transaction, else what to answer."""
+    transaction = state.transactions_by_producer.get(batch.producer_id)
+    if transaction is None:
+        return _NO_PRODUCER
+    if not batch.attributes & TRANSACTIONAL:
+        return _NO_TRANSACTION
+    if batch.producer_epoch != transaction.epoch:
+        return _FENCED
+    transactions = partition.transactions
+    if transactions is not None and batch.producer_id in transactions.open:
+        return accept(state, partition, batch, offset)
+    return _accept_first(state, partition, transaction, batch, offset)
+
+
+def _accept_first(
+    state: State, partition: Partition, transaction: Transaction, batch: BatchMeta, offset: int
+) -> BatchResult | None:
+    """The transaction's first records in the partition, or some of the one before that came again."""
+    repeated = find_repeated(partition, batch)
+    if repeated is not None:
+        return repeated
+    key = (partition.topic_id, partition.number)
+    is_added = transaction.state == ONGOING and key in transaction.partitions
+    if not is_added and not batch.adds_partition:
+        return _NO_TRANSACTION
+    refusal = Refusal.NONE if is_added else room_refusal(state, transaction, 1)
+    if refusal:
+        return BatchResult(refusal)
+    exception = accept(state, partition, batch, offset)
+    if exception is None:
+        add_partition(state, transaction, key, offset)
+        if partition.transactions is None:
+            partition.transactions = PartitionTransactions()
+        partition.transactions.open[batch.producer_id] = offset
+    return exception

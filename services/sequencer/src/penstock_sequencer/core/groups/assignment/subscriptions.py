@@ -1,0 +1,105 @@
+"""Which consumer groups subscribe which topics, by name or by pattern; kept up to date with members and topics."""
+
+from penstock.contracts.levels import KEPT_MATCHES_LEVEL
+from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
+from penstock_sequencer.core.state.cluster import State
+from penstock_sequencer.core.state.consumer_group import ConsumerMember, PatternUse
+from penstock_sequencer.core.state.limits import PATTERN_MATCHES_MAX, PATTERNS_MAX
+
+
+def subscribe(state: State, group_id: str, topics: list[str], pattern: str) -> None:
+    """A member of the group subscribes these; the pattern is one that `check_pattern` let pass."""
+    tables = state.subscriptions
+    for name in topics:
+        groups = tables.groups_by_topic.setdefault(name, {})
+        groups[group_id] = groups.get(group_id, 0) + 1
+    if pattern:
+        groups = _use(state, pattern).groups
+        groups[group_id] = groups.get(group_id, 0) + 1
+
+
+def unsubscribe(state: State, group_id: str, topics: list[str], pattern: str) -> None:
+    """A member of the group does not subscribe these any more."""
+    tables = state.subscriptions
+    for name in topics:
+        groups = tables.groups_by_topic[name]
+        _count_down(groups, group_id)
+        if not groups:
+            del tables.groups_by_topic[name]
+    if pattern:
+        groups = tables.patterns[pattern].groups
+        _count_down(groups, group_id)
+        if not groups:
+            del tables.patterns[pattern]
+
+
+def check_pattern(state: State, text: str) -> str:
+    """Why nobody can subscribe by the pattern, "" if one can."""
+    if not text or text in state.subscriptions.patterns:
+        return ""
+    if len(state.subscriptions.patterns) >= PATTERNS_MAX:
+        return f"{PATTERNS_MAX} patterns are in use already"
+    if (len(state.subscriptions.patterns) + 1) * len(state.topics) > PATTERN_MATCHES_MAX:
+        return f"{len(state.subscriptions.patterns)} patterns are in use already, with {len(state.topics)} topics"
+    try:
+        Pattern(text)
+    except BadPattern as error:
+        return str(error)
+    return ""
+
+
+def note_topic(state: State, name: str, *, is_new: bool) -> dict[str, None]:
+    """A topic of the name came (`is_new`), went or changed: the groups that subscribe it."""
+    tables = state.subscriptions
+    groups = dict.fromkeys(tables.groups_by_topic.get(name, ()))
+    for use in tables.patterns.values():
+        if use.pattern.matches(name) if is_new else name in use.topics:
+            groups |= dict.fromkeys(use.groups)
+            if name in state.topics:
+                use.topics[name] = None
+            else:
+                use.topics.pop(name, None)
+    return groups
+
+
+def written_matches(state: State) -> list[tuple[str, bytes]]:
+    """Each pattern in use, with one bit for each topic that there is: whether it matches."""
+    if state.level < KEPT_MATCHES_LEVEL:
+        return []
+    return [(text, _bits(state, use)) for text, use in sorted(state.subscriptions.patterns.items())]
+
+
+def _bits(state: State, use: PatternUse) -> bytes:
+    bits = "".join("1" if name in use.topics else "0" for name in state.topics)
+    return int(bits or "0", 2).to_bytes(len(bits) // 8 + 1)
+
+
+def read_matches(state: State, written: list[tuple[str, bytes]]) -> None:
+    """Know the patterns' topics, before anybody subscribes by them: to match them all again may take seconds."""
+    for text, data in written:
+        bits = f"{int.from_bytes(data):0{len(state.topics)}b}"
+        names = {name: None for name, bit in zip(state.topics, bits, strict=False) if bit == "1"}
+        state.subscriptions.patterns[text] = PatternUse(Pattern(text), names)
+
+
+def subscribed_names(state: State, member: ConsumerMember) -> dict[str, None]:
+    """The names of all topics that the member subscribes, also of those that do not exist."""
+    names = dict.fromkeys(member.topics)
+    if member.pattern:
+        names |= state.subscriptions.patterns[member.pattern].topics
+    return names
+
+
+def _use(state: State, text: str) -> PatternUse:
+    use = state.subscriptions.patterns.get(text)
+    if use is None:
+        pattern = Pattern(text)
+        use = PatternUse(pattern, {name: None for name in state.topics if pattern.matches(name)})
+        state.subscriptions.patterns[text] = use
+    return use
+
+
+def _count_down(groups: dict[str, int], group_id: str) -> None:
+    groups[group_id] -= 1
+    if not groups[group_id]:
+        del groups[group_id]

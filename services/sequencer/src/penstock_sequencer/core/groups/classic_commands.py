@@ -1,0 +1,340 @@
+"""Commands of classic groups: join, sync, leave, expire, delete; answered as Kafka's GroupCoordinator does."""
+
+import msgspec
+
+from penstock.contracts.commands import (
+    Done,
+    ExpireMember,
+    Joined,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    MemberIdRequired,
+    PerItem,
+    Refused,
+    Synced,
+    SyncGroup,
+    Waiting,
+)
+from penstock.contracts.configs.topics import GROUP_SIZE_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, group_config
+from penstock.contracts.levels import LATE_COMMANDS_LEVEL
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.groups import classic_members
+from penstock_sequencer.core.groups.classic_group import (
+    add_member,
+    check_member,
+    complete_if_all_joined,
+    count_protocols,
+    is_waiting,
+    joined,
+    new_group,
+    place_static,
+    prepare_rebalance,
+    remove_member,
+    select_protocol,
+    settle,
+    supports,
+    synced,
+    weigh,
+)
+from penstock_sequencer.core.groups.migration import leave_new_protocol
+from penstock_sequencer.core.state.cluster import COMPLETING, PREPARING, STABLE, Changes, Group, Member, State
+from penstock_sequencer.core.state.limits import (
+    GROUP_BYTES_MAX,
+    GROUP_FENCED_MAX,
+    GROUP_ID_LENGTH_MAX,
+    GROUP_PENDING_MAX,
+    GROUPS_MAX,
+    MEMBER_BYTES_MAX,
+    MEMBER_NAMES_LENGTH_MAX,
+    MEMBER_OVERHEAD_BYTES,
+    PROTOCOLS_PER_MEMBER_MAX,
+    REBALANCE_TIMEOUT_MAX_MS,
+)
+
+JoinOutcome = Joined | Waiting | MemberIdRequired | Refused
+
+
+def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcome:
+    """A member comes or comes again."""
+    objection = _join_objection(state, command)
+    if objection is not None:
+        return objection
+    group = state.groups.get(command.group_id) or new_group(state, command.group_id)
+    if group.consumer is not None and group.consumer.members:
+        return classic_members.join(state, group, command, changes)
+    if group.consumer is not None:
+        leave_new_protocol(state, group)
+    outcome = _join(state, group, command)
+    settle(state, group, changes)
+    return outcome
+
+
+def _join_objection(state: State, command: JoinGroup) -> Refused | None:
+    """What is wrong with the request itself, or with making a group for it."""
+    if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
+        return Refused(Refusal.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
+    if command.group_id in state.share_groups:
+        return Refused(Refusal.INCONSISTENT_PROTOCOL, "a share group has the id")
+    least_ms = group_config(SESSION_TIMEOUT_MIN, state.cluster_configs)
+    most_ms = group_config(SESSION_TIMEOUT_MAX, state.cluster_configs)
+    if not least_ms <= command.session_timeout_ms <= most_ms:
+        limits = f"must be from {least_ms} to {most_ms} ms"
+        return Refused(Refusal.INVALID_SESSION_TIMEOUT, f"session time-out {limits}: {command.session_timeout_ms}")
+    objection = _size_objection(state, command)
+    if objection is not None or command.group_id in state.groups:
+        return objection
+    if command.member_id:
+        return Refused(Refusal.UNKNOWN_MEMBER)
+    if not command.protocol_type or not command.protocols:
+        return Refused(Refusal.INCONSISTENT_PROTOCOL)
+    return Refused(Refusal.OVERLOADED, "no room for another group") if len(state.groups) >= GROUPS_MAX else None
+
+
+def _size_objection(state: State, command: JoinGroup) -> Refused | None:
+    size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
+    if len(command.protocols) > PROTOCOLS_PER_MEMBER_MAX or size_bytes > MEMBER_BYTES_MAX:
+        return Refused(Refusal.INVALID_REQUEST, f"{len(command.protocols)} protocols of {size_bytes} bytes")
+    names = (command.new_member_id, command.group_instance_id or "", command.client_id, command.client_host)
+    length = sum(len(name) for name in (*names, command.protocol_type))
+    if length > MEMBER_NAMES_LENGTH_MAX or not (command.member_id or command.new_member_id):
+        return Refused(Refusal.INVALID_REQUEST, f"a member with names of {length} letters")
+    full = state.group_bytes + size_bytes + MEMBER_OVERHEAD_BYTES > GROUP_BYTES_MAX
+    return Refused(Refusal.OVERLOADED, "no room for another member") if full else None
+
+
+def _join(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
+    if not supports(group, command.protocol_type, command.protocols):
+        return Refused(Refusal.INCONSISTENT_PROTOCOL)
+    if not command.member_id and command.group_instance_id is not None:
+        return _join_static(state, group, command, command.group_instance_id)
+    if not command.member_id:
+        return _join_new(state, group, command)
+    if command.member_id in group.pending and command.group_instance_id is None:
+        if _is_full(state, group):
+            return Refused(Refusal.GROUP_FULL)
+        del group.pending[command.member_id]
+        return _add(state, group, command, command.member_id)
+    refusal = check_member(group, command.member_id, command.group_instance_id)
+    if refusal:
+        return Refused(refusal)
+    return _rejoin(state, group, group.members[command.member_id], command)
+
+
+def _is_full(state: State, group: Group) -> bool:
+    return len(group.members) >= group_config(GROUP_SIZE_MAX, state.cluster_configs)
+
+
+def _join_new(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
+    """Somebody without a member id; the same command sent again changes nothing."""
+    member_id = command.new_member_id
+    if command.require_known_member:
+        if member_id not in group.pending and member_id not in group.members:
+            if _is_full(state, group) or len(group.pending) >= GROUP_PENDING_MAX:
+                return Refused(Refusal.GROUP_FULL)
+            group.pending[member_id] = state.clock_ms + command.session_timeout_ms
+        return MemberIdRequired(member_id)
+    if member_id in group.members:
+        return _answer(group, group.members[member_id])
+    if _is_full(state, group):
+        return Refused(Refusal.GROUP_FULL)
+    group.pending.pop(member_id, None)
+    return _add(state, group, command, member_id)
+
+
+def _add(state: State, group: Group, command: JoinGroup, member_id: str) -> JoinOutcome:
+    member = Member(
+        member_id=member_id,
+        group_instance_id=command.group_instance_id,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        session_timeout_ms=command.session_timeout_ms,
+        rebalance_timeout_ms=_rebalance_timeout_ms(command),
+        protocols=command.protocols,
+        active_sequence=state.sequence,
+    )
+    add_member(state, group, member, command.protocol_type)
+    return _answer(group, member)
+
+
+def _rebalance_timeout_ms(command: JoinGroup) -> int:
+    return max(1, min(command.rebalance_timeout_ms, REBALANCE_TIMEOUT_MAX_MS))
+
+
+def _answer(group: Group, member: Member) -> Joined | Waiting:
+    return Waiting(member.member_id, group.generation) if member.joining else joined(group, member)
+
+
+def _rejoin(state: State, group: Group, member: Member, command: JoinGroup) -> Joined | Waiting:
+    """A member joins again: nothing changes if its metadata did not, unless a leader in Stable asks for a rebalance."""
+    unchanged = member.protocols == command.protocols
+    _update(state, group, member, command)
+    if unchanged and (group.state == COMPLETING or (group.state == STABLE and group.leader != member.member_id)):
+        return joined(group, member)
+    member.joining = True
+    prepare_rebalance(state, group)
+    return _answer(group, member)
+
+
+def _update(state: State, group: Group, member: Member, command: JoinGroup) -> None:
+    count_protocols(group, member, -1)
+    member.protocols = command.protocols
+    count_protocols(group, member, 1)
+    weigh(state, member)
+    member.client_id = command.client_id
+    member.client_host = command.client_host
+    member.session_timeout_ms = command.session_timeout_ms
+    member.rebalance_timeout_ms = _rebalance_timeout_ms(command)
+    member.active_sequence = state.sequence
+
+
+def _join_static(state: State, group: Group, command: JoinGroup, instance_id: str) -> JoinOutcome:
+    """KIP-345: who comes with a known instance id takes the place of the member that had it."""
+    old_member_id = group.static_members.get(instance_id)
+    if old_member_id is None:
+        if _is_full(state, group) or command.new_member_id in group.members:
+            return Refused(Refusal.GROUP_FULL)
+        group.pending.pop(command.new_member_id, None)
+        return _add(state, group, command, command.new_member_id)
+    if command.new_member_id != old_member_id and command.new_member_id in group.members:
+        return Refused(Refusal.INVALID_REQUEST, "the member id belongs to another member")
+    if command.new_member_id in group.fenced and state.level >= LATE_COMMANDS_LEVEL:
+        # A member id is made for one request, so this is that request, come late: its client has joined again since.
+        return Refused(Refusal.FENCED_INSTANCE)
+    if command.new_member_id != old_member_id and _has_come_since(group, instance_id, command.seen_sequence):
+        return Refused(Refusal.STALE, "another member has come with the instance id since")
+    member = _replace(state, group, old_member_id, command.new_member_id)
+    _update(state, group, member, command)
+    if group.state == STABLE and select_protocol(group) == group.protocol:
+        # KIP-814: a leader that came back is told who is there, but has nothing to assign
+        return msgspec.structs.replace(joined(group, member), skip_assignment=group.leader == member.member_id)
+    member.joining = True
+    prepare_rebalance(state, group)
+    return _answer(group, member)
+
+
+def _has_come_since(group: Group, instance_id: str, seen_sequence: int) -> bool:
+    """Whether who has the place came by an entry that somebody did not know of who had seen this one; never if -1."""
+    return 0 <= seen_sequence < group.static_since.get(instance_id, 0)
+
+
+def _replace(state: State, group: Group, old_member_id: str, new_member_id: str) -> Member:
+    """The static member goes on under another member id; whoever has the old one is fenced."""
+    member = group.members[old_member_id]
+    if new_member_id == old_member_id:
+        return member
+    del group.members[old_member_id]
+    group.members[new_member_id] = member
+    member.member_id = new_member_id
+    member.joining = False
+    if member.group_instance_id is not None:
+        place_static(state, group, member.group_instance_id, new_member_id)
+    if group.leader == old_member_id:
+        group.leader = new_member_id
+    group.fenced.pop(new_member_id, None)
+    group.fenced[old_member_id] = None
+    if len(group.fenced) > GROUP_FENCED_MAX:
+        del group.fenced[next(iter(group.fenced))]
+    return member
+
+
+def sync_group(state: State, command: SyncGroup, changes: Changes) -> Synced | Waiting | Refused:
+    """A member asks for its assignment; the leader's command brings all of them."""
+    if not command.group_id:
+        return Refused(Refusal.INVALID_GROUP)
+    group = state.groups.get(command.group_id)
+    if group is not None and group.consumer is not None:
+        return classic_members.sync(state, group, command, changes)
+    refusal = Refusal.UNKNOWN_MEMBER if group is None else _sync_refusal(state, group, command)
+    if group is None or refusal:
+        return Refused(refusal)
+    member = group.members[command.member_id]
+    member.synced = True
+    member.active_sequence = state.sequence
+    if group.state == COMPLETING and group.leader == member.member_id:
+        _assign(state, group, command)
+    if all(each.synced for each in group.members.values()):
+        group.sync_deadline_ms = 0
+    settle(state, group, changes)
+    return synced(group, member) if group.state == STABLE else Waiting(member.member_id, group.generation)
+
+
+def _sync_refusal(state: State, group: Group, command: SyncGroup) -> Refusal:
+    refusal = check_member(group, command.member_id, command.group_instance_id)
+    if refusal:
+        return refusal
+    if command.generation != group.generation:
+        return Refusal.ILLEGAL_GENERATION
+    if command.protocol_type is not None and command.protocol_type != group.protocol_type:
+        return Refusal.INCONSISTENT_PROTOCOL
+    if command.protocol is not None and command.protocol != group.protocol:
+        return Refusal.INCONSISTENT_PROTOCOL
+    if group.state == PREPARING:
+        return Refusal.REBALANCE_IN_PROGRESS
+    full = state.group_bytes + sum(len(each.assignment) for each in command.assignments) > GROUP_BYTES_MAX
+    return Refusal.OVERLOADED if full else Refusal.NONE
+
+
+def _assign(state: State, group: Group, command: SyncGroup) -> None:
+    """The leader's assignments; who is not named in them gets an empty one. Those who waited are proven alive."""
+    assignments = {each.member_id: each.assignment for each in command.assignments}
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+        weigh(state, member)
+        if member.synced:
+            member.active_sequence = state.sequence
+    group.state = STABLE
+
+
+def leave_group(state: State, command: LeaveGroup, changes: Changes) -> PerItem | Refused:
+    """Members leave; one refusal for each that is not there."""
+    if not command.group_id:
+        return Refused(Refusal.INVALID_GROUP)
+    group = state.groups.get(command.group_id)
+    if group is None:
+        return PerItem([Refusal.UNKNOWN_MEMBER] * len(command.members))
+    if group.consumer is not None:
+        return classic_members.leave(state, group, command, changes)
+    if any(_names_another(group, leaving, command.seen_sequence) for leaving in command.members):
+        return Refused(Refusal.STALE, "another member has come with the instance id since")
+    refusals = [_leave(state, group, leaving) for leaving in command.members]
+    settle(state, group, changes)
+    return PerItem(refusals)
+
+
+def _names_another(group: Group, leaving: LeavingMember, seen_sequence: int) -> bool:
+    """Whether an instance id alone names a member that came after whoever sent it had looked."""
+    instance_id = leaving.group_instance_id
+    return not leaving.member_id and instance_id is not None and _has_come_since(group, instance_id, seen_sequence)
+
+
+def _leave(state: State, group: Group, leaving: LeavingMember) -> Refusal:
+    """One member leaves; an administrator names it by its instance id alone."""
+    member_id = leaving.member_id
+    if not member_id and leaving.group_instance_id is not None:
+        member_id = group.static_members.get(leaving.group_instance_id, "")
+    if member_id in group.pending:
+        _remove_pending(state, group, member_id)
+        return Refusal.NONE
+    refusal = check_member(group, member_id, leaving.group_instance_id)
+    if not refusal:
+        remove_member(state, group, member_id)
+    return refusal
+
+
+def _remove_pending(state: State, group: Group, member_id: str) -> None:
+    del group.pending[member_id]
+    complete_if_all_joined(state, group)
+
+
+def expire(state: State, group: Group, command: ExpireMember, changes: Changes) -> Done:
+    """A silent member goes, unless the journal shows that it was not silent, or it waits for us."""
+    member = group.members.get(command.member_id)
+    if command.member_id in group.pending:
+        _remove_pending(state, group, command.member_id)
+    elif member is None or member.active_sequence > command.active_sequence or is_waiting(group, member):
+        return Done()
+    else:
+        remove_member(state, group, command.member_id)
+    settle(state, group, changes)
+    return Done()

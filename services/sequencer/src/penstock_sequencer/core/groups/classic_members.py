@@ -1,0 +1,218 @@
+"""What members of the classic protocol ask of a group that is a consumer group: see `group_migration`.
+
+JoinGroup is answered at once: there is nobody to wait for. The generation is the member's epoch, there is no leader,
+and the assignment that SyncGroup gets is what the member may use now.
+"""
+
+from penstock.contracts.commands import (
+    JOIN_EPOCH,
+    Joined,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    MemberIdRequired,
+    PerItem,
+    Refused,
+    Synced,
+    SyncGroup,
+)
+from penstock.contracts.queries.groups import HeartbeatQuery
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.groups.assignment import classic_subscription_codec, subscriptions
+from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE, Malformed, Subscription
+from penstock_sequencer.core.groups.consumer_group import (
+    bump_epoch,
+    consumer_of,
+    enter_member,
+    next_standing,
+    note_due,
+    remove_member,
+    settle,
+    take_over,
+    take_standing,
+    update_target,
+    weigh,
+)
+from penstock_sequencer.core.groups.departed_members import departed_sequence
+from penstock_sequencer.core.groups.migration import assignment_of, downgrade_if_due, must_join_again, partitions_of
+from penstock_sequencer.core.state.cluster import Changes, Group, State
+from penstock_sequencer.core.state.consumer_group import AWAY, REVOKING, ConsumerGroup, ConsumerMember
+from penstock_sequencer.core.state.limits import CONSUMER_MEMBERS_MAX, REBALANCE_TIMEOUT_MAX_MS
+
+
+def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Joined | MemberIdRequired | Refused:
+    """A classic member comes, or comes again."""
+    consumer = consumer_of(group)
+    said = _subscription(consumer, command)
+    if said is None:
+        return Refused(Refusal.INCONSISTENT_PROTOCOL)
+    if not command.member_id and command.require_known_member and command.group_instance_id is None:
+        return MemberIdRequired(command.new_member_id)
+    member_id = command.member_id or command.new_member_id
+    known = _known(consumer, command, member_id)
+    refusal = _join_refusal(consumer, known, command, member_id, departed_sequence(state, group.group_id, member_id))
+    if refusal == Refusal.STALE and known is not None and _has_come_by(known, command):
+        return _joined(known)
+    if refusal:
+        return Refused(refusal)
+    member = _enter(state, group, known, command, said, member_id)
+    update_target(state, group)
+    owned = partitions_of(state, said.owned)
+    take_standing(state, group, member, next_standing(consumer, member, owned))
+    member.active_sequence = member.changed_sequence = state.sequence
+    member.synced = False
+    member.due_ms = 0
+    note_due(state, consumer, member)
+    weigh(state, member)
+    settle(state, group, changes)
+    answer = _joined(member)
+    downgrade_if_due(state, group, changes)
+    return answer
+
+
+def _has_come_by(member: ConsumerMember, command: JoinGroup) -> bool:
+    """Whether the command, which may be there twice, is the one that the member came by: its id was made for it."""
+    return not command.member_id and member.member_id == command.new_member_id and bool(member.protocols)
+
+
+def _joined(member: ConsumerMember) -> Joined:
+    return Joined(member.epoch, PROTOCOL_TYPE, member.protocols[0].name, "", member.member_id, [])
+
+
+def _subscription(consumer: ConsumerGroup, command: JoinGroup) -> Subscription | None:
+    """What the member wants, if it can be understood, and it shares a protocol with all other classic members."""
+    if command.protocol_type != PROTOCOL_TYPE or not command.protocols:
+        return None
+    names = {each.name for each in command.protocols}
+    for member in consumer.members.values():
+        if member.protocols and member.member_id != command.member_id:
+            names &= {each.name for each in member.protocols}
+    try:
+        return classic_subscription_codec.read_subscription(command.protocols[0].metadata) if names else None
+    except Malformed:
+        return None
+
+
+def _known(consumer: ConsumerGroup, command: JoinGroup, member_id: str) -> ConsumerMember | None:
+    if command.group_instance_id is not None:
+        known_id = consumer.static_members.get(command.group_instance_id)
+        return None if known_id is None else consumer.members[known_id]
+    return consumer.members.get(member_id)
+
+
+def _join_refusal(
+    consumer: ConsumerGroup, known: ConsumerMember | None, command: JoinGroup, member_id: str, left: int
+) -> Refusal:
+    """Why the member may not come, in Kafka's words, or because it comes late: `left` by the entry of that number."""
+    is_static = command.group_instance_id is not None
+    newest = left if known is None else known.changed_sequence
+    if 0 <= command.seen_sequence < newest:
+        return Refusal.STALE
+    if known is None:
+        if is_static and command.member_id:
+            return Refusal.UNKNOWN_MEMBER
+        if member_id in consumer.members:
+            return Refusal.INVALID_REQUEST
+        return Refusal.GROUP_FULL if len(consumer.members) >= CONSUMER_MEMBERS_MAX else Refusal.NONE
+    if known.member_id != member_id and (command.member_id or member_id in consumer.members):
+        return Refusal.FENCED_INSTANCE
+    return Refusal.NONE
+
+
+def _enter(
+    state: State, group: Group, known: ConsumerMember | None, command: JoinGroup, said: Subscription, member_id: str
+) -> ConsumerMember:
+    """The member as it says that it is; a static one that was restarted has the place of its former life."""
+    topics = sorted(dict.fromkeys(said.topics))
+    before = None if known is None else (known.topics, known.pattern)
+    if known is None or known.member_id != member_id:
+        member = ConsumerMember(
+            member_id, command.group_instance_id, said.rack_id, "", "", 1, topics, "", "", state.sequence
+        )
+        if known is not None:
+            take_over(state, group, known, member)
+        enter_member(state, group, member)
+    else:
+        member = known
+        subscriptions.subscribe(state, group.group_id, topics, "")
+        subscriptions.unsubscribe(state, group.group_id, member.topics, member.pattern)
+    if member.epoch == AWAY:
+        member.epoch = member.previous_epoch = JOIN_EPOCH
+    member.topics, member.pattern, member.assignor, member.rack_id = topics, "", "", said.rack_id
+    member.client_id, member.client_host = command.client_id, command.client_host
+    member.rebalance_timeout_ms = max(1, min(command.rebalance_timeout_ms, REBALANCE_TIMEOUT_MAX_MS))
+    member.session_timeout_ms, member.protocols = command.session_timeout_ms, command.protocols
+    if before != (topics, ""):
+        bump_epoch(state, group)
+    return member
+
+
+def sync(state: State, group: Group, command: SyncGroup, changes: Changes) -> Synced | Refused:
+    """What the member may use now."""
+    consumer = consumer_of(group)
+    refusal = _member_refusal(consumer, command.member_id, command.group_instance_id, command.generation)
+    if refusal:
+        return Refused(refusal)
+    member = consumer.members[command.member_id]
+    protocol = member.protocols[0].name
+    if command.protocol_type not in (None, PROTOCOL_TYPE) or command.protocol not in (None, protocol):
+        return Refused(Refusal.INCONSISTENT_PROTOCOL)
+    if member.epoch < consumer.epoch and member.state != REVOKING:
+        return Refused(Refusal.REBALANCE_IN_PROGRESS)
+    member.synced = True
+    member.active_sequence = state.sequence
+    member.due_ms = member.due_ms if member.state == REVOKING else 0
+    note_due(state, consumer, member)
+    settle(state, group, changes)
+    return Synced(PROTOCOL_TYPE, protocol, assignment_of(state, member, member.assigned))
+
+
+def heartbeat(group: Group, query: HeartbeatQuery) -> Refusal:
+    """Whether the member may go on as it is."""
+    consumer = consumer_of(group)
+    refusal = _member_refusal(consumer, query.member_id, query.group_instance_id, query.generation)
+    if refusal:
+        return refusal
+    is_over = must_join_again(consumer, consumer.members[query.member_id])
+    return Refusal.REBALANCE_IN_PROGRESS if is_over else Refusal.NONE
+
+
+def _member_refusal(consumer: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Refusal:
+    refusal = _identity_refusal(consumer, member_id, instance_id)
+    if refusal:
+        return refusal
+    return Refusal.NONE if generation == consumer.members[member_id].epoch else Refusal.ILLEGAL_GENERATION
+
+
+def _identity_refusal(consumer: ConsumerGroup, member_id: str, instance_id: str | None) -> Refusal:
+    """Whether this is a classic member of the group, and the present one of its instance id."""
+    if instance_id is not None:
+        present = consumer.static_members.get(instance_id)
+        if present is None:
+            return Refusal.UNKNOWN_MEMBER
+        if present != member_id:
+            return Refusal.FENCED_INSTANCE
+    member = consumer.members.get(member_id)
+    return Refusal.NONE if member is not None and member.protocols else Refusal.UNKNOWN_MEMBER
+
+
+def leave(state: State, group: Group, command: LeaveGroup, changes: Changes) -> PerItem:
+    """Classic members leave; members of the new protocol do so by their heartbeats."""
+    consumer = consumer_of(group)
+    refusals = [_leave(state, group, consumer, leaving, command.seen_sequence) for leaving in command.members]
+    downgrade_if_due(state, group, changes)
+    if group.consumer is not None:
+        settle(state, group, changes)
+    return PerItem(refusals)
+
+
+def _leave(state: State, group: Group, consumer: ConsumerGroup, leaving: LeavingMember, seen_sequence: int) -> Refusal:
+    member_id = leaving.member_id
+    if not member_id and leaving.group_instance_id is not None:
+        member_id = consumer.static_members.get(leaving.group_instance_id, "")
+    refusal = _identity_refusal(consumer, member_id, leaving.group_instance_id)
+    if not refusal and 0 <= seen_sequence < consumer.members[member_id].changed_sequence:
+        return Refusal.STALE
+    if not refusal:
+        remove_member(state, group, consumer.members[member_id])
+    return refusal

@@ -1,0 +1,196 @@
+"""From the classic protocol to the new one and back while the group runs, and classic members of consumer groups.
+
+A classic group becomes a consumer group with its first member of the new protocol: its members keep what they had, at
+the generation as their epoch. They go on with JoinGroup, SyncGroup and Heartbeat, and are told to join again wherever a
+member of the new protocol would learn something from its heartbeat; what they join with says what they own. When the
+last member of the new protocol is gone, the others are a classic group again, and rebalance. As in Kafka with
+`group.consumer.migration.policy=bidirectional`.
+"""
+
+from penstock.contracts.levels import HELD_GOES_OVER_LEVEL
+from penstock_sequencer.core.groups.assignment import classic_subscription_codec
+from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE, Malformed, Subscription
+from penstock_sequencer.core.groups.classic_group import (
+    count_protocols,
+    metadata,
+    place_static,
+    prepare_rebalance,
+    select_protocol,
+    settle as settle_classic,
+    weigh,
+)
+from penstock_sequencer.core.groups.consumer_group import bump_epoch, consumer_of, enter_member, leave_member
+from penstock_sequencer.core.groups.departed_members import note_arrival
+from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, Member, State
+from penstock_sequencer.core.state.consumer_group import AWAITING, REVOKING, ConsumerGroup, ConsumerMember, Partitions
+
+
+def can_upgrade(group: Group) -> bool:
+    """Whether the classic group may become a consumer group: all its members speak Kafka's "consumer" protocol."""
+    if group.state == EMPTY and not group.members:
+        return True
+    if group.protocol_type != PROTOCOL_TYPE:
+        return False
+    try:
+        for member in group.members.values():
+            _subscription(group, member)
+            classic_subscription_codec.read_assignment(member.assignment)
+    except Malformed:
+        return False
+    return True
+
+
+def _subscription(group: Group, member: Member) -> Subscription:
+    return classic_subscription_codec.read_subscription(metadata(group, member) or member.protocols[0].metadata)
+
+
+def upgrade(state: State, group: Group) -> None:
+    """The classic group is a consumer group, about to get another member; who waits for it is told to join again."""
+    members = [_upgraded(state, group, member) for member in group.members.values()]
+    state.group_bytes -= sum(member.size_bytes for member in group.members.values())
+    _forget_classic(group)
+    epoch = group.generation
+    group.consumer = ConsumerGroup(epoch, epoch, "", {}, {})
+    for member in members:
+        _drop_owned_twice(group.consumer, member)
+        enter_member(state, group, member)
+    if members:
+        bump_epoch(state, group)
+
+
+def _forget_classic(group: Group) -> None:
+    group.members, group.static_members, group.protocol_counts, group.pending = {}, {}, {}, {}
+    group.fenced, group.static_since = {}, {}
+    group.protocol_type, group.protocol, group.leader = PROTOCOL_TYPE, "", ""
+    group.join_deadline_ms = group.sync_deadline_ms = group.initial_delay_ms = group.initial_remaining_ms = 0
+    group.newcomer = False
+
+
+def _upgraded(state: State, group: Group, member: Member) -> ConsumerMember:
+    said = _subscription(group, member)
+    assigned = partitions_of(state, classic_subscription_codec.read_assignment(member.assignment))
+    return ConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        rack_id=said.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topics=sorted(dict.fromkeys(said.topics)),
+        pattern="",
+        assignor="",
+        active_sequence=member.active_sequence,
+        changed_sequence=state.sequence,
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        assigned=assigned,
+        target=assigned,
+        session_timeout_ms=member.session_timeout_ms,
+        protocols=member.protocols,
+    )
+
+
+def _drop_owned_twice(consumer: ConsumerGroup, member: ConsumerMember) -> None:
+    """A leader may have assigned a partition twice; here it has one owner."""
+    assigned: Partitions = {}
+    for topic_id, numbers in member.assigned.items():
+        owners = consumer.tables.owners.get(topic_id, {})
+        free = [number for number in numbers if number not in owners]
+        if free:
+            assigned[topic_id] = free
+    member.assigned = member.target = assigned
+
+
+def partitions_of(state: State, by_name: dict[str, list[int]]) -> Partitions:
+    """Partitions of topics that exist, by the topics' ids."""
+    found: Partitions = {}
+    for name, numbers in by_name.items():
+        topic = state.topics.get(name)
+        known = [] if topic is None else sorted(each for each in set(numbers) if 0 <= each < len(topic.partitions))
+        if topic is not None and known:
+            found[topic.topic_id] = known
+    return found
+
+
+def downgrade_if_due(state: State, group: Group, changes: Changes) -> None:
+    """The group is a classic one again if all who are left speak the classic protocol; they rebalance."""
+    consumer = group.consumer
+    if consumer is None or not consumer.members or not all(each.protocols for each in consumer.members.values()):
+        return
+    members = list(consumer.members.values())
+    # As in Kafka not the epoch to which this very change led: so members who were up to date are still.
+    group.generation = max(group.generation, *(each.epoch for each in members))
+    leave_new_protocol(state, group)
+    group.state, group.leader = STABLE, members[0].member_id
+    for each in members:
+        group.members[each.member_id] = _downgraded(each)
+        if each.instance_id is not None:
+            place_static(state, group, each.instance_id, each.member_id)
+        count_protocols(group, group.members[each.member_id], 1)
+    group.protocol = select_protocol(group)
+    for each in members:
+        member = group.members[each.member_id]
+        # Kafka says the target; who becomes a member of a consumer group again at once would have what another reads.
+        has = each.target if state.level < HELD_GOES_OVER_LEVEL else _held(each)
+        member.assignment = assignment_of(state, each, has)
+        weigh(state, member)
+    prepare_rebalance(state, group)
+    settle_classic(state, group, changes)
+
+
+def _held(member: ConsumerMember) -> Partitions:
+    """What the member has, and what it is still to give back."""
+    held = {topic_id: list(numbers) for topic_id, numbers in member.assigned.items()}
+    for topic_id, numbers in member.revoking.items():
+        held[topic_id] = sorted([*held.get(topic_id, ()), *numbers])
+    return held
+
+
+def leave_new_protocol(state: State, group: Group) -> None:
+    """The group is a classic one without members; its generation goes on from the epoch that it had."""
+    consumer = consumer_of(group)
+    for member in list(consumer.members.values()):
+        leave_member(state, group, member)
+        note_arrival(state, group.group_id, member.member_id)  # it only goes over
+    group.state, group.consumer = EMPTY, None
+    group.protocol_type = PROTOCOL_TYPE
+
+
+def _downgraded(member: ConsumerMember) -> Member:
+    return Member(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=member.protocols,
+        active_sequence=member.active_sequence,
+        synced=True,
+    )
+
+
+def assignment_of(state: State, member: ConsumerMember, partitions: Partitions) -> bytes:
+    """Partitions as a classic member is told, in the version that it speaks."""
+    version = classic_subscription_codec.spoken_version(member.protocols[0].metadata)
+    named = [
+        (state.topics_by_id[topic_id].name, numbers)
+        for topic_id, numbers in partitions.items()
+        if topic_id in state.topics_by_id
+    ]
+    return classic_subscription_codec.write_assignment(version, sorted(named))
+
+
+def must_join_again(consumer: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether a classic member is to join: to learn of a new target, to give back, or to get what has become free."""
+    if member.epoch < consumer.epoch or member.state == REVOKING:
+        return True
+    return member.state == AWAITING and _is_all_free(consumer, member)
+
+
+def _is_all_free(consumer: ConsumerGroup, member: ConsumerMember) -> bool:
+    return all(
+        consumer.tables.owners.get(topic_id, {}).get(number, member.member_id) == member.member_id
+        for topic_id, numbers in member.target.items()
+        for number in numbers
+    )

@@ -1,0 +1,142 @@
+"""Offsets that groups commit, with Kafka's rules on who may commit when, and one of our own.
+
+A command may be journaled long after its sender has turned elsewhere and committed again: a replica that is in doubt
+about an append repeats it for seconds. So whoever replaces an offset by another must have known of it: the command
+tells the newest entry that its sender had seen when the client asked (`seen_sequence`). What is refused as STALE has
+nobody who repeats it if it was late. A client that did ask just now, through a gateway that knew less, asks again.
+"""
+
+from penstock.contracts.commands import CommitOffsets, CommitTxnOffsets, OffsetToCommit, PerItem, Refused
+from penstock.contracts.levels import LATE_COMMANDS_LEVEL, OFFSET_EXPIRY_LEVEL
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.groups.classic_group import check_member, new_group
+from penstock_sequencer.core.groups.consumer_group import commit_refusal
+from penstock_sequencer.core.groups.idle_timers import note_idle
+from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, Changes, Committed, Group, State
+from penstock_sequencer.core.state.limits import (
+    GROUP_BYTES_MAX,
+    GROUP_ID_LENGTH_MAX,
+    GROUPS_MAX,
+    OFFSET_METADATA_BYTES_MAX,
+    OFFSET_OVERHEAD_BYTES,
+)
+
+
+def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> PerItem | Refused:
+    """The group's offsets in what exists; one refusal per partition that does not."""
+    group = state.groups.get(command.group_id)
+    refusal = _refusal_without_group(state, command) if group is None else member_refusal(group, command)
+    if refusal:
+        return Refused(refusal)
+    if group is None:
+        group = new_group(state, command.group_id)
+    note_life(state, group, command.member_id)
+    refusals = [_commit(state, group, item, command.seen_sequence) for item in command.offsets]
+    note_idle(state, group)
+    return PerItem(refusals)
+
+
+def note_life(state: State, group: Group, member_id: str) -> None:
+    """A commit proves that its member lives, if it names one."""
+    members = group.members if group.consumer is None else group.consumer.members
+    if member_id in members:
+        members[member_id].active_sequence = state.sequence
+
+
+def _refusal_without_group(state: State, command: CommitOffsets) -> Refusal:
+    """Without members a group may still keep offsets for somebody who assigns partitions by hand."""
+    if command.group_id in state.share_groups:
+        return Refusal.UNKNOWN_GROUP
+    if command.generation >= 0:
+        return Refusal.UNKNOWN_GROUP if state.level >= OFFSET_EXPIRY_LEVEL else Refusal.ILLEGAL_GENERATION
+    if len(command.group_id) > GROUP_ID_LENGTH_MAX:
+        return Refusal.INVALID_GROUP
+    return Refusal.OVERLOADED if len(state.groups) >= GROUPS_MAX else Refusal.NONE
+
+
+def member_refusal(group: Group, command: CommitOffsets | CommitTxnOffsets) -> Refusal:
+    """Why whoever this is may not commit offsets of the group now."""
+    if group.consumer is not None:
+        return commit_refusal(group.consumer, command.generation, command.member_id, command.group_instance_id)
+    if command.generation < 0 and group.state == EMPTY:
+        return Refusal.NONE
+    if command.generation < 0 and not command.member_id and command.group_instance_id is None:
+        return Refusal.UNKNOWN_MEMBER
+    refusal = check_member(group, command.member_id, command.group_instance_id)
+    if refusal:
+        return refusal
+    if command.generation != group.generation:
+        return Refusal.ILLEGAL_GENERATION
+    # in PreparingRebalance a commit is welcome: the member's next heartbeat tells it to join again
+    return Refusal.REBALANCE_IN_PROGRESS if group.state == COMPLETING else Refusal.NONE
+
+
+def _commit(state: State, group: Group, item: OffsetToCommit, seen_sequence: int) -> Refusal:
+    topic = state.topics.get(item.topic)
+    if topic is None or not 0 <= item.partition < len(topic.partitions):
+        return Refusal.UNKNOWN_TOPIC
+    if len(item.metadata.encode()) > OFFSET_METADATA_BYTES_MAX:
+        return Refusal.METADATA_TOO_LARGE
+    before = group.offsets.get(item.topic, {}).get(item.partition)
+    if 0 <= seen_sequence < _newest_known(state, before) and (before is None or before.offset != item.offset):
+        return Refusal.STALE
+    sequence = state.sequence if state.level >= LATE_COMMANDS_LEVEL else 0
+    committed = Committed(item.offset, item.leader_epoch, item.metadata, sequence)
+    growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))
+    if growth_bytes > 0 and state.group_bytes + growth_bytes > GROUP_BYTES_MAX:
+        return Refusal.OVERLOADED
+    state.group_bytes += growth_bytes
+    group.offsets.setdefault(item.topic, {})[item.partition] = committed
+    return Refusal.NONE
+
+
+def _newest_known(state: State, before: Committed | None) -> int:
+    """The entry that whoever replaces what is stored must have seen; of what is not there, the last that forgot any."""
+    return state.forgotten_sequence if before is None else before.sequence
+
+
+def size_bytes(committed: Committed) -> int:
+    """Its part of `State.group_bytes`."""
+    return OFFSET_OVERHEAD_BYTES + len(committed.metadata)
+
+
+def forget_offsets(state: State, group: Group, topic: str) -> None:
+    """The group's offsets in the topic go."""
+    release_offsets(state, take_offsets(state, group, topic))
+
+
+def take_offsets(state: State, group: Group, topic: str) -> dict[int, Committed]:
+    """The group's offsets in the topic, which it has no more; until they are released they count as they did."""
+    taken = group.offsets.pop(topic, {})
+    if state.level >= LATE_COMMANDS_LEVEL:
+        state.forgotten_sequence = state.sequence
+    note_idle(state, group)
+    return taken
+
+
+def put_back_offsets(state: State, group_id: str, topic: str, offsets: dict[int, Committed]) -> None:
+    """The group has the offsets again; one that was forgotten meanwhile comes back with them, if there is room."""
+    group = state.groups.get(group_id)
+    if group is None and (len(state.groups) >= GROUPS_MAX or group_id in state.share_groups):
+        release_offsets(state, offsets)
+        return
+    group = group or new_group(state, group_id)
+    group.offsets[topic] = offsets
+
+
+def release_offsets(state: State, offsets: dict[int, Committed]) -> None:
+    """Nobody has these offsets any more."""
+    state.group_bytes -= sum(size_bytes(committed) for committed in offsets.values())
+
+
+def forget_buried_offsets(state: State, group_id: str) -> None:
+    """The group is deleted: no topic that comes back brings it back."""
+    for buried in state.buried.values():
+        release_offsets(state, buried.offsets.pop(group_id, {}))
+
+
+def has_newer_offsets(group: Group, seen_sequence: int) -> bool:
+    """Whether the group has committed what somebody who had seen this entry did not know of; never if -1."""
+    return seen_sequence >= 0 and any(
+        committed.sequence > seen_sequence for topic in group.offsets.values() for committed in topic.values()
+    )

@@ -1,0 +1,141 @@
+"""Committed offsets that go because a client wants it (OffsetDelete), or because nobody has used them for long.
+
+Offsets go `offsets.retention.minutes` after they were committed, unless members of their group read their topic; of a
+group that had members they stay that long after the last one went, too. Then Kafka lets go of all offsets of a classic
+group, also of what somebody without a membership has committed since: that would cost him his place. What a transaction
+may still replace stays, and so do offsets of a group in the middle of a rebalance.
+
+No clock that leaps may let them go. So the time here is the machine's own watch, `lived_ms`: it runs with the machine's
+clock, but what lies between two entries counts for LEAP_MAX_MS at most (watch.py). How old an offset is follows from
+the entry that stored it: now and then the watch is noted beside the sequence (`ages`). Both are as coarse as a
+hundredth of the retention, and there are about that many notes. Looking for what is too old goes round all groups, some
+at each Tick.
+"""
+
+from collections.abc import Iterator
+
+from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Refused
+from penstock.contracts.configs.topics import offsets_retention_ms
+from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE
+from penstock_sequencer.core.groups.group_topic_usage import ReadNow, is_read, topics_read
+from penstock_sequencer.core.groups.idle_timers import note_idle
+from penstock_sequencer.core.groups.offset_commit import size_bytes
+from penstock_sequencer.core.groups.pending_offsets import is_pending
+from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
+from penstock_sequencer.core.state.limits import (
+    EXPIRY_STEPS,
+    GROUPS_SWEPT_PER_TICK,
+    OFFSETS_PER_MEMBER,
+    OFFSETS_SWEPT_PER_TICK,
+)
+
+_NO_SEQUENCE = -1  # nothing is that old
+
+
+def delete_offsets(state: State, command: DeleteOffsets, changes: Changes) -> PerItem | Refused:
+    """These offsets go; one refusal for each that may not."""
+    if not command.group_id:
+        return Refused(Refusal.INVALID_GROUP)
+    group = state.groups.get(command.group_id)
+    if group is None:
+        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id[:256]} not found.")
+    if group.state != EMPTY and group.protocol_type != PROTOCOL_TYPE and group.consumer is None:
+        return Refused(Refusal.GROUP_NOT_EMPTY, "who the members are only they know, and what they read")
+    read_now = topics_read(state, group)
+    refusals = [_delete(state, group, item, read_now, command.seen_sequence) for item in command.offsets]
+    changes.groups[command.group_id] = None
+    return PerItem(refusals)
+
+
+def _delete(state: State, group: Group, item: DeletedOffset, read_now: ReadNow, seen_sequence: int) -> Refusal:
+    topic = state.topics.get(item.topic)
+    if topic is None or not 0 <= item.partition < len(topic.partitions):
+        return Refusal.UNKNOWN_TOPIC
+    if is_read(read_now, item.topic):
+        return Refusal.GROUP_SUBSCRIBED
+    committed = group.offsets.get(item.topic, {}).get(item.partition)
+    if committed is None:
+        return Refusal.NONE
+    if 0 <= seen_sequence < committed.sequence:
+        return Refusal.STALE
+    _forget(state, group, [(item.topic, item.partition)])
+    return Refusal.NONE
+
+
+def expire_offsets(state: State) -> None:
+    """Look at some groups, and let go of what of their offsets is too old; with each Tick."""
+    if state.level < OFFSET_EXPIRY_LEVEL:
+        return
+    retention_ms = offsets_retention_ms(state.cluster_configs)
+    _note_age(state, retention_ms)
+    groups, left = GROUPS_SWEPT_PER_TICK, OFFSETS_SWEPT_PER_TICK
+    old_sequence = _old_sequence(state, retention_ms) if state.expiry_round else _NO_SEQUENCE
+    while state.expiry_round and groups > 0 and left > 0:
+        group = state.groups.get(state.expiry_round.popleft())
+        groups -= 1
+        if group is not None and group.offsets:
+            left -= _expire(state, group, old_sequence, retention_ms)
+
+
+def _note_age(state: State, retention_ms: int) -> None:
+    """Note the watch when it is time, forget what is older than matters, and begin the next round."""
+    step_ms = max(retention_ms // EXPIRY_STEPS, 1)
+    ages = state.ages
+    if ages and state.lived_ms < ages[-1][0] + step_ms:
+        return
+    ages.append((state.lived_ms, state.sequence))
+    while len(ages) > 1 and ages[1][0] <= state.lived_ms - retention_ms:
+        ages.popleft()
+    if not state.expiry_round:
+        state.expiry_round.extend(group.group_id for group in state.groups.values() if group.offsets)
+
+
+def _old_sequence(state: State, retention_ms: int) -> int:
+    """The last entry that surely is as old as that."""
+    found = _NO_SEQUENCE
+    for lived_ms, sequence in state.ages:
+        if lived_ms > state.lived_ms - retention_ms:
+            break
+        found = sequence
+    return found
+
+
+def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) -> int:
+    """How much work that was, in offsets."""
+    has_emptied = group.protocol_type and group.state == EMPTY and group.emptied_ms >= 0
+    if has_emptied and state.lived_ms - group.emptied_ms < retention_ms:
+        old_sequence = _NO_SEQUENCE
+    work = sum(len(partitions) for partitions in group.offsets.values())
+    old = list(_old_offsets(state, group, old_sequence))
+    # Most groups have no old offsets, and what their members read need not be looked at.
+    if not old or (group.consumer is None and group.state not in (EMPTY, STABLE)):
+        return work
+    read_now = topics_read(state, group)
+    unused = [(topic, number) for topic, number in old if not is_read(read_now, topic)]
+    if unused:
+        _forget(state, group, unused)
+    members = group.members if group.consumer is None else group.consumer.members
+    return work + OFFSETS_PER_MEMBER * len(members)
+
+
+def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tuple[str, int]]:
+    """Those that were stored by this entry or before it, and that no transaction may replace."""
+    in_doubt = group.group_id in state.transactions_by_group
+    for topic, partitions in group.offsets.items():
+        for number, committed in partitions.items():
+            is_old = committed.sequence <= old_sequence
+            if is_old and not (in_doubt and is_pending(state, group.group_id, topic, number)):
+                yield topic, number
+
+
+def _forget(state: State, group: Group, gone: list[tuple[str, int]]) -> None:
+    """The group has no such offsets any more."""
+    for topic, number in gone:
+        partitions = group.offsets[topic]
+        state.group_bytes -= size_bytes(partitions.pop(number))
+        if not partitions:
+            del group.offsets[topic]
+    state.forgotten_sequence = state.sequence
+    note_idle(state, group)

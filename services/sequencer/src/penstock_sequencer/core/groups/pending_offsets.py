@@ -1,0 +1,95 @@
+"""Offsets that are committed with a transaction: they wait in it, and count once it is committed."""
+
+import msgspec
+
+from penstock.contracts.commands import OffsetToCommit
+from penstock.contracts.ids import TopicId
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.groups.classic_group import new_group
+from penstock_sequencer.core.groups.offset_commit import release_offsets, size_bytes
+from penstock_sequencer.core.state.cluster import Committed, State, Transaction
+from penstock_sequencer.core.state.limits import GROUP_BYTES_MAX, OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_TRANSACTION_MAX
+
+
+def add_pending(
+    state: State, transaction: Transaction, group_id: str, item: OffsetToCommit, seen_sequence: int
+) -> Refusal:
+    """The offset waits with the others of its group, which is in the transaction; not if a later one does already."""
+    topic = state.topics.get(item.topic)
+    if topic is None or not 0 <= item.partition < len(topic.partitions):
+        return Refusal.UNKNOWN_TOPIC
+    if len(item.metadata.encode()) > OFFSET_METADATA_BYTES_MAX:
+        return Refusal.METADATA_TOO_LARGE
+    committed = Committed(item.offset, item.leader_epoch, item.metadata, state.sequence)
+    pending = transaction.offsets[group_id]
+    before = pending.get(topic.topic_id, {}).get(item.partition)
+    if before is not None and 0 <= seen_sequence < before.sequence and before.offset != item.offset:
+        return Refusal.STALE
+    if before is None and transaction.offset_count >= OFFSETS_PER_TRANSACTION_MAX:
+        return Refusal.POLICY_VIOLATION
+    growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))
+    if growth_bytes > 0 and state.group_bytes + growth_bytes > GROUP_BYTES_MAX:
+        return Refusal.OVERLOADED
+    state.group_bytes += growth_bytes
+    transaction.offset_count += before is None
+    pending.setdefault(topic.topic_id, {})[item.partition] = committed
+    return Refusal.NONE
+
+
+def commit_pending(state: State, transaction: Transaction) -> None:
+    """The transaction is committed, and with it its offsets."""
+    for group_id, pending in transaction.offsets.items():
+        for topic_id, offsets in pending.items():
+            _commit(state, group_id, topic_id, offsets)
+    _leave_groups(state, transaction)
+
+
+def release_pending(state: State, transaction: Transaction) -> None:
+    """The transaction is aborted; its offsets never were."""
+    for pending in transaction.offsets.values():
+        for offsets in pending.values():
+            release_offsets(state, offsets)
+    _leave_groups(state, transaction)
+
+
+def is_pending(state: State, group_id: str, topic: str, number: int) -> bool:
+    """Whether an ongoing transaction may commit another offset of the group."""
+    found = state.topics.get(topic)
+    return found is not None and any(
+        number in state.transactions[transactional_id].offsets[group_id].get(found.topic_id, ())
+        for transactional_id in state.transactions_by_group.get(group_id, ())
+    )
+
+
+def _commit(state: State, group_id: str, topic_id: TopicId, offsets: dict[int, Committed]) -> None:
+    """The group has the offsets, though it or the topic was deleted meanwhile, if that can come back."""
+    target = _target(state, group_id, topic_id)
+    if target is None:
+        release_offsets(state, offsets)
+        return
+    for number, committed in offsets.items():
+        before = target.get(number)
+        # As in Kafka, what was sent last counts, not what was decided last.
+        if before is not None and before.sequence > committed.sequence:
+            release_offsets(state, {number: committed})
+            continue
+        if before is not None:
+            release_offsets(state, {number: before})
+        target[number] = msgspec.structs.replace(committed, sequence=state.sequence)
+
+
+def _target(state: State, group_id: str, topic_id: TopicId) -> dict[int, Committed] | None:
+    topic = state.topics_by_id.get(topic_id)
+    if topic is not None:
+        group = state.groups.get(group_id) or new_group(state, group_id)
+        return group.offsets.setdefault(topic.name, {})
+    buried = state.buried.get(topic_id)
+    return None if buried is None else buried.offsets.setdefault(group_id, {})
+
+
+def _leave_groups(state: State, transaction: Transaction) -> None:
+    for group_id in transaction.offsets:
+        members = state.transactions_by_group[group_id]
+        del members[transaction.transactional_id]
+        if not members:
+            del state.transactions_by_group[group_id]

@@ -1,0 +1,92 @@
+"""Dropping extents: of deleted topics, and before the starts of logs; a few with each command that comes by.
+
+This is the one place where extents go without others in their stead. Each segment that loses its last one is condemned.
+"""
+
+from penstock.contracts.commands import EXTENTS_DROPPED_PER_COMMAND_MAX
+from penstock.contracts.levels import JANITOR_LEVEL
+from penstock_sequencer.core.log.control_markers import forget_dropped
+from penstock_sequencer.core.state.cluster import Partition, State
+from penstock_sequencer.core.state.limits import EXTENTS_DROPPED_PER_STEP_MAX
+
+
+def agreed_ms(state: State, now_ms: int) -> int:
+    """The time by which something may be let go of for good: what is past by the machine's clock and the asker's."""
+    return min(state.clock_ms, now_ms)
+
+
+def extents_per_command(state: State) -> int:
+    """How many extents one command drops at most."""
+    return EXTENTS_DROPPED_PER_COMMAND_MAX if state.level >= JANITOR_LEVEL else EXTENTS_DROPPED_PER_STEP_MAX
+
+
+def drop_waiting(state: State) -> tuple[int, int]:
+    """Drop extents that wait for it, as many as one command may; how many, and their bytes."""
+    left = extents_per_command(state)
+    extents = dropped_bytes = 0
+    for waiting in (state.doomed, state.trimmed):
+        while waiting and left > 0:
+            partition = waiting[0]
+            going = _count_going(partition)
+            count = min(going, left)
+            dropped_bytes += drop_first(state, partition, count)
+            extents += count
+            left -= max(count, 1)  # looking at a log that has nothing to drop any more is work, too
+            if count == going:
+                waiting.popleft()
+                if waiting is state.trimmed:  # one that was deleted meanwhile stands in both
+                    partition.in_trimmed = False
+    return extents, dropped_bytes
+
+
+def is_waiting(state: State) -> bool:
+    """Whether there is more to drop."""
+    return bool(state.doomed or state.trimmed)
+
+
+def drop_first(state: State, partition: Partition, count: int) -> int:
+    """Drop the partition's first `count` extents; their bytes."""
+    if not count:
+        return 0
+    segments = state.segments
+    slots, lengths = partition.extents.drop_first(count)
+    dropped_bytes = segments.lose_many(slots, lengths)
+    partition.size_bytes -= dropped_bytes
+    forget_dropped(state, partition)
+    state.extent_count -= count
+    for slot in dict.fromkeys(slots):
+        segments.condemn_if_dead(slot, state.clock_ms, state.sequence)
+    return dropped_bytes
+
+
+def count_trimmed(partition: Partition) -> int:
+    """How many of the partition's extents end before its log starts."""
+    columns = partition.extents
+    return columns.find_offset(partition.log_start_offset) - columns.head
+
+
+def note_trimmed(state: State, partition: Partition) -> None:
+    """The partition has extents before its log's start; they go with the next steps."""
+    if not partition.in_trimmed:
+        partition.in_trimmed = True
+        state.trimmed.append(partition)
+
+
+def doom(state: State, partitions: list[Partition]) -> None:
+    """The partitions are deleted: all their extents go with the next steps, none is found any more.
+
+    Those that were being trimmed stay in `trimmed`: to look for them there would cost as much as all that waits.
+    """
+    for partition in partitions:
+        partition.deleted = True
+        if partition.transactions is not None:
+            state.aborted_count -= partition.transactions.aborted_count
+            partition.transactions = None
+        del state.partitions_by_index[partition.index]
+        if partition.extents:
+            state.doomed.append(partition)
+    state.partition_count -= len(partitions)
+
+
+def _count_going(partition: Partition) -> int:
+    return len(partition.extents) if partition.deleted else count_trimmed(partition)

@@ -1,0 +1,56 @@
+"""Partitions: making them, finding them, and what is told of each in one way only."""
+
+from penstock.contracts.ids import TopicId
+from penstock_sequencer.core.state.cluster import Partition, State
+from penstock_sequencer.core.state.extents import Extents
+from penstock_sequencer.core.state.limits import PARTITION_INDEX_MAX
+
+
+def new_partition(state: State, topic_id: TopicId, number: int) -> Partition:
+    """A partition without records, entered in `State.partitions_by_index`."""
+    partition = Partition(topic_id, number, Extents(), {})
+    enter_partition(state, partition)
+    return partition
+
+
+def enter_partition(state: State, partition: Partition) -> None:
+    """Give the partition an index that no other has now."""
+    index = state.next_index
+    while index in state.partitions_by_index:
+        index = 0 if index == PARTITION_INDEX_MAX else index + 1
+    state.next_index = 0 if index == PARTITION_INDEX_MAX else index + 1
+    partition.index = index
+    state.partitions_by_index[index] = partition
+
+
+def find_partition(state: State, topic_id: TopicId, number: int) -> Partition | None:
+    """The partition, unless there is no such topic or it has fewer."""
+    topic = state.topics_by_id.get(topic_id)
+    if topic is None or not 0 <= number < len(topic.partitions):
+        return None
+    return topic.partitions[number]
+
+
+def find_kept_partition(state: State, topic_id: TopicId, number: int) -> Partition | None:
+    """As `find_partition`, but also of a topic that is buried: its extents are compacted like any other's."""
+    buried = state.buried.get(topic_id)
+    if buried is None:
+        return find_partition(state, topic_id, number)
+    partitions = buried.topic.partitions
+    return partitions[number] if 0 <= number < len(partitions) else None
+
+
+def first_kept_offset(partition: Partition) -> int:
+    """Where the extent that holds the log's start begins, which is a little before it or there."""
+    columns = partition.extents
+    row = columns.find_offset(partition.log_start_offset)
+    return columns.base_offsets[row] if row < columns.end else partition.high_watermark
+
+
+def last_stable_offset(partition: Partition) -> int:
+    """What comes before it is decided: all up to the first record of the transaction that has been open for longest."""
+    transactions = partition.transactions
+    if transactions is None or not transactions.open:
+        return partition.high_watermark
+    # DeleteRecords may have gone beyond it.
+    return max(next(iter(transactions.open.values())), partition.log_start_offset)

@@ -1,0 +1,156 @@
+"""Idempotent producers: which of their batches are next in sequence, which are duplicates, which are refused."""
+
+from array import array
+
+from penstock.contracts.batches import BatchMeta, BatchResult
+from penstock.contracts.commands import AllocateProducer, ProducerAllocated
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.state.cluster import Changes, Partition, Producer, State
+from penstock_sequencer.core.state.limits import (
+    BATCHES_REMEMBERED,
+    PRODUCER_BIRTHS_STEP_MS,
+    PRODUCER_EPOCH_MAX,
+    PRODUCER_EXPIRY_MS,
+    PRODUCER_IDLE_MIN_MS,
+    PRODUCERS_MAX,
+    PRODUCERS_PER_PARTITION_MAX,
+    PRODUCERS_SWEPT_PER_TICK,
+    SEQUENCE_MAX,
+)
+
+_RECENT_LENGTH = 3 * BATCHES_REMEMBERED
+
+
+def allocate_producer(state: State, command: AllocateProducer, changes: Changes) -> ProducerAllocated:
+    """A producer id that was never given out before."""
+    return ProducerAllocated(new_producer_id(state), 0)
+
+
+def new_producer_id(state: State) -> int:
+    """The next producer id."""
+    births = state.producer_births
+    if not births or births[-1][0] + PRODUCER_BIRTHS_STEP_MS <= state.clock_ms:
+        births.append((state.clock_ms, state.next_producer_id))
+    producer_id = state.next_producer_id
+    state.next_producer_id += 1
+    return producer_id
+
+
+def accept(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
+    """None if the batch is its producer's next one, which is then noted with its offset; else what to answer."""
+    producer = partition.producers.get(batch.producer_id)
+    first = batch.base_sequence
+    if producer is not None and producer.epoch == batch.producer_epoch:
+        last = (first + batch.record_count - 1) & SEQUENCE_MAX
+        if first == (producer.last_sequence + 1) & SEQUENCE_MAX:
+            recent = producer.recent
+            if len(recent) == _RECENT_LENGTH:
+                del recent[:3]
+            recent.extend((first, last, offset))
+            producer.last_sequence = last
+            producer.active_ms = state.clock_ms
+            return None
+        return _repeated(partition, producer, first, last)
+    refusal = _objection(state, partition, producer, batch)
+    if refusal:
+        return BatchResult(refusal)
+    last = (first + batch.record_count - 1) & SEQUENCE_MAX
+    _remember(
+        state, partition, batch.producer_id, Producer(batch.producer_epoch, last, state.clock_ms, _one(last, offset))
+    )
+    return None
+
+
+def find_repeated(partition: Partition, batch: BatchMeta) -> BatchResult | None:
+    """What to answer if the partition has this very batch already."""
+    producer = partition.producers.get(batch.producer_id)
+    if producer is None or producer.epoch != batch.producer_epoch:
+        return None
+    first, last = batch.base_sequence, (batch.base_sequence + batch.record_count - 1) & SEQUENCE_MAX
+    found = _repeated(partition, producer, first, last)
+    return None if found.refusal else found
+
+
+def _one(last: int, offset: int) -> "array[int]":
+    return array("q", (0, last, offset))
+
+
+def _repeated(partition: Partition, producer: Producer, first: int, last: int) -> BatchResult:
+    recent = producer.recent
+    for place in range(0, len(recent), 3):
+        if recent[place] == first and recent[place + 1] == last:
+            return BatchResult(Refusal.NONE, recent[place + 2], partition.log_start_offset)
+    return BatchResult(Refusal.OUT_OF_ORDER_SEQUENCE)
+
+
+def _objection(state: State, partition: Partition, producer: Producer | None, batch: BatchMeta) -> Refusal:
+    """Why a batch that does not continue its producer's epoch is refused; NONE if it may open one at sequence 0."""
+    if not (0 <= batch.producer_epoch <= PRODUCER_EPOCH_MAX and 0 <= batch.base_sequence <= SEQUENCE_MAX):
+        return Refusal.INVALID_REQUEST
+    if not 0 < batch.producer_id < state.next_producer_id:
+        return Refusal.UNKNOWN_PRODUCER
+    if producer is not None:
+        if batch.producer_epoch < producer.epoch:
+            return Refusal.PRODUCER_FENCED
+        return Refusal.OUT_OF_ORDER_SEQUENCE if batch.base_sequence else Refusal.NONE
+    if batch.base_sequence:
+        young = batch.producer_id >= _first_young_id(state)
+        return Refusal.OUT_OF_ORDER_SEQUENCE if young else Refusal.UNKNOWN_PRODUCER
+    return Refusal.NONE if _has_room(state, partition) else Refusal.OVERLOADED
+
+
+def _first_young_id(state: State) -> int:
+    """The smallest id that may have been given out within PRODUCER_EXPIRY_MS (at most one step earlier)."""
+    births = state.producer_births
+    oldest_ms = state.clock_ms - PRODUCER_EXPIRY_MS - PRODUCER_BIRTHS_STEP_MS
+    while births and births[0][0] < oldest_ms:
+        births.popleft()
+    return births[0][1] if births else state.next_producer_id
+
+
+def _remember(state: State, partition: Partition, producer_id: int, producer: Producer) -> None:
+    if producer_id not in partition.producers:
+        state.producer_count += 1
+    partition.producers[producer_id] = producer
+    if not partition.in_sweep:
+        partition.in_sweep = True
+        state.producer_sweep.append(partition)
+
+
+def _has_room(state: State, partition: Partition) -> bool:
+    """Whether one more producer fits; in need those idle for long make room, never one that may still retry."""
+    if len(partition.producers) < PRODUCERS_PER_PARTITION_MAX and state.producer_count < PRODUCERS_MAX:
+        return True
+    return _forget_idle(state, partition, PRODUCER_IDLE_MIN_MS) > 0
+
+
+def _forget_idle(state: State, partition: Partition, idle_ms: int) -> int:
+    before_ms = state.clock_ms - idle_ms
+    idle = [producer_id for producer_id, producer in partition.producers.items() if producer.active_ms < before_ms]
+    for producer_id in idle:
+        del partition.producers[producer_id]
+    state.producer_count -= len(idle)
+    return len(idle)
+
+
+def sweep_producers(state: State) -> None:
+    """Forget expired producers of the next few partitions in turn; bounded work for each tick."""
+    sweep = state.producer_sweep
+    visited = 0
+    for _ in range(len(sweep)):
+        if visited >= PRODUCERS_SWEPT_PER_TICK:
+            return
+        partition = sweep.popleft()
+        visited += 1 + len(partition.producers)
+        if not partition.deleted:
+            _forget_idle(state, partition, PRODUCER_EXPIRY_MS)
+        if partition.producers:
+            sweep.append(partition)
+        else:
+            partition.in_sweep = False
+
+
+def forget_producers(state: State, partition: Partition) -> None:
+    """The partition is deleted; the sweep lets go of it in its turn."""
+    state.producer_count -= len(partition.producers)
+    partition.producers.clear()

@@ -1,0 +1,159 @@
+"""Retention: what is too old, too much, or not wanted any more goes from the front of its log.
+
+The rules are Kafka's, with extents in the place of its segments. The first extent goes while its newest record is
+older than `retention.ms`, or while the log without it still has `retention.bytes`; the first one that stays, stays with
+all behind it. An extent whose records have no time is as old as its segment, a marker as old as the end of its
+transaction. Nothing goes whose transaction is still open, unless a client wants it: DeleteRecords may go up to the high
+watermark, as in Kafka.
+
+What is gone cannot be had back, so two clocks have to agree that it is time: the machine's, which is as far as any
+sequencer's has ever been, and that of whoever asks.
+
+A log's start moves at once, and nobody reads what lies before it; the extents there are dropped step by step.
+"""
+
+import msgspec
+
+from penstock.contracts.commands import (
+    LOGS_PER_COMMAND_MAX,
+    TO_HIGH_WATERMARK,
+    DeleteRecords,
+    ExpireLogs,
+    LogOffset,
+    LogRef,
+    LogsTrimmed,
+    LogTrimmed,
+    Refused,
+)
+from penstock.contracts.configs.topics import FOR_EVER, RetentionConfigs, is_deleted_with_age, retention_configs
+from penstock.contracts.ids import TopicId, segment_born_ms
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.log.control_markers import marker_at
+from penstock_sequencer.core.log.extent_reclaim import (
+    agreed_ms,
+    count_trimmed,
+    drop_first,
+    extents_per_command,
+    note_trimmed,
+)
+from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
+from penstock_sequencer.core.state.cluster import Changes, Partition, State
+from penstock_sequencer.core.state.segments import MARKERS
+
+
+class _Step(msgspec.Struct, eq=False):
+    """A command on its way."""
+
+    left: int  # extents that it may still drop
+    clock_ms: int = 0
+    configs: dict[TopicId, RetentionConfigs] = {}
+    is_more: bool = False
+
+
+def expire_logs(state: State, command: ExpireLogs, changes: Changes) -> LogsTrimmed | Refused:
+    """What of the logs is too old or too much goes, up to what one command may drop."""
+    if len(command.logs) > LOGS_PER_COMMAND_MAX:
+        return _too_many(len(command.logs))
+    step = _Step(extents_per_command(state), agreed_ms(state, command.now_ms))
+    return LogsTrimmed([_expire(state, step, each, changes) for each in command.logs], step.is_more)
+
+
+def delete_records(state: State, command: DeleteRecords, changes: Changes) -> LogsTrimmed | Refused:
+    """The logs start at these offsets from now on; extents before them go, up to what one command may drop."""
+    if len(command.logs) > LOGS_PER_COMMAND_MAX:
+        return _too_many(len(command.logs))
+    step = _Step(extents_per_command(state))
+    return LogsTrimmed([_delete(state, step, each, changes) for each in command.logs], step.is_more)
+
+
+def topic_retention(state: State, topic_id: TopicId) -> RetentionConfigs:
+    """How much of the topic's logs is kept."""
+    return retention_configs(state.topics_by_id[topic_id].configs, state.cluster_configs)
+
+
+def count_expired(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
+    """How many of the log's first extents are to go, counted up to a limit; none of them is trimmed already."""
+    columns = partition.extents
+    head = columns.head
+    size_bytes = partition.size_bytes
+    has_transactions = partition.transactions is not None  # mostly not, and every partition comes by here
+    end = columns.find_offset(last_stable_offset(partition)) if has_transactions else columns.end
+    stop = min(head + count_max, end)
+    for row in range(head, stop):
+        size_bytes -= columns.lengths[row]
+        is_excess = configs.retention_bytes != FOR_EVER and size_bytes >= configs.retention_bytes
+        if not is_excess and overdue_ms(state, clock_ms, partition, configs, row) <= 0:
+            return row - head
+    return stop - head
+
+
+def overdue_ms(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, row: int) -> int:
+    """For how long the extent is too old; 0 or less if it is not."""
+    if configs.retention_ms == FOR_EVER:
+        return 0
+    columns = partition.extents
+    newest_ms = columns.timestamps[row]
+    if newest_ms < 0:
+        slot = columns.segments[row]
+        is_stored = slot != MARKERS
+        newest_ms = segment_born_ms(state.segments.id(slot)) if is_stored else marker_at(partition, row).timestamp
+    return clock_ms - newest_ms - configs.retention_ms
+
+
+def _expire(state: State, step: _Step, log: LogRef, changes: Changes) -> LogTrimmed:
+    partition = find_partition(state, log.topic_id, log.partition)
+    if partition is None:
+        return LogTrimmed(Refusal.UNKNOWN_TOPIC)
+    if step.is_more and not step.left:
+        return LogTrimmed(Refusal.NONE, partition.log_start_offset)
+    if log.topic_id not in step.configs:
+        step.configs[log.topic_id] = topic_retention(state, log.topic_id)
+    trimmed, dropped_bytes = _drop_trimmed(state, step, partition)
+    if partition.extents and not count_trimmed(partition):
+        configs = step.configs[log.topic_id]
+        expired = count_expired(state, step.clock_ms, partition, configs, step.left + 1)
+        step.is_more = step.is_more or expired > step.left
+        count = min(expired, step.left)
+        step.left -= count
+        dropped_bytes += drop_first(state, partition, count)
+        trimmed += count
+        columns = partition.extents
+        start = columns.base_offsets[columns.head] if columns else partition.high_watermark
+        _move_start(partition, start, changes)
+    return LogTrimmed(Refusal.NONE, partition.log_start_offset, trimmed, dropped_bytes)
+
+
+def _delete(state: State, step: _Step, log: LogOffset, changes: Changes) -> LogTrimmed:
+    partition = find_partition(state, log.topic_id, log.partition)
+    if partition is None:
+        return LogTrimmed(Refusal.UNKNOWN_TOPIC)
+    if not is_deleted_with_age(state.topics_by_id[log.topic_id].configs):
+        return LogTrimmed(Refusal.POLICY_VIOLATION)
+    offset = partition.high_watermark if log.offset == TO_HIGH_WATERMARK else log.offset
+    if not 0 <= offset <= partition.high_watermark:
+        return LogTrimmed(Refusal.OFFSET_OUT_OF_RANGE)
+    _move_start(partition, offset, changes)
+    trimmed, dropped_bytes = _drop_trimmed(state, step, partition)
+    return LogTrimmed(Refusal.NONE, partition.log_start_offset, trimmed, dropped_bytes)
+
+
+def _drop_trimmed(state: State, step: _Step, partition: Partition) -> tuple[int, int]:
+    """Drop what lies before the log's start, as far as the step goes; what is left waits."""
+    trimmed = count_trimmed(partition)
+    count = min(trimmed, step.left)
+    step.left -= count
+    dropped_bytes = drop_first(state, partition, count)
+    if count < trimmed:
+        step.is_more = True
+        note_trimmed(state, partition)
+    return count, dropped_bytes
+
+
+def _move_start(partition: Partition, offset: int, changes: Changes) -> None:
+    if offset > partition.log_start_offset:
+        partition.log_start_offset = offset
+        changes.trimmed[partition.topic_id, partition.number] = partition
+
+
+def _too_many(logs: int) -> Refused:
+    return Refused(Refusal.INVALID_REQUEST, f"{logs} logs are more than {LOGS_PER_COMMAND_MAX}")

@@ -1,0 +1,94 @@
+"""What janitors and those who administer topics ask: what is to go, what can still come back, what the defaults are."""
+
+from itertools import islice
+
+from penstock.contracts.commands import LOGS_PER_COMMAND_MAX
+from penstock.contracts.configs.topics import FOR_EVER, RetentionConfigs
+from penstock.contracts.queries.janitor import OverdueLog, RetentionQuery, RetentionView
+from penstock.contracts.queries.topics import (
+    ClusterConfigsQuery,
+    ClusterConfigsView,
+    DeletedTopicsQuery,
+    DeletedTopicsView,
+    DeletedTopicView,
+)
+from penstock_sequencer.core.log.extent_reclaim import agreed_ms, count_trimmed
+from penstock_sequencer.core.log.retention import count_expired, overdue_ms, topic_retention
+from penstock_sequencer.core.state.cluster import Buried, Partition, State
+from penstock_sequencer.core.state.limits import (
+    OVERDUE_EXTENTS_COUNTED_MAX,
+    OVERDUE_PARTITIONS_ASKED_MAX,
+    OVERDUE_TOPICS_ASKED_MAX,
+)
+
+_KEEPS_ALL = RetentionConfigs(FOR_EVER, FOR_EVER)
+_ALL_TOPICS = -1
+
+
+def retention(state: State, query: RetentionQuery) -> RetentionView:
+    """Logs where something is to go; after a bounded walk the answer ends, and tells with which topic to go on."""
+    found: list[OverdueLog] = []
+    clock_ms = agreed_ms(state, query.now_ms)
+    asked = counted = 0
+    first = min(max(query.first_topic, 0), len(state.topics_by_id))
+    stop = first + OVERDUE_TOPICS_ASKED_MAX
+    for place, topic in enumerate(islice(state.topics_by_id.values(), first, stop), first):
+        configs = topic_retention(state, topic.topic_id)
+        if configs == _KEEPS_ALL:
+            continue
+        if asked and asked + len(topic.partitions) > OVERDUE_PARTITIONS_ASKED_MAX:
+            return RetentionView(state.sequence, state.clock_ms, found, next_topic=place)
+        asked += len(topic.partitions)
+        for partition in topic.partitions:
+            count_max = max(OVERDUE_EXTENTS_COUNTED_MAX - counted, 1)
+            count = _count_overdue(state, clock_ms, partition, configs, count_max)
+            if count and len(found) == LOGS_PER_COMMAND_MAX:
+                return RetentionView(state.sequence, state.clock_ms, found, next_topic=place)
+            if count:
+                counted += count
+                found.append(_overdue_log(state, clock_ms, partition, configs, count))
+    next_topic = stop if stop < len(state.topics_by_id) else _ALL_TOPICS
+    return RetentionView(state.sequence, state.clock_ms, found, next_topic=next_topic)
+
+
+def _count_overdue(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
+    """How many extents are to go; a log that is still being trimmed is looked at when that is done."""
+    if not partition.extents or count_trimmed(partition):
+        return 0
+    return count_expired(state, clock_ms, partition, configs, count_max)
+
+
+def _overdue_log(
+    state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count: int
+) -> OverdueLog:
+    columns = partition.extents
+    return OverdueLog(
+        partition.topic_id,
+        partition.number,
+        count,
+        sum(columns.lengths[columns.head : columns.head + count]),
+        max(overdue_ms(state, clock_ms, partition, configs, columns.head), 0),
+    )
+
+
+def deleted_topics(state: State, query: DeletedTopicsQuery) -> DeletedTopicsView:
+    """Topics that can still come back, those deleted first before the others."""
+    topics = [_deleted_topic(each) for each in state.buried.values()]
+    return DeletedTopicsView(state.sequence, state.clock_ms, topics)
+
+
+def _deleted_topic(buried: Buried) -> DeletedTopicView:
+    topic = buried.topic
+    return DeletedTopicView(
+        topic.name,
+        topic.topic_id,
+        len(topic.partitions),
+        sum(partition.size_bytes for partition in topic.partitions),
+        buried.deleted_ms,
+        buried.until_ms,
+    )
+
+
+def cluster_configs(state: State, query: ClusterConfigsQuery) -> ClusterConfigsView:
+    """The cluster's defaults that were set."""
+    return ClusterConfigsView(state.sequence, state.cluster_configs)

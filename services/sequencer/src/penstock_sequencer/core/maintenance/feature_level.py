@@ -1,0 +1,26 @@
+"""The level that the cluster has reached: what all its replicas understand (contracts/levels.py)."""
+
+from penstock.contracts.commands import Done, RaiseLevel, Refused
+from penstock.contracts.configs.topics import CLUSTER_NAMES, FOR_EVER, RETENTION_MS
+from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.state.cluster import Changes, State
+
+
+def raise_level(state: State, command: RaiseLevel, changes: Changes) -> Done | Refused:
+    """The level only ever rises."""
+    if command.level <= state.level:
+        return Refused(Refusal.INVALID_REQUEST, f"level {state.level} is reached already")
+    if state.level < JANITOR_LEVEL <= command.level:
+        state.segments.begin_queue(state.sequence)
+        if not command.is_new:
+            _keep_for_ever(state)
+    state.level = command.level
+    return Done()
+
+
+def _keep_for_ever(state: State) -> None:
+    """Before there was retention all records were, so who has some keeps them until they are told otherwise."""
+    if state.extent_count:
+        state.cluster_configs = {CLUSTER_NAMES[RETENTION_MS]: str(FOR_EVER), **state.cluster_configs}
+        state.cluster_altered_sequence = state.sequence

@@ -1,0 +1,91 @@
+"""What janitors ask about segments: which are condemned, which are known, how much there is of all."""
+
+from penstock.contracts.ids import SegmentId
+from penstock.contracts.queries.janitor import (
+    KNOWN_SEGMENTS_ASKED_MAX,
+    CondemnedQuery,
+    CondemnedSegment,
+    CondemnedView,
+    KnownSegment,
+    KnownSegmentsQuery,
+    KnownSegmentsView,
+    UsageQuery,
+    UsageView,
+)
+from penstock_sequencer.core.log.segment_queries import segment_view
+from penstock_sequencer.core.maintenance.custody import secured_sequence
+from penstock_sequencer.core.state.cluster import State
+from penstock_sequencer.core.state.limits import CONDEMNED_LISTED_MAX, CONDEMNED_WALKED_MAX
+from penstock_sequencer.core.state.segments import NO_SLOT
+from penstock_sequencer.core.topics.deletion import next_window_ms
+
+_NEVER = -1
+
+
+def condemned(state: State, query: CondemnedQuery) -> CondemnedView:
+    """The oldest of those that are condemned for long enough; they stand in that order."""
+    table = state.segments
+    limit = min(max(query.limit, 1), CONDEMNED_LISTED_MAX)
+    found: list[CondemnedSegment] = []
+    first = max(query.first_place, 0)
+    walked = table.condemned[first : first + CONDEMNED_WALKED_MAX]
+    next_place = first + len(walked) if first + len(walked) < len(table.condemned) else _NEVER
+    for place, slot in enumerate(walked, first):
+        condemned_ms, condemned_sequence = table.condemned_ms[slot], table.condemned_sequences[slot]
+        if condemned_ms > query.before_ms or condemned_sequence > query.before_sequence:
+            next_place = _NEVER
+            break
+        if len(found) >= limit:
+            next_place = place
+            break
+        segment_id = table.id(slot)
+        if not _is_claimed(state, segment_id):
+            found.append(
+                CondemnedSegment(segment_id, table.levels[slot], table.sizes[slot], condemned_ms, condemned_sequence)
+            )
+    secured = secured_sequence(state)
+    return CondemnedView(state.sequence, state.clock_ms, secured, found, next_place=next_place)
+
+
+def _is_claimed(state: State, segment_id: SegmentId) -> bool:
+    job_id = state.claimed.get(segment_id)
+    return job_id is not None and state.claims[job_id].until_ms > state.clock_ms
+
+
+def known_segments(state: State, query: KnownSegmentsQuery) -> KnownSegmentsView:
+    """What is known of each; too many ids are no question, so that nobody takes one left out for one unknown."""
+    count = len(query.segment_ids)
+    failure = f"{count} ids are over the {KNOWN_SEGMENTS_ASKED_MAX} of one question"
+    is_too_much = count > KNOWN_SEGMENTS_ASKED_MAX
+    found = [] if is_too_much else [_known(state, segment_id) for segment_id in query.segment_ids]
+    secured = secured_sequence(state)
+    return KnownSegmentsView(state.sequence, state.clock_ms, secured, found, failure if is_too_much else None)
+
+
+def _known(state: State, segment_id: SegmentId) -> KnownSegment | None:
+    is_remembered = segment_id in state.commits
+    slot = state.segments.find(segment_id)
+    if slot != NO_SLOT:
+        view = segment_view(state, slot)
+        return KnownSegment(view, is_remembered, state.segments.condemned_sequences[slot])
+    return KnownSegment(None, is_remembered) if is_remembered else None
+
+
+def usage(state: State, query: UsageQuery) -> UsageView:
+    """The running sums."""
+    table = state.segments
+    live_size_bytes = table.size_bytes_total - table.condemned_size_bytes
+    return UsageView(
+        state.sequence,
+        state.clock_ms,
+        secured_sequence(state),
+        len(table) - table.condemned_count,
+        table.live_bytes_total,
+        live_size_bytes - table.live_bytes_total,
+        table.condemned_count,
+        table.condemned_size_bytes,
+        table.condemned_ms[table.condemned[0]] if table.condemned else _NEVER,
+        state.extent_count,
+        len(state.trimmed) + len(state.doomed),
+        next_window_ms=next_window_ms(state),
+    )

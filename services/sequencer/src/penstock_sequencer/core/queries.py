@@ -1,0 +1,271 @@
+"""Reads of the state: one pure function per query name; each answer tells the journal sequence that it reflects."""
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.contracts.batches import MARKER_BYTES, AbortedTransaction, Extent, SegmentRef
+from penstock.contracts.commands import (
+    AlterClientQuotas,
+    AlterConfigs,
+    AlterGroupConfigs,
+    CreatePartitions,
+    CreateTopic,
+    Outcome,
+    Refused,
+)
+from penstock.contracts.queries.log import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    OffsetFound,
+    OffsetOf,
+    OffsetsQuery,
+    OffsetsView,
+    PartitionPlan,
+    Plan,
+    PlanPartition,
+    PlanQuery,
+)
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView, ValidateQuery, ValidateView
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.all_groups.queries import (
+    describe_groups,
+    group_offsets,
+    group_wait,
+    groups,
+    heartbeat,
+    watched_members,
+)
+from penstock_sequencer.core.groups.consumer_queries import consumer_groups, consumer_heartbeat
+from penstock_sequencer.core.groups.idle_timers import next_deadline_ms
+from penstock_sequencer.core.log.control_markers import MARKER_REF, is_marker, markers_among
+from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
+from penstock_sequencer.core.log.retention_queries import cluster_configs, deleted_topics, retention
+from penstock_sequencer.core.log.segment_queries import logs, segment_extents, segments
+from penstock_sequencer.core.maintenance.queries import condemned, known_segments, usage
+from penstock_sequencer.core.share.offsets import share_offsets
+from penstock_sequencer.core.share.queries import group_configs, share_groups, share_heartbeat, share_partitions
+from penstock_sequencer.core.state.cluster import Partition, State, Topic
+from penstock_sequencer.core.state.limits import PLAN_ABORTED_MAX, PLAN_EXTENTS_MAX
+from penstock_sequencer.core.state.segments import MARKERS
+from penstock_sequencer.core.topics.client_quotas import check_alter_client_quotas, client_quotas, log_sizes
+from penstock_sequencer.core.topics.configs import check_alter_configs
+from penstock_sequencer.core.topics.group_configs import check_alter_group_configs
+from penstock_sequencer.core.topics.topics import check_create_partitions, check_create_topic
+from penstock_sequencer.core.transactions.queries import describe_transactions, producers, transactions
+
+_UNKNOWN_TIME = -1
+__all__ = [
+    "QUERIES",
+    "consumer_groups",
+    "consumer_heartbeat",
+    "describe_groups",
+    "extent",
+    "group_offsets",
+    "group_wait",
+    "groups",
+    "heartbeat",
+    "logs",
+    "metadata",
+    "next_deadline_ms",
+    "offsets",
+    "plan",
+    "segment_extents",
+    "segments",
+    "validate",
+    "watched_members",
+]
+
+
+def metadata(state: State, query: MetadataQuery) -> MetadataView:
+    """The topics that exist of those asked for, each once."""
+    if query.names is None:
+        found = dict(state.topics)
+    else:
+        found = {name: state.topics[name] for name in query.names if name in state.topics}
+    for topic_id in query.topic_ids:
+        topic = state.topics_by_id.get(topic_id)
+        if topic is not None:
+            found[topic.name] = topic
+    return MetadataView(state.sequence, [_topic_view(state, topic) for topic in found.values()])
+
+
+def _topic_view(state: State, topic: Topic) -> TopicView:
+    return TopicView(topic.name, topic.topic_id, len(topic.partitions), topic.configs, state.leader_epoch)
+
+
+def plan(state: State, query: PlanQuery) -> Plan:
+    """The extents to read from each offset on, until their bytes fill the partition's or the whole budget.
+
+    The extent that fills a budget is still in, so a partition with any budget left gets at least one; the first one
+    with data gets one even without a budget, so that every plan leads somewhere. No more than PLAN_EXTENTS_MAX in all.
+    """
+    plans = []
+    bytes_left, extents_left = query.bytes_max, PLAN_EXTENTS_MAX
+    aborted_left = PLAN_ABORTED_MAX
+    anything = False
+    refs: dict[int, SegmentRef] = {}
+    for wanted in query.partitions:
+        partition = find_partition(state, wanted.topic_id, wanted.partition)
+        if partition is None:
+            plans.append(_no_plan(wanted))
+            continue
+        budget = min(wanted.bytes_max, bytes_left)
+        extents, used = _extents_from(state, partition, wanted.offset, budget, extents_left, not anything, refs)
+        anything = anything or bool(extents)
+        bytes_left -= min(used, max(budget, 0))
+        extents_left -= len(extents)
+        planned = _partition_plan(partition, wanted.offset, extents, aborted_left)
+        aborted_left -= len(planned.aborted)
+        plans.append(planned)
+    return Plan(state.sequence, plans)
+
+
+def _no_plan(wanted: PlanPartition) -> PartitionPlan:
+    return PartitionPlan(wanted.topic_id, wanted.partition, Refusal.UNKNOWN_TOPIC, -1, -1, -1, [])
+
+
+def _partition_plan(partition: Partition, offset: int, extents: list[Extent], aborted_max: int) -> PartitionPlan:
+    in_range = partition.log_start_offset <= offset <= partition.high_watermark
+    first = partition.extents.find_offset(offset) if extents else 0
+    aborted, end_offset = _aborted(partition, offset, extents, aborted_max)
+    return PartitionPlan(
+        partition.topic_id,
+        partition.number,
+        Refusal.NONE if in_range else Refusal.OFFSET_OUT_OF_RANGE,
+        partition.log_start_offset,
+        partition.high_watermark,
+        last_stable_offset(partition),
+        extents,
+        markers_among(partition, first, first + len(extents)),
+        aborted,
+        end_offset,
+    )
+
+
+def _aborted(
+    partition: Partition, offset: int, extents: list[Extent], count_max: int
+) -> tuple[list[AbortedTransaction], int]:
+    """Aborted transactions with records in the plan, and up to where these are all; -1 where there never was one."""
+    if partition.transactions is None or not extents:
+        return [], -1
+    return partition.transactions.aborted(offset, extents[-1].last_offset + 1, count_max)
+
+
+def _extents_from(
+    state: State,
+    partition: Partition,
+    offset: int,
+    budget: int,
+    count_max: int,
+    at_least_one: bool,
+    refs: dict[int, SegmentRef],
+) -> tuple[list[Extent], int]:
+    """Extents and how many bytes of them are likely to be wanted: an extent counts from the offset on."""
+    found: list[Extent] = []
+    used = 0
+    if not partition.log_start_offset <= offset < partition.high_watermark:
+        return found, used
+    columns = partition.extents
+    row = columns.find_offset(offset)
+    while row < columns.end and len(found) < count_max and (used < budget or (at_least_one and not found)):
+        base, last, length = columns.base_offsets[row], columns.last_offsets[row], columns.lengths[row] or MARKER_BYTES
+        wanted = last - max(offset, base) + 1
+        used += max(1, length * wanted // (last - base + 1))
+        found.append(extent(state, partition, row, refs))
+        row += 1
+    return found, used
+
+
+def extent(state: State, partition: Partition, row: int, refs: dict[int, SegmentRef]) -> Extent:
+    """One row of a partition's extents as other services name it; `refs` keeps what one answer names many times."""
+    columns = partition.extents
+    segment = columns.segments[row]
+    ref = MARKER_REF if segment == MARKERS else refs.get(segment)
+    if ref is None:
+        ref = refs[segment] = state.segments.ref(segment)
+    return Extent(
+        columns.base_offsets[row],
+        columns.last_offsets[row],
+        ref,
+        columns.positions[row],
+        columns.lengths[row],
+        _UNKNOWN_TIME if ref is MARKER_REF else columns.timestamps[row],
+    )
+
+
+def offsets(state: State, query: OffsetsQuery) -> OffsetsView:
+    """Where in each log a time is. MAX_TIMESTAMP gives the extent to look into and, as offset, its last one."""
+    return OffsetsView(state.sequence, [_offset_of(state, wanted) for wanted in query.partitions])
+
+
+def _offset_of(state: State, wanted: OffsetOf) -> OffsetFound:
+    partition = find_partition(state, wanted.topic_id, wanted.partition)
+    if partition is None:
+        return OffsetFound(Refusal.UNKNOWN_TOPIC, -1, None, -1)
+    epoch, start, stable = state.leader_epoch, partition.log_start_offset, last_stable_offset(partition)
+    if wanted.timestamp == EARLIEST:
+        return OffsetFound(Refusal.NONE, start, None, epoch, start, stable)
+    if wanted.timestamp == LATEST:
+        return OffsetFound(Refusal.NONE, partition.high_watermark, None, epoch, start, stable)
+    columns = partition.extents
+    first = columns.find_offset(max(wanted.from_offset, start))
+    latest = wanted.timestamp == MAX_TIMESTAMP
+    row = columns.find_latest(first) if latest else columns.find_timestamp(wanted.timestamp, first)
+    if row == columns.end or is_marker(partition, row):
+        return OffsetFound(Refusal.NONE, -1, None, epoch, start, stable)
+    offset = columns.last_offsets[row] if latest else -1
+    return OffsetFound(Refusal.NONE, offset, extent(state, partition, row, {}), epoch, start, stable)
+
+
+def validate(state: State, query: ValidateQuery) -> ValidateView:
+    """What each command would be answered by itself."""
+    return ValidateView(state.sequence, [_validated(state, command) for command in query.commands])
+
+
+def _validated(state: State, command: object) -> Outcome:
+    if isinstance(command, CreateTopic):
+        return check_create_topic(state, command)
+    if isinstance(command, CreatePartitions):
+        return check_create_partitions(state, command)
+    if isinstance(command, AlterClientQuotas):
+        return check_alter_client_quotas(state, command)
+    if isinstance(command, AlterConfigs):
+        return check_alter_configs(state, command)
+    if isinstance(command, AlterGroupConfigs):
+        return check_alter_group_configs(state, command)
+    return Refused(Refusal.INVALID_REQUEST, f"{type(command).__name__} cannot be validated")
+
+
+QUERIES: dict[str, Callable[[State, Any], Any]] = {
+    "metadata": metadata,
+    "plan": plan,
+    "offsets": offsets,
+    "group_offsets": group_offsets,
+    "groups": groups,
+    "describe_groups": describe_groups,
+    "heartbeat": heartbeat,
+    "group_wait": group_wait,
+    "consumer_heartbeat": consumer_heartbeat,
+    "consumer_groups": consumer_groups,
+    "share_heartbeat": share_heartbeat,
+    "share_partitions": share_partitions,
+    "share_groups": share_groups,
+    "share_offsets": share_offsets,
+    "group_configs": group_configs,
+    "validate": validate,
+    "segments": segments,
+    "segment_extents": segment_extents,
+    "logs": logs,
+    "condemned": condemned,
+    "known_segments": known_segments,
+    "usage": usage,
+    "retention": retention,
+    "deleted_topics": deleted_topics,
+    "cluster_configs": cluster_configs,
+    "describe_transactions": describe_transactions,
+    "transactions": transactions,
+    "producers": producers,
+    "client_quotas": client_quotas,
+    "log_sizes": log_sizes,
+}

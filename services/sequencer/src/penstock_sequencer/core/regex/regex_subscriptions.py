@@ -1,0 +1,154 @@
+"""Regular expressions over topic names, as consumer groups subscribe by them, in linear time.
+
+Kafka runs them with RE2/J. Python's `re` backtracks, so one pattern could hold up every replica; this one runs an
+automaton over the pattern's positions (Glushkov's), a set of them being one integer. A name matches as a whole.
+"""
+
+from penstock_sequencer.core.regex.regex_syntax import (
+    END,
+    IN_A_LINE,
+    NO_LIMIT,
+    START,
+    BadPattern,
+    Choice,
+    Node,
+    Parser,
+    Repeat,
+    Sequence,
+    Symbols,
+    mask_of,
+)
+
+PATTERN_LENGTH_MAX = 1_000  # letters
+POSITIONS_MAX = 250  # letters and classes after `{n,m}` is written out: the longest name is no longer
+STEPS_MAX = 10_000  # of building: repetitions of what is empty take no position
+REMEMBERED_STEPS_MAX = 1_024
+
+__all__ = ["BadPattern", "Pattern"]
+
+
+class Pattern:
+    """A pattern that can be run."""
+
+    def __init__(self, text: str) -> None:
+        """Raises `BadPattern`."""
+        if len(text) > PATTERN_LENGTH_MAX:
+            raise BadPattern(f"longer than {PATTERN_LENGTH_MAX} letters")
+        self._built = 0
+        self._symbols: list[int] = []
+        self._follow: list[int] = []
+        node = Parser(text).parse()
+        self._is_nullable, self._first, self._last = self._build(node)
+        self._letters: dict[str, int] = {}  # letter -> positions that take it
+        self._starts, self._ends = self._taking(START), self._taking(END)
+        self._steps: dict[int, int] = {}  # positions -> those that may come next
+        self._begin = self._closure(self._first, self._starts)[1]
+        self._open_ends = self._find_open_ends()
+
+    def matches(self, name: str) -> bool:
+        """Whether the topic's name matches as a whole."""
+        reach, now = self._begin, 0
+        for letter in name:
+            taking = self._letters.get(letter)
+            if taking is None:
+                taking = self._letters[letter] = self._taking(mask_of(letter))
+            now = reach & taking
+            if not now:
+                return False
+            if now & self._open_ends:
+                return True
+            reach = self._next(now)
+        return bool((now | self._closure(reach, self._ends)[0]) & self._last)
+
+    def _find_open_ends(self) -> int:
+        """Positions from which on all matches: `.*` at the end, as most patterns have it."""
+        ends = 0
+        for position, symbols in enumerate(self._symbols):
+            bit = 1 << position
+            if symbols & IN_A_LINE == IN_A_LINE and self._follow[position] & self._last & bit:
+                ends |= bit
+        return ends
+
+    def _next(self, now: int) -> int:
+        reach = self._steps.get(now)
+        if reach is None:
+            if len(self._steps) >= REMEMBERED_STEPS_MAX:
+                self._steps.clear()
+            reach = self._steps[now] = self._followers(now)
+        return reach
+
+    def _followers(self, positions: int) -> int:
+        reach = 0
+        while positions:
+            lowest = positions & -positions
+            reach |= self._follow[lowest.bit_length() - 1]
+            positions ^= lowest
+        return reach
+
+    def _closure(self, reach: int, free: int) -> tuple[int, int]:
+        """Positions among `free` that are come by without a letter, and what can come next then."""
+        passed = 0
+        while new := reach & free & ~passed:
+            passed |= new
+            reach |= self._followers(new)
+        return passed, reach
+
+    def _taking(self, mask: int) -> int:
+        return sum(1 << position for position, symbols in enumerate(self._symbols) if symbols & mask)
+
+    def _build(self, node: Node) -> tuple[bool, int, int]:
+        """Whether it may be empty, its first and its last positions; notes which follow which."""
+        self._built += 1
+        if self._built > STEPS_MAX:
+            raise BadPattern("too many repetitions in each other")
+        match node:
+            case Symbols(mask):
+                if len(self._symbols) >= POSITIONS_MAX:
+                    raise BadPattern(f"more than {POSITIONS_MAX} letters and classes, repetitions written out")
+                self._symbols.append(mask)
+                self._follow.append(0)
+                position = 1 << len(self._symbols) - 1
+                return False, position, position
+            case Sequence(parts):
+                return self._in_a_row(parts)
+            case Choice(parts):
+                built = [self._build(part) for part in parts]
+                return any(each[0] for each in built), _union(built, 1), _union(built, 2)
+            case Repeat(part, low, high):
+                return self._repeat(part, low, high)
+
+    def _in_a_row(self, parts: list[Node]) -> tuple[bool, int, int]:
+        row = (True, 0, 0)
+        for part in parts:
+            row = self._join(row, self._build(part))
+        return row
+
+    def _join(self, before: tuple[bool, int, int], after: tuple[bool, int, int]) -> tuple[bool, int, int]:
+        self._follow_with(before[2], after[1])
+        first = before[1] | (after[1] if before[0] else 0)
+        last = after[2] | (before[2] if after[0] else 0)
+        return before[0] and after[0], first, last
+
+    def _repeat(self, part: Node, low: int, high: int) -> tuple[bool, int, int]:
+        row = self._in_a_row([part] * low)
+        if high == NO_LIMIT:
+            _, first, last = again = self._build(part)
+            self._follow_with(last, first)
+            return self._join(row, (True, again[1], again[2]))
+        for _ in range(high - low):
+            _, first, last = self._build(part)
+            row = self._join(row, (True, first, last))
+        return row
+
+    def _follow_with(self, lasts: int, firsts: int) -> None:
+        while lasts:
+            lowest = lasts & -lasts
+            self._follow[lowest.bit_length() - 1] |= firsts
+            lasts ^= lowest
+
+
+def _union(built: list[tuple[bool, int, int]], place: int) -> int:
+    union = 0
+    for each in built:
+        union |= each[place]
+    return union

@@ -1,0 +1,160 @@
+"""Acquiring and acknowledging records: one command for all partitions of a member's request (KIP-932)."""
+
+import msgspec
+
+from penstock.contracts.commands import (
+    NO_OFFSET,
+    NO_TICKET,
+    SHARE_PARTITIONS_PER_COMMAND_MAX,
+    SHARE_RANGES_MAX,
+    OffsetRange,
+    RecordsShared,
+    Refused,
+    SharedPartition,
+    SharePartition,
+    ShareRecords,
+)
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.log.partitions import find_partition
+from penstock_sequencer.core.share import partition as share_partitions
+from penstock_sequencer.core.share.group import note_due
+from penstock_sequencer.core.share.partition import Acquisition, Rules, lock_end_ms, rules_of
+from penstock_sequencer.core.state.cluster import Changes, Partition, State
+from penstock_sequencer.core.state.limits import INTEGER_MAX, SHARE_REFUSALS_REMEMBERED_MAX, SHARE_TICKETS_MAX
+from penstock_sequencer.core.state.share_group import Answered, ShareGroup, ShareMember, SharePartition as Share
+
+_NOTHING = SharedPartition(Refusal.NONE, [])
+
+
+def share_records(state: State, command: ShareRecords, changes: Changes) -> RecordsShared | Refused:
+    """What became of records that the member had, and records that are its now."""
+    wrong = _wrong(command)
+    if wrong:
+        return Refused(Refusal.INVALID_REQUEST, wrong)
+    group = state.share_groups.get(command.group_id)
+    if group is None:
+        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id[:256]} is not a share group.")
+    member = group.members.get(command.member_id)
+    if member is None and any(each.first != NO_OFFSET for each in command.partitions):
+        return Refused(Refusal.UNKNOWN_MEMBER, f"Member {command.member_id[:256]} is not a member of the group.")
+    rules = rules_of(state, group.group_id)
+    if member is not None and command.ticket in member.tickets:
+        return _once_more(group, rules, command, member.tickets[command.ticket])
+    group.acquisitions += 1
+    refusals = [_judge(state, group, rules, command.member_id, each) for each in command.partitions]
+    if any(each.judged for each in command.partitions):
+        changes.groups[group.group_id] = None
+    if command.releases_through:
+        _release(state, group, rules, command, changes)
+    shared = _acquire_all(state, group, rules, command, refusals)
+    if member is not None:
+        _remember(state, group, member, command, refusals)
+    return RecordsShared(shared, rules.lock_duration_ms, group.acquisitions)
+
+
+def _wrong(command: ShareRecords) -> str:
+    if len(command.partitions) > SHARE_PARTITIONS_PER_COMMAND_MAX:
+        return f"{len(command.partitions)} partitions at once"
+    ranges = sum(len(each.judged) + len(each.gaps) for each in command.partitions)
+    if ranges > SHARE_RANGES_MAX:
+        return f"{ranges} ranges at once"
+    named = dict.fromkeys((each.topic_id, each.partition) for each in command.partitions)
+    if len(named) < len(command.partitions):
+        return "a partition is named twice"
+    gaps_are_good = all(_ascend(each.gaps) for each in command.partitions)
+    return "" if gaps_are_good else "gaps do not ascend"
+
+
+def _ascend(ranges: list[OffsetRange]) -> bool:
+    before = -1
+    for each in ranges:
+        if not before < each.first <= each.last:
+            return False
+        before = each.last
+    return True
+
+
+def _judge(state: State, group: ShareGroup, rules: Rules, member_id: str, wanted: SharePartition) -> Refusal:
+    if not wanted.judged:
+        return Refusal.NONE
+    found = _find(state, group, wanted)
+    if found is None:
+        return Refusal.UNKNOWN_TOPIC
+    return share_partitions.judge(state, rules, found[1], member_id, wanted.judged)
+
+
+def _find(state: State, group: ShareGroup, wanted: SharePartition) -> tuple[Partition, Share] | None:
+    """The partition, if it exists and the group has begun to share it."""
+    partition = find_partition(state, wanted.topic_id, wanted.partition)
+    share = group.partitions.get(wanted.topic_id, {}).get(wanted.partition)
+    return None if partition is None or share is None else (partition, share)
+
+
+def _release(state: State, group: ShareGroup, rules: Rules, command: ShareRecords, changes: Changes) -> None:
+    """A session ends: what it got of the partitions that it had, and has not judged, others may have."""
+    numbers = range(command.releases_from, command.releases_through + 1)
+    for each in command.partitions:
+        share = group.partitions.get(each.topic_id, {}).get(each.partition)
+        if share is not None and share_partitions.release_member(
+            state, rules, share, command.member_id, unread=True, acquisitions=numbers
+        ):
+            changes.groups[group.group_id] = None
+
+
+def _acquire_all(
+    state: State, group: ShareGroup, rules: Rules, command: ShareRecords, refusals: list[Refusal]
+) -> list[SharedPartition]:
+    until_ms = lock_end_ms(state, rules)
+    acquisition = Acquisition(command.member_id, until_ms, group.acquisitions)
+    room = command.records_max
+    shared: list[SharedPartition] = []
+    for wanted, judged in zip(command.partitions, refusals, strict=True):
+        each = _acquire(state, group, rules, acquisition, wanted, room)
+        room -= sum(got.last - got.first + 1 for got in each.acquired)
+        shared.append(msgspec.structs.replace(each, judged=judged))
+    if any(each.acquired for each in shared):
+        note_due(state, group, until_ms)
+    return shared
+
+
+def _acquire(
+    state: State, group: ShareGroup, rules: Rules, acquisition: Acquisition, wanted: SharePartition, room: int
+) -> SharedPartition:
+    if wanted.first == NO_OFFSET:
+        return _NOTHING
+    found = _find(state, group, wanted)
+    if found is None:
+        return SharedPartition(Refusal.NONE, [], Refusal.UNKNOWN_TOPIC)
+    partition, share = found
+    share_partitions.trim(state, share, partition.log_start_offset)
+    window = OffsetRange(wanted.first, INTEGER_MAX if wanted.last < 0 else wanted.last)
+    limit = min(wanted.records_max, room)
+    acquired = share_partitions.acquire(state, rules, partition, share, acquisition, window, wanted.gaps, limit)
+    return SharedPartition(Refusal.NONE, acquired)
+
+
+def _remember(
+    state: State, group: ShareGroup, member: ShareMember, command: ShareRecords, refusals: list[Refusal]
+) -> None:
+    """The member lives, and is told the same if it asks the same again."""
+    member.active_sequence = state.sequence
+    if command.ticket == NO_TICKET:
+        return
+    refused = {place: int(refusal) for place, refusal in enumerate(refusals) if refusal}
+    kept = dict(list(refused.items())[:SHARE_REFUSALS_REMEMBERED_MAX])
+    member.tickets[command.ticket] = Answered(group.acquisitions, kept)
+    if len(member.tickets) > SHARE_TICKETS_MAX:
+        del member.tickets[next(iter(member.tickets))]
+
+
+def _once_more(group: ShareGroup, rules: Rules, command: ShareRecords, answered: Answered) -> RecordsShared:
+    """What is left of what the member got; the state has all but the refusals."""
+    shared: list[SharedPartition] = []
+    for place, wanted in enumerate(command.partitions):
+        share = group.partitions.get(wanted.topic_id, {}).get(wanted.partition)
+        is_wanted = share is not None and wanted.first != NO_OFFSET
+        number = answered.acquisition
+        acquired = share_partitions.acquired_by(share, command.member_id, number) if share and is_wanted else []
+        refusal = Refusal.UNKNOWN_TOPIC if share is None and wanted.first != NO_OFFSET else Refusal.NONE
+        shared.append(SharedPartition(Refusal(answered.refusals.get(place, 0)), acquired, refusal))
+    return RecordsShared(shared, rules.lock_duration_ms, answered.acquisition)

@@ -1,0 +1,205 @@
+"""Heartbeats of share groups' members: join, stay, leave (KIP-932).
+
+As with consumer groups `preview` says what a heartbeat would be answered if it changes nothing, so that only those that
+do are journaled, and one that would change something and whose sender had not seen the member's last change is STALE.
+"""
+
+from penstock.contracts.commands import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    Done,
+    ExpireMember,
+    Refused,
+    ShareHeartbeat,
+    ShareMembership,
+)
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.groups.consumer_group import told
+from penstock_sequencer.core.groups.departed_members import departed_sequence
+from penstock_sequencer.core.share.group import (
+    enter_member,
+    heartbeat_interval_ms,
+    narrow_target,
+    new_group,
+    remove_member,
+    renew_targets,
+    subscribe,
+    weigh,
+)
+from penstock_sequencer.core.state.cluster import Changes, State
+from penstock_sequencer.core.state.limits import (
+    GROUP_BYTES_MAX,
+    GROUP_ID_LENGTH_MAX,
+    GROUPS_MAX,
+    MEMBER_BYTES_MAX,
+    MEMBER_NAMES_LENGTH_MAX,
+    SHARE_MEMBERS_MAX,
+    SHARE_SUBSCRIPTIONS_MAX,
+)
+from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
+
+
+def share_heartbeat(state: State, command: ShareHeartbeat, changes: Changes) -> ShareMembership | Refused:
+    """The member joins, goes on, or leaves."""
+    answer = preview(state, command)
+    if isinstance(answer, ShareMembership):
+        # Nothing was to be journaled, so this came before: nobody may have got that answer and what it assigned.
+        group = state.share_groups[command.group_id]
+        return _membership(state, group, group.members[command.member_id], is_told=True)
+    if answer is not None:
+        return answer
+    known = state.share_groups.get(command.group_id)
+    member = None if known is None else known.members.get(command.member_id)
+    late = _is_late(state, command, member)
+    if command.member_epoch == LEAVE_EPOCH:
+        if known is not None and member is not None and not late:
+            remove_member(state, known, member, changes, unread=True)
+        return ShareMembership(command.member_id, LEAVE_EPOCH, 0, None)
+    if late:
+        return Refused(Refusal.STALE, "the member has changed or left since")
+    return _go_on(state, known or new_group(state, command.group_id), member, command)
+
+
+def expire(state: State, group: ShareGroup, command: ExpireMember, changes: Changes) -> Done:
+    """A silent member goes, unless the journal shows that it was not silent; its records count as delivered."""
+    member = group.members.get(command.member_id)
+    if member is not None and member.active_sequence <= command.active_sequence:
+        remove_member(state, group, member, changes, unread=False)
+    return Done()
+
+
+def preview(state: State, command: ShareHeartbeat) -> ShareMembership | Refused | None:
+    """The answer to a heartbeat that is refused or changes nothing; None for one that is to be journaled."""
+    wrong = _wrong(command)
+    if wrong:
+        return Refused(Refusal.INVALID_REQUEST, wrong)
+    group = state.share_groups.get(command.group_id)
+    if group is None:
+        return _objection_to_new(state, command)
+    member = group.members.get(command.member_id)
+    if member is None:
+        return _objection_to_member(state, group, command)
+    if command.member_epoch == LEAVE_EPOCH:
+        return None
+    if command.member_epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
+        return _fenced(member, command)
+    if _said(command, member) != _said(None, member):
+        return _subscription_objection(group, member, command)
+    if member.target != member.assigned:
+        return None
+    is_told = command.member_epoch == JOIN_EPOCH or command.topics is not None or command.member_epoch != member.epoch
+    return _membership(state, group, member, is_told=is_told)
+
+
+def _wrong(command: ShareHeartbeat) -> str:
+    """In Kafka's words and order, and after them what is only too large."""
+    if not command.group_id or not command.member_id:
+        return "GroupId can't be empty." if not command.group_id else "MemberId can't be empty."
+    if command.rack_id == "":
+        return "RackId can't be empty."
+    if command.member_epoch == JOIN_EPOCH and command.topics is None:
+        return "SubscribedTopicNames must be set in first request."
+    if command.member_epoch < LEAVE_EPOCH:
+        return "MemberEpoch is invalid."
+    names = (command.member_id, command.rack_id or "", command.client_id, command.client_host)
+    length = sum(map(len, names))
+    said = sum(map(len, command.topics or ())) + len(command.topics or ())
+    if len(command.group_id) > GROUP_ID_LENGTH_MAX or length > MEMBER_NAMES_LENGTH_MAX or said > MEMBER_BYTES_MAX:
+        return f"a member with names of {length} letters and a subscription of {said}"
+    return ""
+
+
+def _objection_to_new(state: State, command: ShareHeartbeat) -> Refused | None:
+    """Why there will be no share group of this heartbeat."""
+    if command.group_id in state.groups or command.group_id in state.transactions_by_group:
+        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id} is not a share group.")
+    if command.member_epoch != JOIN_EPOCH:
+        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
+    return group_objection(state) or _room_objection(state)
+
+
+def group_objection(state: State) -> Refused | None:
+    """Why there can be no more groups."""
+    is_full = len(state.groups) + len(state.share_groups) >= GROUPS_MAX
+    return Refused(Refusal.OVERLOADED, "no room for another group") if is_full else None
+
+
+def _objection_to_member(state: State, group: ShareGroup, command: ShareHeartbeat) -> Refused | None:
+    if command.member_epoch != JOIN_EPOCH:
+        message = f"Member {command.member_id} is not a member of the group."
+        return Refused(Refusal.UNKNOWN_MEMBER, message)
+    if len(group.members) >= SHARE_MEMBERS_MAX:
+        message = f"The share group has reached its maximum capacity of {SHARE_MEMBERS_MAX} members."
+        return Refused(Refusal.GROUP_FULL, message)
+    return _subscription_objection(group, None, command) or _room_objection(state)
+
+
+def _room_objection(state: State) -> Refused | None:
+    is_full = state.group_bytes + MEMBER_BYTES_MAX > GROUP_BYTES_MAX
+    return Refused(Refusal.OVERLOADED, "no room for another member") if is_full else None
+
+
+def _subscription_objection(group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat) -> Refused | None:
+    """Why the member may not subscribe so much beside what the others subscribe; less than before it always may."""
+    before = 0 if known is None else len(known.topics)
+    growth = len(set(command.topics or ())) - before
+    if growth <= 0 or sum(len(each.topics) for each in group.members.values()) + growth <= SHARE_SUBSCRIPTIONS_MAX:
+        return None
+    message = f"The members of the share group subscribe {SHARE_SUBSCRIPTIONS_MAX} topics in all, and may no more."
+    return Refused(Refusal.GROUP_FULL, message)
+
+
+def _fenced(member: ShareMember, command: ShareHeartbeat) -> Refused:
+    than = "greater" if command.member_epoch > member.epoch else "smaller"
+    message = (
+        f"The share group member has a {than} member epoch ({command.member_epoch}) than the one known by the group "
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+    )
+    return Refused(Refusal.FENCED_MEMBER_EPOCH, message)
+
+
+def _is_late(state: State, command: ShareHeartbeat, member: ShareMember | None) -> bool:
+    """Whether something has happened since that the sender had not seen."""
+    changed = (
+        departed_sequence(state, command.group_id, command.member_id) if member is None else member.changed_sequence
+    )
+    return 0 <= command.seen_sequence < changed
+
+
+def _said(command: ShareHeartbeat | None, member: ShareMember) -> tuple[list[str], str | None]:
+    """What the member has said, and what the command says anew."""
+    if command is None:
+        return member.topics, member.rack_id
+    topics = member.topics if command.topics is None else sorted(dict.fromkeys(command.topics))
+    return topics, member.rack_id if command.rack_id is None else command.rack_id
+
+
+def _go_on(state: State, group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat) -> ShareMembership:
+    """The member, new or known, is as it says that it is, and is told its target."""
+    if known is None:
+        topics = sorted(dict.fromkeys(command.topics or ()))
+        names = (command.member_id, command.rack_id, command.client_id, command.client_host)
+        member = ShareMember(*names, topics, state.sequence)
+        enter_member(state, group, member)
+        renew_targets(state, group, topics)
+    else:
+        member = known
+        topics, member.rack_id = _said(command, member)
+        member.client_id, member.client_host = command.client_id, command.client_host
+        if topics != member.topics:
+            subscribe(state, group, member, topics)
+            renew_targets(state, group, topics)
+            if group.target_due_ms:
+                narrow_target(state, member)
+    is_told = command.topics is not None or member.assigned != member.target or command.member_epoch != member.epoch
+    member.previous_epoch, member.epoch = member.epoch, group.assignment_epoch
+    member.assigned = member.target
+    member.active_sequence = member.changed_sequence = state.sequence
+    weigh(state, member)
+    return _membership(state, group, member, is_told=is_told)
+
+
+def _membership(state: State, group: ShareGroup, member: ShareMember, *, is_told: bool) -> ShareMembership:
+    interval_ms = heartbeat_interval_ms(state, group)
+    assignment = told(member.assigned) if is_told else None
+    return ShareMembership(member.member_id, member.epoch, interval_ms, assignment)

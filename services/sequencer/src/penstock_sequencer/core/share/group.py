@@ -1,0 +1,269 @@
+"""Share groups' inner life (KIP-932): members, epochs, who is assigned what, and where the group begins to read.
+
+The group's epoch grows whenever members, what they subscribe, or the topics that they subscribe change. All get their
+targets at once then, but not sooner than `share.assignment.interval.ms` after the last ones, so that a thousand members
+may come together. Whose target differs from what it was told learns that by its next heartbeat, which is an entry;
+nobody has to give anything back first, since a partition may be several members'. What somebody subscribes the group
+has begun to share: from then on no record is missed.
+"""
+
+from collections.abc import Iterable
+
+from penstock.contracts.configs.groups import (
+    EARLIEST_RESET,
+    SHARE_ASSIGNMENT_INTERVAL,
+    SHARE_AUTO_OFFSET_RESET,
+    SHARE_HEARTBEAT_INTERVAL,
+    SHARE_SESSION_TIMEOUT,
+    share_config,
+)
+from penstock.contracts.ids import TopicId
+from penstock_sequencer.core.groups.assignment import subscriptions
+from penstock_sequencer.core.groups.departed_members import note_arrival, note_departure
+from penstock_sequencer.core.groups.idle_timers import set_deadline
+from penstock_sequencer.core.share import partition as share_partitions
+from penstock_sequencer.core.share.assignor import assign
+from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Partition, State, Topic
+from penstock_sequencer.core.state.limits import (
+    MEMBER_OVERHEAD_BYTES,
+    PARTITION_BYTES,
+    SHARE_HEARTBEAT_SOON_MS,
+    SHARE_PARTITIONS_MAX,
+    SHARE_PIECES_PER_PAUSE_MS,
+)
+from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember, SharePartition
+
+
+def new_group(state: State, group_id: str) -> ShareGroup:
+    """A group without members, added to the state."""
+    group = state.share_groups[group_id] = ShareGroup(group_id)
+    return group
+
+
+def state_of(group: ShareGroup) -> str:
+    """In Kafka's words."""
+    return STABLE if group.members else EMPTY
+
+
+def session_timeout_ms(state: State, group: ShareGroup) -> int:
+    """For how long a member may be silent."""
+    return int(share_config(SHARE_SESSION_TIMEOUT, state.group_configs.get(group.group_id, {})))
+
+
+def heartbeat_interval_ms(state: State, group: ShareGroup) -> int:
+    """When a member is to come again: sooner if it is about to be told other partitions."""
+    interval_ms = int(share_config(SHARE_HEARTBEAT_INTERVAL, state.group_configs.get(group.group_id, {})))
+    return min(interval_ms, SHARE_HEARTBEAT_SOON_MS) if group.target_due_ms else interval_ms
+
+
+def enter_member(state: State, group: ShareGroup, member: ShareMember) -> None:
+    """The member is one of the group from now on."""
+    before = 0 if group.members else _count(group)
+    group.members[member.member_id] = member
+    if len(group.members) == 1:
+        state.share_record_count += _count(group) - before
+    note_arrival(state, group.group_id, member.member_id)
+    subscriptions.subscribe(state, group.group_id, member.topics, "")
+
+
+def counted(group: ShareGroup, share: SharePartition) -> int:
+    """What of SHARE_RECORDS_MAX the partition takes: in a group without members no more than there is to remember.
+
+    Of members' records each may come to stand alone. So a group that nobody reads any more leaves room to others.
+    """
+    return share.in_flight if group.members else min(len(share.holds), share.in_flight)
+
+
+def _count(group: ShareGroup) -> int:
+    return sum(counted(group, share) for shares in group.partitions.values() for share in shares.values())
+
+
+def subscribe(state: State, group: ShareGroup, member: ShareMember, topics: list[str]) -> None:
+    """The member subscribes these from now on."""
+    subscriptions.subscribe(state, group.group_id, topics, "")
+    subscriptions.unsubscribe(state, group.group_id, member.topics, "")
+    member.topics = topics
+
+
+def remove_member(state: State, group: ShareGroup, member: ShareMember, changes: Changes, *, unread: bool) -> None:
+    """The member is out; what it had comes again, and its partitions are others'."""
+    del group.members[member.member_id]
+    subscriptions.unsubscribe(state, group.group_id, member.topics, "")
+    state.group_bytes -= member.size_bytes
+    note_departure(state, group.group_id, member.member_id)
+    release(state, group, member.member_id, changes, unread=unread)
+    if not group.members:
+        in_flight = sum(share.in_flight for shares in group.partitions.values() for share in shares.values())
+        state.share_record_count += _count(group) - in_flight
+    renew_targets(state, group, [])
+    forget_if_bare(state, group)
+
+
+def release(state: State, group: ShareGroup, member_id: str, changes: Changes, *, unread: bool) -> None:
+    """Nothing that is in flight is the member's any more."""
+    rules = share_partitions.rules_of(state, group.group_id)
+    for shares in group.partitions.values():
+        for share in shares.values():
+            if share.due_ms and share_partitions.release_member(state, rules, share, member_id, unread=unread):
+                changes.groups[group.group_id] = None
+
+
+def fire(state: State, group: ShareGroup, changes: Changes) -> None:
+    """Locks that have ended are no more, and targets are made if it is time; the next deadline lies ahead."""
+    rules = share_partitions.rules_of(state, group.group_id)
+    if 0 < group.target_due_ms <= state.clock_ms:
+        assign_all(state, group)
+    due_ms = group.target_due_ms
+    for shares in group.partitions.values():
+        for share in shares.values():
+            if 0 < share.due_ms <= state.clock_ms:
+                changes.share_locks_ended += share_partitions.release_overdue(state, rules, share)
+            if share.due_ms:
+                due_ms = min(due_ms or share.due_ms, share.due_ms)
+    assert not due_ms or due_ms > state.clock_ms, "what is due is done, and not looked at for ever"
+    set_deadline(state, group.group_id, due_ms)
+    changes.groups[group.group_id] = None
+
+
+def note_due(state: State, group: ShareGroup, due_ms: int) -> None:
+    """The group is to be looked at then, if not before."""
+    before_ms = state.deadlines.get(group.group_id, 0)
+    if not before_ms or due_ms < before_ms:
+        set_deadline(state, group.group_id, due_ms)
+
+
+def renew_targets(state: State, group: ShareGroup, names: Iterable[str]) -> None:
+    """Something changed that the targets depend on, in these topics: a new epoch, and targets now or soon."""
+    group.epoch += 1
+    for name in names:
+        if name in state.topics:
+            begin(state, group, state.topics[name])
+    if not group.members:
+        group.assignment_epoch, group.assigned_ms, group.target_due_ms = group.epoch, 0, 0
+    elif not group.target_due_ms:
+        due_ms = group.assigned_ms + _pause_ms(state, group) if group.assigned_ms else 0
+        if due_ms <= state.clock_ms:
+            assign_all(state, group)
+        else:
+            group.target_due_ms = due_ms
+            note_due(state, group, due_ms)
+
+
+def _pause_ms(state: State, group: ShareGroup) -> int:
+    """For how long the group keeps its targets; longer if they are much work."""
+    pieces = sum(len(member.topics) for member in group.members.values()) + sum(map(len, group.partitions.values()))
+    interval_ms = int(share_config(SHARE_ASSIGNMENT_INTERVAL, state.group_configs.get(group.group_id, {})))
+    return max(interval_ms, pieces // SHARE_PIECES_PER_PAUSE_MS)
+
+
+def narrow_target(state: State, member: ShareMember) -> None:
+    """Until there is another target, the member's is without what it does not subscribe any more."""
+    topic_ids = [state.topics[name].topic_id for name in member.topics if name in state.topics]
+    member.target = {topic_id: member.target[topic_id] for topic_id in topic_ids if topic_id in member.target}
+
+
+def assign_all(state: State, group: ShareGroup) -> None:
+    """Everybody's target as things are now."""
+    group.assignment_epoch, group.assigned_ms, group.target_due_ms = group.epoch, state.clock_ms, 0
+    subscribers: dict[TopicId, list[str]] = {}
+    for member_id, member in group.members.items():
+        for name in member.topics:
+            topic = state.topics.get(name)
+            if topic is not None:
+                subscribers.setdefault(topic.topic_id, []).append(member_id)
+    counts: dict[TopicId, int] = {}
+    for topic_id in subscribers:
+        topic = state.topics_by_id[topic_id]
+        counts[topic_id] = len(topic.partitions) if begin(state, group, topic) else 0
+    targets = assign(subscribers, counts)
+    for member_id, member in group.members.items():
+        member.target = targets.get(member_id, {})
+        weigh(state, member)
+
+
+def weigh(state: State, member: ShareMember) -> None:
+    """Bring the member's size up to date."""
+    held = sum(map(len, (*member.assigned.values(), *member.target.values())))
+    size_bytes = MEMBER_OVERHEAD_BYTES + sum(map(len, member.topics)) + held * PARTITION_BYTES
+    state.group_bytes += size_bytes - member.size_bytes
+    member.size_bytes = size_bytes
+
+
+def begin(state: State, group: ShareGroup, topic: Topic) -> bool:
+    """The group shares all partitions of the topic from now on; whether there is room for that.
+
+    As in Kafka, partitions that a topic gets later are read from their begin.
+    """
+    shares = group.partitions.get(topic.topic_id, {})
+    missing = len(topic.partitions) - len(shares)
+    if missing <= 0:
+        return True
+    if state.share_partition_count + missing > SHARE_PARTITIONS_MAX:
+        return False
+    configs = state.group_configs.get(group.group_id, {})
+    from_begin = bool(shares) or share_config(SHARE_AUTO_OFFSET_RESET, configs) == EARLIEST_RESET
+    for partition in topic.partitions:
+        if partition.number not in shares:
+            enter_share(state, group, partition, _first_offset(partition, from_begin=from_begin))
+    return True
+
+
+def _first_offset(partition: Partition, *, from_begin: bool) -> int:
+    return partition.log_start_offset if from_begin else partition.high_watermark
+
+
+def enter_share(state: State, group: ShareGroup, partition: Partition, start: int) -> None:
+    """The group goes on from there in the partition, whatever was in flight."""
+    shares = group.partitions.setdefault(partition.topic_id, {})
+    before = shares.get(partition.number)
+    if before is None:
+        state.share_partition_count += 1
+        state.share_topics.setdefault(partition.topic_id, {})[group.group_id] = None
+    else:
+        state.share_record_count -= counted(group, before)
+    shares[partition.number] = SharePartition(start)
+
+
+def enter_group(state: State, group: ShareGroup) -> None:
+    """The group, as a snapshot has it, and in the tables that are derived from it."""
+    state.share_groups[group.group_id] = group
+    for member in group.members.values():
+        subscriptions.subscribe(state, group.group_id, member.topics, "")
+    for topic_id, shares in group.partitions.items():
+        state.share_topics.setdefault(topic_id, {})[group.group_id] = None
+        state.share_partition_count += len(shares)
+        state.share_record_count += sum(counted(group, share) for share in shares.values())
+
+
+def forget_topic(state: State, group: ShareGroup, topic_id: TopicId) -> None:
+    """The group knows no more where it was in the topic."""
+    shares = group.partitions.pop(topic_id)
+    state.share_partition_count -= len(shares)
+    state.share_record_count -= sum(counted(group, share) for share in shares.values())
+    groups = state.share_topics[topic_id]
+    del groups[group.group_id]
+    if not groups:
+        del state.share_topics[topic_id]
+
+
+def forget_deleted_topic(state: State, topic_id: TopicId) -> None:
+    """The topic is gone for good, to all groups."""
+    for group_id in list(state.share_topics.get(topic_id, ())):
+        group = state.share_groups[group_id]
+        forget_topic(state, group, topic_id)
+        forget_if_bare(state, group)
+
+
+def forget_group(state: State, group: ShareGroup) -> None:
+    """A group without members is no more."""
+    assert not group.members, "nobody is left"
+    for topic_id in list(group.partitions):
+        forget_topic(state, group, topic_id)
+    del state.share_groups[group.group_id]
+    set_deadline(state, group.group_id, 0)
+
+
+def forget_if_bare(state: State, group: ShareGroup) -> None:
+    """Nothing is lost with a group that has neither members nor partitions."""
+    if not group.members and not group.partitions:
+        forget_group(state, group)

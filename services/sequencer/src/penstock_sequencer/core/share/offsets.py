@@ -1,0 +1,140 @@
+"""Where share groups are: what administrators see of it, and change of it while nobody reads (KIP-932)."""
+
+from penstock.contracts.commands import (
+    SHARE_PARTITIONS_PER_COMMAND_MAX,
+    AlterShareOffsets,
+    DeleteGroup,
+    DeleteShareOffsets,
+    Done,
+    PerItem,
+    Refused,
+    ShareOffset,
+)
+from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView, ShareOffsetTopic, ShareOffsetView
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.share.commands import group_objection
+from penstock_sequencer.core.share.group import enter_share, forget_group, forget_if_bare, forget_topic, new_group
+from penstock_sequencer.core.share.offset_ranges import end_of
+from penstock_sequencer.core.share.partition import gone_count, rules_of, visible_end
+from penstock_sequencer.core.state.cluster import Changes, Partition, State
+from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX, INTEGER_MAX, SHARE_PARTITIONS_MAX
+from penstock_sequencer.core.state.share_group import ShareGroup, SharePartition
+
+
+def alter_share_offsets(state: State, command: AlterShareOffsets, changes: Changes) -> PerItem | Refused:
+    """The group goes on from these offsets; nothing of it is in flight."""
+    group = state.share_groups.get(command.group_id)
+    objection = _objection_to_new(state, command) if group is None else _objection(group, command)
+    if objection is not None:
+        return objection
+    if len(command.offsets) > SHARE_PARTITIONS_PER_COMMAND_MAX:
+        return Refused(Refusal.INVALID_REQUEST, f"{len(command.offsets)} offsets at once")
+    group = group or new_group(state, command.group_id)
+    refusals = [_alter(state, group, each) for each in command.offsets]
+    group.altered_sequence = state.sequence
+    forget_if_bare(state, group)
+    return PerItem(refusals)
+
+
+def delete_share_offsets(state: State, command: DeleteShareOffsets, changes: Changes) -> PerItem | Refused:
+    """The group begins anew in these topics; one without any partitions left is no more."""
+    group = state.share_groups.get(command.group_id)
+    if group is None:
+        return _unknown(command.group_id)
+    objection = _objection(group, command)
+    if objection is not None:
+        return objection
+    refusals: list[Refusal] = []
+    for name in command.topics:
+        topic = state.topics.get(name)
+        refusals.append(Refusal.UNKNOWN_TOPIC if topic is None else Refusal.NONE)
+        if topic is not None and topic.topic_id in group.partitions:
+            forget_topic(state, group, topic.topic_id)
+    group.altered_sequence = state.sequence
+    forget_if_bare(state, group)
+    return PerItem(refusals)
+
+
+def delete_share_group(state: State, group: ShareGroup, command: DeleteGroup, changes: Changes) -> Done | Refused:
+    """A group without members goes, and where it was."""
+    if group.members:
+        return Refused(Refusal.GROUP_NOT_EMPTY)
+    if 0 <= command.seen_sequence < group.altered_sequence:
+        return Refused(Refusal.STALE, "the group's offsets have been changed since")
+    forget_group(state, group)
+    changes.groups[command.group_id] = None
+    return Done()
+
+
+def share_offsets(state: State, query: ShareOffsetsQuery) -> ShareOffsetsView:
+    """Where the group is, and how much lies before it."""
+    group = state.share_groups.get(query.group_id)
+    if group is None:
+        return ShareOffsetsView(state.sequence, [], Refusal.UNKNOWN_GROUP)
+    topics = _begun(state, group) if query.topics is None else query.topics
+    views = [_view(state, group, each.topic, number) for each in topics for number in each.partitions]
+    return ShareOffsetsView(state.sequence, views)
+
+
+def _begun(state: State, group: ShareGroup) -> list[ShareOffsetTopic]:
+    """What the group has begun to share, of topics that exist."""
+    return [
+        ShareOffsetTopic(state.topics_by_id[topic_id].name, sorted(shares))
+        for topic_id, shares in group.partitions.items()
+        if topic_id in state.topics_by_id
+    ]
+
+
+def _view(state: State, group: ShareGroup, name: str, number: int) -> ShareOffsetView:
+    topic = state.topics.get(name)
+    if topic is None or not 0 <= number < len(topic.partitions):
+        topic_id = b"" if topic is None else topic.topic_id
+        return ShareOffsetView(name, topic_id, number, Refusal.UNKNOWN_TOPIC, -1, -1, -1)
+    share = group.partitions.get(topic.topic_id, {}).get(number)
+    if share is None:
+        return ShareOffsetView(name, topic.topic_id, number, Refusal.NONE, -1, -1, -1)
+    partition = topic.partitions[number]
+    start = max(share.start, partition.log_start_offset)
+    end = visible_end(rules_of(state, group.group_id), partition)
+    return ShareOffsetView(
+        name, topic.topic_id, number, Refusal.NONE, start, _lag(share, partition, end), state.leader_epoch
+    )
+
+
+def _lag(share: SharePartition, partition: Partition, end: int) -> int:
+    """Offsets that are in flight, and those that nobody has ever acquired."""
+    start = partition.log_start_offset
+    return share.in_flight - gone_count(share, start) + max(end - max(end_of(share), start), 0)
+
+
+def _objection_to_new(state: State, command: AlterShareOffsets) -> Refused | None:
+    if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
+        return Refused(Refusal.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
+    if command.group_id in state.groups or command.group_id in state.transactions_by_group:
+        return _unknown(command.group_id)
+    return group_objection(state)
+
+
+def _objection(group: ShareGroup, command: AlterShareOffsets | DeleteShareOffsets) -> Refused | None:
+    if group.members:
+        return Refused(Refusal.GROUP_NOT_EMPTY, "The group is not empty.")
+    if 0 <= command.seen_sequence < group.altered_sequence:
+        return Refused(Refusal.STALE, "the group's offsets have been changed since")
+    return None
+
+
+def _unknown(group_id: str) -> Refused:
+    return Refused(Refusal.UNKNOWN_GROUP, f"Group {group_id[:256]} is not a share group.")
+
+
+def _alter(state: State, group: ShareGroup, item: ShareOffset) -> Refusal:
+    topic = state.topics.get(item.topic)
+    if topic is None or not 0 <= item.partition < len(topic.partitions):
+        return Refusal.UNKNOWN_TOPIC
+    if not 0 <= item.offset <= INTEGER_MAX:
+        return Refusal.OFFSET_OUT_OF_RANGE
+    is_known = item.partition in group.partitions.get(topic.topic_id, {})
+    if not is_known and state.share_partition_count >= SHARE_PARTITIONS_MAX:
+        return Refusal.OVERLOADED
+    enter_share(state, group, topic.partitions[item.partition], item.offset)
+    return Refusal.NONE

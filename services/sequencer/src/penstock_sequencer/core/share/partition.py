@@ -1,0 +1,344 @@
+"""One partition of a share group: acquiring its records, hearing what became of them, and letting go of them.
+
+    behind the end, or AVAILABLE -- acquired ------------------------------------------> ACQUIRED
+    ACQUIRED -- accepted, rejected, no record; or released, and delivered often enough -> DONE
+    ACQUIRED -- released, unread, its lock has ended, its member has gone -------------> AVAILABLE
+    behind the end, or AVAILABLE -- it is a gap, or the log begins behind it ----------> DONE
+
+Members get the lowest offsets that are to be had, so nothing is passed over; as many may be in flight as
+`share.partition.max.record.locks` says, and of all groups together SHARE_RECORDS_MAX. An extent without a segment is a
+marker, and no record: of other gaps the gateways tell.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+
+import msgspec
+
+from penstock.contracts.commands import AcquiredRange, JudgedRange, OffsetRange, Verdict
+from penstock.contracts.configs.groups import (
+    READ_COMMITTED,
+    SHARE_DELIVERY_LIMIT,
+    SHARE_ISOLATION_LEVEL,
+    SHARE_LOCK_DURATION,
+    SHARE_LOCKS_MAX,
+    share_config,
+)
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.log.control_markers import is_marker
+from penstock_sequencer.core.log.partitions import last_stable_offset
+from penstock_sequencer.core.share.offset_ranges import available, cut, done, drop_done, end_of, find, part, pieces, put
+from penstock_sequencer.core.state.cluster import Partition, State
+from penstock_sequencer.core.state.limits import INTEGER_MAX, SHARE_LOCK_GRAIN_MS, SHARE_PIECES_MAX, SHARE_RECORDS_MAX
+from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, Hold, SharePartition
+
+ANY_ACQUISITION = range(INTEGER_MAX)
+_DONE_WITH = (Verdict.GAP, Verdict.ACCEPT, Verdict.REJECT)
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What is in force for a group."""
+
+    lock_duration_ms: int
+    delivery_limit: int
+    locks_max: int
+    read_committed: bool
+
+
+def rules_of(state: State, group_id: str) -> Rules:
+    """By the group's configurations and the defaults."""
+    configs = state.group_configs.get(group_id, {})
+    return Rules(
+        int(share_config(SHARE_LOCK_DURATION, configs)),
+        int(share_config(SHARE_DELIVERY_LIMIT, configs)),
+        int(share_config(SHARE_LOCKS_MAX, configs)),
+        share_config(SHARE_ISOLATION_LEVEL, configs) == READ_COMMITTED,
+    )
+
+
+def visible_end(rules: Rules, partition: Partition) -> int:
+    """Where the records end that the group may have."""
+    return last_stable_offset(partition) if rules.read_committed else partition.high_watermark
+
+
+def lock_end_ms(state: State, rules: Rules) -> int:
+    """When a lock ends that begins now: after its duration, or a little later."""
+    end_ms = state.clock_ms + rules.lock_duration_ms
+    return end_ms + -end_ms % SHARE_LOCK_GRAIN_MS
+
+
+def room_for_new(state: State, rules: Rules, share: SharePartition, gone: int = 0) -> int:
+    """How many more records of the partition may be in flight, when so many are not any more."""
+    return max(min(rules.locks_max - share.in_flight, SHARE_RECORDS_MAX - state.share_record_count) + gone, 0)
+
+
+def gone_count(share: SharePartition, log_start_offset: int) -> int:
+    """How many offsets the log no longer has that the next acquisition trims: what is in flight, and nobody's."""
+    return sum(
+        min(hold.last + 1, log_start_offset) - hold.first
+        for hold in share.holds
+        if hold.status == AVAILABLE and hold.first < log_start_offset
+    )
+
+
+def trim(state: State, share: SharePartition, log_start_offset: int) -> None:
+    """What the log no longer has is done with; but who has acquired some of it may still say what became of it."""
+    if share.start >= log_start_offset:
+        return
+    if not share.holds:
+        share.start = log_start_offset
+        return
+    end = end_of(share)
+    place, stop = cut(share, share.start, log_start_offset - 1)
+    gone = [done(each.first, each.last) if each.status == AVAILABLE else each for each in share.holds[place:stop]]
+    if end < log_start_offset:
+        gone.append(done(end, log_start_offset - 1))
+    _put(state, share, place, stop, gone)
+    drop_done(share)
+
+
+class Acquisition(msgspec.Struct, frozen=True):
+    """Who acquires, and until when."""
+
+    member_id: str
+    until_ms: int
+    number: int
+
+
+def acquire(
+    state: State,
+    rules: Rules,
+    partition: Partition,
+    share: SharePartition,
+    acquisition: Acquisition,
+    window: OffsetRange,
+    gaps: list[OffsetRange],
+    records_max: int,
+) -> list[AcquiredRange]:
+    """The lowest offsets of the window that nobody has are the member's, `records_max` at most."""
+    first, last = max(window.first, share.start), min(window.last, visible_end(rules, partition) - 1)
+    if first > last:
+        return []
+    told = [(gap.first, gap.last) for gap in gaps]
+    end = end_of(share)
+    place, stop = cut(share, first, min(last, end - 1)) if first < end else (len(share.holds), len(share.holds))
+    taker = _Taker(rules, acquisition, records_max)
+    holds = [hold for old in share.holds[place:stop] for hold in taker.take_again(old, told)]
+    _put(state, share, place, stop, holds)
+    if first <= end <= last:
+        room = room_for_new(state, rules, share)
+        gaps_here = merge(told, _markers(partition, end))
+        new = taker.take_new(islice(pieces(end, last, gaps_here), SHARE_PIECES_MAX), room)
+        _put(state, share, len(share.holds), len(share.holds), new)
+    drop_done(share)
+    if taker.taken:
+        share.due_ms = min(share.due_ms or acquisition.until_ms, acquisition.until_ms)
+    return taker.taken
+
+
+class _Taker:
+    """Takes what there is, in order, while there is room."""
+
+    def __init__(self, rules: Rules, acquisition: Acquisition, records_max: int) -> None:
+        self.taken: list[AcquiredRange] = []
+        self._rules = rules
+        self._acquisition = acquisition
+        self._room = max(records_max, 0)
+
+    def take_again(self, hold: Hold, gaps: Iterable[tuple[int, int]]) -> list[Hold]:
+        """Of what was in flight before, if it is available."""
+        if hold.status != AVAILABLE:
+            return [hold]
+        if hold.deliveries >= self._rules.delivery_limit:
+            return [done(hold.first, hold.last)]
+        found: list[Hold] = []
+        for first, last, is_gap in pieces(hold.first, hold.last, gaps):
+            if is_gap:
+                found.append(done(first, last))
+                continue
+            middle = self._take(found, first, last, hold.deliveries)
+            if middle <= last:
+                found.append(available(middle, last, hold.deliveries))
+        return found
+
+    def take_new(self, found: Iterable[tuple[int, int, bool]], room: int) -> list[Hold]:
+        """Of what was never in flight: up to where the room ends, and gaps behind it."""
+        self._room = min(self._room, room)
+        holds: list[Hold] = []
+        for first, last, is_gap in found:
+            if is_gap:
+                holds.append(done(first, last))
+            elif self._take(holds, first, last, 0) <= last:
+                break
+        return holds
+
+    def _take(self, holds: list[Hold], first: int, last: int, deliveries: int) -> int:
+        """What is taken of these offsets; the first that is not."""
+        end = min(last, first + self._room - 1) + 1
+        if end > first:
+            self._room -= end - first
+            who = self._acquisition
+            holds.append(Hold(first, end - 1, ACQUIRED, deliveries + 1, who.member_id, who.until_ms, who.number))
+            self._note(AcquiredRange(first, end - 1, deliveries + 1))
+        return end
+
+    def _note(self, taken: AcquiredRange) -> None:
+        """As one with what it continues: so the holds have it, from which it may be told again."""
+        before = self.taken[-1] if self.taken else None
+        if before is not None and (before.last + 1, before.delivery_count) == (taken.first, taken.delivery_count):
+            self.taken[-1] = AcquiredRange(before.first, taken.last, taken.delivery_count)
+        else:
+            self.taken.append(taken)
+
+
+def _markers(partition: Partition, first: int) -> Iterator[tuple[int, int]]:
+    if partition.transactions is None:
+        return
+    extents = partition.extents
+    begin = extents.find_offset(first)
+    for row in range(begin, min(extents.end, begin + SHARE_PIECES_MAX)):
+        if is_marker(partition, row):
+            yield extents.base_offsets[row], extents.last_offsets[row]
+
+
+def judge(state: State, rules: Rules, share: SharePartition, member_id: str, judged: list[JudgedRange]) -> Refusal:
+    """What became of records that the member has: of all that it names, or of none."""
+    before = -1
+    for each in judged:
+        wrong = not before < each.first <= each.last or len(each.verdicts) not in (1, each.last - each.first + 1)
+        if wrong or max(each.verdicts) > Verdict.UNREAD:
+            return Refusal.INVALID_REQUEST
+        before = each.last
+    if not all(_has(share, member_id, each) for each in judged):
+        return Refusal.INVALID_RECORD_STATE
+    until_ms = lock_end_ms(state, rules)
+    for each in judged:
+        place, stop = cut(share, each.first, each.last)
+        holds = [
+            _judged(rules, part(hold, max(first, hold.first), min(last, hold.last)), verdict, until_ms)
+            for hold, (first, last, verdict) in _met(share.holds[place:stop], _verdicts(each))
+        ]
+        _put(state, share, place, stop, holds)
+    drop_done(share)
+    return Refusal.NONE
+
+
+def _has(share: SharePartition, member_id: str, judged: JudgedRange) -> bool:
+    place, offset = find(share, judged.first), judged.first
+    while offset <= judged.last:
+        hold = share.holds[place] if place < len(share.holds) else None
+        if hold is None or hold.first > offset or hold.status != ACQUIRED or hold.member_id != member_id:
+            return False
+        place, offset = place + 1, hold.last + 1
+    return True
+
+
+def _verdicts(judged: JudgedRange) -> Iterator[tuple[int, int, int]]:
+    """Runs of equal ones: first and last offset, verdict."""
+    verdicts = judged.verdicts
+    if len(verdicts) == 1:
+        yield judged.first, judged.last, verdicts[0]
+        return
+    begin = 0
+    for place in range(1, len(verdicts) + 1):
+        if place == len(verdicts) or verdicts[place] != verdicts[begin]:
+            yield judged.first + begin, judged.first + place - 1, verdicts[begin]
+            begin = place
+
+
+def _met(holds: list[Hold], verdicts: Iterator[tuple[int, int, int]]) -> Iterator[tuple[Hold, tuple[int, int, int]]]:
+    """Each hold with each verdict that is on some of it; both are dense, and over the same offsets."""
+    run = next(verdicts)
+    for hold in holds:
+        while run[1] < hold.last:
+            yield hold, run
+            run = next(verdicts)
+        yield hold, run
+        if run[1] == hold.last:
+            run = next(verdicts, run)
+
+
+def _judged(rules: Rules, hold: Hold, verdict: int, until_ms: int) -> Hold:
+    if verdict in _DONE_WITH:
+        return done(hold.first, hold.last)
+    if verdict == Verdict.RENEW:
+        return msgspec.structs.replace(hold, until_ms=until_ms)
+    if verdict == Verdict.UNREAD:
+        return available(hold.first, hold.last, hold.deliveries - 1)
+    return _released(rules, hold)
+
+
+def _released(rules: Rules, hold: Hold) -> Hold:
+    if hold.deliveries >= rules.delivery_limit:
+        return done(hold.first, hold.last)
+    return available(hold.first, hold.last, hold.deliveries)
+
+
+def release_member(
+    state: State,
+    rules: Rules,
+    share: SharePartition,
+    member_id: str,
+    *,
+    unread: bool,
+    acquisitions: range = ANY_ACQUISITION,
+) -> bool:
+    """The member has nothing more of the partition by these acquisitions; whether it had something."""
+    found = [
+        each.status == ACQUIRED and each.member_id == member_id and each.acquisition in acquisitions
+        for each in share.holds
+    ]
+    if not any(found):
+        return False
+    verdict = Verdict.UNREAD if unread else Verdict.RELEASE
+    holds = [_judged(rules, hold, verdict, 0) if its else hold for hold, its in zip(share.holds, found, strict=True)]
+    _put(state, share, 0, len(share.holds), holds)
+    drop_done(share)
+    return True
+
+
+def release_overdue(state: State, rules: Rules, share: SharePartition) -> int:
+    """Locks that have ended by the machine's clock are no more; how many records had one."""
+    overdue = [hold.status == ACQUIRED and hold.until_ms <= state.clock_ms for hold in share.holds]
+    count = sum(hold.last - hold.first + 1 for hold, is_over in zip(share.holds, overdue, strict=True) if is_over)
+    holds = [_released(rules, hold) if its else hold for hold, its in zip(share.holds, overdue, strict=True)]
+    _put(state, share, 0, len(share.holds), holds)
+    drop_done(share)
+    share.due_ms = min((each.until_ms for each in share.holds if each.status == ACQUIRED), default=0)
+    return count
+
+
+def acquired_by(share: SharePartition, member_id: str, number: int) -> list[AcquiredRange]:
+    """What of an acquisition the member still has."""
+    return [
+        AcquiredRange(hold.first, hold.last, hold.deliveries)
+        for hold in share.holds
+        if hold.status == ACQUIRED and hold.member_id == member_id and hold.acquisition == number
+    ]
+
+
+def windows(
+    state: State, rules: Rules, partition: Partition, share: SharePartition, windows_max: int
+) -> list[OffsetRange]:
+    """What could be acquired now, the lowest first; the last may be what was never in flight."""
+    start, end, stop = partition.log_start_offset, end_of(share), visible_end(rules, partition)
+    found: list[OffsetRange] = []
+    for hold in share.holds:
+        first, last = max(hold.first, start), min(hold.last, stop - 1)
+        if hold.status != AVAILABLE or first > last:
+            continue
+        if found and found[-1].last + 1 == first:
+            found[-1] = OffsetRange(found[-1].first, last)
+        elif len(found) < windows_max:
+            found.append(OffsetRange(first, last))
+        else:
+            return found
+    first, room = max(end, start), room_for_new(state, rules, share, gone_count(share, start))
+    if first < stop and room and len(found) < windows_max:
+        found.append(OffsetRange(first, min(stop, first + room) - 1))
+    return found
+
+
+def _put(state: State, share: SharePartition, place: int, stop: int, holds: list[Hold]) -> None:
+    state.share_record_count += put(share, place, stop, holds)

@@ -1,0 +1,102 @@
+"""Reads of share groups: heartbeats, what there is to acquire, members, configurations (KIP-932)."""
+
+from penstock.contracts.queries.groups import GroupConfigsQuery, GroupConfigsView
+from penstock.contracts.queries.share import (
+    WINDOWS_PER_PARTITION_MAX,
+    ShareGroupsQuery,
+    ShareGroupsView,
+    ShareGroupView,
+    ShareHeartbeatQuery,
+    ShareHeartbeatView,
+    ShareMemberView,
+    SharePartitionRef,
+    SharePartitionsQuery,
+    SharePartitionsView,
+    SharePartitionView,
+)
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.groups.consumer_group import told
+from penstock_sequencer.core.log.partitions import find_partition
+from penstock_sequencer.core.share import commands as share_commands
+from penstock_sequencer.core.share.group import state_of
+from penstock_sequencer.core.share.offset_ranges import end_of
+from penstock_sequencer.core.share.partition import Rules, rules_of, visible_end, windows
+from penstock_sequencer.core.state.cluster import Partition, State
+from penstock_sequencer.core.state.limits import SHARE_WINDOWS_MAX
+from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
+
+ASSIGNOR = "simple"  # Kafka's name for how members are assigned to
+
+
+def share_heartbeat(state: State, query: ShareHeartbeatQuery) -> ShareHeartbeatView:
+    """What the heartbeat would be answered, unless it is to be journaled."""
+    return ShareHeartbeatView(state.sequence, share_commands.preview(state, query.heartbeat))
+
+
+def share_partitions(state: State, query: SharePartitionsQuery) -> SharePartitionsView:
+    """What the member could acquire now."""
+    group = state.share_groups.get(query.group_id)
+    if group is None or query.member_id not in group.members:
+        refusal = Refusal.UNKNOWN_GROUP if group is None else Refusal.UNKNOWN_MEMBER
+        return SharePartitionsView(state.sequence, [], refusal=refusal)
+    rules = rules_of(state, group.group_id)
+    room = SHARE_WINDOWS_MAX
+    views: list[SharePartitionView] = []
+    for each in query.partitions:
+        views.append(_partition_view(state, group, rules, each, min(room, WINDOWS_PER_PARTITION_MAX)))
+        room -= len(views[-1].windows)
+    return SharePartitionsView(state.sequence, views, rules.read_committed)
+
+
+def _partition_view(
+    state: State, group: ShareGroup, rules: Rules, ref: SharePartitionRef, windows_max: int
+) -> SharePartitionView:
+    partition = find_partition(state, ref.topic_id, ref.partition)
+    if partition is None:
+        return SharePartitionView(Refusal.UNKNOWN_TOPIC, -1, -1, -1, [])
+    end = visible_end(rules, partition)
+    share = group.partitions.get(ref.topic_id, {}).get(ref.partition)
+    if share is None:
+        return _unshared(partition, end)
+    start = max(share.start, partition.log_start_offset)
+    found = windows(state, rules, partition, share, windows_max)
+    return SharePartitionView(Refusal.NONE, start, max(end_of(share), start), end, found)
+
+
+def _unshared(partition: Partition, end: int) -> SharePartitionView:
+    return SharePartitionView(Refusal.NONE, partition.high_watermark, partition.high_watermark, end, [])
+
+
+def share_groups(state: State, query: ShareGroupsQuery) -> ShareGroupsView:
+    """Each group with its members."""
+    return ShareGroupsView(state.sequence, [_group_view(state, group_id) for group_id in query.group_ids])
+
+
+def _group_view(state: State, group_id: str) -> ShareGroupView:
+    group = state.share_groups.get(group_id)
+    if group is None:
+        return ShareGroupView(group_id, "", 0, 0, "", [], [])
+    topic_ids = dict.fromkeys(topic_id for member in group.members.values() for topic_id in member.assigned)
+    names = [(topic_id, state.topics_by_id[topic_id].name) for topic_id in topic_ids if topic_id in state.topics_by_id]
+    members = [_member_view(member) for member in group.members.values()]
+    return ShareGroupView(group_id, state_of(group), group.epoch, group.assignment_epoch, ASSIGNOR, members, names)
+
+
+def _member_view(member: ShareMember) -> ShareMemberView:
+    return ShareMemberView(
+        member.member_id,
+        member.rack_id,
+        member.epoch,
+        member.client_id,
+        member.client_host,
+        member.topics,
+        told(member.assigned),
+    )
+
+
+def group_configs(state: State, query: GroupConfigsQuery) -> GroupConfigsView:
+    """What each group has set for itself; or which groups have, all of which would fill more than a message."""
+    if not query.group_ids:
+        return GroupConfigsView(state.sequence, [], group_ids=sorted(state.group_configs))
+    configs = [state.group_configs.get(each, {}) for each in query.group_ids]
+    return GroupConfigsView(state.sequence, configs, group_ids=query.group_ids)

@@ -1,0 +1,363 @@
+"""The whole state as bytes, the same on every replica that applied the same entries, and back.
+
+What is derived is not written but made anew: tables by other keys, the heap of alarms, counts of protocols. Dicts are
+written in the order of their making, which the journal determines too, and read in that order; a partition that several
+tables hold is written once and named by its place. The shapes are in `snapshot_shapes.py`;
+docs/format-snapshot.md is the page.
+"""
+
+from array import array
+from collections import deque
+from heapq import heapify
+
+import msgspec
+
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.ids import TopicId
+from penstock.contracts.levels import JANITOR_LEVEL
+from penstock_sequencer.core.groups.classic_group import count_protocols
+from penstock_sequencer.core.log.partitions import enter_partition
+from penstock_sequencer.core.log.segment_contents import fill_contents
+from penstock_sequencer.core.snapshot import shapes as shapes
+from penstock_sequencer.core.snapshot.migrations import NOTHING, read_later, written_later
+from penstock_sequencer.core.state.cluster import (
+    ONGOING,
+    Buried,
+    Group,
+    Partition,
+    Producer,
+    RememberedCommit,
+    State,
+    Topic,
+    Transaction,
+)
+from penstock_sequencer.core.state.columns import column_bytes, read_column
+from penstock_sequencer.core.state.extents import Extents
+from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
+from penstock_sequencer.core.state.segments import Segments
+from penstock_sequencer.core.topics.topics import metric_name
+from penstock_sequencer.core.transactions.timeouts import enter_deadlines
+
+_STRAY = -1  # in the place of a topic: the partition is one of a deleted topic
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(shapes.WholeState)
+
+
+def encode_state(state: State) -> bytes:
+    """The state's canonical bytes; what `decode_state` makes of them has the same bytes again."""
+    strays = _strays(state)
+    places = _places(state)
+    segments = state.segments
+    written = shapes.State(
+        state.sequence,
+        state.clock_ms,
+        state.leader_epoch,
+        bytes(segments.ids),
+        segments.names,
+        segments.columns(),
+        [_written_topic(topic) for topic in state.topics.values()],
+        state.deleted_topics,
+        [shapes.Stray(partition.topic_id, _written(partition)) for partition, _ in strays.values()],
+        [strays[id(partition)][1] for partition in state.doomed],
+        state.partition_count,
+        state.extent_count,
+        {segment_id: _written_commit(commit) for segment_id, commit in state.commits.items()},
+        state.next_producer_id,
+        list(state.producer_births),
+        state.producer_count,
+        [_place(partition, places, strays) for partition in state.producer_sweep],
+        [_written_group(group) for group in state.groups.values()],
+        state.group_bytes,
+        state.idle_groups,
+        sorted(state.deadlines.items()),
+        state.custody,
+        state.level,
+        state.forgotten_sequence,
+        state.replacements,
+        state.claims,
+        segments.next_number,
+        [
+            shapes.Buried(
+                _written_topic(each.topic), each.deleted_ms, each.until_ms, each.offsets, each.deleted_sequence
+            )
+            for each in state.buried.values()
+        ],
+        [_place(partition, places, strays) for partition in state.trimmed],
+        state.cluster_configs,
+        column_bytes(state.chores_ended_ms),
+        state.chore_leases,
+        state.cluster_altered_sequence,
+        [_written_transaction(each) for each in state.transactions.values()],
+    )
+    later = written_later(state)
+    if later == NOTHING:
+        return _encoder.encode(written)
+    fields = {name: getattr(written, name) for name in shapes.State.__struct_fields__}
+    return _encoder.encode(shapes.WholeState(**fields, later=later))
+
+
+def _strays(state: State) -> dict[int, tuple[Partition, int]]:
+    """Partitions of deleted topics, by identity: each with its number."""
+    strays: dict[int, tuple[Partition, int]] = {}
+    for partition in (*state.doomed, *state.producer_sweep, *state.trimmed):
+        if partition.deleted:
+            strays.setdefault(id(partition), (partition, len(strays)))
+    return strays
+
+
+def _places(state: State) -> dict[TopicId, int]:
+    return {topic_id: place for place, topic_id in enumerate((*state.topics_by_id, *state.buried))}
+
+
+def _place(partition: Partition, places: dict[TopicId, int], strays: dict[int, tuple[Partition, int]]) -> shapes.Place:
+    if partition.deleted:
+        return _STRAY, strays[id(partition)][1]
+    return places[partition.topic_id], partition.number
+
+
+def _written_topic(topic: Topic) -> shapes.Topic:
+    partitions = [_written(each) for each in topic.partitions]
+    return shapes.Topic(topic.name, topic.topic_id, topic.configs, partitions, topic.altered_sequence)
+
+
+def _written(partition: Partition) -> shapes.Partition:
+    producers = {
+        producer_id: shapes.Producer(each.epoch, each.last_sequence, each.active_ms, column_bytes(each.recent))
+        for producer_id, each in partition.producers.items()
+    }
+    ends = (partition.log_start_offset, partition.high_watermark)
+    transactions = partition.transactions
+    return shapes.Partition(
+        partition.number,
+        *ends,
+        partition.in_sweep,
+        partition.extents.columns(),
+        producers,
+        partition.cleaned_offset,
+        partition.delete_horizon_ms,
+        partition.pass_offset,
+        partition.pass_horizon_ms,
+        None if transactions is None else shapes.PartitionTransactions(transactions.open, transactions.columns()),
+    )
+
+
+def _written_transaction(transaction: Transaction) -> shapes.Transaction:
+    return shapes.Transaction(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.timeout_ms,
+        transaction.active_ms,
+        transaction.changed_sequence,
+        transaction.state,
+        transaction.started_ms,
+        transaction.started_sequence,
+        transaction.previous,
+        transaction.ended,
+        [(*key, first_offset) for key, first_offset in transaction.partitions.items()],
+        transaction.offsets,
+    )
+
+
+def _written_commit(commit: RememberedCommit) -> shapes.Commit:
+    return shapes.Commit(commit.forget_ms, commit.batches, column_bytes(commit.firsts), commit.exceptions)
+
+
+def _written_group(group: Group) -> shapes.Group:
+    return shapes.Group(
+        group.group_id,
+        group.state,
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader,
+        list(group.members.values()),
+        group.static_members,
+        group.pending,
+        list(group.fenced),
+        group.offsets,
+        group.join_deadline_ms,
+        group.initial_delay_ms,
+        group.initial_remaining_ms,
+        group.newcomer,
+        group.sync_deadline_ms,
+    )
+
+
+def decode_state(data: bytes | memoryview) -> State:
+    """The state with these bytes; `Corrupt` if there is none."""
+    try:
+        return _read(_decoder.decode(data))
+    except (msgspec.DecodeError, ValueError, LookupError) as error:
+        raise Corrupt(f"a state that cannot be read: {error}") from error
+
+
+def _read(written: shapes.WholeState) -> State:
+    topics = [_read_topic(each) for each in written.topics]
+    buried = [_read_buried(each) for each in written.buried]
+    kept = [*topics, *(each.topic for each in buried)]
+    strays = [_read_partition(each.topic_id, each.partition, deleted=True) for each in written.strays]
+
+    def find(place: int, number: int) -> Partition:
+        return strays[number] if place == _STRAY else kept[place].partitions[number]
+
+    deadlines = dict(written.deadlines)
+    alarms = [(deadline_ms, group_id) for group_id, deadline_ms in written.deadlines]
+    heapify(alarms)
+    state = State(
+        segments=_read_segments(written),
+        sequence=written.sequence,
+        clock_ms=written.clock_ms,
+        leader_epoch=written.leader_epoch,
+        topics={topic.name: topic for topic in topics},
+        topics_by_id={topic.topic_id: topic for topic in topics},
+        topics_by_metric_name={metric_name(topic.name): topic for topic in topics},
+        deleted_topics=written.deleted_topics,
+        doomed=deque(strays[number] for number in written.doomed),
+        partition_count=written.partition_count,
+        extent_count=written.extent_count,
+        commits={segment_id: _read_commit(each) for segment_id, each in written.commits.items()},
+        next_producer_id=written.next_producer_id,
+        producer_births=deque(written.producer_births),
+        producer_count=written.producer_count,
+        producer_sweep=deque(find(*place) for place in written.producer_sweep),
+        groups={group.group_id: _read_group(group) for group in written.groups},
+        group_bytes=written.group_bytes,
+        idle_groups=written.idle_groups,
+        deadlines=deadlines,
+        alarms=alarms,
+        custody=written.custody,
+        level=written.level,
+        forgotten_sequence=written.forgotten_sequence,
+        replacements=written.replacements,
+        claims=written.claims,
+        claimed={segment_id: job_id for job_id, claim in written.claims.items() for segment_id in claim.segment_ids},
+        buried={each.topic.topic_id: each for each in buried},
+        trimmed=deque(find(*place) for place in written.trimmed),
+        cluster_configs=written.cluster_configs,
+        chores_ended_ms=_numbers(written.chores_ended_ms),
+        chore_leases=written.chore_leases,
+        cluster_altered_sequence=written.cluster_altered_sequence,
+    )
+    for written_transaction in written.transactions:
+        _enter_transaction(state, _read_transaction(written_transaction))
+    enter_deadlines(state)
+    for topic in kept:
+        for partition in topic.partitions:
+            enter_partition(state, partition)
+            if partition.transactions is not None:
+                state.aborted_count += partition.transactions.aborted_count
+    for partition in state.trimmed:
+        partition.in_trimmed = True
+    fill_contents(state)
+    read_later(state, written.later)
+    return state
+
+
+def _read_segments(written: shapes.State) -> Segments:
+    columns = (written.segment_ids, written.segment_names, written.segment_columns)
+    return Segments.of_columns(*columns, written.next_segment_number, is_queueing=written.level >= JANITOR_LEVEL)
+
+
+def _read_buried(buried: shapes.Buried) -> Buried:
+    topic = _read_topic(buried.topic)
+    return Buried(topic, buried.deleted_ms, buried.until_ms, buried.offsets, buried.deleted_sequence)
+
+
+def _read_topic(topic: shapes.Topic) -> Topic:
+    partitions = [_read_partition(topic.topic_id, each, deleted=False) for each in topic.partitions]
+    return Topic(topic.name, topic.topic_id, partitions, topic.configs, topic.altered_sequence)
+
+
+def _read_partition(topic_id: TopicId, partition: shapes.Partition, *, deleted: bool) -> Partition:
+    producers = {
+        producer_id: Producer(each.epoch, each.last_sequence, each.active_ms, _numbers(each.recent))
+        for producer_id, each in partition.producers.items()
+    }
+    extents = Extents.of_columns(partition.extents)
+    ends = (partition.log_start_offset, partition.high_watermark)
+    return Partition(
+        topic_id,
+        partition.number,
+        extents,
+        producers,
+        *ends,
+        partition.in_sweep,
+        deleted,
+        cleaned_offset=partition.cleaned_offset,
+        delete_horizon_ms=partition.delete_horizon_ms,
+        pass_offset=partition.pass_offset,
+        pass_horizon_ms=partition.pass_horizon_ms,
+        size_bytes=sum(extents.lengths),
+        transactions=_read_partition_transactions(partition.transactions),
+    )
+
+
+def _read_partition_transactions(written: shapes.PartitionTransactions | None) -> PartitionTransactions | None:
+    return None if written is None else PartitionTransactions.of_columns(written.open, written.columns)
+
+
+def _read_transaction(written: shapes.Transaction) -> Transaction:
+    return Transaction(
+        written.transactional_id,
+        written.producer_id,
+        written.epoch,
+        written.timeout_ms,
+        written.active_ms,
+        written.changed_sequence,
+        written.state,
+        written.started_ms,
+        written.started_sequence,
+        written.previous,
+        written.ended,
+        {(topic_id, number): first_offset for topic_id, number, first_offset in written.partitions},
+        written.offsets,
+        sum(len(offsets) for pending in written.offsets.values() for offsets in pending.values()),
+    )
+
+
+def _enter_transaction(state: State, transaction: Transaction) -> None:
+    """In the tables by which it is found."""
+    state.transactions[transaction.transactional_id] = transaction
+    state.transactions_by_producer[transaction.producer_id] = transaction
+    if transaction.state == ONGOING:
+        state.ongoing[transaction.transactional_id] = transaction
+    state.transaction_partition_count += len(transaction.partitions)
+    for group_id in transaction.offsets:
+        state.transactions_by_group.setdefault(group_id, {})[transaction.transactional_id] = None
+
+
+def _read_commit(commit: shapes.Commit) -> RememberedCommit:
+    return RememberedCommit(commit.forget_ms, commit.batches, _numbers(commit.firsts), commit.exceptions)
+
+
+def _read_group(written: shapes.Group) -> Group:
+    group = Group(
+        group_id=written.group_id,
+        state=written.state,
+        generation=written.generation,
+        protocol_type=written.protocol_type,
+        protocol=written.protocol,
+        leader=written.leader,
+        members={member.member_id: member for member in written.members},
+        static_members=written.static_members,
+        protocol_counts={},
+        pending=written.pending,
+        fenced=dict.fromkeys(written.fenced),
+        offsets=written.offsets,
+        join_deadline_ms=written.join_deadline_ms,
+        initial_delay_ms=written.initial_delay_ms,
+        initial_remaining_ms=written.initial_remaining_ms,
+        newcomer=written.newcomer,
+        sync_deadline_ms=written.sync_deadline_ms,
+    )
+    for member in written.members:
+        count_protocols(group, member, 1)
+    return group
+
+
+def _numbers(data: bytes) -> "array[int]":
+    column = array("q")
+    read_column(column, data)
+    return column

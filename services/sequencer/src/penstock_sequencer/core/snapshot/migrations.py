@@ -1,0 +1,113 @@
+"""What of the state came to the snapshot's format after all else, by name: whoever has none of it writes nothing.
+
+So states of clusters that are below the level of these parts keep their bytes. Each part is a field of `Later`, with
+what there is before it as its default.
+"""
+
+import msgspec
+
+from penstock.contracts.configs.quotas import Entity
+from penstock_sequencer.core.groups.assignment.subscriptions import read_matches, written_matches
+from penstock_sequencer.core.groups.consumer_group import enter_group
+from penstock_sequencer.core.share.group import enter_group as enter_share_group
+from penstock_sequencer.core.state.cluster import Group, State
+from penstock_sequencer.core.state.consumer_group import ConsumerGroup, ConsumerMember
+from penstock_sequencer.core.state.share_group import ShareGroup
+
+
+class WrittenConsumer(msgspec.Struct, frozen=True):
+    """A group's consumer side as the first release that had it wrote it."""
+
+    epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: dict[str, ConsumerMember] = {}
+    static_members: dict[str, str] = {}
+    owners: dict[str, None] = {}  # never any: derived
+
+
+class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of one group."""
+
+    static_since: dict[str, int] = {}
+    emptied_ms: int = -1
+    consumer: WrittenConsumer | None = None
+    assigned_ms: int = 0
+
+
+class Later(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of the state."""
+
+    groups: dict[str, GroupLater] = {}
+    client_quotas: list[tuple[Entity, dict[str, str]]] = []
+    quotas_altered_sequence: int = 0
+    lived_ms: int = 0
+    ages: list[tuple[int, int]] = []
+    expiry_round: list[str] = []
+    departed: list[tuple[str, str, int, int]] = []
+    share_groups: list[ShareGroup] = []
+    group_configs: dict[str, dict[str, str]] = {}
+    group_configs_altered_sequence: int = 0
+    matches: list[tuple[str, bytes]] = []  # patterns, each with the topics that match it
+
+
+NOTHING = Later()
+_NOTHING_OF_GROUP = GroupLater()
+
+
+def written_later(state: State) -> Later:
+    """The parts that there are."""
+    groups = {group.group_id: _written_group(group) for group in state.groups.values()}
+    return Later(
+        groups={group_id: each for group_id, each in groups.items() if each != _NOTHING_OF_GROUP},
+        client_quotas=list(state.client_quotas.items()),
+        quotas_altered_sequence=state.quotas_altered_sequence,
+        lived_ms=state.lived_ms,
+        ages=list(state.ages),
+        expiry_round=list(state.expiry_round),
+        departed=[(*who, *when) for who, when in state.departed.items()],
+        share_groups=list(state.share_groups.values()),
+        group_configs=state.group_configs,
+        group_configs_altered_sequence=state.group_configs_altered_sequence,
+        matches=written_matches(state),
+    )
+
+
+def _written_group(group: Group) -> GroupLater:
+    consumer = group.consumer
+    if consumer is None:
+        return GroupLater(group.static_since, group.emptied_ms)
+    epochs = (consumer.epoch, consumer.assignment_epoch)
+    written = WrittenConsumer(*epochs, consumer.assignor, consumer.members, consumer.static_members)
+    return GroupLater(group.static_since, group.emptied_ms, written, consumer.assigned_ms)
+
+
+def _read_consumer(group: GroupLater) -> ConsumerGroup | None:
+    written = group.consumer
+    if written is None:
+        return None
+    epochs = (written.epoch, written.assignment_epoch)
+    return ConsumerGroup(*epochs, written.assignor, written.members, written.static_members, group.assigned_ms)
+
+
+def read_later(state: State, later: Later) -> None:
+    """Add the parts to the state that has all else."""
+    read_matches(state, later.matches)
+    for group_id, written in later.groups.items():
+        group = state.groups[group_id]
+        group.static_since = written.static_since
+        group.emptied_ms = written.emptied_ms
+        group.consumer = _read_consumer(written)
+        if group.consumer is not None:
+            enter_group(state, group)
+    state.client_quotas = dict(later.client_quotas)
+    state.quotas_altered_sequence = later.quotas_altered_sequence
+    state.lived_ms = later.lived_ms
+    state.ages.extend(later.ages)
+    state.expiry_round.extend(later.expiry_round)
+    for group_id, member_id, sequence, left_ms in later.departed:
+        state.departed[group_id, member_id] = (sequence, left_ms)
+    for shared in later.share_groups:
+        enter_share_group(state, shared)
+    state.group_configs = dict(later.group_configs)
+    state.group_configs_altered_sequence = later.group_configs_altered_sequence

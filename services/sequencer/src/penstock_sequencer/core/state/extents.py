@@ -1,0 +1,185 @@
+"""A partition's extents in columns: appended at the end, dropped from the front, found by their last offset."""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+
+from penstock_sequencer.core.state.columns import column_bytes, read_columns
+
+_BLOCK_ROWS = 1_024  # of a million rows there are as many blocks, about 0.1 ms to look through
+_NEVER = -(2**63)
+_DROPPED_MIN = 64  # below this many dropped rows, copying the columns costs more than it frees
+
+
+class Extents:
+    """Rows (base offset, last offset, segment's index, position, length, max timestamp), about 45 bytes each.
+
+    Rows before `head` are dropped; they are cut off when they are more than half, so dropping costs O(1) amortised.
+    `_highest` is the running maximum of the timestamps. After a drop it may be too high, never too low, so it bounds
+    a search by time from below. Where it is too high, as it is for long once a record from far in the future was
+    dropped, `_maxima` leads on: of each full block of rows the newest timestamp. They are made when somebody searches,
+    and are no part of the state.
+    """
+
+    __slots__ = (
+        "_highest",
+        "_maxima",
+        "base_offsets",
+        "head",
+        "last_offsets",
+        "lengths",
+        "positions",
+        "segments",
+        "timestamps",
+    )
+
+    def __init__(self) -> None:
+        self.head = 0
+        self.base_offsets = array("q")
+        self.last_offsets = array("q")
+        self.segments = array("I")
+        self.positions = array("I")
+        self.lengths = array("I")
+        self.timestamps = array("q")
+        self._highest = array("q")
+        self._maxima: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.last_offsets) - self.head
+
+    @property
+    def end(self) -> int:
+        """One more than the last row's number."""
+        return len(self.last_offsets)
+
+    def append(
+        self, base_offset: int, last_offset: int, segment: int, position: int, length: int, timestamp: int
+    ) -> None:
+        """One more row; its offsets lie above all others."""
+        highest = self._highest
+        highest.append(highest[-1] if highest and highest[-1] > timestamp else timestamp)
+        self.base_offsets.append(base_offset)
+        self.last_offsets.append(last_offset)
+        self.segments.append(segment)
+        self.positions.append(position)
+        self.lengths.append(length)
+        self.timestamps.append(timestamp)
+
+    def find_offset(self, offset: int) -> int:
+        """The number of the first row whose last offset is `offset` or above; `end` if there is none."""
+        return bisect_left(self.last_offsets, offset, self.head)
+
+    def find_timestamp(self, timestamp: int, first: int = 0) -> int:
+        """The number of the first row from `first` on whose max timestamp is `timestamp` or later; `end` without."""
+        timestamps, end = self.timestamps, self.end
+        row = bisect_left(self._highest, timestamp, max(first, self.head))
+        while row < end and timestamps[row] < timestamp:
+            row += 1
+            if row % _BLOCK_ROWS == 0:
+                row = self._skip_blocks(row, timestamp)
+        return row
+
+    def find_latest(self, first: int = 0) -> int:
+        """The number of the first row with the highest max timestamp from `first` on; `end` if there are no rows."""
+        first = max(first, self.head)
+        if first >= self.end:
+            return self.end
+        row = self.find_timestamp(self._highest[-1], first)
+        if row < self.end:
+            return row
+        return self.find_timestamp(self._newest(first), first)
+
+    def drop_first(self, count: int) -> "tuple[array[int], array[int]]":
+        """Drop the first `count` rows; their segments' indexes and their lengths."""
+        head = self.head
+        dropped = self.segments[head : head + count], self.lengths[head : head + count]
+        self.head = head + count
+        if not len(self) or (self.head > _DROPPED_MIN and self.head * 2 > len(self.last_offsets)):
+            self._cut()
+        return dropped
+
+    def replace(self, spans: "Sequence[tuple[int, int, tuple[int, ...]]]") -> None:
+        """Put one row in the place of each span of rows, given by its first row and the one behind its last.
+
+        The spans are in order, none touches another; each column is moved once, however many there are.
+        """
+        first, stop = spans[0][0], spans[-1][1]
+        del self._maxima[first // _BLOCK_ROWS :]
+        highest = self._highest
+        for column, values in zip(self._columns(), zip(*(values for _, _, values in spans), strict=True), strict=False):
+            for (start, _, _), value in zip(spans, values, strict=True):
+                column[start] = value
+        for start, end, _ in spans:
+            highest[start] = highest[end - 1]  # right for the rows behind; it is mended for this one below
+        for column in self._columns():
+            kept = array(column.typecode)
+            for (_, end, _), (start, _, _) in pairwise(spans):
+                kept.extend(column[end : start + 1])
+            column[first + 1 : stop] = kept
+        gone = 0
+        for start, end, _ in spans:
+            self._mend_highest(start - gone)
+            gone += end - start - 1
+
+    def _mend_highest(self, row: int) -> None:
+        """Bring the running maximum up to date from a row on whose timestamp has changed."""
+        highest, timestamps = self._highest, self.timestamps
+        running = timestamps[row]
+        if row > self.head and highest[row - 1] > running:
+            running = highest[row - 1]
+        while highest[row] != running:
+            highest[row] = running
+            row += 1
+            if row == len(highest):
+                return
+            running = max(running, timestamps[row])
+
+    def columns(self) -> list[bytes]:
+        """The columns' live rows as bytes, in the order of `_columns`."""
+        return [column_bytes(column[self.head :]) for column in self._columns()]
+
+    @classmethod
+    def of_columns(cls, data: Sequence[bytes]) -> "Extents":
+        """The rows that `columns` gave; `ValueError` if these are no columns."""
+        extents = cls()
+        read_columns(extents._columns(), data)
+        return extents
+
+    def _columns(self) -> "tuple[array[int], ...]":
+        return (
+            self.base_offsets,
+            self.last_offsets,
+            self.segments,
+            self.positions,
+            self.lengths,
+            self.timestamps,
+            self._highest,
+        )
+
+    def _skip_blocks(self, row: int, timestamp: int) -> int:
+        """The first row of a block, from that of `row` on, that has the time or a later one or is not full."""
+        maxima = self._block_maxima()
+        block = row // _BLOCK_ROWS
+        while block < len(maxima) and maxima[block] < timestamp:
+            block += 1
+        return block * _BLOCK_ROWS
+
+    def _newest(self, first: int) -> int:
+        """The highest timestamp from a row on."""
+        timestamps, maxima = self.timestamps, self._block_maxima()
+        block = -(-first // _BLOCK_ROWS)
+        last = max(first, len(maxima) * _BLOCK_ROWS)
+        return max(*timestamps[first : block * _BLOCK_ROWS], *maxima[block:], *timestamps[last:], _NEVER)
+
+    def _block_maxima(self) -> list[int]:
+        maxima, timestamps = self._maxima, self.timestamps
+        for start in range(len(maxima) * _BLOCK_ROWS, len(timestamps) - _BLOCK_ROWS + 1, _BLOCK_ROWS):
+            maxima.append(max(timestamps[start : start + _BLOCK_ROWS]))
+        return maxima
+
+    def _cut(self) -> None:
+        self._maxima.clear()
+        for column in self._columns():
+            del column[: self.head]
+        self.head = 0

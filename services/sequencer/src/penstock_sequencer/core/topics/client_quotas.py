@@ -1,0 +1,82 @@
+"""Client quotas: who may use how much. The machine keeps them; gateways hold clients to them.
+
+As with configurations, whoever changes what is there must have known of the last change (`seen_sequence`): a command
+may be journaled long after its sender has turned elsewhere.
+"""
+
+from collections import Counter
+
+from penstock.contracts.commands import AlterClientQuotas, Done, QuotaPart, Refused
+from penstock.contracts.configs.quotas import Entity, entity_objection, entity_of, value_objection
+from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
+from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView, QuotaEntry
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.state.cluster import Changes, State
+from penstock_sequencer.core.state.limits import QUOTA_ENTITIES_MAX
+
+
+def alter_client_quotas(state: State, command: AlterClientQuotas, changes: Changes) -> Done | Refused:
+    """The entity's quotas are from now on these."""
+    entity, altered = _altered(state, command)
+    if isinstance(altered, Refused):
+        return altered
+    if altered == state.client_quotas.get(entity, {}):
+        return Done()
+    if altered:
+        state.client_quotas[entity] = altered
+    else:
+        del state.client_quotas[entity]
+    state.quotas_altered_sequence = state.sequence
+    return Done()
+
+
+def check_alter_client_quotas(state: State, command: AlterClientQuotas) -> Done | Refused:
+    """What `alter_client_quotas` would answer."""
+    _, altered = _altered(state, command)
+    return altered if isinstance(altered, Refused) else Done()
+
+
+def client_quotas(state: State, query: ClientQuotasQuery) -> ClientQuotasView:
+    """Every entity that has quotas."""
+    entries = [
+        QuotaEntry([QuotaPart(kind, name) for kind, name in entity], values)
+        for entity, values in state.client_quotas.items()
+    ]
+    return ClientQuotasView(state.sequence, state.quotas_altered_sequence, entries)
+
+
+def log_sizes(state: State, query: LogSizesQuery) -> LogSizesView:
+    """The bytes of the topics that exist of those asked for, each once."""
+    names = list(state.topics) if query.names is None else list(dict.fromkeys(query.names))
+    topics = [state.topics[name] for name in names if name in state.topics]
+    sizes = [LogSizes(topic.name, [partition.size_bytes for partition in topic.partitions]) for topic in topics]
+    return LogSizesView(state.sequence, sizes)
+
+
+def _altered(state: State, command: AlterClientQuotas) -> tuple[Entity, dict[str, str] | Refused]:
+    """The entity, and what is set for it after the command."""
+    entity = entity_of([(part.kind, part.name) for part in command.entity])
+    before = state.client_quotas.get(entity, {})
+    after = _changed(command, entity, before)
+    if isinstance(after, Refused) or after == before:
+        return entity, after
+    if 0 <= command.seen_sequence < state.quotas_altered_sequence:
+        return entity, Refused(Refusal.STALE, "client quotas have been changed since")
+    if not before and len(state.client_quotas) >= QUOTA_ENTITIES_MAX:
+        return entity, Refused(Refusal.INVALID_REQUEST, f"{QUOTA_ENTITIES_MAX} entities have quotas already")
+    return entity, after
+
+
+def _changed(command: AlterClientQuotas, entity: Entity, before: dict[str, str]) -> dict[str, str] | Refused:
+    reason = entity_objection(entity)
+    twice = [key for key, count in Counter(change.key for change in command.changes).items() if count > 1]
+    if not reason and twice:
+        reason = f"more than once in the request: {', '.join(twice)}"
+    after = dict(before)
+    for change in command.changes:
+        if change.value is None:
+            after.pop(change.key, None)
+        else:
+            reason = reason or value_objection(entity, change.key, change.value)
+            after[change.key] = change.value
+    return Refused(Refusal.INVALID_REQUEST, reason) if reason else {key: after[key] for key in sorted(after)}

@@ -1,0 +1,126 @@
+"""Configurations of topics, and the cluster's defaults: changing them, all that a command names or none.
+
+What a new value brings about comes later, step by step: retention asks for the value in force each time.
+
+A command may be journaled long after its sender has turned elsewhere and changed the same once more. So, as with
+committed offsets, whoever changes what is there must have known of it (`seen_sequence`).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from penstock.contracts.commands import AlterConfigs, AlterGroupConfigs, ConfigChange, ConfigOperation, Done, Refused
+from penstock.contracts.configs.topics import (
+    CLUSTER_CONFIGS,
+    TOPIC_CONFIGS,
+    TopicConfig,
+    cluster_objections,
+    objections,
+)
+from penstock.contracts.levels import level_of_cluster_configs, level_of_configs
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.state.cluster import Changes, State
+
+_UNKNOWN_YET = Refused(Refusal.INVALID_CONFIG, "some sequencers do not know these configurations yet")
+_ON_LISTS = (ConfigOperation.APPEND, ConfigOperation.SUBTRACT)
+
+
+def alter_configs(state: State, command: AlterConfigs, changes: Changes) -> Done | Refused:
+    """The topic's configurations, or the cluster's defaults, are from now on these."""
+    altered = _altered(state, command)
+    if isinstance(altered, Refused):
+        return altered
+    topic = state.topics.get(command.topic)
+    if topic is None:
+        state.cluster_configs, state.cluster_altered_sequence = altered, state.sequence
+    else:
+        topic.configs, topic.altered_sequence = altered, state.sequence
+        changes.topics[topic.name] = None
+    return Done()
+
+
+def check_alter_configs(state: State, command: AlterConfigs) -> Done | Refused:
+    """What `alter_configs` would answer."""
+    altered = _altered(state, command)
+    return altered if isinstance(altered, Refused) else Done()
+
+
+def level_objection(state: State, configs: dict[str, str]) -> Refused | None:
+    """Below their level a journal may hold what replicas of the time refused, so it is refused still."""
+    return None if state.level >= level_of_configs(configs) else _UNKNOWN_YET
+
+
+def objection(reasons: list[str]) -> Refused | None:
+    """The refusal for these reasons, if there are any."""
+    return Refused(Refusal.INVALID_CONFIG, "; ".join(reasons)) if reasons else None
+
+
+def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Refused:
+    """What is set after the command."""
+    if not command.topic:
+        after = changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_objections)
+        if not isinstance(after, Refused) and state.level < level_of_cluster_configs(after, _names(command)):
+            after = _UNKNOWN_YET
+        return _unless_late(command, state.cluster_configs, after, state.cluster_altered_sequence)
+    topic = state.topics.get(command.topic)
+    if topic is None:
+        return Refused(Refusal.UNKNOWN_TOPIC, f"The topic '{command.topic[:256]}' does not exist.")
+    after = changed(command, topic.configs, TOPIC_CONFIGS, objections)
+    if not isinstance(after, Refused):
+        after = level_objection(state, after) or after
+    return _unless_late(command, topic.configs, after, topic.altered_sequence)
+
+
+def _names(command: AlterConfigs) -> list[str]:
+    return [change.name for change in command.changes]
+
+
+def _unless_late(
+    command: AlterConfigs, before: dict[str, str], after: dict[str, str] | Refused, altered_sequence: int
+) -> dict[str, str] | Refused:
+    """Sent again it changes nothing, and so is never late."""
+    if isinstance(after, Refused) or after == before or not 0 <= command.seen_sequence < altered_sequence:
+        return after
+    return Refused(Refusal.STALE, "the configurations have been changed since")
+
+
+def changed(
+    command: AlterConfigs | AlterGroupConfigs,
+    configs: dict[str, str],
+    known: dict[str, TopicConfig],
+    find_objections: Callable[[dict[str, str]], list[str]],
+) -> dict[str, str] | Refused:
+    """What is set after the command, of one kind of configurations."""
+    twice = [name for name, count in Counter(change.name for change in command.changes).items() if count > 1]
+    if twice:
+        return Refused(Refusal.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(twice)}")
+    unknown = find_objections({change.name: "" for change in command.changes if change.name not in known})
+    if unknown:
+        return Refused(Refusal.INVALID_CONFIG, "; ".join(unknown))
+    after = {} if command.replace else dict(configs)
+    for change in command.changes:
+        if change.operation in _ON_LISTS and known[change.name].kind != "LIST":
+            message = f"Can't {change.operation.name} to key {change.name} because its type is not LIST."
+            return Refused(Refusal.INVALID_CONFIG, message)
+        _change(after, change, known[change.name].default)
+    return objection(find_objections(after)) or after
+
+
+def _change(configs: dict[str, str], change: ConfigChange, default: str) -> None:
+    """Set the one configuration; lists go on from what there is, or from the default, as in Kafka."""
+    match change.operation:
+        case ConfigOperation.SET:
+            configs[change.name] = change.value
+        case ConfigOperation.DELETE:
+            configs.pop(change.name, None)
+        case ConfigOperation.APPEND:
+            items = _items(configs.get(change.name, default))
+            configs[change.name] = ",".join(dict.fromkeys([*items, *_items(change.value)]))
+        case ConfigOperation.SUBTRACT:
+            gone = _items(change.value)
+            items = _items(configs.get(change.name, default))
+            configs[change.name] = ",".join(item for item in items if item not in gone)
+
+
+def _items(value: str) -> list[str]:
+    return [item.strip(" ") for item in value.split(",")]

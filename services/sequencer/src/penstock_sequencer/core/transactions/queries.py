@@ -1,0 +1,145 @@
+"""Reads of transactions: their listing, what is in them, and the producers of partitions."""
+
+from collections.abc import Iterable
+from heapq import nsmallest
+
+from penstock.contracts.queries.transactions import (
+    DescribeTransactionsQuery,
+    DescribeTransactionsView,
+    PartitionProducers,
+    ProducersQuery,
+    ProducersView,
+    ProducerView,
+    TransactionsQuery,
+    TransactionSummary,
+    TransactionsView,
+    TransactionTopic,
+    TransactionView,
+)
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.log.partitions import find_partition
+from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
+from penstock_sequencer.core.state.cluster import DEAD, ONGOING, Partition, State, Transaction
+from penstock_sequencer.core.state.limits import (
+    PATTERN_LETTERS_MAX,
+    PRODUCERS_LISTED_MAX,
+    TRANSACTION_PARTITIONS_LISTED_MAX,
+    TRANSACTIONS_LISTED_MAX,
+)
+
+_NONE = -1
+
+
+def describe_transactions(state: State, query: DescribeTransactionsQuery) -> DescribeTransactionsView:
+    """Each transactional id with the partitions of its ongoing transaction, as many as an answer holds."""
+    found: list[TransactionView] = []
+    listed = 0
+    for transactional_id in query.transactional_ids:
+        if listed >= TRANSACTION_PARTITIONS_LISTED_MAX:
+            break
+        found.append(_view(state, transactional_id))
+        listed += 1 + sum(len(topic.partitions) for topic in found[-1].topics)
+    return DescribeTransactionsView(state.sequence, found)
+
+
+def _view(state: State, transactional_id: str) -> TransactionView:
+    transaction = state.transactions.get(transactional_id)
+    if transaction is None:
+        return TransactionView(transactional_id, DEAD)
+    numbers: dict[str, list[int]] = {}
+    for topic_id, number in transaction.partitions:
+        topic = state.topics_by_id.get(topic_id)
+        if topic is not None:
+            numbers.setdefault(topic.name, []).append(number)
+    return TransactionView(
+        transactional_id,
+        transaction.state,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.timeout_ms,
+        transaction.started_ms,
+        [TransactionTopic(name, sorted(found)) for name, found in numbers.items()],
+    )
+
+
+def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
+    """Transactional ids that pass the filters, in their order behind the one that the query names."""
+    try:
+        pattern = Pattern(query.pattern) if query.pattern else None
+    except BadPattern:
+        return TransactionsView(state.sequence, [], refusal=Refusal.INVALID_PATTERN)
+    passing = (each for each in _candidates(state, query) if _passes(state, each, query))
+    found = nsmallest(TRANSACTIONS_LISTED_MAX + 1, passing, key=lambda each: each.transactional_id)
+    seen = found[: TRANSACTIONS_LISTED_MAX if pattern is None else _count_within_letters(found)]
+    listed = [
+        TransactionSummary(each.transactional_id, each.producer_id, each.state)
+        for each in seen
+        if pattern is None or pattern.matches(_plain(each.transactional_id))
+    ]
+    after = "" if pattern is None or not seen else seen[-1].transactional_id
+    return TransactionsView(state.sequence, listed, is_more=len(found) > len(seen), after=after)
+
+
+def _count_within_letters(found: list[Transaction]) -> int:
+    """How many of them, one at least, are held against a pattern before others have their turn."""
+    letters = 0
+    for count, each in enumerate(found[:TRANSACTIONS_LISTED_MAX]):
+        letters += len(each.transactional_id)
+        if count and letters > PATTERN_LETTERS_MAX:
+            return count
+    return TRANSACTIONS_LISTED_MAX
+
+
+def _plain(transactional_id: str) -> str:
+    """As patterns see it: a letter beyond ASCII is one that `.` and negated classes take, and no others."""
+    if transactional_id.isascii():
+        return transactional_id
+    return "".join(letter if letter.isascii() else "\x7f" for letter in transactional_id)
+
+
+def _candidates(state: State, query: TransactionsQuery) -> Iterable[Transaction]:
+    """All, or those of the producers asked for, so that there is no need to look at the others."""
+    if not query.producer_ids:
+        return state.transactions.values()
+    found = (state.transactions_by_producer.get(producer_id) for producer_id in dict.fromkeys(query.producer_ids))
+    return [each for each in found if each is not None]
+
+
+def _passes(state: State, transaction: Transaction, query: TransactionsQuery) -> bool:
+    if transaction.transactional_id <= query.after:
+        return False
+    if query.states and transaction.state not in query.states:
+        return False
+    if query.duration_ms < 0:
+        return True
+    return transaction.state == ONGOING and state.clock_ms - transaction.started_ms > query.duration_ms
+
+
+def producers(state: State, query: ProducersQuery) -> ProducersView:
+    """What each partition knows of its idempotent producers, as many partitions as an answer holds."""
+    found: list[PartitionProducers] = []
+    listed = 0
+    for topic_id, number in query.partitions:
+        if listed >= PRODUCERS_LISTED_MAX:
+            break
+        found.append(_producers(state, find_partition(state, topic_id, number)))
+        listed += 1 + len(found[-1].producers)
+    return ProducersView(state.sequence, found)
+
+
+def _producers(state: State, partition: Partition | None) -> PartitionProducers:
+    if partition is None:
+        return PartitionProducers(Refusal.UNKNOWN_TOPIC)
+    opened = {} if partition.transactions is None else partition.transactions.open
+    views = [
+        ProducerView(
+            producer_id,
+            producer.epoch,
+            producer.last_sequence,
+            producer.active_ms,
+            state.leader_epoch if producer_id in state.transactions_by_producer else _NONE,
+            opened.get(producer_id, _NONE),
+        )
+        for producer_id, producer in partition.producers.items()
+    ]
+    return PartitionProducers(Refusal.NONE, views)

@@ -1,0 +1,151 @@
+"""Whether the journal keeps what it acknowledges, also when the power fails: found out before anything is served.
+
+JetStream acknowledges before it syncs unless it is told otherwise, and a sequencer's answer is a promise. So a
+sequencer asks every nats-server on its monitoring port (`nats_monitor_url`), or takes an operator's word
+(`journal_assurance`), and does not start on a journal that is not safe. With `unsafe_journal` it starts, and says that
+it is degraded.
+
+- Servers that do not answer are no fault as long as a majority does: a sequencer has to start also while one is down.
+- What is found later (a server came back with other settings) ends nothing, because that would end every sequencer at
+  once; it makes the service degraded, and the next start finds it.
+- One copy is safe, if not highly available. Fewer copies than `journal_replicas` asks for are a fault.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+
+import structlog
+
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock.runtime.journal import Journal, JournalLost
+from penstock.runtime.nats.monitor import Ask, ServerReport, ask_server, ask_servers
+from penstock.runtime.process.health import Health
+from penstock_sequencer.config import SequencerConfig
+from penstock_sequencer.journal_guard.identity import JournalOpener
+
+OLDEST_SAFE_VERSION = (2, 12, 5)  # Jepsen found losses in 2.12.1, also with every entry synced
+ANSWER_DEADLINE_S = 10.0  # for servers that start together with us
+LOOK_AGAIN_S = 30.0
+DEGRADED = "journal"
+NOT_VOUCHED_FOR = (
+    "nobody vouches for it (set nats_monitor_url to the monitoring addresses of all nats-servers, "
+    "http://HOST:8222,..., or journal_assurance to sync-always if you know that they sync every entry)"
+)
+REMEDY = "mend that, or set unsafe_journal and bear that a power failure may lose acknowledged records"
+
+log = structlog.get_logger()
+
+
+class JournalSafety:
+    """The check at a sequencer's start, and the look at the servers from then on."""
+
+    def __init__(self, config: SequencerConfig, health: Health, ask: Ask = ask_server) -> None:
+        self._urls = [url.strip() for url in config.nats_monitor_url.split(",") if url.strip()]
+        self._is_vouched_for = bool(config.journal_assurance)
+        self._replicas = config.journal_replicas
+        self._may_be_unsafe = config.unsafe_journal
+        self._health = health
+        self._ask = ask
+        self._faults: dict[str, str] = {}  # by what was looked at
+        self._told = ""
+
+    async def check_servers(self) -> None:
+        """Before the journal is opened; `Invalid` if a server is not safe, `Unavailable` if too few answer."""
+        try:
+            await self._look_at_servers()
+        except Unavailable as error:
+            if not self._may_be_unsafe:
+                raise
+            self._faults["servers"] = f"nobody knows: {error}"
+        self._refuse_or_tell()
+
+    async def check_copies(self, journal: Journal) -> None:
+        """After the journal was opened; `Invalid` if it has fewer copies than the settings ask for."""
+        copies = (await journal.describe()).replicas
+        if copies < self._replicas:
+            self._faults["copies"] = f"it has {copies} of the {self._replicas} copies that journal_replicas asks for"
+        elif copies == 1:
+            log.info("journal_has_one_copy", note="safe, but without its nats-server nothing can be committed")
+        self._refuse_or_tell()
+
+    def opener(self, journals: JournalOpener) -> JournalOpener:
+        """What opens the journal: `journals`, or where it may be unsafe, one that accepts fewer copies."""
+        return _AnyCopies(journals) if self._may_be_unsafe else journals
+
+    async def run(self) -> None:
+        """Look at the servers again and again, until cancelled; returns if there are none to look at."""
+        while self._urls:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            try:
+                await self._look_at_servers()
+                self._tell()
+            except (Unavailable, Invalid) as error:
+                log.warning("journal_servers_not_checked", error=str(error))
+
+    async def _look_at_servers(self) -> None:
+        if not self._urls:
+            self._faults["servers"] = "" if self._is_vouched_for else NOT_VOUCHED_FOR
+            return
+        reports = await ask_servers(self._urls, ANSWER_DEADLINE_S, self._ask)
+        for url in self._urls:
+            if url not in reports:
+                log.warning("journal_server_not_checked", url=url, error="no answer")
+        self._faults["servers"] = "; ".join(faults_of_servers(self._urls, reports))
+
+    def _refuse_or_tell(self) -> None:
+        if self._reason() and not self._may_be_unsafe:
+            raise Invalid(f"the journal is not safe: {self._reason()}; {REMEDY}")
+        self._tell()
+
+    def _tell(self) -> None:
+        """Be degraded for all faults, or no longer."""
+        reason = self._reason()
+        self._health.set_degraded(DEGRADED, reason)
+        if reason and reason != self._told:
+            log.warning("journal_not_safe", reason=reason)
+        elif self._told and not reason:
+            log.info("journal_safe_again")
+        self._told = reason
+
+    def _reason(self) -> str:
+        return "; ".join(filter(None, self._faults.values()))
+
+
+class _AnyCopies:
+    """Opens journals with fewer copies than asked for, too."""
+
+    def __init__(self, journals: JournalOpener) -> None:
+        self._journals = journals
+
+    async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
+        try:
+            return await self._journals.journal(cluster, create=create, replicas=replicas)
+        except Invalid as refusal:
+            try:
+                return await self._journals.journal(cluster, create=False)
+            except JournalLost:
+                raise refusal from None
+
+
+def faults_of_servers(urls: list[str], reports: Mapping[str, ServerReport]) -> list[str]:
+    """What is wrong with the servers that answered, in words; nothing if the journal is safe with them."""
+    faults = [f"the nats-server at {url} {fault}" for url, report in reports.items() for fault in _of(report)]
+    servers = len({report.server_id for report in reports.values()}) + len(urls) - len(reports)
+    size = max((report.cluster_size for report in reports.values()), default=0)
+    if servers < size:
+        faults.append(f"nats_monitor_url leads to {servers} of the {size} nats-servers, and has to name every one")
+    return faults
+
+
+def _of(report: ServerReport) -> list[str]:
+    faults = []
+    if not report.has_jetstream:
+        faults.append("has no JetStream")
+    elif not report.syncs_always:
+        faults.append("acknowledges entries before they are on its disk (its jetstream needs sync_interval: always)")
+    version = re.match(r"v?(\d+)\.(\d+)\.(\d+)", report.version)
+    if version is None or tuple(map(int, version.groups())) < OLDEST_SAFE_VERSION:
+        oldest = ".".join(map(str, OLDEST_SAFE_VERSION))
+        faults.append(f"has version {report.version}, and those before {oldest} may lose acknowledged entries")
+    return faults

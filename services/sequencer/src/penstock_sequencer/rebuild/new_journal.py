@@ -1,0 +1,132 @@
+"""The new journal: a stream that goes on far behind the old one's end, and the snapshot that it builds on.
+
+In this order, and each step does nothing where it was done before, so that a rebuild that was cut short is completed by
+the next one:
+
+ 1. The stream is made; its first entry will be `first_sequence`. Sequencers do not take it: the marker names another.
+ 2. The snapshot just before that entry is stored, and read back.
+ 3. The entry is appended, archived, and a second snapshot stored after it, to fall back on in either direction.
+ 4. The marker names the new stream. From here on sequencers start.
+
+Why so far behind the old one's end: gateways and flushers have seen sequences of entries that nobody knows any more,
+and replicas of the old journal may still archive some. None of these is ever given out again.
+"""
+
+import msgspec
+import structlog
+
+from penstock.contracts.commands import Command, NoteArchived, NoteSnapshot, TakeCustody, Tick
+from penstock.contracts.entries import Entry, decode_entry, encode_entry, next_hash
+from penstock.contracts.errors import Conflict, Corrupt, Invalid, PenstockError, Unavailable
+from penstock.contracts.subjects import journal_stream
+from penstock.objectstore import AlreadyExists, ObjectStore
+from penstock.runtime.journal import Journal
+from penstock.segment.keys import journal_archive_key, snapshot_key
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.state.cluster import Custody
+from penstock_sequencer.custodian.archiver import NO_PREFIX
+from penstock_sequencer.journal_guard.identity import JournalIdentity, Marker, marker_key, read_marker
+from penstock_sequencer.rebuild.past import Past
+from penstock_sequencer.storage.archive_format import Archive, encode_archive
+from penstock_sequencer.storage.snapshot_format import Snapshot, encode_snapshot
+from penstock_sequencer.storage.snapshot_store import read_stored_snapshot
+
+AUTHOR = "rebuild"
+# More entries than are appended in the time that nobody archives, at the fastest.
+SEQUENCES_SKIPPED = 1_000_000_000
+
+log = structlog.get_logger()
+
+
+def begin_anew(past: Past, first_sequence: int) -> Past:
+    """The state just before the new journal's first entry; its running hash is of no journal that was.
+
+    `Invalid` if the state is not of before that entry.
+    """
+    state = past.state
+    if state.sequence >= first_sequence:
+        raise Invalid(
+            f"the store has journal entries up to {state.sequence}, and the stream that a rebuild made begins with "
+            f"entry {first_sequence}; nothing was changed. Remove that stream if nobody needs it, and rebuild then"
+        )
+    state.sequence = first_sequence - 1
+    state.custody = Custody()
+    return Past(state, next_hash(past.hash, first_sequence.to_bytes(8, "big")))
+
+
+def first_entry(past: Past) -> bytes:
+    """The new journal's first entry, the same whenever it is made: what housekeeping there is to begin with."""
+    state = past.state
+    now_ms = state.clock_ms
+    commands: list[Command] = [
+        Tick(now_ms),
+        TakeCustody(now_ms, AUTHOR),
+        NoteArchived(now_ms, AUTHOR, state.sequence),
+        NoteSnapshot(now_ms, AUTHOR, state.sequence),
+    ]
+    entry_id = f"{AUTHOR}-{state.sequence + 1}"
+    return encode_entry(Entry(entry_id, AUTHOR, state.sequence, past.hash, [commands]))
+
+
+async def store_snapshot(store: ObjectStore, cluster: str, past: Past, hashes: list[bytes]) -> None:
+    """Store the state, and read it back; `Corrupt` if it cannot be read."""
+    sequence = past.state.sequence
+    data = encode_snapshot(Snapshot(cluster, hashes, past.state))
+    try:
+        await store.put(snapshot_key(NO_PREFIX, cluster, sequence), [data])
+    except AlreadyExists:
+        log.info("snapshot_was_there", sequence=sequence)
+    stored = await read_stored_snapshot(store, cluster, sequence)
+    if stored.hashes[-1] != past.hash:
+        raise Corrupt(f"the snapshot at entry {sequence} is of another journal")
+
+
+async def put_first_entry(store: ObjectStore, cluster: str, journal: Journal, past: Past) -> None:
+    """Append the first entry unless it is there, archive it, and store the snapshot after it."""
+    before = past.hash
+    sequence = past.state.sequence + 1
+    data = first_entry(past)
+    await _append(journal, sequence, data)
+    try:
+        archive = encode_archive(Archive(sequence, before, [data]))
+        await store.put(journal_archive_key(NO_PREFIX, cluster, sequence, sequence), [archive])
+    except AlreadyExists:
+        log.info("archive_was_there", sequence=sequence)
+    after = _applied(past, data)
+    await store_snapshot(store, cluster, after, [before, after.hash])
+
+
+async def _append(journal: Journal, sequence: int, data: bytes) -> None:
+    if (await journal.describe()).last_sequence < sequence:
+        appended = await journal.append(f"{AUTHOR}-{sequence}", data)
+        if appended != sequence:
+            raise Conflict(f"the first entry got sequence {appended}, expected {sequence}: somebody else appends")
+    async for group in journal.tail(sequence - 1):
+        if group[0].data != data:
+            raise Invalid(f"the stream's entry {sequence} is not what this rebuild begins with")
+        return
+
+
+def _applied(past: Past, data: bytes) -> Past:
+    state = past.state
+    apply_entry(state, state.sequence + 1, decode_entry(data).requests, announce=False)
+    return Past(state, next_hash(past.hash, data))
+
+
+async def name_in_marker(store: ObjectStore, cluster: str, old: Marker | None, created: str) -> None:
+    """Have the marker name the stream made at `created`; `Conflict` if somebody else changed it meanwhile."""
+    identity = JournalIdentity(journal_stream(cluster), created)
+    key, body = marker_key(cluster), [msgspec.json.encode(identity)]
+    try:
+        if old is None:
+            await store.put(key, body)
+        else:
+            await store.put(key, body, if_match=old.etag)
+    except (Conflict, Unavailable) as error:
+        await _check_is_named(store, cluster, identity, error)
+
+
+async def _check_is_named(store: ObjectStore, cluster: str, identity: JournalIdentity, error: PenstockError) -> None:
+    found = await read_marker(store, cluster)
+    if found is None or found.identity != identity:
+        raise error

@@ -1,0 +1,229 @@
+"""The complete part of a rebuild: segments whose commits are lost are committed to the state again (pure).
+
+Of transactions nobody knows what lost entries said: that one was ended, and how; which offsets of groups were in it.
+Half of one must never be committed. So what was written comes back as part of its transaction, and then all that are
+ongoing are aborted. No transactional id is known afterwards: whoever lives asks for a producer id, and gets a new one.
+"""
+
+from array import array
+from collections import Counter
+
+import msgspec
+
+from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta, BatchRun
+from penstock.contracts.commands import (
+    CommitSegment,
+    CreatePartitions,
+    CreateTopic,
+    InitTransactionalProducer,
+    Outcome,
+    Refused,
+    SegmentCommitted,
+    Tick,
+)
+from penstock.contracts.ids import TopicId, segment_born_ms
+from penstock.contracts.rejections import Refusal
+from penstock.segment import SegmentIndex
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.state.cluster import Partition, Producer, State
+from penstock_sequencer.core.state.limits import SEQUENCE_MAX
+from penstock_sequencer.rebuild.order import Leap, Place, ProducerKey, in_order, is_behind
+from penstock_sequencer.rebuild.report import Report, adopted_name, segment_name
+
+# Producer ids that may have been given out by lost entries to producers who have stored nothing yet: more than anybody
+# starts in the seconds that are lost. An id given out twice would make one producer's records another's duplicates.
+PRODUCER_IDS_SKIPPED = 1_000_000
+UNKNOWN_ZONE = ""  # so nobody asks the writer for the segment; the store has it
+
+
+def commit_lost_segments(state: State, indexes: list[SegmentIndex], now_ms: int, report: Report) -> None:
+    """Commit the segments to the state in an order that keeps every producer's sequences.
+
+    What the state must know before that (topics, partitions, producer ids) and what lost entries told it is added. Its
+    clock goes on with the births of segments, but never beyond `now_ms`.
+    """
+    _make_room(state, indexes, report)
+    _skip_producer_ids(state, indexes)
+    report.next_producer_id = state.next_producer_id
+    zones = _zones(state)
+    for placed in in_order(indexes, lambda key: _place(state, key)):
+        for leap in placed.leaps:
+            report.leaps += _leap(state, leap)
+        index = placed.index
+        tally = _Tally(state, index)
+        then_ms = min(segment_born_ms(index.segment_id), now_ms)
+        zone = zones.get(index.writer, UNKNOWN_ZONE)
+        runs = [_joining(run) for run in index.runs]
+        commit = CommitSegment(then_ms, index.segment_id, index.size_bytes, index.writer, zone, runs)
+        _, outcome = _apply(state, Tick(then_ms), commit)
+        if isinstance(outcome, SegmentCommitted):
+            tally.note(outcome, report)
+        else:
+            assert isinstance(outcome, Refused), f"a commit was answered with {type(outcome).__name__}"
+            report.refused_segments[segment_name(index.segment_id)] = outcome.message
+    _end_transactions(state, report)
+
+
+def _joining(run: BatchRun) -> BatchRun:
+    """The run with transactional batches that join their transaction: that they were let in is all that is known."""
+    if not any(batch.attributes & TRANSACTIONAL for batch in run.batches):
+        return run
+    batches = [
+        msgspec.structs.replace(batch, adds_partition=True) if batch.attributes & TRANSACTIONAL else batch
+        for batch in run.batches
+    ]
+    return msgspec.structs.replace(run, batches=batches)
+
+
+def _end_transactions(state: State, report: Report) -> None:
+    """All that are ongoing are aborted, and all transactional ids forgotten.
+
+    An epoch that a lost entry has given out must not be given out again: else nobody would be fenced by it.
+    """
+    report.aborted_transactions = len(state.ongoing)
+    for transaction in list(state.ongoing.values()):
+        _apply(
+            state,
+            InitTransactionalProducer(state.clock_ms, transaction.transactional_id, transaction.timeout_ms),
+        )
+    assert not state.ongoing, "who begins anew ends what was"
+    report.forgotten_transactional_ids = len(state.transactions)
+    state.transactions.clear()
+    state.transactions_by_producer.clear()
+
+
+_Command = Tick | CommitSegment | CreateTopic | CreatePartitions | InitTransactionalProducer
+
+
+def _apply(state: State, *commands: _Command) -> list[Outcome]:
+    (outcomes,), _ = apply_entry(state, state.sequence + 1, [list(commands)], announce=False)
+    return outcomes
+
+
+def _is_done(state: State, command: CreateTopic | CreatePartitions) -> bool:
+    (outcome,) = _apply(state, command)
+    return not isinstance(outcome, Refused)
+
+
+def _make_room(state: State, indexes: list[SegmentIndex], report: Report) -> None:
+    """Topics and partitions that segments have batches of, and that were made after the state's last entry."""
+    counts: dict[TopicId, int] = {}
+    for index in sorted(indexes, key=lambda each: each.segment_id):
+        for run in index.runs:
+            counts[run.topic_id] = max(counts.get(run.topic_id, 0), run.partition + 1)
+    for topic_id, count in counts.items():
+        topic = state.topics_by_id.get(topic_id)
+        if topic is None and not _was_deleted(state, topic_id):
+            name = adopted_name(topic_id)
+            if _is_done(state, CreateTopic(state.clock_ms, name, topic_id, count, {})):
+                report.adopted_topics[name] = 0
+        elif (
+            topic is not None
+            and count > len(topic.partitions)
+            and _is_done(state, CreatePartitions(state.clock_ms, topic.name, count))
+        ):
+            report.grown_topics[topic.name] = count
+
+
+def _was_deleted(state: State, topic_id: TopicId) -> bool:
+    """Whether the topic is deleted, be it that it can come back: what came for it since was acknowledged by nobody."""
+    return topic_id in state.deleted_topics or topic_id in state.buried
+
+
+def _skip_producer_ids(state: State, indexes: list[SegmentIndex]) -> None:
+    first = state.next_producer_id
+    # Clients write the ids into their batches: one that no lost entry can have given out would use up all there are.
+    end = first + PRODUCER_IDS_SKIPPED
+    ids = (batch.producer_id for index in indexes for run in index.runs for batch in run.batches)
+    seen = (producer_id for producer_id in ids if producer_id < end)
+    state.next_producer_id = max(first, max(seen, default=0) + 1) + PRODUCER_IDS_SKIPPED
+    state.producer_births.append((state.clock_ms, first))
+
+
+def _zones(state: State) -> dict[str, str]:
+    """The zone of every flusher of which the state knows a segment."""
+    segments = state.segments
+    pairs = {segments.writers[slot]: segments.zones[slot] for slot in segments.by_number}
+    return {segments.names[writer]: segments.names[zone] for writer, zone in pairs.items()}
+
+
+def _partition(state: State, topic_id: TopicId, number: int) -> Partition | None:
+    topic = state.topics_by_id.get(topic_id)
+    return topic.partitions[number] if topic is not None and 0 <= number < len(topic.partitions) else None
+
+
+def _place(state: State, key: ProducerKey) -> Place | None:
+    """How far the producer is by the state."""
+    topic_id, number, producer_id = key
+    partition = _partition(state, topic_id, number)
+    producer = partition.producers.get(producer_id) if partition is not None else None
+    return Place(producer.epoch, (producer.last_sequence + 1) & SEQUENCE_MAX) if producer is not None else None
+
+
+def _leap(state: State, leap: Leap) -> bool:
+    """Have the machine take the batch at the leap's place for the producer's next one; it remembers none before it.
+
+    False if there can be no such producer.
+    """
+    topic_id, number, producer_id = leap.producer
+    partition = _partition(state, topic_id, number)
+    if partition is None or producer_id >= state.next_producer_id:
+        return False
+    if producer_id not in partition.producers:
+        state.producer_count += 1
+    last_sequence = (leap.place.next_sequence - 1) & SEQUENCE_MAX
+    partition.producers[producer_id] = Producer(leap.place.epoch, last_sequence, state.clock_ms, array("q"))
+    if not partition.in_sweep:
+        partition.in_sweep = True
+        state.producer_sweep.append(partition)
+    return True
+
+
+class _Tally:
+    """What became of a segment's batches, told by comparing the state before and after."""
+
+    def __init__(self, state: State, index: SegmentIndex) -> None:
+        self._state = state
+        self._index = index
+        self._ends = [self._end(run) for run in index.runs]
+
+    def _end(self, run: BatchRun) -> int:
+        partition = _partition(self._state, run.topic_id, run.partition)
+        return partition.high_watermark if partition is not None else 0
+
+    def note(self, outcome: SegmentCommitted, report: Report) -> None:
+        """Add it all to the report."""
+        recovered = 0
+        refused = Counter(report.refused_batches)
+        for run, results, end in zip(self._index.runs, outcome.runs, self._ends, strict=True):
+            records = 0
+            for batch, result in zip(run.batches, results, strict=True):
+                if result.refusal == Refusal.NONE and result.base_offset == end + records:
+                    records += batch.record_count
+                    report.recovered_batches += 1
+                elif result.refusal == Refusal.NONE or self._was_there(run, batch):
+                    report.repeated_batches += 1
+                elif _was_deleted(self._state, run.topic_id):
+                    report.deleted_topic_batches += 1
+                else:
+                    refused[Refusal(result.refusal).name.lower()] += 1
+            recovered += records
+            self._note_adopted(run.topic_id, records, report)
+        report.recovered_records += recovered
+        report.refused_batches = dict(refused)
+        if recovered:
+            report.recovered_segments.append(segment_name(self._index.segment_id))
+
+    def _was_there(self, run: BatchRun, batch: BatchMeta) -> bool:
+        """Whether the batch was refused because its producer is past it, so far that it is remembered no more."""
+        if batch.producer_id == NO_PRODUCER:
+            return False
+        place = _place(self._state, (run.topic_id, run.partition, batch.producer_id))
+        if place is None or place.epoch != batch.producer_epoch:
+            return False
+        return is_behind(batch.base_sequence, place.next_sequence)
+
+    def _note_adopted(self, topic_id: TopicId, records: int, report: Report) -> None:
+        name = adopted_name(topic_id)
+        if name in report.adopted_topics:
+            report.adopted_topics[name] += records

@@ -1,0 +1,267 @@
+"""One replica: it tails the journal, checks every entry, applies it to the pure machine, and tells who waits.
+
+There is no leader. All replicas apply the same entries in the same order, so all have the same state. One that finds
+the journal damaged, incomplete, made again or built on another past halts with a sentence that says so: it must never
+serve a state that others do not have.
+"""
+
+import asyncio
+
+import msgspec
+import structlog
+
+from penstock.contracts import codec, subjects
+from penstock.contracts.commands import HOUSEKEEPING, Tick
+from penstock.contracts.entries import ENTRY_VERSION, Entry, UnknownLevel, decode_entry
+from penstock.contracts.errors import Corrupt, Fenced, Unavailable
+from penstock.contracts.levels import NEWEST_LEVEL
+from penstock.contracts.messages import Advanced
+from penstock.runtime.bus.bus import Bus
+from penstock.runtime.clock import Clock
+from penstock.runtime.journal import Journal, JournalEntry, JournalGap, JournalInfo, JournalLost
+from penstock_sequencer.core.machine import Effects, apply_entry
+from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.metrics import SequencerMetrics
+from penstock_sequencer.replication.halt import Halted, halted_at
+from penstock_sequencer.replication.hash_chain import Chain
+from penstock_sequencer.replication.proposer import Proposals
+from penstock_sequencer.replication.wait_queue import Waiting
+from penstock_sequencer.storage.snapshot_format import Snapshot, UnknownVersion
+
+SLICE_S = 0.005  # applied without a pause for others; an entry more comes on top
+DESCRIBE_RETRY_S = 0.2
+# A server of a cluster may not know for a moment how far the journal reaches; seen are some tenths of a second.
+LOSS_PROVEN_AFTER_S = 10.0
+CHECK_BYTES = 6  # of the running hash in the metrics, whose floats hold so many exactly
+_APPLIED = ""
+
+log = structlog.get_logger()
+
+
+class LeftBehind(Fenced):
+    """The journal was purged beyond what this replica has applied, as after a long pause: end, and start again."""
+
+
+class Outrun(Fenced):
+    """The journal was purged beyond where this replica began, before its first read: begin with a newer snapshot.
+
+    Where there is none, `halted` is what is to be said of it.
+    """
+
+    def __init__(self, halted: Halted) -> None:
+        super().__init__(str(halted))
+        self.halted = halted
+
+
+class Replica:
+    """The state of the cluster as far as the journal was applied; `run` keeps applying."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        bus: Bus,
+        cluster: str,
+        proposals: Proposals,
+        chain: Chain,
+        clock: Clock,
+        metrics: SequencerMetrics,
+        known_level: int = NEWEST_LEVEL,
+    ) -> None:
+        self.state: State = new_state()
+        self.worked_sequence = 0  # of the last entry that holds more than housekeeping, as far as we have seen
+        self.authors: dict[str, float] = {}  # of entries -> when the last was applied; `Levels` forgets the silent
+        self._known_level = known_level
+        self._journal = journal
+        self._bus = bus
+        self._subject = subjects.advanced(cluster)
+        self._proposals = proposals
+        self._chain = chain
+        self._clock = clock
+        self._metrics = metrics
+        self._announcements: list[Advanced] = []
+        self._applied = Waiting()
+        self._groups = Waiting()
+        self._begun_after = 0  # the entry of the snapshot that we began with, 0 without one
+        self._is_in_place = True  # whether the journal is known to hold the past that the state was made of
+
+    @property
+    def applied_sequence(self) -> int:
+        """The journal sequence that the state reflects."""
+        return self._chain.sequence
+
+    def begin_with(self, snapshot: Snapshot) -> None:
+        """Take the snapshot's state for ours, before `run`, or after it ended with `Outrun`."""
+        assert self.applied_sequence == self._begun_after, "entries were applied already"
+        self.state = snapshot.state
+        self._chain.restore(snapshot.state.sequence, snapshot.hashes)
+        self._begun_after = self.worked_sequence = snapshot.state.sequence
+        self._is_in_place = False
+        self._proposals.level = snapshot.state.level
+
+    def snapshot(self, cluster: str, hashes_max: int) -> Snapshot:
+        """What we have applied, as it is now; it changes with the next entry."""
+        return Snapshot(cluster, self._chain.newest_hashes(hashes_max), self.state)
+
+    async def run(self) -> None:
+        """Apply the journal from where we are, for ever; `Halted` if it cannot be followed.
+
+        `LeftBehind` if the others have purged what we had yet to apply, `Outrun` if we have applied nothing so far.
+        """
+        try:
+            after = self._chain.sequence if self._is_in_place else await self._find_place()
+            await self._follow(after)
+        except (Corrupt, JournalLost) as error:
+            halted = halted_at(self._chain.sequence, error, self._begun_after)
+            if isinstance(error, JournalGap) and self._chain.sequence == self._begun_after:
+                raise Outrun(halted) from error
+            self._metrics.halted.set(1)
+            raise halted from error
+
+    async def _follow(self, after: int) -> None:
+        try:
+            async for group in self._journal.tail(after):
+                await self._apply_group(group)
+        except JournalGap as error:
+            sequence = self._chain.sequence
+            if sequence == self._begun_after or (await self._describe()).first_sequence <= sequence + 1:
+                raise
+            raise LeftBehind(
+                f"the sequencer was left behind after journal entry {sequence}: {error}, because the others have "
+                f"purged them meanwhile. It starts again from the newest snapshot"
+            ) from error
+
+    async def _find_place(self) -> int:
+        """After which entry to read: one earlier than the snapshot's where that is there, to see that it is the same.
+
+        `JournalLost` if the journal ends before the snapshot.
+        """
+        sequence = self._chain.sequence
+        since_s = self._clock.monotonic_s()
+        while (info := await self._describe()).last_sequence < sequence:
+            if info.replicas == 1 or self._clock.monotonic_s() - since_s >= LOSS_PROVEN_AFTER_S:
+                raise JournalLost(f"the journal ends with entry {info.last_sequence}")
+            await asyncio.sleep(DESCRIBE_RETRY_S)
+        if info.first_sequence <= sequence:
+            return sequence - 1
+        self._is_in_place = True
+        self._applied.wake_all()
+        return sequence
+
+    async def _describe(self) -> JournalInfo:
+        while True:
+            try:
+                return await self._journal.describe()
+            except Unavailable as error:
+                log.warning("journal_not_described", error=str(error))
+                await asyncio.sleep(DESCRIBE_RETRY_S)
+
+    async def until_applied(self, sequence: int, timeout_s: float) -> None:
+        """Return when the state reflects the journal sequence; `Unavailable` if it does not within the time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._chain.sequence < sequence or not self._is_in_place:
+                    await self._applied.wait(_APPLIED)
+        except TimeoutError as error:
+            raise Unavailable(
+                f"journal entry {sequence} was not applied within {timeout_s:g} s, only {self._chain.sequence}"
+            ) from error
+
+    async def until_group_changes(self, group_id: str) -> None:
+        """Return when somebody who waits in the group may have an answer, or when `release_groups` is called."""
+        await self._groups.wait(group_id)
+
+    def release_groups(self) -> None:
+        """Wake all who wait for a group."""
+        self._groups.wake_all()
+
+    async def _apply_group(self, group: list[JournalEntry]) -> None:
+        """Apply entries in slices, so that others have their turn in between."""
+        pause_s = self._clock.monotonic_s() + SLICE_S
+        for item in group:
+            if self._is_in_place:
+                self._apply(item)
+            else:
+                self._check_place(item)
+            if self._clock.monotonic_s() >= pause_s:
+                await self._tell()
+                await asyncio.sleep(0)
+                pause_s = self._clock.monotonic_s() + SLICE_S
+        await self._tell()
+
+    def _check_place(self, item: JournalEntry) -> None:
+        """The first entry that we read is the snapshot's last, and was applied there already."""
+        if item.sequence != self._chain.sequence or not self._chain.ends_with(item.data):
+            raise Corrupt(f"the journal's entry {item.sequence} is another than the one in the snapshot")
+        self._is_in_place = True
+
+    def _apply(self, item: JournalEntry) -> None:
+        started_s = self._clock.monotonic_s()
+        entry = self._checked(item)
+        outcomes, effects = apply_entry(self.state, item.sequence, entry.requests)
+        self._chain.advance(item.data)
+        if entry.author == self._proposals.author:
+            self._proposals.settle(entry.entry_id, item.sequence, outcomes)
+            state = self.state
+            self._announcements.append(
+                Advanced(item.sequence, effects.partitions, effects.topics, state.level, state.quotas_altered_sequence)
+            )
+        self._note(entry, effects)
+        self.authors[entry.author] = started_s
+        self._metrics.apply_seconds.observe(self._clock.monotonic_s() - started_s)
+
+    def _checked(self, item: JournalEntry) -> Entry:
+        if item.sequence != self._chain.sequence + 1:
+            raise Corrupt(f"entry {item.sequence} came when {self._chain.sequence + 1} was due")
+        try:
+            entry = decode_entry(item.data, self._known_level)
+        except Corrupt as error:
+            kind = UnknownVersion if _is_of_later_release(item.data, error) else Corrupt
+            raise kind(f"entry {item.sequence}: {error}") from error
+        if not self._chain.check(entry):
+            log.warning("entry_unchecked", sequence=item.sequence, author=entry.author, built_on=entry.author_sequence)
+        return entry
+
+    def _note(self, entry: Entry, effects: Effects) -> None:
+        self._metrics.entries.inc()
+        if any(type(command) not in HOUSEKEEPING for request in entry.requests for command in request):
+            self.worked_sequence = self._chain.sequence
+        for request in entry.requests:
+            self._metrics.commands.inc(len(request))
+            if request and type(request[0]) is Tick:
+                self._proposals.note_tick(self.state.clock_ms)
+        for group_id in effects.groups:
+            self._groups.wake(group_id)
+        if effects.share_locks_ended:
+            self._metrics.share_locks_ended.inc(effects.share_locks_ended)
+
+    async def _tell(self) -> None:
+        """Wake those who wait for the sequence, and publish what our own entries brought, in their order.
+
+        There is one announcement per entry, so one that fits no message leaves a gap, and receivers ask instead.
+        """
+        self._proposals.level = self.state.level
+        self._metrics.level.set(self.state.level)
+        self._metrics.transactional_ids.set(len(self.state.transactions))
+        self._metrics.ongoing_transactions.set(len(self.state.ongoing))
+        self._metrics.share_groups.set(len(self.state.share_groups))
+        self._metrics.share_records.set(self.state.share_record_count)
+        self._metrics.applied_sequence.set(self._chain.sequence)
+        self._metrics.chain_check.set(int.from_bytes(self._chain.hash[:CHECK_BYTES]))
+        self._applied.wake_all()
+        announcements, self._announcements = self._announcements, []
+        for announcement in announcements:
+            data = codec.encode(announcement)
+            if len(data) <= self._bus.message_bytes_max:
+                await self._bus.publish(self._subject, data)
+            else:
+                self._metrics.unannounced.inc()
+                log.warning("entry_not_announced", sequence=announcement.sequence, size_bytes=len(data))
+
+
+def _is_of_later_release(data: bytes, error: Corrupt) -> bool:
+    """Whether an entry that we cannot read is as it was written: of a later version or level, or with an unknown part.
+
+    The checksum comes first, so what is found not to be what we know was written so.
+    """
+    is_later_version = data[:1] > bytes([ENTRY_VERSION])
+    return is_later_version or isinstance(error, UnknownLevel) or isinstance(error.__cause__, msgspec.ValidationError)

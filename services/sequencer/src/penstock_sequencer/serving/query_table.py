@@ -1,0 +1,179 @@
+"""The queries by name: what each asks, which pure function answers, and how a failure looks in its answer's shape."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.contracts.commands import Waiting
+from penstock.contracts.queries import (
+    compaction as ask_compaction,
+    consumer_groups,
+    groups as ask_groups,
+    janitor as ask_janitor,
+    log as ask_log,
+    quotas as ask_quotas,
+    share as ask_share,
+    topics as ask_topics,
+    transactions as ask_transactions,
+)
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.groups import consumer_queries
+from penstock_sequencer.core.log import retention_queries
+from penstock_sequencer.core.maintenance import queries as janitor_queries
+from penstock_sequencer.core.share import offsets as share_offsets, queries as share_queries
+from penstock_sequencer.core.state.cluster import State
+from penstock_sequencer.core.topics import client_quotas
+from penstock_sequencer.core.transactions import queries as transaction_queries
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One kind of query; every query struct has `min_sequence`."""
+
+    kind: type[Any]
+    answer: Callable[[State, Any], msgspec.Struct] | None  # None: the replica answers, not its state
+    fail: Callable[[int, str], msgspec.Struct]
+
+
+QUESTIONS: dict[str, Question] = {
+    "metadata": Question(
+        ask_topics.MetadataQuery, queries.metadata, lambda sequence, text: ask_topics.MetadataView(sequence, [], text)
+    ),
+    "plan": Question(ask_log.PlanQuery, queries.plan, lambda sequence, text: ask_log.Plan(sequence, [], text)),
+    "offsets": Question(
+        ask_log.OffsetsQuery, queries.offsets, lambda sequence, text: ask_log.OffsetsView(sequence, [], text)
+    ),
+    "group_offsets": Question(
+        ask_groups.GroupOffsetsQuery,
+        queries.group_offsets,
+        lambda sequence, text: ask_groups.GroupOffsetsView(sequence, [], text),
+    ),
+    "groups": Question(
+        ask_groups.GroupsQuery, queries.groups, lambda sequence, text: ask_groups.GroupsView(sequence, [], text)
+    ),
+    "describe_groups": Question(
+        ask_groups.DescribeGroupsQuery,
+        queries.describe_groups,
+        lambda sequence, text: ask_groups.DescribeGroupsView(sequence, [], text),
+    ),
+    "heartbeat": Question(
+        ask_groups.HeartbeatQuery,
+        queries.heartbeat,
+        lambda sequence, text: ask_groups.HeartbeatView(sequence, Refusal.OUTCOME_UNKNOWN, text),
+    ),
+    "group_wait": Question(
+        ask_groups.GroupWaitQuery,
+        queries.group_wait,
+        lambda sequence, text: ask_groups.GroupWaitView(sequence, Waiting("", -1), text),
+    ),
+    "consumer_heartbeat": Question(
+        consumer_groups.ConsumerHeartbeatQuery,
+        consumer_queries.consumer_heartbeat,
+        lambda sequence, text: consumer_groups.ConsumerHeartbeatView(sequence, None, text),
+    ),
+    "consumer_groups": Question(
+        consumer_groups.ConsumerGroupsQuery,
+        consumer_queries.consumer_groups,
+        lambda sequence, text: consumer_groups.ConsumerGroupsView(sequence, [], text),
+    ),
+    "validate": Question(
+        ask_topics.ValidateQuery, queries.validate, lambda sequence, text: ask_topics.ValidateView(sequence, [], text)
+    ),
+    "segments": Question(
+        ask_compaction.SegmentsQuery,
+        queries.segments,
+        lambda sequence, text: ask_compaction.SegmentsView(sequence, 0, [], -1, text),
+    ),
+    "segment_extents": Question(
+        ask_compaction.SegmentExtentsQuery,
+        queries.segment_extents,
+        lambda sequence, text: ask_compaction.SegmentExtentsView(sequence, [], text),
+    ),
+    "logs": Question(
+        ask_compaction.LogsQuery, queries.logs, lambda sequence, text: ask_compaction.LogsView(sequence, 0, [], text)
+    ),
+    "condemned": Question(
+        ask_janitor.CondemnedQuery,
+        janitor_queries.condemned,
+        lambda sequence, text: ask_janitor.CondemnedView(sequence, 0, 0, [], text),
+    ),
+    "known_segments": Question(
+        ask_janitor.KnownSegmentsQuery,
+        janitor_queries.known_segments,
+        lambda sequence, text: ask_janitor.KnownSegmentsView(sequence, 0, 0, [], text),
+    ),
+    "usage": Question(
+        ask_janitor.UsageQuery,
+        janitor_queries.usage,
+        lambda sequence, text: ask_janitor.UsageView(sequence, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, text),
+    ),
+    "retention": Question(
+        ask_janitor.RetentionQuery,
+        retention_queries.retention,
+        lambda sequence, text: ask_janitor.RetentionView(sequence, 0, [], text),
+    ),
+    "deleted_topics": Question(
+        ask_topics.DeletedTopicsQuery,
+        retention_queries.deleted_topics,
+        lambda sequence, text: ask_topics.DeletedTopicsView(sequence, 0, [], text),
+    ),
+    "cluster_configs": Question(
+        ask_topics.ClusterConfigsQuery,
+        retention_queries.cluster_configs,
+        lambda sequence, text: ask_topics.ClusterConfigsView(sequence, {}, text),
+    ),
+    "describe_transactions": Question(
+        ask_transactions.DescribeTransactionsQuery,
+        transaction_queries.describe_transactions,
+        lambda sequence, text: ask_transactions.DescribeTransactionsView(sequence, [], text),
+    ),
+    "transactions": Question(
+        ask_transactions.TransactionsQuery,
+        transaction_queries.transactions,
+        lambda sequence, text: ask_transactions.TransactionsView(sequence, [], text),
+    ),
+    "producers": Question(
+        ask_transactions.ProducersQuery,
+        transaction_queries.producers,
+        lambda sequence, text: ask_transactions.ProducersView(sequence, [], text),
+    ),
+    "client_quotas": Question(
+        ask_quotas.ClientQuotasQuery,
+        client_quotas.client_quotas,
+        lambda sequence, text: ask_quotas.ClientQuotasView(sequence, 0, [], text),
+    ),
+    "log_sizes": Question(
+        ask_log.LogSizesQuery,
+        client_quotas.log_sizes,
+        lambda sequence, text: ask_log.LogSizesView(sequence, [], text),
+    ),
+    "share_heartbeat": Question(
+        ask_share.ShareHeartbeatQuery,
+        share_queries.share_heartbeat,
+        lambda sequence, text: ask_share.ShareHeartbeatView(sequence, None, text),
+    ),
+    "share_partitions": Question(
+        ask_share.SharePartitionsQuery,
+        share_queries.share_partitions,
+        lambda sequence, text: ask_share.SharePartitionsView(sequence, [], failure=text),
+    ),
+    "share_groups": Question(
+        ask_share.ShareGroupsQuery,
+        share_queries.share_groups,
+        lambda sequence, text: ask_share.ShareGroupsView(sequence, [], text),
+    ),
+    "share_offsets": Question(
+        ask_share.ShareOffsetsQuery,
+        share_offsets.share_offsets,
+        lambda sequence, text: ask_share.ShareOffsetsView(sequence, [], failure=text),
+    ),
+    "group_configs": Question(
+        ask_groups.GroupConfigsQuery,
+        share_queries.group_configs,
+        lambda sequence, text: ask_groups.GroupConfigsView(sequence, [], text),
+    ),
+    "journal": Question(
+        ask_janitor.JournalQuery, None, lambda sequence, text: ask_janitor.JournalView(sequence, "", "", text)
+    ),
+}

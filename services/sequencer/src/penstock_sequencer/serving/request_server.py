@@ -1,0 +1,244 @@
+"""Answers commands and queries from the bus, each in a task of its own, bounded in number, its failure contained."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import msgspec
+import structlog
+
+from penstock.contracts import codec, subjects
+from penstock.contracts.commands import (
+    CommandReply,
+    CommandRequest,
+    NoteArchived,
+    NoteSnapshot,
+    Outcome,
+    RaiseLevel,
+    Refused,
+    ReleaseCustody,
+    TakeCustody,
+    Waiting,
+)
+from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
+from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatView
+from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
+from penstock.contracts.queries.janitor import JournalView
+from penstock.contracts.queries.share import ShareHeartbeatView
+from penstock.contracts.rejections import Refusal
+from penstock.runtime.bus.bus import Bus, Inbound, Subscription
+from penstock.runtime.clock import Clock
+from penstock.runtime.journal import Journal, JournalLost
+from penstock_sequencer.core.queries import group_wait
+from penstock_sequencer.metrics import SequencerMetrics
+from penstock_sequencer.replication.proposer import Proposals
+from penstock_sequencer.replication.read_index import ReadIndex
+from penstock_sequencer.replication.replica import Replica
+from penstock_sequencer.replication.stall_detector import Stalls
+from penstock_sequencer.serving.liveness import Members
+from penstock_sequencer.serving.query_table import QUESTIONS
+
+COMMAND = "command"
+GROUP_WAIT = "group_wait"
+REQUESTS_MAX = 16_384  # of one name in work at the same time: 100 MB or so; beyond it they are refused at once
+GROUP_WAITS_MAX = 32_768  # members that wait for a rebalance: sixteen groups of the largest size at once
+# An asker gives up after a second, so an answer that needs longer has no reader.
+CATCH_UP_TIMEOUT_S = 1.0
+GROUP_WAIT_MS_MAX = 30_000
+FLUSH_RETRY_S = 0.2
+ALIVE = (Refusal.NONE, Refusal.REBALANCE_IN_PROGRESS)  # answers to heartbeats of members that count
+# Replicas propose these themselves. Taken from the bus, one of them could have the journal purged of what nobody kept.
+REPLICAS_OWN = (TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody)
+
+log = structlog.get_logger()
+
+
+class Api:
+    """What the other services ask a sequencer."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        cluster: str,
+        journal: Journal,
+        replica: Replica,
+        read_index: ReadIndex,
+        proposals: Proposals,
+        members: Members,
+        clock: Clock,
+        metrics: SequencerMetrics,
+        stalls: Stalls,
+    ) -> None:
+        self._bus = bus
+        self._cluster = cluster
+        self._journal = journal
+        self._replica = replica
+        self._read_index = read_index
+        self._proposals = proposals
+        self._members = members
+        self._clock = clock
+        self._metrics = metrics
+        self._stalls = stalls
+        self._subscriptions: list[Subscription] = []
+        self._owner: asyncio.TaskGroup | None = None
+        self._in_work = dict.fromkeys((COMMAND, *QUESTIONS), 0)
+        self._serving = asyncio.Event()
+        self._draining = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(self) -> None:
+        """Take requests and own the tasks that answer them, until cancelled; the replica must have caught up."""
+        async with asyncio.TaskGroup() as self._owner:
+            await self._listen(subjects.sequencer_command(self._cluster), COMMAND)
+            for name in QUESTIONS:
+                await self._listen(subjects.sequencer_query(self._cluster, name), name)
+            await self._until_listening()
+            self._serving.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._owner = None
+
+    async def _until_listening(self) -> None:
+        while True:
+            try:
+                return await self._bus.flush()
+            except Unavailable as error:
+                log.warning("bus_not_flushed", error=str(error))
+                await asyncio.sleep(FLUSH_RETRY_S)
+
+    async def until_serving(self) -> None:
+        """Return when requests are taken."""
+        await self._serving.wait()
+
+    async def _listen(self, subject: str, name: str) -> None:
+        async def take(message: Inbound) -> None:
+            await self._take(name, message)
+
+        self._subscriptions.append(await self._bus.subscribe(subject, take, subjects.SEQUENCER_QUEUE))
+
+    async def drain(self) -> None:
+        """Take nothing new, and return when everything taken is answered; who waits for a group is sent elsewhere."""
+        for subscription in self._subscriptions:
+            await subscription.unsubscribe()
+        self._draining.set()
+        self._replica.release_groups()
+        await self._idle.wait()
+
+    async def _take(self, name: str, message: Inbound) -> None:
+        allowed = GROUP_WAITS_MAX if name == GROUP_WAIT else REQUESTS_MAX
+        if self._in_work[name] >= allowed:
+            await self._reply(name, message, self._failure(name, f"overloaded: {allowed} requests are in work already"))
+            return
+        if self._owner is None:
+            return  # `run` ends, and the subscriptions end after it; who asked asks another replica
+        self._in_work[name] += 1
+        self._idle.clear()
+        handling = self._owner.create_task(self._handle(name, message, self._stalls.ticket_in()))
+        handling.add_done_callback(lambda _: self._finish(name))
+
+    def _finish(self, name: str) -> None:
+        self._in_work[name] -= 1
+        if not any(self._in_work.values()):
+            self._idle.set()
+
+    async def _handle(self, name: str, message: Inbound, ticket: int) -> None:
+        """The boundary: whatever one request brings about, the others and the process go on."""
+        try:
+            answer = await self._answer(name, message.data, ticket)
+        except Unavailable as error:
+            answer = self._failure(name, str(error))
+        except Corrupt as error:
+            log.warning("request_not_understood", name=name, error=str(error))
+            answer = self._failure(name, str(error))
+        except Exception as error:  # the one boundary of the process: a bug costs its request
+            log.error("request_failed", name=name, exc_info=error)
+            answer = self._failure(name, f"internal error: {type(error).__name__}")
+        await self._reply(name, message, answer)
+
+    def _failure(self, name: str, text: str) -> msgspec.Struct:
+        sequence = self._replica.applied_sequence
+        if name == COMMAND:
+            return CommandReply(sequence, [], text, self._replica.state.clock_ms)
+        return QUESTIONS[name].fail(sequence, text)
+
+    async def _reply(self, name: str, message: Inbound, answer: msgspec.Struct) -> None:
+        """Send an answer; one that fits no message becomes a failure that says so."""
+        data = codec.encode(answer)
+        if len(data) > self._bus.message_bytes_max:
+            text = f"the answer of {len(data)} bytes is over the {self._bus.message_bytes_max} that a message holds"
+            log.warning("answer_too_large", name=name, size_bytes=len(data))
+            answer = self._failure(name, text)
+            data = codec.encode(answer)
+        failed = getattr(answer, "failure", None) is not None
+        self._metrics.requests.labels(name, "failed" if failed else "answered").inc()
+        await message.respond(data)
+
+    async def _answer(self, name: str, data: bytes, ticket: int) -> msgspec.Struct:
+        if name == COMMAND:
+            return await self._command(codec.decode(data, CommandRequest), ticket)
+        question = QUESTIONS[name]
+        query = codec.decode(data, question.kind)
+        await self._catch_up(query)
+        if name == GROUP_WAIT:
+            return await self._group_wait(query)
+        if question.answer is None:
+            return await self._tell_journal()
+        answer = question.answer(self._replica.state, query)
+        if isinstance(answer, HeartbeatView):
+            self._note_heartbeat(query, answer)
+        if isinstance(answer, ConsumerHeartbeatView | ShareHeartbeatView) and not isinstance(answer.outcome, Refused):
+            self._members.note(query.heartbeat.group_id, query.heartbeat.member_id, self._clock.monotonic_s())
+        return answer
+
+    async def _catch_up(self, query: Any) -> None:
+        """Return when the state reflects what the query asks for; `Unavailable` when nobody waits for it any more."""
+        sequence = query.min_sequence
+        deadline_s = self._clock.monotonic_s() + CATCH_UP_TIMEOUT_S
+        if getattr(query, "fresh", False):
+            sequence = max(sequence, await self._read_index.ask(CATCH_UP_TIMEOUT_S))
+        await self._replica.until_applied(sequence, max(deadline_s - self._clock.monotonic_s(), 0))
+
+    async def _command(self, request: CommandRequest, ticket: int) -> CommandReply:
+        if not self._stalls.is_good(ticket):
+            raise Undelivered("the commands may have waited here while the process stood still")
+        sequence, outcomes = self._replica.applied_sequence, list[Outcome]()
+        if any(type(command) in REPLICAS_OWN for command in request.commands):
+            outcomes = [
+                Refused(Refusal.INVALID_REQUEST, "only replicas keep the journal's house") for _ in request.commands
+            ]
+        elif request.commands:
+            try:
+                sequence, outcomes = await self._proposals.propose(request.commands)
+            except Invalid as error:
+                # Sent again it would fare no better, so this is an outcome and no failure.
+                outcomes = [Refused(Refusal.INVALID_REQUEST, str(error)) for _ in request.commands]
+        return CommandReply(sequence, outcomes, clock_ms=self._replica.state.clock_ms)
+
+    async def _tell_journal(self) -> JournalView:
+        """As the server has it now: a stream that was made again is another journal."""
+        try:
+            described = await self._journal.describe()
+        except JournalLost as error:  # the replica finds out for itself, and halts
+            raise Unavailable(str(error)) from error
+        stream = subjects.journal_stream(self._cluster)
+        return JournalView(self._replica.applied_sequence, stream, described.created)
+
+    def _note_heartbeat(self, query: HeartbeatQuery, answer: HeartbeatView) -> None:
+        if answer.refusal in ALIVE:
+            self._members.note(query.group_id, query.member_id, self._clock.monotonic_s())
+
+    async def _group_wait(self, query: GroupWaitQuery) -> GroupWaitView:
+        """The answer to a waiting member as soon as there is one, or that it has to wait when its time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(max(query.wait_ms, 0), GROUP_WAIT_MS_MAX) / 1000):
+                while self._has_to_wait(query) and not self._draining.is_set():
+                    await self._replica.until_group_changes(query.group_id)
+        view = group_wait(self._replica.state, query)
+        if not isinstance(view.outcome, Refused):
+            self._members.note(query.group_id, query.member_id, self._clock.monotonic_s())
+        return view
+
+    def _has_to_wait(self, query: GroupWaitQuery) -> bool:
+        return isinstance(group_wait(self._replica.state, query).outcome, Waiting)

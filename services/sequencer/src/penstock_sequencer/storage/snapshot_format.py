@@ -1,0 +1,159 @@
+"""Snapshots as objects: the state with its place in the journal, as docs/format-snapshot.md has them.
+
+prologue: magic, version, CRC | head: cluster, place, lengths, CRCs | zstd of the last running hashes and the state
+"""
+
+import io
+import struct
+from typing import IO
+
+import crc32c
+import msgspec
+import zstandard
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.entries import HASH_BYTES
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.levels import NEWEST_LEVEL
+from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
+from penstock_sequencer.core.state.cluster import State
+
+FORMAT_VERSION = 3
+OLDEST_VERSION = 1  # that can still be read
+MAGIC = b"PSTKSNAP"
+COMPRESSION_LEVEL = 1  # of columns of numbers; higher ones take several times as long for a tenth of the bytes
+CONTENT_BYTES_MAX = 8 * 1024 * 1024 * 1024  # four times what a state can be; more than that is damage
+HASHES_MAX = 1_024  # running hashes kept: whoever wrote the next entries was no further behind, and is checked
+
+_PROLOGUE = struct.Struct(">8sH2xI")  # magic, version, CRC of what precedes it
+_PROLOGUE_CRC_AT = _PROLOGUE.size - 4
+# cluster, sequence, clock, running hash, count of hashes, CRC of the payload, content length, payload length
+_HEAD = struct.Struct(f">64sQQ{HASH_BYTES}sIIQQ")
+_CRC = struct.Struct(">I")
+HEAD_BYTES = _PROLOGUE.size + _HEAD.size + _CRC.size
+
+
+class UnknownVersion(Corrupt):
+    """Written by a release that is newer than this one, and nothing is wrong with it."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What a snapshot says of itself before its payload."""
+
+    cluster: str
+    sequence: int  # of the last journal entry that the state reflects
+    clock_ms: int
+    running_hash: bytes  # of the journal after that entry
+    hashes: int
+    payload_crc: int
+    content_length: int  # bytes, before compression
+    payload_length: int
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A state and its place in the journal."""
+
+    cluster: str
+    hashes: list[bytes]  # the journal's running hashes after the last entries, the last one after `state.sequence`
+    state: State
+
+
+def write_snapshot(out: IO[bytes], snapshot: Snapshot) -> None:
+    """Write the snapshot to an empty file that can be written at any position."""
+    state, hashes = snapshot.state, snapshot.hashes[-HASHES_MAX:]
+    assert hashes, "a snapshot without its place in the journal"
+    encoded = encode_state(state)
+    content_length = HASH_BYTES * len(hashes) + len(encoded)
+    compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL).compressobj(size=content_length)
+    out.write(bytes(HEAD_BYTES))
+    crc = length = 0
+    for piece in (compressor.compress(b"".join(hashes)), compressor.compress(encoded), compressor.flush()):
+        out.write(piece)
+        crc = crc32c.crc32c(piece, crc)
+        length += len(piece)
+    out.seek(0)
+    place = (state.sequence, state.clock_ms, hashes[-1])
+    out.write(_packed_head(Head(snapshot.cluster, *place, len(hashes), crc, content_length, length)))
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The snapshot's bytes."""
+    out = io.BytesIO()
+    write_snapshot(out, snapshot)
+    return out.getvalue()
+
+
+def read_head(data: Buffer) -> Head:
+    """What the first HEAD_BYTES say; `UnknownVersion`, or `Corrupt` if they are damaged."""
+    if len(data) < HEAD_BYTES:
+        raise Corrupt(f"snapshot of {len(data)} bytes is shorter than its head")
+    view = memoryview(data)[:HEAD_BYTES]
+    magic, version, prologue_crc = _PROLOGUE.unpack_from(view)
+    if magic != MAGIC or crc32c.crc32c(view[:_PROLOGUE_CRC_AT]) != prologue_crc:
+        raise Corrupt("not a snapshot: its first bytes are damaged")
+    if not OLDEST_VERSION <= version <= FORMAT_VERSION:
+        raise UnknownVersion(f"snapshot of version {version}, this release knows {FORMAT_VERSION}")
+    packed = view[_PROLOGUE.size : -_CRC.size]
+    if crc32c.crc32c(packed) != _CRC.unpack_from(view, HEAD_BYTES - _CRC.size)[0]:
+        raise Corrupt("snapshot with a damaged head")
+    cluster, *numbers = _HEAD.unpack(packed)
+    head = Head(cluster.rstrip(b"\0").decode("ascii", "replace"), *numbers)
+    if not 0 < head.hashes <= HASHES_MAX or not 0 < head.content_length <= CONTENT_BYTES_MAX:
+        raise Corrupt(f"snapshot with {head.hashes} hashes and a content of {head.content_length} bytes")
+    return head
+
+
+def read_snapshot(data: Buffer) -> Snapshot:
+    """The snapshot in an object; `UnknownVersion`, or `Corrupt` if it is damaged."""
+    head = read_head(data)
+    payload = memoryview(data)[HEAD_BYTES:]
+    check = PayloadCheck(head)
+    check.take(payload)
+    check.finish()
+    content = memoryview(_unpacked(payload, head.content_length))
+    hashes_length = HASH_BYTES * head.hashes
+    hashes = [bytes(content[start : start + HASH_BYTES]) for start in range(0, hashes_length, HASH_BYTES)]
+    state = decode_state(content[hashes_length:])
+    if (state.sequence, state.clock_ms, hashes[-1]) != (head.sequence, head.clock_ms, head.running_hash):
+        raise Corrupt(f"snapshot whose state is of entry {state.sequence} and whose head is of {head.sequence}")
+    if state.level > NEWEST_LEVEL:
+        raise UnknownVersion(f"snapshot of a cluster of level {state.level}, this release knows {NEWEST_LEVEL}")
+    return Snapshot(head.cluster, hashes, state)
+
+
+class PayloadCheck:
+    """Whether a payload that comes in pieces is the one that its head speaks of."""
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._crc = 0
+        self._length = 0
+
+    def take(self, piece: Buffer) -> None:
+        """The next piece."""
+        self._crc = crc32c.crc32c(piece, self._crc)
+        self._length += len(piece)
+
+    def finish(self) -> None:
+        """`Corrupt` unless the pieces were the payload, whole and as it was written."""
+        head = self._head
+        if self._length != head.payload_length:
+            raise Corrupt(f"snapshot with {self._length} of {head.payload_length} bytes of payload")
+        if self._crc != head.payload_crc:
+            raise Corrupt(f"snapshot with crc {self._crc:08x}, expected {head.payload_crc:08x}")
+
+
+def _packed_head(head: Head) -> bytes:
+    prologue = _PROLOGUE.pack(MAGIC, FORMAT_VERSION, 0)[:_PROLOGUE_CRC_AT]
+    packed = _HEAD.pack(head.cluster.encode("ascii"), *msgspec.structs.astuple(head)[1:])
+    return b"".join((prologue, _CRC.pack(crc32c.crc32c(prologue)), packed, _CRC.pack(crc32c.crc32c(packed))))
+
+
+def _unpacked(payload: memoryview, length: int) -> bytes:
+    try:
+        content = zstandard.ZstdDecompressor().decompress(payload, max_output_size=length)
+    except zstandard.ZstdError as error:
+        raise Corrupt(f"snapshot that cannot be decompressed: {error}") from error
+    if len(content) != length:
+        raise Corrupt(f"snapshot with a content of {len(content)} bytes, expected {length}")
+    return content

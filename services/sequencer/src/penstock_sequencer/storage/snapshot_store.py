@@ -1,0 +1,115 @@
+"""Snapshots in the object store: which there are, reading one, checking one, and the one to start from."""
+
+import contextlib
+
+import msgspec
+import structlog
+
+from penstock.contracts.errors import Corrupt, Invalid, Unavailable
+from penstock.objectstore import NotFound, ObjectStore
+from penstock.segment.keys import parse_snapshot_key, snapshot_key, snapshots_prefix
+from penstock_sequencer.storage.snapshot_format import (
+    HEAD_BYTES,
+    PayloadCheck,
+    Snapshot,
+    UnknownVersion,
+    read_head,
+    read_snapshot,
+)
+
+NO_PREFIX = ""  # the store's address has one of its own
+PIECE_BYTES = 8 * 1024 * 1024  # read at once where a snapshot is checked and not wanted whole
+LISTINGS_MAX = 10  # a start lists again if what it wants was trimmed away meanwhile
+
+log = structlog.get_logger()
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a start found in the store."""
+
+    snapshot: Snapshot | None  # the newest good one
+    damaged: list[str]  # what is wrong with those that are newer
+
+
+async def list_snapshots(store: ObjectStore, cluster: str) -> list[int]:
+    """The sequence of every snapshot, ascending; what else lies there is passed over."""
+    sequences = []
+    after = ""
+    while page := await store.list(snapshots_prefix(NO_PREFIX, cluster), after):
+        for info in page:
+            with contextlib.suppress(Invalid):
+                sequences.append(parse_snapshot_key(info.key))
+        after = page[-1].key
+    return sequences
+
+
+async def read_stored_snapshot(store: ObjectStore, cluster: str, sequence: int) -> Snapshot:
+    """One snapshot; `NotFound` if there is none, `Corrupt` if it is damaged, `UnknownVersion` if it is too new."""
+    key = snapshot_key(NO_PREFIX, cluster, sequence)
+    data = await store.get(key)
+    try:
+        snapshot = read_snapshot(data)
+    except UnknownVersion:
+        raise
+    except Corrupt as error:
+        raise Corrupt(f"{key}: {error}") from error
+    _check_place(key, snapshot.cluster, snapshot.state.sequence, cluster, sequence)
+    return snapshot
+
+
+async def check_stored_snapshot(store: ObjectStore, cluster: str, sequence: int) -> int:
+    """Read a snapshot piece by piece, and return its bytes; `NotFound` or `Corrupt` if it would be of no use.
+
+    `Invalid` says nothing of the snapshot: the store refuses to answer.
+    """
+    key = snapshot_key(NO_PREFIX, cluster, sequence)
+    try:
+        head = read_head(await _range(store, key, 0, HEAD_BYTES))
+        check = PayloadCheck(head)
+        size_bytes = HEAD_BYTES + head.payload_length
+        for position in range(HEAD_BYTES, size_bytes, PIECE_BYTES):
+            check.take(await _range(store, key, position, min(PIECE_BYTES, size_bytes - position)))
+        check.finish()
+    except Corrupt as error:
+        raise Corrupt(f"{key}: {error}") from error
+    _check_place(key, head.cluster, head.sequence, cluster, sequence)
+    return size_bytes
+
+
+async def _range(store: ObjectStore, key: str, position: int, length: int) -> bytes:
+    """These bytes; `Corrupt` if the object ends before, and `Invalid` if the store refuses for any other reason."""
+    try:
+        return await store.get_range(key, position, length)
+    except NotFound:
+        raise
+    except Invalid as error:  # no proof of damage: a store that denies access says that too
+        sizes = [info.size_bytes for info in await store.list(key, limit=1) if info.key == key]
+        if not sizes or sizes[0] >= position + length:
+            raise
+        raise Corrupt(f"it ends after {sizes[0]} bytes: {error}") from error
+
+
+async def find_newest_snapshot(store: ObjectStore, cluster: str) -> Found:
+    """The newest good snapshot; `UnknownVersion` if the newest that is whole is too new for this release."""
+    for _ in range(LISTINGS_MAX):
+        with contextlib.suppress(NotFound):
+            return await _newest_of(store, cluster, await list_snapshots(store, cluster))
+    raise Unavailable(f"the store lists snapshots of {cluster} that are not there")
+
+
+async def _newest_of(store: ObjectStore, cluster: str, sequences: list[int]) -> Found:
+    damaged: list[str] = []
+    for sequence in reversed(sequences):
+        try:
+            return Found(await read_stored_snapshot(store, cluster, sequence), damaged)
+        except UnknownVersion as error:
+            raise UnknownVersion(f"{snapshot_key(NO_PREFIX, cluster, sequence)}: {error}") from error
+        except Corrupt as error:
+            log.error("snapshot_damaged", error=str(error))
+            damaged.append(str(error))
+    return Found(None, damaged)
+
+
+def _check_place(key: str, found_cluster: str, found_sequence: int, cluster: str, sequence: int) -> None:
+    if (found_cluster, found_sequence) != (cluster, sequence):
+        raise Corrupt(f"{key}: a snapshot of cluster {found_cluster} at entry {found_sequence}")

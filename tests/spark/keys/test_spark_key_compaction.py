@@ -1,0 +1,242 @@
+"""Key compaction: of every key the last record stays, as a dictionary has it, and every offset stays where it is."""
+
+import random
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import crc32c
+import msgspec
+import pytest
+from tests.spark.key_world import AT_ONCE, HOUR_MS, InlineSpark, KeyWorld, SetClock, random_records
+
+from penstock.contracts.commands import ReplaceExtents
+from penstock.kafkawire.records import CRC_START, Record, build_batch, decode_records, read_batch_header
+from penstock_compactor.keys.job import KeyCompaction
+from penstock_compactor.keys.latest import Bounds
+from penstock_compactor.keys.plan import KeyOutput
+
+pytestmark = pytest.mark.spark
+
+ALWAYS = {"min.cleanable.dirty.ratio": "0"}
+
+
+def fill(world: KeyWorld, chance: random.Random, *, segments: int, keys: int) -> None:
+    """Segments with batches of every codec and size."""
+    for _ in range(segments):
+        batches = [
+            (chance.randrange(world.partitions), random_records(chance, keys, chance.choice((1, 2, 30))))
+            for _ in range(chance.randint(1, 6))
+        ]
+        world.flush(*batches, codec=chance.randrange(5))
+
+
+def keyed(*keys: bytes | None, value: bytes | None = b"value") -> list[Record]:
+    return [Record(number, 1_690_000_000_000 + number, key, value) for number, key in enumerate(keys)]
+
+
+def offsets(world: KeyWorld) -> list[int]:
+    return [offset for offset, _ in world.read()]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_of_every_key_the_last_record_stays(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    world = KeyWorld(tmp_path, partitions=3, **ALWAYS)
+    for _ in range(3):
+        fill(world, chance, segments=5, keys=chance.choice((1, 10, 100)))
+        reports = world.compact()
+        assert not [failure for report in reports for failure in report.failures]
+        for number in range(world.partitions):
+            assert world.read(number) == world.expected(number)
+            assert len(world.live(number)) <= 1
+    assert world.jobs() == []
+
+
+def test_a_batch_that_stays_whole_stays_as_it_is(tmp_path: Path) -> None:
+    world = KeyWorld(tmp_path, **ALWAYS)
+    producer = {"producer_id": world.machine.producer(), "producer_epoch": 0, "base_sequence": 0}
+    world.flush((0, keyed(b"a", b"b")), codec=1, **producer)
+    (before,) = world.batches()
+    world.compact()
+    (after,) = world.batches()
+    assert after[:12] + after[16:] == before[:12] + before[16:]
+
+
+def test_where_the_last_batch_loses_all_its_records_the_offsets_still_reach_its_end(tmp_path: Path) -> None:
+    world = KeyWorld(tmp_path, **ALWAYS)
+    world.flush((0, keyed(b"a", b"b")), (0, keyed(None, None)))
+    world.compact()
+    assert offsets(world) == [0, 1]
+    last = read_batch_header(world.batches()[-1])
+    assert (last.base_offset, last.last_offset_delta, last.record_count) == (2, 1, 0)
+    world.flush((0, keyed(b"c")))
+    world.compact()
+    assert [read_batch_header(batch).record_count for batch in world.batches()] == [2, 1]
+    assert offsets(world) == [0, 1, 4]
+
+
+def test_a_log_of_records_without_a_key_becomes_one_empty_batch(tmp_path: Path) -> None:
+    world = KeyWorld(tmp_path, **ALWAYS)
+    world.flush((0, keyed(None)), (0, keyed(None, None)))
+    world.compact()
+    (batch,) = world.batches()
+    assert decode_records(batch) == []
+    assert world.live()[0].last_offset == 2
+
+
+def test_a_tombstone_stays_for_its_retention_and_then_goes(tmp_path: Path) -> None:
+    clock = SetClock()
+    world = KeyWorld(tmp_path, clock=clock, **ALWAYS, **{"delete.retention.ms": str(HOUR_MS)})
+    world.flush((0, keyed(b"a", b"b")))
+    world.flush((0, keyed(b"a", value=None)), (0, keyed(b"c")))
+    world.compact()
+    assert offsets(world) == [1, 2, 3]
+    horizon_ms = clock.wall_ms + HOUR_MS
+    assert world.horizons() == [-1, horizon_ms, -1]
+    assert world.logs()[0].delete_horizon_ms == horizon_ms
+    clock.wall_ms = horizon_ms - 1
+    assert world.jobs() == []
+    clock.wall_ms = horizon_ms
+    world.compact()
+    assert offsets(world) == [1, 3]
+    assert world.logs()[0].delete_horizon_ms == -1
+    assert world.jobs() == []
+
+
+@pytest.mark.parametrize("minutes_off", [-10, 10])
+def test_when_a_tombstone_goes_is_up_to_the_state_machines_clock(tmp_path: Path, minutes_off: int) -> None:
+    """The clock of whoever does the job may be off: else it would be done again and again, or too early."""
+    clock, own_clock = SetClock(), SetClock()
+    world = KeyWorld(tmp_path, clock=clock, **ALWAYS, **{"delete.retention.ms": "60000"})
+    world.flush((0, keyed(b"a", b"b")), (0, keyed(b"a", value=None)))
+
+    def looks() -> int:
+        jobs = world.jobs()
+        own_clock.wall_ms = clock.wall_ms + minutes_off * 60_000
+        for job in jobs:
+            KeyCompaction(InlineSpark(), world.place, own_clock).run("job", job, world.commit)
+        return len(jobs)
+
+    assert [looks(), looks()] == [1, 0]
+    clock.wall_ms += 59_999
+    assert looks() == 0 and offsets(world) == [1, 2]
+    clock.wall_ms += 1
+    assert [looks(), looks()] == [1, 0] and offsets(world) == [1]
+
+
+def test_what_one_task_has_done_is_committed_before_all_tasks_look_after_what_one_could_not(tmp_path: Path) -> None:
+    """That may take long, and nobody takes an output that waited for a quarter of an hour."""
+    world = KeyWorld(tmp_path, partitions=2, **ALWAYS)
+    world.flush((0, keyed(*(b"%d" % number for number in range(50)))), (1, keyed(b"a", b"a")))
+    [job] = world.jobs(msgspec.structs.replace(AT_ONCE, extents_max=1))
+    assert [[run.partition for run in output.runs] for output in job.outputs] == [[0], [1]]
+    steps: list[str] = []
+
+    class Recorded(KeyCompaction):
+        def _clean_large(self, work: object, outputs: Sequence[KeyOutput], times: object) -> None:
+            steps.append(f"shuffle {outputs[0].runs[0].partition}")
+
+    def commit(command: ReplaceExtents) -> bool:
+        steps.append(f"commit {command.runs[0].partition}")
+        return world.commit(command)
+
+    Recorded(InlineSpark(), world.place, world.clock, held_by_a_task=Bounds(10, 1000)).run("job", job, commit)
+    assert steps == ["commit 1", "shuffle 0"]
+
+
+def test_cleaning_again_does_not_put_a_tombstones_end_off(tmp_path: Path) -> None:
+    clock = SetClock()
+    world = KeyWorld(tmp_path, clock=clock, **ALWAYS, **{"delete.retention.ms": str(HOUR_MS)})
+    world.flush((0, keyed(b"a", b"b", value=None)))
+    world.compact()
+    first_ms = clock.wall_ms + HOUR_MS
+    clock.wall_ms += HOUR_MS // 2
+    world.flush((0, keyed(b"b")), (0, keyed(b"z", value=None)))
+    world.compact()
+    assert world.horizons() == [first_ms, -1, first_ms + HOUR_MS // 2]
+    assert world.logs()[0].delete_horizon_ms == first_ms
+    assert next(record.timestamp for _, record in world.read()) == 1_690_000_000_000
+
+
+def with_attributes(batch: bytes, attributes: int) -> bytes:
+    """The batch with other attributes, and a CRC to match."""
+    data = bytearray(batch)
+    struct.pack_into(">h", data, CRC_START, attributes)
+    struct.pack_into(">I", data, CRC_START - 4, crc32c.crc32c(memoryview(data)[CRC_START:]))
+    return bytes(data)
+
+
+def test_what_cannot_be_taken_apart_stays(tmp_path: Path) -> None:
+    world = KeyWorld(tmp_path, **ALWAYS)
+    good = build_batch(keyed(b"a", b"b"))
+    not_compressed = with_attributes(good, 1)
+    out_of_order = build_batch([Record(1, 5, b"a", b"x"), Record(1, 6, b"b", b"x")], last_offset_delta=1)
+    marker = build_batch([Record(0, 5, b"a", b"x")], control=True, transactional=True)
+    world.flush_built([(0, good), (0, not_compressed), (0, out_of_order), (0, marker), (0, good)])
+    for _ in range(2):
+        world.compact()
+        found = world.batches()
+        assert [batch[CRC_START:] for batch in found[:3]] == [
+            each[CRC_START:] for each in (not_compressed, out_of_order, marker)
+        ]
+        assert [read_batch_header(batch).base_offset for batch in found[:3]] == [2, 4, 6]
+        assert [len(decode_records(batch)) for batch in found[3:]] == [2]
+        world.flush_built([(0, good)])
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_damaged_batch_ends_the_job_and_changes_nothing(tmp_path: Path, codec: int) -> None:
+    world = KeyWorld(tmp_path, **ALWAYS)
+    world.flush((0, keyed(b"a", b"a")), codec=codec)
+    world.flush((0, keyed(b"a", b"b")), codec=codec)
+    before = world.batches()
+    objects = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    extent = world.live()[1]
+    for path in objects:
+        data = bytearray(path.read_bytes())
+        if extent.segment.segment_id in data[:64]:
+            data[extent.position + extent.length - 1] ^= 1
+            path.write_bytes(data)
+    (report,) = world.compact()
+    ((kind, reason),) = report.failures
+    assert kind == "Corrupt" and "wrong crc" in reason
+    assert (report.outputs_committed, report.outputs_refused) == (0, 0)
+    assert len(world.batches()) == len(before)
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == objects
+
+
+def test_what_comes_while_a_job_runs_is_for_the_next_one(tmp_path: Path) -> None:
+    world = KeyWorld(tmp_path, **ALWAYS)
+    world.flush((0, keyed(b"a", b"a")))
+
+    def commit_late(command: ReplaceExtents) -> bool:
+        world.flush((0, keyed(b"a")))
+        return world.commit(command)
+
+    world.compact(commit=commit_late)
+    assert offsets(world) == [1, 2]
+    world.compact()
+    assert offsets(world) == [2]
+
+
+def test_a_job_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
+    world = KeyWorld(tmp_path, **ALWAYS)
+    world.flush((0, keyed(b"a", b"a", b"b")))
+    (job,) = world.jobs()
+    world.compact()
+    report = world.compaction().run("late", job, world.commit)
+    assert (report.outputs_committed, report.outputs_refused) == (0, 1)
+    assert offsets(world) == [1, 2]
+
+
+def test_records_within_the_least_lag_are_left_alone(tmp_path: Path) -> None:
+    clock = SetClock()
+    world = KeyWorld(tmp_path, clock=clock, **ALWAYS, **{"min.compaction.lag.ms": str(HOUR_MS)})
+    for timestamp in (clock.wall_ms - HOUR_MS, clock.wall_ms - HOUR_MS + 1):
+        world.flush((0, [Record(number, timestamp, b"a", b"x") for number in range(2)]))
+    world.compact()
+    assert world.read() == world.expected(up_to=2)
+    clock.wall_ms += 1
+    world.compact()
+    assert world.read() == world.expected()

@@ -1,0 +1,223 @@
+"""A whole Penstock as a user starts it, `penstock up` in a process of its own, for end-to-end tests and benches."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.testkit.loads.pausing import pause_process
+from tests.testkit.metrics import samples, total
+from tests.testkit.servers.ports import free_port
+
+READY_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 120.0
+ANSWER_TIMEOUT_S = 60.0  # of the console
+LEVEL_TIMEOUT_S = 60.0
+POLL_S = 0.02
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float, what: str, poll_s: float = POLL_S) -> Any:
+    """Poll until `condition` gives something true and return that; fail with `what` after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
+        time.sleep(poll_s)
+
+
+class Cluster:
+    """One `penstock up` on a data folder; `start` and `stop` may be called again and again.
+
+    It has no compactor and no janitor unless it is asked for: more processes beside every cluster, one of them a JVM,
+    would slow all tests down.
+    """
+
+    def __init__(self, data: Path, *arguments: str) -> None:
+        self.data = data
+        self.kafka = f"127.0.0.1:{free_port()}"
+        self.http = f"127.0.0.1:{free_port()}"
+        self._arguments = arguments
+        self._process: subprocess.Popen[str] | None = None
+        self.output: list[str] = []
+
+    @property
+    def nats_url(self) -> str:
+        """Where its nats-server listens."""
+        settings = (self.data / "nats" / "nats-server.conf").read_text()
+        found = re.search(r'^listen: "(.*)"$', settings, re.MULTILINE)
+        assert found is not None, settings
+        return f"nats://{found[1]}"
+
+    def command(self) -> list[str]:
+        """The command line that `start` runs."""
+        where = ["--data", str(self.data), "--kafka", self.kafka, "--http", self.http]
+        alone = ["--compactors", "0", "--janitors", "0"]
+        return [sys.executable, "-m", "penstock.cli", "up", *where, *alone, *self._arguments]
+
+    def start(self) -> None:
+        """Return when it says that it is ready."""
+        process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._process = process
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        wait_until(self._says_ready, READY_TIMEOUT_S, "penstock to be ready")
+
+    def _says_ready(self) -> bool:
+        self._read_output()
+        assert self._process is not None
+        assert self._process.poll() is None, f"penstock up ended: {''.join(self.output)}"
+        return any("penstock is ready" in line for line in self.output)
+
+    def _read_output(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while line := self._process.stdout.readline():
+            self.output.append(line)
+
+    def stop(self) -> int:
+        """Ctrl-C, and the exit code; reports nothing left running."""
+        process = self._process
+        assert process is not None
+        process.send_signal(signal.SIGINT)
+        code = process.wait(STOP_TIMEOUT_S)
+        self._read_output()
+        assert process.stdout is not None
+        process.stdout.close()
+        self._process, self.output = None, []
+        return code
+
+    def close(self) -> None:
+        """Stop if it still runs; kill it if it does not stop."""
+        process = self._process
+        if process is None:
+            return
+        try:
+            self.stop()
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def processes(self) -> dict[str, dict[str, Any]]:
+        """By name (`gateway-1`, `nats-server`): pid (None while it is down) and restarts."""
+        with urllib.request.urlopen(f"http://{self.http}/processes", timeout=ANSWER_TIMEOUT_S) as answer:
+            return {process["name"]: process for process in json.load(answer)}
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to one child process; waits for it to be up first."""
+        wait_until(lambda: self._has_got(name, number), READY_TIMEOUT_S, f"{name} to run")
+
+    def pause(self, name: str) -> None:
+        """Return when nothing of one child process runs; waits for it to be up first."""
+        pause_process(self._pid(name))
+
+    def resume(self, name: str) -> None:
+        """Let it go on after `pause`."""
+        self.kill(name, signal.SIGCONT)
+
+    def _has_got(self, name: str, number: signal.Signals) -> bool:
+        pid = self._pid_now(name)
+        if pid is None:
+            return False
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:  # it has just ended, and will be started again
+            return False
+        return True
+
+    def _pid(self, name: str) -> int:
+        pid: int = wait_until(lambda: self._pid_now(name), READY_TIMEOUT_S, f"{name} to run")
+        return pid
+
+    def _pid_now(self, name: str) -> int | None:
+        with contextlib.suppress(urllib.error.URLError, TimeoutError):  # a busy machine may be late
+            pid: int | None = self.processes()[name]["pid"]
+            return pid
+        return None
+
+    def kill_all(self) -> None:
+        """SIGKILL for every process, the one that would start them again first; return when none is left."""
+        process = self._process
+        assert process is not None
+        pids = [each["pid"] for each in self.processes().values() if each["pid"] is not None]
+        process.kill()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        wait_until(lambda: not any(map(_is_running, pids)), STOP_TIMEOUT_S, "all that were killed to be gone")
+        assert process.stdout is not None
+        process.stdout.close()
+        self._process, self.output = None, []
+
+    def is_ready(self) -> bool:
+        """Whether the console says that everything is ready."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}/ready", timeout=ANSWER_TIMEOUT_S) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+
+    def metrics(self) -> dict[str, float]:
+        """Every sample of the metrics page, by its name with labels as printed, instance labels included.
+
+        A process that was silent for seconds, or does not answer in two, is not on it: wait for what must be there.
+        """
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=ANSWER_TIMEOUT_S) as answer:
+            return samples(answer.read().decode())
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples whose labels include `labels`; 0 also while nothing is heard of who has it."""
+        return total(self.metrics(), name, **labels)
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time used so far by each child process, user and system, in seconds."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        used = {}
+        for name, process in self.processes().items():
+            if process["pid"] is not None:
+                fields = Path(f"/proc/{process['pid']}/stat").read_text().rpartition(")")[2].split()
+                used[name] = (int(fields[11]) + int(fields[12])) / ticks
+        return used
+
+
+def wait_for_level(cluster: Cluster, level: int) -> None:
+    """Until the cluster has reached the level; what is announced from then on tells gateways so."""
+
+    def levels() -> list[float]:
+        return [value for name, value in cluster.metrics().items() if name.startswith("penstock_sequencer_level")]
+
+    wait_until(lambda: max(levels(), default=0) >= level, LEVEL_TIMEOUT_S, f"level {level}")
+
+
+def _is_running(pid: int) -> bool:
+    """Whether the process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def running(data: Path, *arguments: str) -> Iterator[Cluster]:
+    """A started cluster that is stopped at the end, with the tails of its logs on a failure."""
+    cluster = Cluster(data, *arguments)
+    try:
+        cluster.start()
+        yield cluster
+    except BaseException:
+        for log in sorted((data / "logs").glob("*.log")):
+            print(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
+        raise
+    finally:
+        cluster.close()

@@ -1,0 +1,103 @@
+"""Compactors in processes of their own, beside a running cluster, to be killed at will."""
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from tests.testkit import java_classes
+from tests.testkit.clusters.cluster import Cluster, wait_until
+from tests.testkit.metrics import samples, total
+from tests.testkit.servers.ports import free_port
+
+EAGER = {
+    "merge-flushed-count": "4",
+    "merge-flushed-age-ms": "1000",
+    "merge-class-count": "4",
+    "merge-topic-bytes-min": "1",
+    "plan-interval-ms": "100",
+}
+# A JVM that starts with half the work: its compiler for long lives stays out.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA_OPTIONS = f"{QUICK_START} {java_classes.options()}".strip()
+SPARK_CONF = f"spark.driver.defaultJavaOptions={JAVA_OPTIONS}"
+POLL_S = 0.2
+STOP_S = 180.0
+START_S = 300.0  # a JVM takes its time where everything else runs too
+
+
+class CompactorProcess:
+    """One compactor that merges as soon as there is something to merge; `settings` are flags without their dashes."""
+
+    def __init__(self, cluster: Cluster, name: str, **settings: str) -> None:
+        self.log = cluster.data / "logs" / f"{name}.log"
+        self._http = f"127.0.0.1:{free_port()}"
+        flags = {
+            "instance": name,
+            "zone": "local",
+            "nats-url": cluster.nats_url,
+            "store-url": f"file://{cluster.data}/objects",
+            "http-port": self._http.rpartition(":")[2],
+            "spark-master": "local[2]",
+            "spark-conf": SPARK_CONF,
+            **EAGER,
+            **{key.replace("_", "-"): value for key, value in settings.items()},
+        }
+        command = [sys.executable, "-m", "penstock_compactor", *(part for key in flags for part in (f"--{key}", flags[key]))]
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples whose labels include `labels`; 0 while nobody answers."""
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            with urllib.request.urlopen(f"http://{self._http}/metrics", timeout=10) as answer:
+                return total(samples(answer.read().decode()), f"penstock_compactor_{name}", **labels)
+        except OSError:
+            return 0.0
+
+    def until(self, name: str, at_least: float = 1, **labels: str) -> None:
+        """Wait for a metric."""
+        wait_until(lambda: self.metric(name, **labels) >= at_least, START_S, f"{at_least:g} {name} {labels}", POLL_S)
+
+    def jvms(self) -> list[int]:
+        """The processes that it started."""
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == self.process.pid]
+
+    def __enter__(self) -> "CompactorProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_S)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there, and no zombie."""
+    try:
+        return _stat(pid)[0] != "Z"
+    except OSError:
+        return False
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(_stat(pid)[1])
+    except OSError:
+        return -1
+
+
+def _stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

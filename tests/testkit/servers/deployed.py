@@ -1,0 +1,194 @@
+"""Servers with the settings of deploy/ and generated credentials, as in containers but on ports of their own."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from penstock.cli.credentials import Wanted, make_credentials
+from penstock.runtime.clock import SystemEntropy
+from penstock.runtime.nats.server import find_nats_server
+from penstock.runtime.process.env_file import parse_env
+from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.servers import seaweed
+from tests.testkit.servers.backend import LOOPBACK, Process
+from tests.testkit.servers.ports import free_ports
+
+SETTINGS = Path(__file__).parents[3] / "deploy" / "nats"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+
+
+class Credentials:
+    """What `penstock credentials` makes."""
+
+    def __init__(self, folder: Path, *nats_nodes: str) -> None:
+        self.folder = folder
+        make_credentials(folder, Wanted(nats_nodes=nats_nodes), SystemEntropy())
+
+    def env_file(self, role: str) -> Path:
+        """The file that the service is given."""
+        return self.folder / role / "credentials.env"
+
+    def of(self, role: str) -> dict[str, str]:
+        """What is in the service's file."""
+        return parse_env(self.env_file(role).read_text(), role)
+
+    def of_nats(self, name: str) -> str:
+        """A password that only the nats-server has a file with."""
+        texts = [path.read_text() for path in (self.folder / "nats").iterdir()]
+        return parse_env("".join(texts), "nats")[name]
+
+    def secrets(self) -> set[str]:
+        """Every secret there is."""
+        found = [parse_env(path.read_text(), path.name) for path in self.folder.rglob("*.env")]
+        return {value for each in found for name, value in each.items() if "PASSWORD" in name or "SECRET" in name}
+
+
+class DeployedNats:
+    """A nats-server that runs one of deploy's settings; only where it listens and stores is its own."""
+
+    def __init__(self, folder: Path, credentials: Credentials, settings: str = "nats.conf") -> None:
+        self.port, self.monitor_port = free_ports(2)
+        self.log_path = folder / "nats-server.log"
+        self._folder = folder
+        where = folder / "etc" / "penstock"  # from there the settings look for the credentials as in the container
+        shutil.copytree(SETTINGS, where)
+        shutil.copytree(credentials.folder / "nats", folder / "run" / "credentials")
+        self._config = where / "here.conf"
+        self._config.write_text(
+            f'include "{settings}"\n'
+            f'listen: "{LOOPBACK}:{self.port}"\n'
+            f'http: "{LOOPBACK}:{self.monitor_port}"\n'
+            f"store_dir: {json.dumps(str(folder / 'jetstream'))}\n"
+        )
+        self._process: Process | None = None
+
+    def listen_for_routes(self, port: int) -> None:
+        """Let the other servers of a cluster come there; its flag would take the password away."""
+        path = self._config.with_name("cluster.conf")
+        settings = path.read_text()
+        assert settings.count('"0.0.0.0:6222"') == 1
+        path.write_text(settings.replace('"0.0.0.0:6222"', f'"{LOOPBACK}:{port}"'))
+
+    @property
+    def url(self) -> str:
+        """The address for `connect_nats`."""
+        return f"nats://{LOOPBACK}:{self.port}"
+
+    @property
+    def monitor_url(self) -> str:
+        """Where the server tells of itself, as `nats_monitor_url` wants it."""
+        return f"http://{LOOPBACK}:{self.monitor_port}"
+
+    def start(self, **environ: str) -> None:
+        """Begin to start, with these variables in the environment."""
+        variables = ["env", *(f"{name}={value}" for name, value in environ.items())]
+        command = [*variables, find_nats_server(), "--config", self._config, "--log", self.log_path]
+        self._process = Process(command, self._folder, self._folder / "nats-server.output")
+
+    def until_healthy(self) -> None:
+        """Return when the server and its JetStream are ready."""
+        wait_until(self._is_healthy, START_TIMEOUT_S, "the nats-server")
+
+    def monitor(self, page: str) -> dict[str, Any]:
+        """A page of the server's monitoring."""
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.monitor_port}/{page}", timeout=5) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def log(self) -> str:
+        """What the server said."""
+        assert self._process is not None, "the nats-server does not run"
+        return self._process.log() + (self.log_path.read_text() if self.log_path.exists() else "")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+
+    def _is_healthy(self) -> bool:
+        assert self._process is not None, "the nats-server does not run"
+        assert self._process.is_running(), f"the nats-server ended: {self.log()}"
+        with contextlib.suppress(OSError):
+            return bool(self.monitor("healthz")["status"] == "ok")
+        return False
+
+
+@contextlib.contextmanager
+def deployed_nats(folder: Path, credentials: Credentials) -> Iterator[DeployedNats]:
+    """One server with deploy/nats/nats.conf, gone afterwards."""
+    server = DeployedNats(folder, credentials)
+    try:
+        server.start()
+        server.until_healthy()
+        yield server
+    finally:
+        server.kill()
+
+
+@contextlib.contextmanager
+def deployed_seaweed(folder: Path, credentials: Credentials) -> Iterator[str]:
+    """SeaweedFS that knows the generated keys and no others, just started: the address for `penstock bucket`."""
+    (folder / "data").mkdir()
+    shutil.copy(credentials.folder / "s3" / "s3.json", folder / "s3.json")
+    ports = free_ports(len(seaweed.PORTS + seaweed.FILER_PORTS))
+    backend = seaweed._started(folder, ports)
+    try:
+        yield f"http://{LOOPBACK}:{ports[0]}"
+    finally:
+        backend.kill()
+        for port in ports:
+            for leftover in Path(seaweed.SOCKETS_FOLDER).glob(f"seaweedfs-*-{port}.sock"):
+                leftover.unlink(missing_ok=True)
+
+
+class DeployedService:
+    """A process of ours that is told nothing but its env file, where others are, and its own ports."""
+
+    def __init__(self, role: str, command: list[str], folder: Path, credentials: Credentials, **settings: str) -> None:
+        self.role = role
+        self._log_path = folder / f"{role}.log"
+        [self.http_port] = free_ports(1)
+        given = {"ENV_FILE": str(credentials.env_file(role)), "HTTP_PORT": str(self.http_port), **settings}
+        self.environ = {f"PENSTOCK_{name}": value for name, value in given.items()}
+        with self._log_path.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, *command], env=self.environ, cwd=folder, stdout=output, stderr=output
+            )
+
+    def page(self, path: str) -> str:
+        """One of its pages, whatever the status."""
+        try:
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.http_port}/{path}", timeout=5) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
+
+    def is_ready(self) -> bool:
+        """Whether it says so; fails if it ended."""
+        assert self.process.poll() is None, f"the {self.role} ended: {self.log()}"
+        with contextlib.suppress(OSError):
+            return bool(json.loads(self.page("ready"))["ready"])
+        return False
+
+    def log(self) -> str:
+        """What it wrote to both of its outputs."""
+        return self._log_path.read_text()
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.terminate()
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait(STOP_TIMEOUT_S)

@@ -1,0 +1,20 @@
+"""moto's S3 server in a child process: it keeps objects in memory and says no where Amazon does."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.testkit.servers.backend import LOOPBACK, Process
+from tests.testkit.servers.ports import free_ports
+from tests.testkit.servers.s3_server import S3Server, running
+
+
+@contextlib.contextmanager
+def running_moto(folder: Path) -> Iterator[S3Server]:
+    """A server of its own for whoever asks; `folder` takes its log."""
+    program = Path(sys.executable).parent / "moto_server"
+    [port] = free_ports(1)
+    moto = Process([program, "-H", LOOPBACK, "-p", str(port)], folder, folder / "s3-server.log")
+    with running(moto, port) as server:
+        yield server

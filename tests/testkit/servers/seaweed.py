@@ -1,0 +1,66 @@
+"""SeaweedFS: a real S3 server with disks, on loopback, as small as it goes."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.testkit.servers.backend import LOOPBACK, Backend, Container, Process, image_for
+from tests.testkit.servers.ports import free_ports
+from tests.testkit.servers.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, running
+
+PROGRAM = "weed"
+VOLUMES = 12  # SeaweedFS takes seven at a time for a bucket
+VOLUME_MB = 256
+PORTS = ("s3.port", "s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc")
+SOCKETS_FOLDER = "/tmp"  # it takes no other for the sockets of its parts
+FILER_PORTS = ("filer.port", "filer.port.grpc")
+
+
+@contextlib.contextmanager
+def running_seaweed(folder: Path) -> Iterator[S3Server]:
+    """A server of its own for whoever asks, with its data and log in `folder`."""
+    (folder / "data").mkdir()
+    identity = {
+        "name": "tests",
+        "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+    }
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    ports = free_ports(len(PORTS + FILER_PORTS))
+    try:
+        with running(_started(folder, ports), ports[0]) as server:
+            yield server
+    finally:
+        for port in ports:
+            for leftover in Path(SOCKETS_FOLDER).glob(f"seaweedfs-*-{port}.sock"):
+                leftover.unlink(missing_ok=True)
+
+
+def _started(folder: Path, ports: list[int]) -> Backend:
+    options = _options(folder, ports)
+    image = image_for("s3")
+    if image:
+        return Container(image, [PROGRAM, *options], folder)
+    return Process([Path(sys.executable).parent / PROGRAM, *options], folder, folder / "s3-server.log")
+
+
+def _options(folder: Path, ports: list[int]) -> list[str]:
+    options = dict(zip(PORTS + FILER_PORTS, ports, strict=True)) | {
+        "dir": folder / "data",
+        "ip": LOOPBACK,
+        "ip.bind": LOOPBACK,
+        "master.telemetry": "false",
+        "master.volumeSizeLimitMB": VOLUME_MB,
+        "volume.max": VOLUMES,
+        "volume.preStopSeconds": 0,
+        "volume.minFreeSpace": "1GiB",
+        "filer.localSocket": folder / "filer.sock",
+        "s3": "true",
+        "s3.config": folder / "s3.json",
+        "s3.localSocket": folder / "s3.sock",
+        "s3.port.iceberg": 0,
+        "s3.port.lance": 0,
+    }
+    return ["-logtostderr=true", "server", *(f"-{name}={value}" for name, value in options.items())]

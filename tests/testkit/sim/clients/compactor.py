@@ -1,0 +1,103 @@
+"""A compactor at work: it plans, takes its time, and lets what it wrote take the place of what it planned with.
+
+It asks and tells sequencers, and reads and writes the store, as every service does, and gives a job up when one of them
+fails. What it replaced is the janitors' to delete.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from penstock.contracts.batches import Extent
+from penstock.contracts.commands import PerItem, ReplaceExtents
+from penstock.contracts.errors import PenstockError
+from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, new_segment_id
+from penstock.contracts.levels import COMMAND_LEVELS
+from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
+from penstock.contracts.rejections import Refusal
+from penstock.objectstore import ObjectStore, streamed_put
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock
+from penstock.segment.keys import segment_key
+from penstock_sequencer.core.state.cluster import State, Topic
+from tests.testkit.loads.compaction import EVERYTHING, Compacted, Input, compacted
+
+PAUSE_S_MAX = 1.5  # between jobs
+JOB_S_MAX = 2.0  # from plan to commit, besides the store's and the sequencers' time
+COMMIT_DEADLINE_S = 10.0
+RUN_EXTENTS_MAX = 12
+LEVEL_MAX = 2
+
+
+class Compactor:
+    """Merges random contiguous extents of a topic's partitions, of one topic or another, for ever."""
+
+    def __init__(
+        self,
+        sequencer: SequencerClient,
+        store: ObjectStore,
+        clock: Clock,
+        stream: random.Random,
+        *,
+        cluster: str,
+        topics: Sequence[str],
+        state: Callable[[], State],  # the true one, to know when to begin
+    ) -> None:
+        self._sequencer = sequencer
+        self._store = store
+        self._clock = clock
+        self._stream = stream
+        self._cluster = cluster
+        self._topics = topics
+        self._state = state
+        self.replaced = 0  # runs
+        self.refused = 0
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await asyncio.sleep(self._stream.uniform(0, PAUSE_S_MAX))
+            found = self._state().topics.get(self._stream.choice(self._topics))
+            if found is None or self._state().level < COMMAND_LEVELS[ReplaceExtents]:
+                continue
+            try:
+                await self._work(found)
+            except PenstockError:
+                continue  # the next job plans anew
+
+    async def _work(self, topic: Topic) -> None:
+        topic_id = topic.topic_id
+        wanted = [PlanPartition(topic_id, each.number, each.log_start_offset, EVERYTHING) for each in topic.partitions]
+        plan = await self._sequencer.query("plan", PlanQuery(0, wanted, EVERYTHING), Plan)
+        planned = [(topic_id, each.partition, self._some_of(each.extents)) for each in plan.partitions]
+        inputs = [each for each in planned if each[2]]
+        if not inputs:
+            return
+        made = await self._make(inputs)
+        await asyncio.sleep(self._stream.uniform(0, JOB_S_MAX))
+        (outcome,) = await self._sequencer.command([made.command], deadline_s=COMMIT_DEADLINE_S)
+        if isinstance(outcome, PerItem):
+            self.replaced += outcome.refusals.count(Refusal.NONE)
+            self.refused += len(outcome.refusals) - outcome.refusals.count(Refusal.NONE)
+
+    def _some_of(self, extents: list[Extent]) -> list[Extent]:
+        first = self._stream.randrange(len(extents) + 1)
+        return extents[first : first + self._stream.randint(1, RUN_EXTENTS_MAX)]
+
+    async def _make(self, inputs: list[Input]) -> Compacted:
+        born_ms = self._clock.now_ms()
+        segment_id = new_segment_id(born_ms, self._stream.randbytes(ENTROPY_BYTES))
+        level = self._stream.randint(1, LEVEL_MAX)
+        data = {extent: await self._read(extent) for _, _, extents in inputs for extent in extents}
+        made = compacted(segment_id, inputs, data.__getitem__, now_ms=born_ms, level=level)
+        async with streamed_put(self._store, self._key(segment_id, level)) as put:
+            for buffer in made.body:
+                await put.write(buffer)
+        return made
+
+    async def _read(self, extent: Extent) -> bytes:
+        key = self._key(extent.segment.segment_id, extent.segment.level)
+        return await self._store.get_range(key, extent.position, extent.length)
+
+    def _key(self, segment_id: SegmentId, level: int) -> str:
+        return segment_key("", self._cluster, level, segment_id)

@@ -1,0 +1,215 @@
+"""Members of a consumer group by the protocol of KIP-848: the sequencers assign, members heartbeat and give back.
+
+They read and commit as members of the classic protocol do, and their ledger is the same. What is theirs alone is held
+against the journal: whoever is a member has nothing but what the group knows that it has, and so nobody else has.
+"""
+
+import asyncio
+import base64
+from typing import Any
+
+from penstock.contracts.commands import AlterConfigs, Command, ConfigChange, ConfigOperation
+from penstock.contracts.configs.topics import CONSUMER_HEARTBEAT_INTERVAL, CONSUMER_SESSION_TIMEOUT
+from penstock.kafkawire.api.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.clients.consumer import Reading
+from tests.testkit.sim.clients.kafka import (
+    CONSUMER_GROUP_HEARTBEAT,
+    OFFSET_FETCH,
+    KafkaClient,
+    KafkaConnection as Connection,
+)
+from tests.testkit.sim.clients.member import LEAVE_SHARE, READ_WAIT_MS, GroupLedger, Member, Rejoin
+from tests.testkit.sim.judges.oracle import Oracle
+
+HEARTBEAT_MS = 1_000  # instead of Kafka's five seconds
+SESSION_TIMEOUT_MS = 6_000  # instead of 45 s
+REBALANCE_TIMEOUT_MS = 4_000
+STALL_SHARE = 0.004  # of rounds after which a member stands still, perhaps for longer than its session
+STALL_S = (2.0, 12.0)
+LOST = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND))
+MEMBER_ID_BYTES = 16
+JOINS, LEAVES = 0, -1
+
+
+def opening(now_ms: int) -> list[Command]:
+    """What is journaled before such members come: the times in which they live."""
+    times = {CONSUMER_HEARTBEAT_INTERVAL: HEARTBEAT_MS, CONSUMER_SESSION_TIMEOUT: SESSION_TIMEOUT_MS}
+    changes = [ConfigChange(name, ConfigOperation.SET, str(value)) for name, value in times.items()]
+    return [AlterConfigs(now_ms, "", changes)]
+
+
+class StaleEpoch(Exception):
+    """The member has an epoch of which it has not heard."""
+
+
+class Claims:
+    """What each member was told that it has, until it gave that back or was told that it is out."""
+
+    def __init__(self, group_id: str, topic: str, oracle: Oracle) -> None:
+        self._group_id = group_id
+        self._topic = topic
+        self._oracle = oracle
+        self._held: dict[str, list[int]] = {}  # member id -> partitions
+
+    def hold(self, member_id: str, partitions: list[int]) -> None:
+        """The member has just these from now on."""
+        self._held[member_id] = partitions
+        self._check()
+
+    def observe(self, sequence: int, data: bytes) -> None:
+        """The journal stores an entry."""
+        if self._held:
+            self._check()
+
+    def _check(self) -> None:
+        """All who are members in truth have what the group knows of."""
+        group, topic = self._oracle.state.groups.get(self._group_id), self._oracle.state.topics.get(self._topic)
+        if group is None or group.consumer is None or topic is None:
+            return
+        for member_id, held in self._held.items():
+            truth = group.consumer.members.get(member_id)  # none of whoever is out, and may not know so yet
+            if truth is not None:
+                known = {*truth.assigned.get(topic.topic_id, ()), *truth.revoking.get(topic.topic_id, ())}
+                if not known.issuperset(held):
+                    self._oracle.refused(member_id, f"having {held}", f"the group knows of {sorted(known)}")
+
+    def lose(self, member_id: str) -> None:
+        """The member has nothing any more."""
+        self._held.pop(member_id, None)
+
+
+class ConsumerMember(Member):
+    """One member, for all its lives."""
+
+    commit_version = 9  # the first that says of a member that its epoch is stale
+
+    def __init__(
+        self, client: KafkaClient, oracle: Oracle, ledger: GroupLedger, claims: Claims, topic: str, partitions: int
+    ) -> None:
+        super().__init__(client, oracle, ledger, topic, partitions)
+        self._instance_id = None
+        self._member_id = base64.urlsafe_b64encode(self._stream.randbytes(MEMBER_ID_BYTES)).decode().rstrip("=")
+        self._claims = claims
+        self._beat_s = 0.0
+        self._is_unsure = True  # an answer may be lost: then it says all about itself once more
+        self._has_news = False  # what it has is not what it said last
+        self.generation = JOINS
+
+    async def _take_part(self, connection: Connection) -> None:
+        """From one heartbeat to the next."""
+        try:
+            await self._beat(connection)
+            await self._begin(connection)
+            await self._consume(connection)
+        except StaleEpoch:
+            pass
+        except Rejoin:
+            self._lose()
+
+    def _lose(self) -> None:
+        self.generation, self.assigned, self._reading = JOINS, None, None
+        self._committed = {}
+        self._claims.lose(self._member_id)
+
+    async def _beat(self, connection: Connection) -> None:
+        """Heartbeats, until there is nothing to say any more."""
+        while True:
+            answer = await self._say(connection)
+            news = self._partitions_of(answer)
+            before, self.generation = self.assigned or [], answer.member_epoch
+            if news is not None and news != self.assigned:
+                await self._give_up(connection, [each for each in before if each not in news])
+                self.assigned, self._has_news = news, True
+                self._oracle.heard(self.name, f"epoch {self.generation}: {news}")
+            self._claims.hold(self._member_id, self.assigned or [])
+            if not self._has_news:
+                self._beat_s = asyncio.get_running_loop().time() + answer.heartbeat_interval_ms / 1000
+                return
+
+    async def _say(self, connection: Connection) -> ConsumerGroupHeartbeatResponse:
+        says_all = self._is_unsure or self.generation == JOINS
+        owned = None
+        if says_all or self._has_news:
+            owned = [TopicPartitions(self._topic_id, self.assigned)] if self.assigned else []
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._ledger.group_id,
+            member_id=self._member_id,
+            member_epoch=self.generation,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if says_all else -1,
+            subscribed_topic_names=[self._topic] if says_all else None,
+            topic_partitions=owned,
+        )
+        self._is_unsure = True
+        answer: ConsumerGroupHeartbeatResponse = await connection.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+        self._check("a heartbeat", answer.error_code)
+        self._is_unsure, self._has_news = False, False
+        return answer
+
+    @property
+    def _topic_id(self) -> bytes:
+        return self._oracle.state.topics[self._topic].topic_id
+
+    def _partitions_of(self, answer: ConsumerGroupHeartbeatResponse) -> list[int] | None:
+        """What it is told to have; None if nothing was said."""
+        if answer.assignment is None:
+            return None
+        return [number for topic in answer.assignment.topic_partitions for number in topic.partitions]
+
+    async def _give_up(self, connection: Connection, partitions: list[int]) -> None:
+        """Read these no more; what was read of them is mostly committed before the group is told."""
+        if self._reading is None or not partitions:
+            return
+        if self._stream.random() < 0.7:
+            await self._commit(connection, self._reading)
+        for partition in partitions:
+            self._reading.positions.pop(partition, None)
+            self._committed.pop(partition, None)
+
+    async def _begin(self, connection: Connection) -> None:
+        """Know where to begin in what is new."""
+        reading = self._reading or Reading(self._client, self._oracle, self._topic)
+        new = [each for each in self.assigned or () if each not in reading.positions]
+        if new:
+            before = self._committed
+            reading.positions |= await self._start_offsets(connection, new)
+            self._committed = before | self._committed
+        self._reading = reading
+
+    async def _ask_offsets(self, connection: Connection, partitions: list[int]) -> Any:
+        topics = [OffsetFetchRequestTopics(self._topic, partitions)]
+        group = OffsetFetchRequestGroup(self._ledger.group_id, self._member_id, self.generation, topics)
+        answer = await connection.ask(OFFSET_FETCH, 9, OffsetFetchRequest(groups=[group]))
+        return answer.groups[0]
+
+    async def _consume(self, connection: Connection) -> None:
+        loop, reading = asyncio.get_running_loop(), self._reading
+        while reading is not None and loop.time() < self._beat_s:
+            await self._read(connection, reading, READ_WAIT_MS)
+            if self._stream.random() < 0.7:
+                await self._commit(connection, reading)
+            if self.may_leave and self._stream.random() < STALL_SHARE:
+                await asyncio.sleep(self._stream.uniform(*STALL_S))
+            if self.may_leave and self._stream.random() < LEAVE_SHARE:
+                await self._leave(connection)
+
+    async def _leave(self, connection: Connection) -> None:
+        request = ConsumerGroupHeartbeatRequest(self._ledger.group_id, self._member_id, LEAVES)
+        self._lose()
+        answer = await connection.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
+        self._check("a leave", answer.error_code)
+        raise Rejoin
+
+    def _check(self, what: str, code: int) -> None:
+        """Raise what a client does about an error."""
+        error = ErrorCode(code)
+        if error == ErrorCode.STALE_MEMBER_EPOCH:
+            raise StaleEpoch
+        if error in LOST:
+            raise Rejoin
+        super()._check(what, code)

@@ -1,0 +1,129 @@
+"""A Kafka client's half of the wire: connections to gateways, requests in flight, answers in order."""
+
+import asyncio
+import random
+import struct
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible
+from tests.testkit.fakes.answers import within
+from tests.testkit.sim.environment.sockets import Address, ClientSocket, Network
+
+REQUEST_TIMEOUT_S = 4.0  # clients' defaults are 30 s and more; impatient ones find more
+CONNECT_TIMEOUT_S = 2.0
+BACKOFF_S = (0.02, 0.4)
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH = 0, 1, 2, 3, 8, 9
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
+CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, INIT_PRODUCER_ID = 19, 20, 21, 22
+CONSUMER_GROUP_HEARTBEAT = 68
+SHARE_GROUP_HEARTBEAT, SHARE_FETCH, SHARE_ACKNOWLEDGE = 76, 78, 79
+ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
+
+
+class Disconnected(Exception):
+    """The connection is over; what was unanswered may or may not have had an effect."""
+
+
+class KafkaConnection:
+    """One connection to one gateway."""
+
+    def __init__(self, socket: ClientSocket, client_id: str) -> None:
+        self.address = socket.gateway
+        self._socket = socket
+        self._client_id = client_id.encode()
+        self._correlation = 0
+        self._waiting: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
+        self._received = b""
+        socket.on_data = self._take
+        socket.on_close = self.close
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can still come."""
+        return self._socket.is_open
+
+    def send(
+        self, api_key: int, version: int, request: msgspec.Struct, *, answered: bool = True
+    ) -> asyncio.Future[Any]:
+        """Send a request; its answer, or `Disconnected`, comes in the future."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if not self._socket.is_open:
+            answer.set_exception(Disconnected("closed"))
+            return answer
+        self._correlation += 1
+        head = struct.pack(">hhih", api_key, version, self._correlation, len(self._client_id)) + self._client_id
+        if is_flexible(API_TABLE[api_key], version):
+            head += b"\0"
+        frame = head + encode_request(api_key, version, request)
+        if answered:
+            self._waiting.append((self._correlation, api_key, version, answer))
+        else:
+            answer.set_result(None)
+        self._socket.write(struct.pack(">i", len(frame)) + frame)
+        return answer
+
+    async def ask(
+        self, api_key: int, version: int, request: msgspec.Struct, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> Any:
+        """The answer to one request; `Disconnected` if there is none in time."""
+        answer = self.send(api_key, version, request)
+        try:
+            return await within(timeout_s, answer)
+        except TimeoutError as error:
+            self.close()
+            raise Disconnected("no answer in time") from error
+
+    def close(self) -> None:
+        """End it; whoever waits is told."""
+        self._socket.close()
+        while self._waiting:
+            answer = self._waiting.popleft()[3]
+            if not answer.done():
+                answer.set_exception(Disconnected("closed"))
+                answer.exception()  # looked at: not everybody waits for every answer
+
+    def _take(self, data: bytes) -> None:
+        received = self._received + data if self._received else data
+        start = 0
+        while len(received) >= start + 4:
+            end = start + 4 + int.from_bytes(received[start : start + 4], "big")
+            if len(received) < end:
+                break
+            self._answer(received[start + 4 : end])
+            start = end
+        self._received = received[start:]
+
+    def _answer(self, frame: bytes) -> None:
+        correlation, api_key, version, answer = self._waiting.popleft()
+        if int.from_bytes(frame[:4], "big") != correlation:
+            raise AssertionError(f"an answer to request {int.from_bytes(frame[:4], 'big')} when {correlation} was due")
+        start = 5 if is_flexible(API_TABLE[api_key], version) else 4
+        if not answer.done():
+            answer.set_result(decode_response(api_key, version, frame[start:]))
+
+
+class KafkaClient:
+    """Connects to any gateway, and to another one next time."""
+
+    def __init__(self, network: Network, name: str, gateways: list[Address], stream: random.Random) -> None:
+        self.name = name
+        self.stream = stream
+        self._network = network
+        self._gateways = gateways
+
+    async def connect(self) -> KafkaConnection:
+        """A connection to a gateway by lot; tries until there is one."""
+        while True:
+            try:
+                address = self.stream.choice(self._gateways)
+                return KafkaConnection(await self._network.connect(self.name, address, CONNECT_TIMEOUT_S), self.name)
+            except ConnectionError:
+                await self.back_off()
+
+    async def back_off(self) -> None:
+        """Wait before the next try."""
+        await asyncio.sleep(self.stream.uniform(*BACKOFF_S))

@@ -1,0 +1,285 @@
+"""Members of a consumer group: they join, share partitions, heartbeat, read, commit, leave and come back."""
+
+import asyncio
+from collections import defaultdict
+from typing import Any
+
+import msgspec
+
+from penstock.kafkawire.api.heartbeat import HeartbeatRequest
+from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from penstock.kafkawire.api.leave_group import LeaveGroupRequest, MemberIdentity
+from penstock.kafkawire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.clients.consumer import Reading
+from tests.testkit.sim.clients.kafka import (
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    SYNC_GROUP,
+    Disconnected,
+    KafkaClient,
+    KafkaConnection as Connection,
+)
+from tests.testkit.sim.judges.oracle import Oracle
+
+SESSION_TIMEOUT_MS = 6_000
+REBALANCE_TIMEOUT_MS = 6_000
+REBALANCE_WAIT_S = 20.0  # a join is answered when the slowest member has joined or is given up
+HEARTBEAT_S = 1.0
+READ_WAIT_MS = 300
+STATIC_RETURN_SHARE = 0.8
+STATIC_SHARE = 0.3  # of members have an instance id (KIP-345), and mostly come back without having left
+LEAVE_SHARE = 0.01  # of rounds after which a member leaves, to come back as another
+RETRIABLE = frozenset(
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+)
+LOST = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
+
+
+class Rejoin(Exception):
+    """The group is being rebalanced."""
+
+
+class GroupLedger:
+    """What a group's members were told: offsets that were acknowledged must never be unsaid."""
+
+    def __init__(self, group_id: str, oracle: Oracle) -> None:
+        self.group_id = group_id
+        self.committed: dict[int, int] = defaultdict(int)
+        self.done: dict[int, int] = defaultdict(int)  # how far somebody read without a gap
+        self._oracle = oracle
+
+    def acknowledge(self, partition: int, offset: int) -> None:
+        """A commit was acknowledged."""
+        self.committed[partition] = max(self.committed[partition], offset)
+
+    def told(self, who: str, partition: int, offset: int, floor: int) -> None:
+        """A member was told where to begin; `floor` was acknowledged when it asked."""
+        if max(offset, 0) < floor and self._oracle.was_lowered(self.group_id, partition):
+            self._oracle.heard(who, f"of {self.group_id}-{partition}: a late commit unsaid {floor}, at level 0")
+            self.committed[partition] = max(offset, 0)
+        elif max(offset, 0) < floor:
+            what = f"the offset of {self.group_id}-{partition}"
+            self._oracle.refused(who, what, f"it went back to {offset}, {floor} was acknowledged")
+        # What a member is told was committed, though perhaps nobody heard so, as when the answer was lost.
+        self.committed[partition] = max(self.committed[partition], offset)
+
+    def read(self, partition: int, start: int, end: int) -> None:
+        """A member read from one offset up to another."""
+        if start <= self.done[partition]:
+            self.done[partition] = max(self.done[partition], end)
+
+
+class Member:
+    """One member, for all its lives."""
+
+    requires_stable = False  # offsets, when it begins: none that a transaction may still change (KIP-447)
+    retriable = RETRIABLE
+    commit_version = 8
+
+    def __init__(self, client: KafkaClient, oracle: Oracle, ledger: GroupLedger, topic: str, partitions: int) -> None:
+        self.name = client.name
+        self.assigned: list[int] | None = None
+        self.generation = -1
+        self.may_leave = True
+        self._member_id = ""
+        self._former_id = ""  # of the life before, whose place this one takes
+        self._client = client
+        self._stream = client.stream
+        self._instance_id = client.name if self._stream.random() < STATIC_SHARE else None
+        self._oracle = oracle
+        self._ledger = ledger
+        self._topic = topic
+        self._partitions = partitions
+        self._join_version = self._stream.choice((3, 5, 9) if self._instance_id is None else (5, 9))
+        self._committed: dict[int, int] = {}
+        self._reading: Reading | None = None  # from an assignment to the next
+
+    async def run(self) -> None:
+        """Be a member until cancelled."""
+        while True:
+            connection = await self._client.connect()
+            try:
+                while True:
+                    await self._take_part(connection)
+            except Disconnected:
+                await self._client.back_off()
+            finally:
+                connection.close()
+
+    async def _take_part(self, connection: Connection) -> None:
+        """One generation of the group."""
+        try:
+            if self.assigned is None:
+                await self._join(connection)
+            if self._reading is None:
+                reading = Reading(self._client, self._oracle, self._topic)
+                reading.positions = await self._start_offsets(connection, self.assigned or [])
+                self._reading = reading
+            await self._work(connection, self._reading)
+        except Rejoin:
+            self.assigned = self._reading = None
+
+    async def _join(self, connection: Connection) -> None:
+        version = self._join_version
+        request = JoinGroupRequest(
+            group_id=self._ledger.group_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol("range", b"")],
+        )
+        answer: JoinGroupResponse = await connection.ask(JOIN_GROUP, version, request, REBALANCE_WAIT_S)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = answer.member_id
+            raise Rejoin
+        self._check("a join", answer.error_code)
+        self._member_id = answer.member_id
+        self.generation = answer.generation_id
+        shares: dict[str, list[int]] = {}
+        if answer.leader == self._member_id:
+            ids = [member.member_id for member in answer.members]
+            shares = {each: list(range(place, self._partitions, len(ids))) for place, each in enumerate(ids)}
+        if self._former_id:
+            await self._look_for_former(connection)
+        await self._sync(connection, shares)
+
+    async def _look_for_former(self, connection: Connection) -> None:
+        """Who had our instance id before us has no place in the group any more."""
+        request = HeartbeatRequest(self._ledger.group_id, self.generation, self._former_id, self._instance_id)
+        former_id, self._former_id = self._former_id, ""
+        answer = await connection.ask(HEARTBEAT, 4, request)
+        error = ErrorCode(answer.error_code)
+        if error not in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID) and error not in RETRIABLE:
+            self._oracle.refused(self.name, f"a heartbeat of {former_id}, whose place was taken,", error.name)
+
+    async def _sync(self, connection: Connection, shares: dict[str, list[int]]) -> None:
+        request = SyncGroupRequest(
+            group_id=self._ledger.group_id,
+            generation_id=self.generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[
+                SyncGroupRequestAssignment(member_id, msgspec.msgpack.encode(share))
+                for member_id, share in shares.items()
+            ],
+        )
+        answer = await connection.ask(SYNC_GROUP, 5, request, REBALANCE_WAIT_S)
+        self._check("a sync", answer.error_code)
+        self._oracle.heard(self.name, f"generation {self.generation} {self._member_id[-4:]}")
+        self.assigned = msgspec.msgpack.decode(bytes(answer.assignment), type=list[int]) if answer.assignment else []
+
+    async def _start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
+        floors = dict(self._ledger.committed)
+        answer = await self._ask_offsets(connection, partitions)
+        self._check("an offset fetch", answer.error_code)
+        self._oracle.heard(self.name, f"offsets {[e.committed_offset for t in answer.topics for e in t.partitions]}")
+        told: dict[int, int] = {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                self._check("an offset fetch", each.error_code)
+                offset = each.committed_offset
+                self._ledger.told(self.name, each.partition_index, offset, floors.get(each.partition_index, 0))
+                told[each.partition_index] = max(offset, 0)
+        if set(told) != set(partitions):
+            self._oracle.refused(self.name, "an offset fetch", f"{sorted(told)} came when {partitions} were asked for")
+        self._committed = dict(told)
+        return told
+
+    async def _ask_offsets(self, connection: Connection, partitions: list[int]) -> Any:
+        topics = [OffsetFetchRequestTopic(self._topic, partitions)]
+        request = OffsetFetchRequest(self._ledger.group_id, topics, require_stable=self.requires_stable)
+        return await connection.ask(OFFSET_FETCH, 7, request)
+
+    async def _work(self, connection: Connection, reading: Reading) -> None:
+        loop = asyncio.get_running_loop()
+        beat_s = loop.time() + HEARTBEAT_S
+        while True:
+            await self._read(connection, reading, READ_WAIT_MS)
+            if self._stream.random() < 0.7:
+                await self._commit(connection, reading)
+            if loop.time() >= beat_s:
+                beat_s = loop.time() + HEARTBEAT_S
+                await self._heartbeat(connection, reading)
+            if self.may_leave and self._stream.random() < LEAVE_SHARE:
+                await self._leave(connection)
+
+    async def _read(self, connection: Connection, reading: Reading, wait_ms: int) -> None:
+        """What comes next of all that it has."""
+        if not reading.positions:
+            await asyncio.sleep(wait_ms / 1000)
+            return
+        before = dict(reading.positions)
+        await reading.fetch(connection, wait_ms)
+        for partition, offset in reading.positions.items():
+            self._ledger.read(partition, before[partition], offset)
+
+    async def _heartbeat(self, connection: Connection, reading: Reading) -> None:
+        request = HeartbeatRequest(self._ledger.group_id, self.generation, self._member_id, self._instance_id)
+        answer = await connection.ask(HEARTBEAT, 4, request)
+        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            await self._commit(connection, reading)
+        self._check("a heartbeat", answer.error_code)
+
+    async def _commit(self, connection: Connection, reading: Reading) -> None:
+        due = {each: offset for each, offset in reading.positions.items() if offset > self._committed.get(each, 0)}
+        if not due:
+            return
+        partitions = [OffsetCommitRequestPartition(each, offset) for each, offset in due.items()]
+        request = OffsetCommitRequest(
+            group_id=self._ledger.group_id,
+            generation_id_or_member_epoch=self.generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
+            topics=[OffsetCommitRequestTopic(self._topic, partitions)],
+        )
+        answer = await connection.ask(OFFSET_COMMIT, self.commit_version, request)
+        self._oracle.heard(self.name, f"commit of {due} {[e.error_code for t in answer.topics for e in t.partitions]}")
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if not each.error_code:
+                    self._committed[each.partition_index] = due[each.partition_index]
+                    self._ledger.acknowledge(each.partition_index, due[each.partition_index])
+        for topic in answer.topics:
+            for each in topic.partitions:
+                self._check("a commit", each.error_code)
+
+    async def _leave(self, connection: Connection) -> None:
+        identity = MemberIdentity(self._member_id, self._instance_id)
+        request = LeaveGroupRequest(group_id=self._ledger.group_id, members=[identity])
+        member_id, self._member_id, self.assigned, self._reading = self._member_id, "", None, None
+        if self._instance_id is not None and self._stream.random() < STATIC_RETURN_SHARE:
+            self._former_id = member_id
+            raise Rejoin
+        answer: Any = await connection.ask(LEAVE_GROUP, 5, request)
+        if answer.error_code and answer.error_code not in RETRIABLE:
+            self._oracle.refused(self.name, f"the leave of {member_id}", ErrorCode(answer.error_code).name)
+        raise Rejoin
+
+    def _check(self, what: str, code: int) -> None:
+        """Raise what a client does about an error."""
+        error = ErrorCode(code)
+        if not error:
+            return
+        if error in LOST:
+            self._member_id = "" if error == ErrorCode.UNKNOWN_MEMBER_ID else self._member_id
+            raise Rejoin
+        if error == ErrorCode.REBALANCE_IN_PROGRESS:
+            raise Rejoin
+        if error in self.retriable:
+            raise Disconnected(f"to be asked again: {error.name}")
+        self._oracle.refused(self.name, what, error.name)
+        raise Disconnected(error.name)

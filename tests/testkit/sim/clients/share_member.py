@@ -1,0 +1,294 @@
+"""Members of a share group (KIP-932): they take records, mostly say what became of them, stand still, leave and die."""
+
+import asyncio
+from collections import defaultdict
+
+from penstock.kafkawire.api import share_acknowledge, share_fetch
+from penstock.kafkawire.api.share_acknowledge import ShareAcknowledgeRequest
+from penstock.kafkawire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
+from penstock.kafkawire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.records import batches, size_bytes
+from tests.testkit.sim.clients.kafka import (
+    REQUEST_TIMEOUT_S,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    SHARE_GROUP_HEARTBEAT,
+    Disconnected,
+    KafkaClient,
+    KafkaConnection as Connection,
+)
+from tests.testkit.sim.judges.oracle import Oracle, is_same
+from tests.testkit.sim.judges.share_book import Key, ShareBook
+
+MEMBER_ID_BYTES = 8
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+VERDICTS = (ACCEPT,) * 16 + (RELEASE,) * 2 + (REJECT, RENEW, None)  # None: it says nothing, and the lock ends
+JOINS, LEAVES = 0, -1
+OPENS, CLOSES = 0, -1
+VERSION_RENEW = 2
+EXACT = 1
+WAIT_MS = 500
+RECORDS_MAX = (1, 5, 500, 500)
+BYTES_MAX = (1, 3_000, 1_000_000, 1_000_000)
+MOVE_SHARE, DIE_SHARE, LEAVE_SHARE, STALL_SHARE = 0.03, 0.12, 0.08, 0.08  # of rounds
+ASIDE_SHARE = 0.3  # of verdicts that are not sent with the next fetch
+DEAD_S = (0.1, 2.0)
+STALL_S = (0.5, 4.0)  # a lock lasts a second, a session three
+LOST = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND))
+# What may be said while some service does not know or cannot be asked.
+UNSURE = frozenset(
+    (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+)
+
+Said = dict[int, int]  # verdicts by offset
+
+
+class ShareMember:
+    """One member, for all its lives."""
+
+    def __init__(self, client: KafkaClient, oracle: Oracle, book: ShareBook, group_id: str, topics: list[str]) -> None:
+        self.name = client.name
+        self.is_good = False  # then it only accepts, and stays
+        self.accidents = 0  # it died, left, or stood still
+        self._client = client
+        self._stream = client.stream
+        self._oracle = oracle
+        self._book = book
+        self._group_id = group_id
+        self._topics = topics
+        self._version = self._stream.choice((1, 2))
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        self._member_id = f"{self.name}-{self._stream.randbytes(MEMBER_ID_BYTES).hex()}"
+        self._lose()
+
+    def _lose(self) -> None:
+        self._epoch = JOINS
+        self._assigned: list[Key] = []
+        self._session: list[Key] = []
+        self._session_epoch = OPENS
+        self._beat_s = 0.0
+        self._to_say: dict[Key, Said] = defaultdict(dict)
+
+    async def run(self) -> None:
+        """Be a member until cancelled."""
+        while True:
+            connection = await self._client.connect()
+            self._session_epoch, self._beat_s = OPENS, 0.0
+            try:
+                while self.is_good or self._stream.random() >= MOVE_SHARE:
+                    await self._take_part(connection)
+            except Disconnected:
+                await self._client.back_off()
+            finally:
+                connection.close()
+            await asyncio.sleep(0)
+
+    async def _take_part(self, connection: Connection) -> None:
+        if asyncio.get_running_loop().time() >= self._beat_s:
+            await self._beat(connection)
+        if not self._assigned:
+            await asyncio.sleep(max(self._beat_s - asyncio.get_running_loop().time(), 0))
+            return
+        await self._fetch(connection)
+        dice = self._stream.random() if not self.is_good else 1.0
+        self.accidents += dice < DIE_SHARE + LEAVE_SHARE + STALL_SHARE
+        if dice < DIE_SHARE:
+            await self._die(connection)
+        elif dice < DIE_SHARE + LEAVE_SHARE:
+            await self._leave(connection)
+        elif dice < DIE_SHARE + LEAVE_SHARE + STALL_SHARE:
+            await asyncio.sleep(self._stream.uniform(*STALL_S))
+        if self._to_say and (self.is_good or self._stream.random() < ASIDE_SHARE):
+            await self._acknowledge(connection)
+
+    async def _beat(self, connection: Connection) -> None:
+        topics = self._topics if self._epoch == JOINS else None
+        request = ShareGroupHeartbeatRequest(
+            self._group_id, self._member_id, self._epoch, subscribed_topic_names=topics
+        )
+        answer = await connection.ask(SHARE_GROUP_HEARTBEAT, 1, request)
+        error = ErrorCode(answer.error_code)
+        if error in LOST:
+            self._oracle.heard(self.name, f"{error.name}: it joins again")
+            self._lose()
+            return
+        self._check("a heartbeat", error)
+        self._epoch = answer.member_epoch
+        self._beat_s = asyncio.get_running_loop().time() + answer.heartbeat_interval_ms / 1000
+        if answer.assignment is not None:
+            told = answer.assignment.topic_partitions
+            self._assigned = [(each.topic_id, number) for each in told for number in each.partitions]
+            self._oracle.heard(self.name, f"that it has {len(self._assigned)} partitions")
+
+    async def _fetch(self, connection: Connection) -> None:
+        """Take records, and mostly say what became of those before."""
+        since = self._book.sequence
+        if self._session != self._assigned:
+            self._session, self._session_epoch = self._assigned, OPENS
+        said: dict[Key, Said] = {}
+        if self._session_epoch != OPENS:
+            said = {key: self._to_say.pop(key) for key in self._session if key in self._to_say}
+        records_max = self._stream.choice(RECORDS_MAX)
+        is_exact = self._version >= VERSION_RENEW and self._stream.random() < 0.5
+        request = self._request(said, records_max, is_exact=is_exact)
+        self._session_epoch += 1
+        answer: ShareFetchResponse = await connection.ask(
+            SHARE_FETCH, self._version, request, REQUEST_TIMEOUT_S + WAIT_MS / 1000
+        )
+        self._check("a fetch", ErrorCode(answer.error_code))
+        count = sum(self._take(each, part, said, since) for each in answer.responses for part in each.partitions)
+        if is_exact and count > records_max:
+            self._oracle.refused(self.name, f"a fetch of {records_max} records", f"{count} came")
+
+    def _request(self, said: dict[Key, Said], records_max: int, *, is_exact: bool) -> ShareFetchRequest:
+        named = self._session if self._session_epoch == OPENS else list(said)
+        topics: dict[bytes, list[share_fetch.FetchPartition]] = {}
+        for key in named:
+            judged = [share_fetch.AcknowledgementBatch(*each) for each in _ranges(said.get(key, {}))]
+            topics.setdefault(key[0], []).append(share_fetch.FetchPartition(key[1], judged))
+        return ShareFetchRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            share_session_epoch=self._session_epoch,
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=self._stream.choice(BYTES_MAX),
+            max_records=records_max,
+            share_acquire_mode=EXACT if is_exact else 0,
+            is_renew_ack=_renews(said) and self._version >= VERSION_RENEW,
+            topics=[share_fetch.FetchTopic(*each) for each in topics.items()],
+        )
+
+    def _take(
+        self,
+        topic: share_fetch.ShareFetchableTopicResponse,
+        part: share_fetch.PartitionData,
+        said: dict[Key, Said],
+        since: int,
+    ) -> int:
+        """What an answer has of one partition; how many records."""
+        key = (topic.topic_id, part.partition_index)
+        if part.error_code:
+            self._check(f"a fetch of {part.partition_index}", ErrorCode(part.error_code), unsure=True)
+        self._hear(key, said.get(key, {}), ErrorCode(part.acknowledge_error_code), since)
+        there = self._offsets(key, b"" if part.records is None else bytes(part.records))
+        count = 0
+        for each in part.acquired_records:
+            acquired = (each.first_offset, each.last_offset, each.delivery_count)
+            self._book.told_acquired(self.name, self._member_id, key, acquired, since)
+            for offset in range(each.first_offset, each.last_offset + 1):
+                if offset not in there:
+                    self._oracle.refused(self.name, f"{part.partition_index} at {offset}", "it came without its record")
+                self._decide(key, offset)
+                count += 1
+        return count
+
+    def _decide(self, key: Key, offset: int) -> None:
+        verdict = ACCEPT if self.is_good else self._stream.choice(VERDICTS)
+        if verdict == RENEW and self._version < VERSION_RENEW:
+            verdict = ACCEPT
+        if verdict is not None:
+            self._to_say[key][offset] = verdict
+
+    def _offsets(self, key: Key, data: bytes) -> dict[int, None]:
+        """The offsets of the records that came, which are what is in the journal and the store."""
+        log, found = self._oracle.logs.get(key), dict[int, None]()
+        try:
+            for position, header in batches(data):
+                truth = None if log is None else log.at(header.base_offset)
+                if truth is None or not is_same(truth, header, data[position : position + size_bytes(header)]):
+                    self._oracle.refused(self.name, f"{key[1]} at {header.base_offset}", "it is not what was stored")
+                found |= dict.fromkeys(range(header.base_offset, header.base_offset + header.last_offset_delta + 1))
+        except DecodeError as error:
+            self._oracle.refused(self.name, f"what it fetched of {key[1]}", str(error))
+        return found
+
+    async def _acknowledge(self, connection: Connection, *, closes: bool = False) -> None:
+        """Say what became of records, without a wish for others."""
+        if self._session_epoch == OPENS:
+            return
+        since, said, self._to_say = self._book.sequence, self._to_say, defaultdict(dict)
+        topics: dict[bytes, list[share_acknowledge.AcknowledgePartition]] = {}
+        for key, verdicts in said.items():
+            judged = [share_acknowledge.AcknowledgementBatch(*each) for each in _ranges(verdicts)]
+            topics.setdefault(key[0], []).append(share_acknowledge.AcknowledgePartition(key[1], judged))
+        request = ShareAcknowledgeRequest(
+            self._group_id,
+            self._member_id,
+            CLOSES if closes else self._session_epoch,
+            is_renew_ack=_renews(said) and self._version >= VERSION_RENEW,
+            topics=[share_acknowledge.AcknowledgeTopic(*each) for each in topics.items()],
+        )
+        self._session_epoch = OPENS if closes else self._session_epoch + 1
+        answer = await connection.ask(SHARE_ACKNOWLEDGE, self._version, request)
+        self._check("acknowledgements", ErrorCode(answer.error_code))
+        for topic in answer.responses:
+            for part in topic.partitions:
+                key = (topic.topic_id, part.partition_index)
+                self._hear(key, said.get(key, {}), ErrorCode(part.error_code), since)
+
+    def _hear(self, key: Key, said: Said, error: ErrorCode, since: int) -> None:
+        """What came of what was said: its locks may have ended, and if nobody knows, nothing more is said of it."""
+        if error is ErrorCode.NONE:
+            self._book.told_judged(self.name, self._member_id, key, said.items(), since)
+            renewed = [offset for offset, verdict in said.items() if verdict == RENEW]
+            if renewed:
+                self._to_say[key].update(dict.fromkeys(renewed, ACCEPT))
+        elif error is not ErrorCode.INVALID_RECORD_STATE:
+            self._check(f"what became of records of {key[1]}", error, unsure=True)
+
+    async def _leave(self, connection: Connection) -> None:
+        if self._stream.random() < 0.7:
+            await self._acknowledge(connection, closes=True)
+        request = ShareGroupHeartbeatRequest(self._group_id, self._member_id, LEAVES)
+        self._lose()
+        answer = await connection.ask(SHARE_GROUP_HEARTBEAT, 1, request)
+        error = ErrorCode(answer.error_code)
+        if error not in LOST:
+            self._check("a leave", error)
+
+    async def _die(self, connection: Connection) -> None:
+        """Say nothing more, while an answer is on its way that nobody gets."""
+        self._oracle.heard(self.name, "that it died")
+        if self._session_epoch != OPENS:
+            connection.send(SHARE_FETCH, self._version, self._request({}, RECORDS_MAX[-1], is_exact=False))
+            await asyncio.sleep(self._stream.choice((0.0, 0.01, 0.05)))
+        self._begin_life()
+        connection.close()
+        await asyncio.sleep(self._stream.uniform(*DEAD_S))
+        raise Disconnected("dead")
+
+    def _check(self, what: str, error: ErrorCode, *, unsure: bool = False) -> None:
+        """Raise what a client does about an error; if `unsure` it may just go on."""
+        if error is ErrorCode.NONE:
+            return
+        if error not in UNSURE:
+            self._oracle.refused(self.name, what, error.name)
+        if not unsure:
+            raise Disconnected(f"to be asked again: {error.name}")
+
+
+def _renews(said: dict[Key, Said]) -> bool:
+    return any(verdict == RENEW for verdicts in said.values() for verdict in verdicts.values())
+
+
+def _ranges(said: Said) -> list[tuple[int, int, list[int]]]:
+    """Runs of offsets with one verdict for each."""
+    found: list[tuple[int, int, list[int]]] = []
+    for offset in sorted(said):
+        if found and found[-1][1] + 1 == offset:
+            first, _, verdicts = found[-1]
+            found[-1] = (first, offset, [*verdicts, said[offset]])
+        else:
+            found.append((offset, offset, [said[offset]]))
+    return found

@@ -1,0 +1,101 @@
+"""A share group over the topics that others write: its members, its rules, and the judgement."""
+
+from typing import TYPE_CHECKING
+
+from penstock.contracts.commands import AlterGroupConfigs, Command, ConfigChange, ConfigOperation
+from penstock.contracts.configs.groups import (
+    EARLIEST_RESET,
+    READ_COMMITTED,
+    SHARE_AUTO_OFFSET_RESET,
+    SHARE_DELIVERY_LIMIT,
+    SHARE_HEARTBEAT_INTERVAL,
+    SHARE_ISOLATION_LEVEL,
+    SHARE_LOCK_DURATION,
+    SHARE_SESSION_TIMEOUT,
+)
+from tests.testkit.sim.clients import transactions
+from tests.testkit.sim.clients.share_member import ShareMember
+from tests.testkit.sim.judges.share_book import ShareBook
+
+if TYPE_CHECKING:
+    from tests.testkit.sim.world import World
+
+STREAM = "share-group"
+SHARE = 0.125  # of runs without an upgrade
+GROUP = "sharers"
+MEMBERS = (2, 2, 3)
+LOCK_MS = 1_000
+SESSION_TIMEOUT_MS = 3_000
+HEARTBEAT_MS = 1_000
+DELIVERY_LIMITS = (2, 5, 5)
+
+
+class Shares:
+    """Everything that a run has of share groups; in most runs nothing."""
+
+    def __init__(self, world: "World", topic: str) -> None:
+        dice = world.stream(STREAM)
+        self.is_wanted = dice.random() < SHARE and not world.old_replicas
+        self.members: list[ShareMember] = []
+        self._world = world
+        self._topics = {topic: world.partitions}
+        if world.transactions.is_wanted:
+            self._topics[transactions.TOPIC] = world.transactions.partitions
+        self._count = dice.choice(MEMBERS)
+        self._delivery_limit = dice.choice(DELIVERY_LIMITS)
+        self._is_committed = dice.random() < 0.5
+        self.book = ShareBook(GROUP, world.oracle, LOCK_MS, self._delivery_limit, world.fail)
+        if self.is_wanted:
+            world.oracle.on_applied.append(self.book.applied)
+
+    def opening(self, now_ms: int) -> list[Command]:
+        """What is journaled before the group comes: its rules."""
+        rules = {
+            SHARE_AUTO_OFFSET_RESET: EARLIEST_RESET,
+            SHARE_LOCK_DURATION: str(LOCK_MS),
+            SHARE_SESSION_TIMEOUT: str(SESSION_TIMEOUT_MS),
+            SHARE_HEARTBEAT_INTERVAL: str(HEARTBEAT_MS),
+            SHARE_DELIVERY_LIMIT: str(self._delivery_limit),
+        } | ({SHARE_ISOLATION_LEVEL: READ_COMMITTED} if self._is_committed else {})
+        changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in rules.items()]
+        return [AlterGroupConfigs(now_ms, GROUP, changes)] if self.is_wanted else []
+
+    def begin(self) -> None:
+        """Let the members go about their work."""
+        world = self._world
+        for number in range(self._count if self.is_wanted else 0):
+            client = world.client(f"sharer-{number}")
+            member = ShareMember(client, world.oracle, self.book, GROUP, list(self._topics))
+            self.members.append(member)
+            world.spawn(member.run())
+
+    def hurry(self) -> None:
+        """Nothing fails any more, nor do members."""
+        for member in self.members:
+            member.is_good = True
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that there is was accepted, rejected, or delivered often enough."""
+        return not any(offset >= 0 for offset in self._unsettled().values())
+
+    def _unsettled(self) -> dict[str, int]:
+        return {
+            f"{topic}-{number}": self.book.first_unsettled(topic, number, is_committed=self._is_committed)
+            for topic, count in self._topics.items()
+            for number in range(count if self.is_wanted else 0)
+        }
+
+    def explain(self) -> None:
+        """Say which records wait for ever."""
+        for name, offset in self._unsettled().items():
+            if offset >= 0:
+                self._world.fail(f"nobody of {GROUP} is done with {name} at {offset}")
+
+    def happened(self) -> dict[str, int]:
+        """How often what not every run has."""
+        return {
+            "records judged by a share group": self.book.judged,
+            "records shared once more": self.book.redelivered,
+            "members of a share group that died, left or stood still": sum(each.accidents for each in self.members),
+        }

@@ -1,0 +1,213 @@
+"""A bus with core NATS' promises and every fault that they allow: late, lost, cut off, silent, in parts.
+
+Each connection is at one of several servers. What it sends travels up to its server, is routed there, and travels down
+to each receiver; both ways keep their order. A cut loses what is on the way in both directions. A silent connection
+looks whole and carries nothing. Between servers that are severed nothing passes, which they notice after a while.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import crc32c
+
+from penstock.contracts.errors import Unavailable
+from tests.testkit.fakes.answers import within
+from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub, MemoryInbound, MemorySubscription, Nothing, matches
+from tests.testkit.sim.environment.wire import Wire
+
+FLUSH_TIMEOUT_S = 5.0  # as the real bus'
+SERVERS = 3
+
+Note = Callable[[str], None]
+
+
+@dataclass
+class BusFaults:
+    """What goes wrong with single messages, as shares of them."""
+
+    lost_share: float = 0.0  # on the way to one receiver
+    twice_share: float = 0.0  # only what is published to all, which every receiver must take twice
+
+
+@dataclass
+class Link:
+    """One connection."""
+
+    server: int
+    up: tuple[str, str]  # the lanes to its server and back
+    down: tuple[str, str]
+    generation: int = 0  # of the connection: what was on its way when it broke never comes
+    is_silent: bool = False
+
+
+@dataclass
+class Severed:
+    """Servers that do not reach each other."""
+
+    pairs: set[tuple[int, int]] = field(default_factory=set)
+    is_noticed: bool = False
+
+    def parts(self, one: int, other: int) -> bool:
+        """Whether nothing passes between the two."""
+        return bool(self.pairs) and (min(one, other), max(one, other)) in self.pairs
+
+
+class SimHub(MemoryHub):
+    """All servers and connections of one bus."""
+
+    def __init__(self, wire: Wire, note: Note = lambda _: None) -> None:
+        super().__init__()
+        self.faults = BusFaults()
+        self.severed = Severed()
+        self.on_answer: Callable[[str, bytes], None] = lambda sender, data: None
+        self._wire = wire
+        self._note = note
+        self._links: dict[str, Link] = {}
+        self._receivers: dict[str, list[list[MemorySubscription]]] = {}  # by subject; of each group one is chosen
+
+    def connect(self, name: str, server: int = 0) -> MemoryBus:
+        """A new connection to a server."""
+        self._links[name] = Link(server, ("up", name), ("down", name))
+        return super().connect(name)
+
+    def add(self, subscription: MemorySubscription) -> None:
+        super().add(subscription)
+        self._receivers.clear()
+
+    def remove(self, subscription: MemorySubscription) -> None:
+        super().remove(subscription)
+        self._receivers.clear()
+
+    def cut(self, name: str) -> None:
+        """Break a connection."""
+        if name in self._buses:
+            self._links[name].generation += 1
+            self._buses[name].cut()
+
+    def mend(self, name: str) -> None:
+        """Connect again, if the process is still there."""
+        if name in self._buses:
+            self._links[name].is_silent = False
+            self._buses[name].mend()
+
+    def silence(self, name: str) -> None:
+        """Carry nothing for a connection from now on, without a word."""
+        if name in self._links:
+            self._links[name].is_silent = True
+
+    def kill(self, name: str) -> None:
+        if name in self._buses:
+            self._links[name].generation += 1
+            super().kill(name)
+
+    def reaches(self, name: str, server: int) -> bool:
+        """Whether what a connection sends gets as far as a server."""
+        link, bus = self._links[name], self._buses.get(name)
+        return (
+            bus is not None and bus.is_connected and not link.is_silent and not self.severed.parts(link.server, server)
+        )
+
+    def generation(self, name: str) -> int:
+        """Changes when the connection breaks."""
+        return self._links[name].generation
+
+    def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
+        link = self._links[sender.name]
+        if not link.is_silent:
+            self._wire.carry(link.up, self._arrive, sender, link.generation, subject, data, reply)
+
+    async def echo(self, bus: MemoryBus, at_server: Callable[[], None] = lambda: None) -> None:
+        link = self._links[bus.name]
+        done = asyncio.get_running_loop().create_future()
+
+        def came_back(generation: int) -> None:
+            if generation == link.generation and not link.is_silent and not done.done():
+                done.set_result(None)
+
+        def arrived(generation: int) -> None:
+            at_server()
+            self._wire.carry(link.down, came_back, generation)
+
+        self._wire.carry(link.up, arrived, link.generation)
+        try:
+            await within(FLUSH_TIMEOUT_S, done)
+        except TimeoutError as error:
+            raise Unavailable("the nats servers do not answer") from error
+
+    async def withdraw(self, subscription: MemorySubscription) -> None:
+        with contextlib.suppress(Unavailable):
+            await self.echo(subscription.bus, lambda: self.remove(subscription))
+        self.remove(subscription)
+
+    def _arrive(self, sender: MemoryBus, generation: int, subject: str, data: bytes, reply: str) -> None:
+        link = self._links[sender.name]
+        if link.generation != generation or link.is_silent:
+            return
+        self._note(f"bus {sender.name} > {subject} {len(data)} {crc32c.crc32c(data):08x}")
+        if subject.startswith("_INBOX."):
+            self.on_answer(sender.name, data)
+            self._answer(link, subject, data)
+        elif not self._deliver(link, subject, data, reply) and reply:
+            self._down(link, sender.take_answer, reply, Nothing.NOBODY_LISTENS)
+
+    def _answer(self, sender: Link, subject: str, data: bytes) -> None:
+        bus = self._buses.get(subject.split(".")[1])
+        if bus is None or not bus.is_connected or self._is_lost():
+            return
+        link = self._links[bus.name]
+        if not self.severed.parts(sender.server, link.server):
+            self._down(link, bus.take_answer, subject, data)
+
+    def _deliver(self, sender: Link, subject: str, data: bytes, reply: str) -> bool:
+        """Send it to all who should get it; whether there was anybody."""
+        has_receiver = False
+        severed, stream = self.severed, self._wire.stream
+        lost_share, twice_share = self.faults.lost_share, self.faults.twice_share
+        for group in self._groups(subject):
+            members = [each for each in group if each.bus.is_connected]
+            if severed.is_noticed:
+                members = [each for each in members if not self._is_severed(sender, each)]
+            if not members:
+                continue
+            has_receiver = True
+            member = members[0] if len(members) == 1 else stream.choice(members)
+            is_lost = lost_share > 0 and stream.random() < lost_share
+            if is_lost or (severed.pairs and self._is_severed(sender, member)):
+                self._note(f"bus lost {subject} to {member.bus.name}")
+                continue
+            link = self._links[member.bus.name]
+            message = MemoryInbound(member.bus, subject, data, reply)
+            self._down(link, member.deliver, message)
+            if twice_share > 0 and not reply and stream.random() < twice_share:
+                self._down(link, member.deliver, message)
+        return has_receiver
+
+    def _groups(self, subject: str) -> list[list[MemorySubscription]]:
+        """Who listens: queue groups, and everybody alone who is in none."""
+        known = self._receivers.get(subject)
+        if known is None:
+            groups: dict[tuple[str, int], list[MemorySubscription]] = {}
+            for place, each in enumerate(self._subscriptions):
+                if matches(each.subject, subject):
+                    groups.setdefault((each.queue, 0 if each.queue else place), []).append(each)
+            known = self._receivers[subject] = list(groups.values())
+        return known
+
+    def _is_severed(self, sender: Link, subscription: MemorySubscription) -> bool:
+        return self.severed.parts(sender.server, self._links[subscription.bus.name].server)
+
+    def _is_lost(self) -> bool:
+        return self._happens(self.faults.lost_share)
+
+    def _happens(self, share: float) -> bool:
+        return share > 0 and self._wire.stream.random() < share
+
+    def _down(self, link: Link, take: Callable[..., None], *args: object) -> None:
+        self._wire.carry(link.down, _come, link, link.generation, take, args)
+
+
+def _come(link: Link, generation: int, take: Callable[..., None], args: tuple[object, ...]) -> None:
+    if link.generation == generation and not link.is_silent:
+        take(*args)

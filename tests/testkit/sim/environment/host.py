@@ -1,0 +1,104 @@
+"""What a simulated process has around its service: clock, chance, connection and store, in place of the real ones."""
+
+import random
+from collections.abc import Callable
+from typing import Any, cast
+
+from penstock.objectstore import ObjectStore
+from penstock.objectstore.retrying import RetryingStore
+from penstock.runtime.bus.bus import Bus
+from penstock.runtime.bus.presence import Announcer, Directory
+from penstock.runtime.journal import Journal
+from penstock.runtime.nats.client import NatsConnection
+from penstock.runtime.process.host import ServiceHost
+from tests.testkit.fakes.memory_bus import MemoryBus
+from tests.testkit.sim.environment.bus import SimHub
+from tests.testkit.sim.environment.journal import Reach, SimJournal, SimJournalStore
+from tests.testkit.sim.environment.loop import Timeline
+from tests.testkit.sim.environment.store import SimStore, StoreServer
+from tests.testkit.sim.environment.wire import START_MS
+
+
+class SimClock:
+    """`Clock` of one process: the monotonic one is everybody's, the wall clock is wrong by `skew_ms`."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.skew_ms = 0
+
+    def now_ms(self) -> int:
+        return START_MS + int(self._timeline.now_s * 1000) + self.skew_ms
+
+    def monotonic_s(self) -> float:
+        return self._timeline.now_s
+
+
+class BusReach(Reach):
+    """The way to the journal over the connection of one life of a process."""
+
+    def __init__(self, hub: SimHub, name: str, journal_server: Callable[[], int]) -> None:
+        self._hub = hub
+        self._name = name
+        self._journal_server = journal_server
+
+    def is_whole(self) -> bool:
+        return self._hub.reaches(self._name, self._journal_server())
+
+    def generation(self) -> int:
+        return self._hub.generation(self._name)
+
+
+class SimConnection:
+    """One connection to the simulated nats servers; takes the place of `NatsConnection`."""
+
+    def __init__(self, bus: MemoryBus, journal: SimJournalStore, reach: Reach) -> None:
+        self.bus: Bus = bus
+        self._store = journal
+        self._reach = reach
+        self._name = bus.name
+
+    async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
+        """The one journal that there is."""
+        opened = SimJournal(self._store, self._name, self._reach)
+        await opened.describe()
+        return opened
+
+    async def close(self) -> None:
+        await self.bus.close()
+
+
+class _NoHttp:
+    """Health and metrics that nobody asks for."""
+
+    address = "simulated:0"
+
+    async def open(self) -> None:
+        """Nobody asks."""
+
+    async def close(self) -> None:
+        """Nobody asked."""
+
+
+class SimHost(ServiceHost):
+    """The host of one life of a simulated process; only what reaches outside of the process is another's."""
+
+    def __init__(self, *args: Any, connection: SimConnection, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._http = cast(Any, _NoHttp())
+        self._given = connection
+
+    async def connect(self) -> Bus:
+        self._connection = cast(NatsConnection, self._given)
+        bus = self.bus
+        self.directory = Directory(bus, self._config.cluster, self._clock)
+        self.announcer = Announcer(bus, self._config.cluster, self._presence, self.directory)
+        return bus
+
+
+def store_opener(server: StoreServer, name: str, stream: random.Random, timeline: Timeline) -> Callable[..., Any]:
+    """What opens the simulated store for one process, retrying as the real one does."""
+
+    async def open_store(_url: str, **_: Any) -> ObjectStore:
+        return RetryingStore(SimStore(server, name), jitter=stream.random, monotonic_s=lambda: timeline.now_s)
+
+    return open_store

@@ -1,0 +1,230 @@
+"""A journal with JetStream's promises and its faults: lost acknowledgements, late appends, stalls, lagging tails."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock.runtime.journal import JournalEntry, JournalInfo, JournalLost
+from tests.testkit.fakes.answers import within
+from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.sim.environment.wire import Wire
+
+ANSWER_TIMEOUT_S = 1.0  # as the real journal's, for appends and for questions
+DUPLICATE_WINDOW_S = 120.0
+RETRY_S = 0.05
+REPLAY_ENTRIES_MAX = 16  # at once: journals of simulations are short, and reading them should take its time
+SILENCE_S_MAX = 2.0  # then the real tail misses its consumer's heartbeats and makes another
+
+IN_A_SERVER = -1  # instead of the generation of a connection: what happens to that does not matter any more
+
+Observer = Callable[[int, bytes], None]
+
+
+@dataclass
+class JournalFaults:
+    """What goes wrong with appends, as shares of them."""
+
+    lost_share: float = 0.0  # never stored
+    unacknowledged_share: float = 0.0  # stored, and the answer is lost
+    late_share: float = 0.0  # stored only after the appender gave up waiting
+    late_s_max: float = 0.0
+    stuck_tail_share: float = 0.0  # of notices that an entry is there; its reader learns of it with the next, or later
+    stuck_tail_s_max: float = 0.0
+    replay_s: float = 0.0  # per entry, for a reader that is behind
+
+
+class Reach:
+    """The connection that one process has to the journal's server; without faults it is whole."""
+
+    def is_whole(self) -> bool:
+        """Whether anything passes now."""
+        return True
+
+    def generation(self) -> int:
+        """Changes when the connection breaks."""
+        return 0
+
+
+class SimJournalStore(MemoryJournalStore):
+    """The stream at its servers."""
+
+    def __init__(self, wire: Wire, created: str = "2026-01-01T00:00:00Z") -> None:
+        super().__init__(created)
+        self.wire = wire
+        self.faults = JournalFaults()
+        self.observers: list[Observer] = []
+        self.readers: dict[Consumer, None] = {}
+        self.is_full = False  # no room for another entry at its servers
+        self._ids_by_time: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def happens(self, share: float) -> bool:
+        """Throw dice."""
+        return share > 0 and self.wire.stream.random() < share
+
+    def make_again(self, created: str = "2026-02-02T00:00:00Z") -> None:
+        self._ids_by_time.clear()
+        super().make_again(created)
+
+    def _store(self, entry_id: str, data: bytes) -> int:
+        now_s = self.wire.loop.time()
+        while self._ids_by_time and next(iter(self._ids_by_time.values()))[0] < now_s - DUPLICATE_WINDOW_S:
+            self._ids_by_time.popitem(last=False)
+        if entry_id in self._ids_by_time:
+            return self._ids_by_time[entry_id][1]
+        sequence = self.last_sequence + 1
+        for observe in self.observers:
+            observe(sequence, data)
+        stored = super()._store(f"{sequence}", data)
+        self._ids_by_time[entry_id] = (now_s, stored)
+        return stored
+
+    def _notify(self) -> None:
+        super()._notify()
+        for reader in list(self.readers):
+            reader.tell()
+
+
+class SimJournal(MemoryJournal):
+    """One process' handle on the stream."""
+
+    def __init__(self, store: SimJournalStore, name: str = "", reach: Reach | None = None) -> None:
+        super().__init__(store)
+        self._stream = store
+        self._name = name or f"handle-{id(self)}"
+        self._reach = reach or Reach()
+
+    async def describe(self) -> JournalInfo:
+        await self._round_trip()
+        return self._look()
+
+    async def last_sequence(self) -> int:
+        told = await self._round_trip()
+        self._look()
+        return told
+
+    async def append(self, entry_id: str, data: bytes) -> int:
+        if len(data) > self.entry_bytes_max:
+            raise Invalid(f"journal entry of {len(data)} bytes is over the {self.entry_bytes_max} allowed")
+        answer: asyncio.Future[int | Exception] = asyncio.get_running_loop().create_future()
+        if self._reach.is_whole():
+            late_s = 0.0
+            if self._stream.happens(self._stream.faults.late_share):
+                late_s = ANSWER_TIMEOUT_S + self._stream.wire.stream.uniform(0, self._stream.faults.late_s_max)
+            if late_s:  # it waits in some server, and those behind it do not
+                self._stream.wire.later(late_s, self._arrive, IN_A_SERVER, entry_id, data, answer)
+            else:
+                generation = self._reach.generation()
+                self._stream.wire.carry(("append", self._name), self._arrive, generation, entry_id, data, answer)
+        try:
+            outcome = await within(ANSWER_TIMEOUT_S, answer)
+        except TimeoutError as error:
+            raise Unavailable("no acknowledgement came in time") from error
+        if isinstance(outcome, Exception):
+            raise outcome
+        self._last_sequence = max(self._last_sequence, outcome)
+        return outcome
+
+    def _arrive(self, generation: int, entry_id: str, data: bytes, answer: "asyncio.Future[int | Exception]") -> None:
+        stream = self._stream
+        if generation not in (IN_A_SERVER, self._reach.generation()) or not stream.is_available:
+            return
+        if stream.happens(stream.faults.lost_share):
+            return
+        outcome: int | Exception
+        if stream.is_full:
+            outcome = Unavailable("insufficient storage resources available")
+        elif stream.exists:
+            try:
+                outcome = stream.append(entry_id, data)
+            except Unavailable as error:
+                outcome = error
+        else:
+            outcome = JournalLost("the journal is gone")
+        if not stream.happens(stream.faults.unacknowledged_share):
+            stream.wire.carry(("acknowledge", self._name), self._come_back, generation, answer, outcome)
+
+    def _come_back(self, generation: int, answer: "asyncio.Future[int | Exception]", outcome: int | Exception) -> None:
+        if generation == self._reach.generation() and self._reach.is_whole() and not answer.done():
+            answer.set_result(outcome)
+
+    async def _round_trip(self) -> int:
+        """The last sequence when the question came to the server, once it would be answered; or `Unavailable`."""
+        answer: asyncio.Future[int | Exception] = asyncio.get_running_loop().create_future()
+        generation = self._reach.generation()
+
+        def arrive() -> None:
+            stream = self._stream
+            if generation == self._reach.generation() and stream.is_available:
+                stream.wire.carry(
+                    ("acknowledge", self._name), self._come_back, generation, answer, stream.last_sequence
+                )
+
+        if self._reach.is_whole():
+            self._stream.wire.carry(("append", self._name), arrive)
+        try:
+            outcome = await within(ANSWER_TIMEOUT_S, answer)
+        except TimeoutError as error:
+            raise Unavailable("the journal does not answer") from error
+        assert isinstance(outcome, int)
+        return outcome
+
+    async def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
+        expected = after + 1
+        consumer = Consumer(self._stream, self._name, self._reach)
+        self._stream.readers[consumer] = None
+        try:
+            while True:
+                try:
+                    await self._round_trip()
+                    consumer.told = self._look().last_sequence
+                    generation = self._reach.generation()
+                    while generation == self._reach.generation():
+                        group = [entry for entry in self._take(expected) if entry.sequence <= consumer.told]
+                        if group:
+                            group = group[:REPLAY_ENTRIES_MAX]
+                            expected = group[-1].sequence + 1
+                            yield group
+                            if expected <= consumer.told and self._stream.faults.replay_s:
+                                await asyncio.sleep(len(group) * self._stream.faults.replay_s)
+                        elif not await consumer.is_news():
+                            break
+                except Unavailable:
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self._stream.readers.pop(consumer, None)
+
+
+class Consumer:
+    """What the stream's servers push news to, for one tail; a process may have several."""
+
+    def __init__(self, stream: SimJournalStore, name: str, reach: Reach) -> None:
+        self.told = 0  # the last sequence that was pushed
+        self._stream = stream
+        self._lane = ("push", name)
+        self._reach = reach
+        self._news: asyncio.Future[None] | None = None  # what the tail waits for
+
+    def tell(self) -> None:
+        """There is something new."""
+        stream = self._stream
+        late_s = 0.0
+        if stream.happens(stream.faults.stuck_tail_share):
+            late_s = stream.wire.stream.uniform(0, stream.faults.stuck_tail_s_max)
+        stream.wire.carry(self._lane, self._hear, self._reach.generation(), stream.last_sequence, late_s=late_s)
+
+    def _hear(self, generation: int, last_sequence: int) -> None:
+        if generation == self._reach.generation() and self._reach.is_whole():
+            self.told = max(self.told, last_sequence)
+            if self._news is not None and not self._news.done():
+                self._news.set_result(None)
+
+    async def is_news(self) -> bool:
+        """Whether something was pushed; else it is time to look whether the consumer still lives."""
+        self._news = asyncio.get_running_loop().create_future()
+        try:
+            await within(SILENCE_S_MAX, self._news)
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,210 @@
+"""One simulated process: it lives, is killed, stopped and started again, as its supervisor and the faults have it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
+from penstock.runtime.process.life import App
+from penstock_sequencer.replication.replica import LeftBehind
+from penstock_sequencer.storage.snapshot_format import UnknownVersion
+from tests.testkit.sim.environment.host import BusReach, SimClock, SimConnection, SimHost, store_opener
+from tests.testkit.sim.environment.loop import NO_STEPS, SimLoop
+from tests.testkit.sim.environment.surroundings import Surroundings
+from tests.testkit.sim.newest import SIMULATED_LEVEL
+
+RESTART_S = (0.2, 2.0)  # how long a supervisor takes
+DRAIN_DEADLINE_S = 10.0
+
+# Builds an app: from its instance name, its zone and what each app takes from outside.
+MakeApp = Callable[["Process", dict[str, Any]], App]
+
+
+class Process:
+    """A process of one service; each life of it has a loop, a connection and memory of its own."""
+
+    def __init__(self, around: Surroundings, role: str, number: int, make: MakeApp, *, keeps_name: bool) -> None:
+        self.role = role
+        self.name = f"{role}-{number}"
+        self.number = number
+        self.server = number % 3
+        self.zone = f"z{self.server}"
+        self.is_up = False
+        self.is_paused = False
+        self.born_at_sequence = 0  # the journal's last when this life began
+        self.is_wanted = False  # the supervisor starts it again
+        self.known_level = SIMULATED_LEVEL  # of this life's release
+        self.app: App | None = None
+        self.clock = SimClock(around.timeline)
+        self._around = around
+        self._make = make
+        self._keeps_name = keeps_name
+        self._stream = around.chance.stream(f"process/{self.name}")
+        self._life = 0
+        self._stop = asyncio.Event()
+        self.loop: SimLoop
+
+    @property
+    def instance(self) -> str:
+        """The name of this life, or of all lives."""
+        return self.name if self._keeps_name else f"{self.name}-{self._life}"
+
+    @property
+    def connection_name(self) -> str:
+        """The name of this life's connection."""
+        return f"{self.name}-{self._life}"
+
+    def start(self) -> None:
+        """Begin a life."""
+        if self.is_up:
+            return
+        self._life += 1
+        self.is_up = self.is_wanted = True
+        self.born_at_sequence = self._around.journal.last_sequence
+        self._around.note(f"start {self.name} {self._life}")
+        self.loop = SimLoop(self._around.timeline, self.connection_name, self._exception)
+        self._stop = asyncio.Event()
+        self.loop.create_task(self._live(self._life))
+
+    def kill(self) -> None:
+        """End at once, in the middle of anything (SIGKILL)."""
+        if not self.is_up:
+            return
+        around = self._around
+        around.note(f"kill {self.name} {self._life}")
+        self.is_up = self.is_paused = False
+        around.hub.kill(self.connection_name)
+        around.network.kill(self.connection_name)
+        leaked = self.loop.kill()
+        if leaked:
+            around.fail(f"{self.connection_name} has tasks that do not end: {leaked}")
+        self.app = None
+
+    def kill_at_step(self, steps: int) -> None:
+        """End it after so many of its callbacks from now on, in the middle of a moment."""
+        self.loop.stop_after(steps, self._kill_and_restart)
+
+    def spare(self) -> None:
+        """Do not end it at the step that was chosen."""
+        if self.is_up:
+            self.loop.stop_after(NO_STEPS, lambda: None)
+
+    def _kill_and_restart(self) -> None:
+        self.kill()
+        self.restart_later()
+
+    def stop(self) -> None:
+        """Ask it to stop (SIGTERM); it is killed if it does not in time."""
+        if self.is_up:
+            self._around.note(f"stop {self.name} {self._life}")
+            self._stop.set()
+
+    def pause(self) -> None:
+        """Stop it where it is (SIGSTOP)."""
+        if self.is_up and not self.is_paused:
+            self._around.note(f"pause {self.name} {self._life}")
+            self.is_paused = True
+            self.loop.pause()
+
+    def resume(self) -> None:
+        """Let it go on (SIGCONT)."""
+        if self.is_up and self.is_paused:
+            self._around.note(f"resume {self.name} {self._life}")
+            self.is_paused = False
+            self.loop.resume(timers_first=self._stream.random() < 0.5)
+
+    def restart_later(self) -> None:
+        """The supervisor notices that it is gone."""
+        self._around.infrastructure.call_later(self._stream.uniform(*RESTART_S), self._restart)
+
+    def _restart(self) -> None:
+        if self.is_wanted:
+            self.start()
+
+    def _exception(self, context: dict[str, Any]) -> None:
+        self._around.fail(f"{self.connection_name}: {context.get('message')}: {context.get('exception')!r}")
+
+    async def _live(self, life: int) -> None:
+        """A process' life as `penstock.runtime.process` leads it."""
+        failure: BaseException | None = None
+        try:
+            self.app = self._make(self, self._given())
+            failure = await self._open_and_run(self.app)
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  judged below
+            failure = error
+        if life == self._life and self.is_up:
+            self._around.infrastructure.call_soon(self._ended, life, failure)
+
+    async def _open_and_run(self, app: App) -> BaseException | None:
+        stopping = asyncio.create_task(self._stop.wait())
+        opening = asyncio.create_task(app.open())
+        await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        failure = await _end(opening)
+        if failure is None and not stopping.done():
+            running = asyncio.create_task(app.run())
+            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                draining = asyncio.create_task(app.drain())
+                await asyncio.wait({draining, running}, timeout=DRAIN_DEADLINE_S, return_when=asyncio.FIRST_COMPLETED)
+                failure = await _end(draining)
+            elif not running.cancelled() and running.exception() is None:
+                failure = RuntimeError("the service ended by itself")
+            failure = await _end(running) or failure
+        stopping.cancel()
+        closing = asyncio.create_task(app.close())
+        await asyncio.wait({closing}, timeout=5.0)
+        return failure or await _end(closing)
+
+    def _ended(self, life: int, failure: BaseException | None) -> None:
+        """The process ended by itself, or because it was asked to."""
+        if life != self._life or not self.is_up:
+            return
+        cause = _first_cause(failure)
+        self._around.note(f"exit {self.name} {life} {type(cause).__name__}")
+        leaked = self.loop.tasks
+        if leaked and failure is None:
+            self._around.fail(f"{self.connection_name} stopped and left tasks behind: {leaked}")
+        if cause is not None and (not isinstance(cause, PenstockError | TimeoutError) or isinstance(cause, Corrupt)):
+            self._around.fail(f"{self.connection_name} died of {cause!r}")
+        elif (
+            cause is not None
+            and not isinstance(cause, Unavailable | TimeoutError | LeftBehind)
+            and not self._is_outdated(cause)
+        ):
+            self._around.fail(f"{self.connection_name} ended: {cause}")
+        self.kill()
+        if self.is_wanted:
+            self.restart_later()
+
+    def _is_outdated(self, cause: BaseException) -> bool:
+        """Whether a replica of an earlier release was unseen when the level was raised, and so has to be replaced."""
+        return isinstance(cause.__cause__, UnknownVersion) and self.known_level < SIMULATED_LEVEL
+
+    def _given(self) -> dict[str, Any]:
+        """What every app takes from outside."""
+        around, name = self._around, self.connection_name
+        bus = around.hub.connect(name, self.server)
+        reach = BusReach(around.hub, name, around.journal_server)
+        connection = SimConnection(bus, around.journal, reach)
+        return {
+            "clock": self.clock,
+            "entropy": around.entropy(name),
+            "make_host": lambda *args, **options: SimHost(*args, connection=connection, **options),
+            "open_store": store_opener(around.store, name, around.chance.stream(f"jitter/{name}"), around.timeline),
+        }
+
+
+async def _end(task: "asyncio.Task[Any]") -> BaseException | None:
+    """Make sure that the task is over; what it died of."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=2.0)
+    if not task.done():
+        return TimeoutError("did not end in time")
+    return None if task.cancelled() else task.exception()
+
+
+def _first_cause(error: BaseException | None) -> BaseException | None:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

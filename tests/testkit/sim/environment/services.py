@@ -1,0 +1,93 @@
+"""Builds the real services for simulated processes, each from its own app."""
+
+import random
+from collections.abc import Callable
+from typing import Any, cast
+
+from penstock.runtime.process.life import App
+from penstock_cacher.app import CacherApp
+from penstock_cacher.config import CacherConfig
+from penstock_flusher.app import FlusherApp
+from penstock_flusher.config import FlusherConfig
+from penstock_gateway.app import GatewayApp
+from penstock_gateway.config import GatewayConfig
+from penstock_gateway.server.connection import Connection
+from penstock_gateway.server.listener import Listener
+from penstock_janitor.app import JanitorApp
+from penstock_janitor.config import JanitorConfig
+from penstock_sequencer.app import SequencerApp
+from penstock_sequencer.config import SequencerConfig
+from tests.testkit.sim.environment.process import MakeApp, Process
+from tests.testkit.sim.environment.sockets import PORT, Address, Network, SimListener
+from tests.testkit.sim.length import Length
+
+CLUSTER = "sim"
+RETENTION_INTERVAL_MS = 700
+REAP_INTERVAL_MS = 600
+SWEEP_INTERVAL_MS = 4_000
+JANITOR_LEASE_MS = 3_000
+
+
+def gateway_address(process: Process) -> Address:
+    """Where clients find a gateway, in every life of it."""
+    return (process.name, PORT)
+
+
+def _settings(process: Process, store_url: str) -> dict[str, Any]:
+    return {"cluster": CLUSTER, "zone": process.zone, "instance": process.instance, "store_url": store_url}
+
+
+def makers(
+    network: Network,
+    store_url: str,
+    dice: random.Random,
+    known_level: Callable[[Process], int],
+    grace_ms: int,
+    length: Length,
+) -> dict[str, MakeApp]:
+    """By role, what builds its app; what may be set is chosen by lot where that finds more.
+
+    `known_level` says of which release a sequencer is. Janitors do in seconds what would take them minutes and hours.
+    """
+    snapshots = {
+        "snapshot_entries": dice.choice(length.snapshot_entries),
+        "snapshot_interval_ms": dice.choice(length.snapshot_intervals_ms),
+    }
+
+    def gateway(process: Process, given: dict[str, Any]) -> App:
+        host, port = gateway_address(process)
+        config = GatewayConfig(
+            **_settings(process, store_url), listeners=f"PLAINTEXT://{host}:{port}", share_groups=True
+        )
+
+        def make_listener(spec: Any) -> Listener:
+            address = gateway_address(process)
+            name, loop = process.connection_name, process.loop
+            return cast(Listener, SimListener(network, name, loop, spec.name, address, Connection))
+
+        return GatewayApp(config, **given, make_listener=make_listener)
+
+    def sequencer(process: Process, given: dict[str, Any]) -> App:
+        settings = _settings(process, store_url)
+        config = SequencerConfig(**settings, journal_assurance="sync-always", **snapshots)
+        process.known_level = known_level(process)
+        return SequencerApp(config, **given, known_level=process.known_level)
+
+    def janitor(process: Process, given: dict[str, Any]) -> App:
+        config = JanitorConfig(
+            **_settings(process, store_url),
+            grace_ms=grace_ms,
+            retention_interval_ms=RETENTION_INTERVAL_MS,
+            reap_interval_ms=REAP_INTERVAL_MS,
+            sweep_interval_ms=SWEEP_INTERVAL_MS,
+            lease_ms=JANITOR_LEASE_MS,
+        )
+        return JanitorApp(config, **given)
+
+    return {
+        "gateway": gateway,
+        "flusher": lambda process, given: FlusherApp(FlusherConfig(**_settings(process, store_url)), **given),
+        "cacher": lambda process, given: CacherApp(CacherConfig(**_settings(process, store_url)), **given),
+        "sequencer": sequencer,
+        "janitor": janitor,
+    }

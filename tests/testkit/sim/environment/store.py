@@ -1,0 +1,212 @@
+"""An object store that is late, fails before or after the effect, asks for patience, or never answers."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import PenstockError, Unavailable
+from penstock.objectstore.errors import NotDeleted, Throttled
+from penstock.objectstore.memory import MemoryStore
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut, Unfinished
+from tests.testkit.sim.environment.wire import START_MS, Latency, Wire
+
+DELETED_TOLD_MAX = 3  # keys of one call, in the trace
+
+Note = Callable[[str], None]
+
+
+@dataclass
+class StoreFaults:
+    """What goes wrong with requests, as shares of them."""
+
+    failed_share: float = 0.0  # refused before any effect
+    unacknowledged_share: float = 0.0  # done, and the answer is an error
+    throttled_share: float = 0.0  # 503 SlowDown
+    hung_share: float = 0.0  # never answered; done half of the time, perhaps long after everybody gave up
+    hung_s_max: float = 20.0
+
+
+class StoreServer:
+    """What all handles share: the objects and the faults."""
+
+    def __init__(self, wire: Wire, note: Note = lambda _: None) -> None:
+        self.wire = wire
+        self.note = note
+        self.faults = StoreFaults()
+        self.writes = Latency()  # comes on top of the wire's
+        self.on_delete: Callable[[str, Sequence[str]], None] = lambda name, keys: None  # whose handle, and what
+        self.objects = MemoryStore(now_ms=lambda: START_MS + int(wire.loop.time() * 1000))
+
+    def size_of(self, key: str) -> int | None:
+        """An object's size as it is now, None if there is none."""
+        data = self.read(key)
+        return None if data is None else len(data)
+
+    def read(self, key: str) -> bytes | None:
+        """An object as it is now, None if there is none."""
+        try:
+            data: bytes = _done(self.objects.get(key))
+        except PenstockError:
+            return None
+        return data
+
+    def keys(self, prefix: str) -> list[str]:
+        """All objects below a prefix, as they are now."""
+        found: list[str] = []
+        while page := _done(self.objects.list(prefix, found[-1] if found else "")):
+            found += [listed.key for listed in page]
+        return found
+
+    def unfinished(self) -> list[str]:
+        """The keys of all uploads that were begun and neither completed nor given up, as they are now."""
+        return [each.key for each in _done(self.objects.unfinished(""))]
+
+    def leave(self, key: str, data: bytes) -> None:
+        """An object is there."""
+        _done(self.objects.put(key, [data]))
+
+    def damage(self, key: str, dice: random.Random) -> None:
+        """One bit of an object is another."""
+        data = bytearray(self.read(key) or b"?")
+        data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+        _done(self.objects.delete([key]))
+        _done(self.objects.put(key, [data]))
+
+    def happens(self, share: float) -> bool:
+        """Throw dice."""
+        return share > 0 and self.wire.stream.random() < share
+
+
+class SimStore:
+    """`ObjectStore`: one process' handle."""
+
+    def __init__(self, server: StoreServer, name: str = "store") -> None:
+        self._server = server
+        self._name = name
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        data = b"".join(body)
+        etag: str = await self.ask(f"put {key}", lambda: self._server.objects.put(key, [data], if_match=if_match))
+        return etag
+
+    async def get(self, key: str) -> bytes:
+        data: bytes = await self.ask(f"get {key}", lambda: self._server.objects.get(key))
+        return data
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
+        what = f"get {key} {position}+{length}"
+        data: bytes = await self.ask(what, lambda: self._server.objects.get_range(key, position, length))
+        return data
+
+    async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
+        listing: Listing = await self.ask(f"list {prefix}", lambda: self._server.objects.list(prefix, after, limit))
+        return listing
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self.ask(f"delete {len(keys)} {' '.join(keys[:DELETED_TOLD_MAX])}", lambda: self._delete(keys))
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        server, left = self._server, list[str]()
+        if server.happens(server.faults.failed_share):
+            left = [key for key in keys if server.wire.stream.random() < 0.5]
+        gone = [key for key in keys if key not in left]
+        server.on_delete(self._name, gone)
+        await server.objects.delete(gone)
+        if left:
+            raise NotDeleted("the store refused", left)
+
+    async def begin_parts(self, key: str, part_bytes: int) -> "SimParts":
+        inner: PartedPut = await self.ask(f"begin {key}", lambda: self._server.objects.begin_parts(key, part_bytes))
+        return SimParts(self, inner, key)
+
+    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
+        found: Sequence[Unfinished] = await self.ask(
+            f"unfinished {prefix}", lambda: self._server.objects.unfinished(prefix, limit)
+        )
+        return found
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        await self.ask(f"abort {unfinished.key}", lambda: self._server.objects.abort_unfinished(unfinished))
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    async def ask(self, what: str, act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """What the server answers to one request, if it does."""
+        server = self._server
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        # Requests of one process overtake each other.
+        late_s = server.writes.choose_s(server.wire.stream) if what.startswith("put") else 0.0
+        server.wire.later(server.wire.latency.choose_s(server.wire.stream) + late_s, self._arrive, what, act, answer)
+        return await answer
+
+    def _arrive(self, what: str, act: Callable[[], Coroutine[Any, Any, Any]], answer: asyncio.Future[Any]) -> None:
+        server, faults = self._server, self._server.faults
+        if server.happens(faults.hung_share):
+            server.note(f"store {self._name} {what} hangs")
+            if server.wire.stream.random() < 0.5:
+                server.wire.later(server.wire.stream.uniform(0, faults.hung_s_max), _act_unseen, act)
+            return
+        outcome: Any
+        if server.happens(faults.throttled_share):
+            outcome = Throttled("503 SlowDown")
+        elif server.happens(faults.failed_share):
+            outcome = Unavailable("the store refused")
+        else:
+            outcome = _outcome(act)
+            if server.happens(faults.unacknowledged_share):
+                outcome = Unavailable("the connection to the store broke")
+        server.note(f"store {self._name} {what} {type(outcome).__name__}")
+        server.wire.later(server.wire.latency.choose_s(server.wire.stream), _settle, answer, outcome)
+
+
+class SimParts:
+    """`PartedPut`: every part is a request of its own."""
+
+    def __init__(self, store: SimStore, inner: PartedPut, key: str) -> None:
+        self._store = store
+        self._inner = inner
+        self._key = key
+
+    async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
+        data = b"".join(body)
+        await self._store.ask(f"put part {number} of {self._key}", lambda: self._inner.put_part(number, [data]))
+
+    async def complete(self) -> str:
+        etag: str = await self._store.ask(f"complete {self._key}", lambda: self._inner.complete())
+        return etag
+
+    async def abort(self) -> None:
+        await self._store.ask(f"abort {self._key}", lambda: self._inner.abort())
+
+
+def _outcome(act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    try:
+        return _done(act())
+    except PenstockError as error:
+        return error
+
+
+def _act_unseen(act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    _outcome(act)
+
+
+def _settle(answer: asyncio.Future[Any], outcome: Any) -> None:
+    if answer.done():
+        return
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
+
+
+def _done(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("the store in memory does not wait")

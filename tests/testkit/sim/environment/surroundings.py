@@ -1,0 +1,69 @@
+"""What all processes of a simulation share: time, chance, the trace, the wires, the failures."""
+
+import random
+from typing import Any
+
+from tests.testkit.sim.environment.bus import SimHub
+from tests.testkit.sim.environment.chance import Chance, SimEntropy
+from tests.testkit.sim.environment.journal import SimJournalStore
+from tests.testkit.sim.environment.loop import SimLoop, Timeline
+from tests.testkit.sim.environment.sockets import Network
+from tests.testkit.sim.environment.store import StoreServer
+from tests.testkit.sim.environment.trace import Trace
+from tests.testkit.sim.environment.wire import Latency, Wire
+
+BUS_LATENCY = Latency(0.0004, 0.02, 0.02)
+STORE_LATENCY = Latency(0.005, 0.2, 0.05)
+SOCKET_LATENCY = Latency(0.0005, 0.05, 0.02)
+
+
+class Surroundings:
+    """One simulated world without its processes."""
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.chance = Chance(seed)
+        self.trace = Trace(keep_trace)
+        self.timeline = Timeline()
+        self.failures: list[str] = []
+        self.infrastructure = SimLoop(self.timeline, "infrastructure", self._exception)
+        self.hub = SimHub(self._wire("bus", BUS_LATENCY), self.note)
+        self.journal = SimJournalStore(self._wire("journal", BUS_LATENCY))
+        self.store = StoreServer(self._wire("store", STORE_LATENCY), self.note)
+        self.network = Network(self._wire("sockets", SOCKET_LATENCY))
+        self._journal_server = 0
+
+    def _wire(self, name: str, latency: Latency) -> Wire:
+        return Wire(self.infrastructure, self.chance.stream(name), latency)
+
+    @property
+    def now_s(self) -> float:
+        """Since the beginning."""
+        return self.timeline.now_s
+
+    def note(self, text: str) -> None:
+        """Write into the trace."""
+        self.trace.note(self.timeline.now_s, text)
+
+    def fail(self, text: str) -> None:
+        """A promise was broken."""
+        self.note(f"FAILED {text}")
+        self.failures.append(text)
+
+    def entropy(self, name: str) -> SimEntropy:
+        """Chance for one life of a process."""
+        return SimEntropy(self.chance.stream(f"entropy/{name}"))
+
+    def stream(self, name: str) -> random.Random:
+        """Dice of that name."""
+        return self.chance.stream(name)
+
+    def journal_server(self) -> int:
+        """Where the journal's leader is."""
+        return self._journal_server
+
+    def move_journal(self, server: int) -> None:
+        """The journal's servers elected another leader."""
+        self._journal_server = server
+
+    def _exception(self, context: dict[str, Any]) -> None:
+        self.fail(f"infrastructure: {context.get('message')}: {context.get('exception')!r}")

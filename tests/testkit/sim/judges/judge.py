@@ -1,0 +1,90 @@
+"""The judgement after a run: what the design promises, held against everything that clients were told."""
+
+from collections import Counter
+
+from penstock_sequencer.core.snapshot.codec import encode_state
+from tests.testkit.sim.clients.producer import Producer
+from tests.testkit.sim.environment.process import Process
+from tests.testkit.sim.world import TOPIC, World
+
+
+def judge_records(world: World) -> None:
+    """Nothing acknowledged is lost, nothing idempotent is there twice, requests are whole, nothing is invented."""
+    world.oracle.check_objects()
+    stored = {partition: Counter(world.oracle.content(TOPIC, partition)) for partition in range(world.partitions)}
+    known = 0
+    for producer in world.producers:
+        known += sum(_judge_producer(world, producer, stored))
+    everything = sum(count for counts in stored.values() for count in counts.values())
+    if known != everything:
+        world.fail(f"{everything} batches are stored, {known} of them were sent")
+
+
+def _judge_producer(world: World, producer: Producer, stored: dict[int, Counter[bytes]]) -> list[int]:
+    """How often the batches of a producer's requests are stored."""
+    found = []
+    gaps: set[int] = set()  # partitions where a dead producer's batch is missing: those behind it are refused
+    for sending in producer.ledger:
+        counts = {partition: stored[partition][batch] for partition, batch in sending.batches.items()}
+        found.append(sum(counts.values()))
+        what = f"request {sending.number} of {producer.name}, stored {counts}"
+        if any(not counts[partition] for partition in sending.offsets):
+            world.fail(f"{what}, was acknowledged")
+        if sending.is_abandoned and max(counts.values()) > 1:
+            world.fail(f"{what}, was abandoned")
+        elif producer.is_idempotent and not sending.is_abandoned and set(counts.values()) != {1}:
+            world.fail(f"{what}, must be stored once")
+        if not producer.retries and max(counts.values()) > 1:
+            world.fail(f"{what}, was sent once")
+        missing = {partition for partition, count in counts.items() if not count}
+        if not sending.was_split and len(set(counts.values())) > 1 and not missing <= gaps:
+            world.fail(f"{what}, is not whole")
+        gaps = gaps | missing if sending.is_abandoned else set()
+    return found
+
+
+def judge_replicas(world: World) -> None:
+    """All replicas have the state that the journal means."""
+    truth = encode_state(world.oracle.state)
+    for process in world.role("sequencer"):
+        state = state_of(process)
+        if state.sequence != world.oracle.state.sequence:
+            world.fail(f"{process.name} has applied {state.sequence} of {world.oracle.state.sequence}")
+        elif encode_state(state) != truth:
+            world.fail(f"{process.name} has another state at {state.sequence}")
+
+
+def judge_group(world: World) -> None:
+    """The group has read everything without a gap."""
+    for partition in range(world.partitions):
+        end, done = world.oracle.log(TOPIC, partition).end, world.group.done[partition]
+        if done != end:
+            world.fail(f"the group read {TOPIC}-{partition} up to {done} without a gap, its end is {end}")
+
+
+def are_replicas_level(world: World) -> bool:
+    """Whether all replicas have applied the whole journal in this moment."""
+    processes = world.role("sequencer")
+    return all(is_serving(each) and state_of(each).sequence == world.journal.last_sequence for each in processes)
+
+
+def is_serving(process: Process) -> bool:
+    """Whether a sequencer has got as far as having a state."""
+    return process.is_up and getattr(process.app, "_sequencer", None) is not None
+
+
+def is_group_done(world: World) -> bool:
+    """Whether every member has its share, and the group has committed everything there is."""
+    members = [each for each in world.members if each.assigned is not None]
+    shared = sorted(partition for each in members for partition in each.assigned or ())
+    if len(members) != len(world.members) or shared != list(range(world.partitions)):
+        return False
+    return all(
+        world.group.committed[partition] == world.oracle.log(TOPIC, partition).end
+        for partition in range(world.partitions)
+    )
+
+
+def state_of(process: Process):  # type: ignore[no-untyped-def]
+    """The state of a sequencer."""
+    return process.app._sequencer.replica.state  # type: ignore[union-attr]

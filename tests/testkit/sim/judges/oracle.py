@@ -1,0 +1,247 @@
+"""Sees every entry as the journal stores it, and holds what clients are told against what is really there.
+
+Its log of each partition is made from the batches of accepted commits alone, and it judges the machine as it goes:
+offsets are dense, no sequence number is accepted twice or out of turn, and what a commit names is in the store.
+"""
+
+from collections.abc import Callable
+
+from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult
+from penstock.contracts.commands import Command, CommitOffsets, CommitSegment, Outcome, PerItem, SegmentCommitted
+from penstock.contracts.entries import decode_entry
+from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.levels import LATE_COMMANDS_LEVEL
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.records import BatchHeader, batches, size_bytes
+from penstock.segment.keys import segment_key
+from penstock_sequencer.core import machine
+from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.state.segments import MARKERS
+from tests.testkit.sim.environment.store import StoreServer
+from tests.testkit.sim.judges.partition_log import LogBatch, PartitionLog
+from tests.testkit.sim.judges.transaction_book import LogKey, TransactionBook
+
+SEQUENCE_MASK = 2**31 - 1
+PLACED_BYTES = 16  # base offset, length and leader epoch: all that a reader's copy of a batch may differ in
+
+Fail = Callable[[str], None]
+Applied = Callable[[list[Command], list[Outcome]], None]  # an entry's commands and what came of them
+
+
+class Oracle:
+    """The truth, and the judge."""
+
+    def __init__(self, cluster: str, store: StoreServer, fail: Fail, note: Fail) -> None:
+        self.state: State = new_state()
+        self.book = TransactionBook(self.state, fail)
+        self.logs: dict[tuple[TopicId, int], PartitionLog] = {}
+        self._cluster = cluster
+        self._store = store
+        self._fail = fail
+        self._note = note
+        self._offsets: dict[tuple[str, int], tuple[int, int]] = {}  # group and partition -> offset, and the level then
+        self._lowered: dict[tuple[str, int], None] = {}
+        self._committed: dict[SegmentId, list[list[BatchResult]]] = {}
+        self.on_applied: list[Applied] = []
+
+    def observe(self, sequence: int, data: bytes) -> None:
+        """The journal stores an entry."""
+        entry = decode_entry(data)
+        requests = entry.requests
+        self._note(f"journal {sequence} {entry.entry_id}: {_summary(requests)}")
+        level_before = self.state.level
+        outcomes, _ = machine.apply_entry(self.state, sequence, requests)
+        for request, answers in zip(requests, outcomes, strict=True):
+            for command, outcome in zip(request, answers, strict=True):
+                if isinstance(command, CommitSegment) and isinstance(outcome, SegmentCommitted):
+                    self._take(command, outcome)
+                elif isinstance(command, CommitOffsets) and isinstance(outcome, PerItem):
+                    self._note_offsets(command, outcome, level_before)
+                else:
+                    self.book.applied(command, outcome)
+        self.book.settle()
+        commands = [command for request in requests for command in request]
+        for applied in self.on_applied:
+            applied(commands, [outcome for answers in outcomes for outcome in answers])
+
+    def log(self, topic: str, partition: int) -> PartitionLog:
+        """A partition by its topic's name."""
+        found = self.state.topics.get(topic)
+        if found is None:
+            return PartitionLog()
+        return self.logs.setdefault((found.topic_id, partition), PartitionLog())
+
+    def first_at(self, topic: str, partition: int, time_ms: int) -> int:
+        """The first batch at or after a time, all records of a batch having the same; -1 if there is none."""
+        batches_there = self.log(topic, partition).batches
+        return next((each.base_offset for each in batches_there if each.meta.max_timestamp >= time_ms), -1)
+
+    def acknowledged(self, who: str, topic: str, partition: int, offset: int, batch: bytes) -> None:
+        """A producer was told that its batch is at an offset."""
+        found = self.log(topic, partition).at(offset)
+        where = f"{who}: {topic}-{partition} at {offset}"
+        if found is None or found.base_offset != offset:
+            self._fail(f"{where} was acknowledged and is not in the journal")
+        elif found.data != batch:
+            self._fail(f"{where} was acknowledged and holds another batch")
+
+    def heard(self, who: str, what: str) -> None:
+        """A client was told something that is worth a line."""
+        self._note(f"{who} heard {what}")
+
+    def refused(self, who: str, what: str, error: str) -> None:
+        """A client was told something that it should never have to hear."""
+        self._fail(f"{who}: {what} was refused: {error}")
+
+    def fetched(self, who: str, topic: str, partition: int, offset: int, records: bytes, high_watermark: int) -> int:
+        """A consumer was given records from an offset on; where it goes on."""
+        log = self.log(topic, partition)
+        where = f"{who}: {topic}-{partition}"
+        if high_watermark > log.end:
+            self._fail(f"{where} shows a high watermark of {high_watermark}, committed is {log.end}")
+        try:
+            found = list(batches(records))
+        except DecodeError as error:
+            self._fail(f"{where} from {offset} on is no row of batches: {error}")
+            return offset
+        for position, header in found:
+            truth = log.at(header.base_offset)
+            last_offset = header.base_offset + header.last_offset_delta
+            if truth is None or truth.base_offset != header.base_offset:
+                self._fail(f"{where} shows {header.base_offset}, which is not committed")
+                return offset
+            is_skipped = header.base_offset > offset and log.may_skip(offset, header.base_offset)
+            if not header.base_offset <= offset <= last_offset and not is_skipped:
+                self._fail(f"{where} goes on with {header.base_offset} to {last_offset} when {offset} is due")
+                return offset
+            if not is_same(truth, header, records[position : position + size_bytes(header)]):
+                self._fail(f"{where} at {header.base_offset} is not what was stored")
+            offset = last_offset + 1
+        return offset
+
+    def was_lowered(self, group_id: str, partition: int) -> bool:
+        """Whether the journal ever took a lower offset behind a higher one, which before level 1 it could not help."""
+        return (group_id, partition) in self._lowered
+
+    def check_objects(self) -> None:
+        """Every extent's object is there, and holds in its place what was produced."""
+        for partition in self.state.partitions_by_index.values():
+            extents = partition.extents
+            for row in range(extents.head, extents.end):
+                log = self.logs.setdefault((partition.topic_id, partition.number), PartitionLog())
+                where = f"{partition.topic_id.hex()}-{partition.number} at {extents.base_offsets[row]}"
+                if extents.segments[row] == MARKERS:
+                    continue
+                ref = self.state.segments.ref(extents.segments[row])
+                data = self._store.read(segment_key("", self._cluster, ref.level, ref.segment_id))
+                if data is None:
+                    self._fail(f"{where} points to an object that is not there")
+                    continue
+                span = (extents.base_offsets[row], extents.last_offsets[row])
+                position, length = extents.positions[row], extents.lengths[row]
+                self._check_bytes(where, log, span, data[position : position + length], is_placed=ref.level > 0)
+
+    def _check_bytes(
+        self, where: str, log: PartitionLog, span: tuple[int, int], data: bytes, *, is_placed: bool
+    ) -> None:
+        """An extent of these offsets has the batches that were produced, but for what nobody reads any more."""
+        offset, last_offset = span
+        for position, header in batches(data):
+            base_offset = header.base_offset if is_placed else offset
+            batch = log.at(base_offset)
+            if batch is None or not log.may_skip(offset, base_offset):
+                self._fail(f"{where} has {base_offset} when {offset} is due")
+                return
+            if not is_same(batch, header, data[position : position + size_bytes(header)]):
+                self._fail(f"{where} has other bytes at {base_offset} than were produced")
+            offset = base_offset + header.last_offset_delta + 1
+        if offset != last_offset + 1:
+            self._fail(f"{where} ends before {offset}, and not behind {last_offset}")
+
+    def content(self, topic: str, partition: int) -> list[bytes]:
+        """All batches of a partition as they were produced, in order."""
+        return [batch.data for batch in self.log(topic, partition).batches]
+
+    def _note_offsets(self, command: CommitOffsets, outcome: PerItem, level_before: int) -> None:
+        """`level_before` is that before the entry, which may itself raise the level behind these offsets."""
+        for offset, refusal in zip(command.offsets, outcome.refusals, strict=True):
+            key = (command.group_id, offset.partition)
+            if refusal:
+                continue
+            before, level = self._offsets.get(key, (0, 0))
+            if offset.offset < before and level < LATE_COMMANDS_LEVEL:  # whose entry was not noted then
+                self._lowered[key] = None
+            elif offset.offset < before:
+                self._fail(f"the offset of {key[0]}-{key[1]} went back from {before} to {offset.offset} in the journal")
+            self._offsets[key] = (offset.offset, level_before)
+
+    def _stored(self, command: CommitSegment) -> bytes:
+        data = self._store.read(segment_key("", self._cluster, 0, command.segment_id)) or b""
+        if len(data) != command.size_bytes:
+            name = command.segment_id.hex()
+            self._fail(f"segment {name} of {command.size_bytes} bytes is committed, the store has {len(data)}")
+        return data
+
+    def _take(self, command: CommitSegment, outcome: SegmentCommitted) -> None:
+        before = self._committed.setdefault(command.segment_id, outcome.runs)
+        if before is not outcome.runs:
+            if before != outcome.runs:
+                self._fail(f"segment {command.segment_id.hex()} got other results when committed again")
+            return
+        data = self._stored(command)
+        for run, results in zip(command.runs, outcome.runs, strict=True):
+            key = (run.topic_id, run.partition)
+            log = self.logs.setdefault(key, PartitionLog())
+            position = run.position
+            for meta, result in zip(run.batches, results, strict=True):
+                if not result.refusal:
+                    self._accept(key, log, LogBatch(result.base_offset, meta, data[position : position + meta.length]))
+                position += meta.length
+
+    def _accept(self, key: LogKey, log: PartitionLog, batch: LogBatch) -> None:
+        meta = batch.meta
+        self.book.take_markers(key, log, batch.base_offset)
+        if batch.base_offset < log.end:
+            first = log.at(batch.base_offset)
+            if first is None or _sequence_of(first.meta) != _sequence_of(meta) or meta.producer_id == NO_PRODUCER:
+                self._fail(f"a batch of producer {meta.producer_id} got offset {batch.base_offset} of another")
+            return
+        if batch.base_offset != log.end:
+            self._fail(f"offset {batch.base_offset} was given out when {log.end} was due")
+        if meta.producer_id != NO_PRODUCER:
+            epoch, expected = log.next_sequences.get(meta.producer_id, (meta.producer_epoch, 0))
+            if epoch != meta.producer_epoch:
+                expected = 0
+            if meta.base_sequence != expected:
+                what = "twice" if meta.base_sequence < expected else "out of turn"
+                self._fail(f"producer {meta.producer_id}'s sequence {meta.base_sequence} was accepted {what}")
+            following = (meta.base_sequence + meta.record_count) & SEQUENCE_MASK
+            log.next_sequences[meta.producer_id] = (meta.producer_epoch, following)
+        self.book.accepted(key, log, batch)
+        log.append(batch)
+
+
+def is_same(truth: LogBatch, header: BatchHeader, data: bytes) -> bool:
+    """Whether this is what was produced; of what was aborted a batch without records may be left."""
+    if data[PLACED_BYTES:] == truth.data[PLACED_BYTES:]:
+        return True
+    is_empty = not header.record_count and header.base_offset + header.last_offset_delta == truth.last_offset
+    return truth.is_aborted and is_empty
+
+
+def _summary(requests: list[list[Command]]) -> str:
+    return " ".join(_told_of(command) for request in requests for command in request)
+
+
+def _told_of(command: Command) -> str:
+    name = type(command).__name__
+    if isinstance(command, CommitSegment):
+        return f"{name}({command.segment_id.hex()})"
+    if isinstance(command, CommitOffsets):
+        offsets = {each.partition: each.offset for each in command.offsets}
+        return f"{name}({command.generation} {command.member_id[-4:]} {offsets})"
+    return name
+
+
+def _sequence_of(meta: BatchMeta) -> tuple[int, int, int, int]:
+    return meta.producer_id, meta.producer_epoch, meta.base_sequence, meta.record_count

@@ -1,0 +1,334 @@
+"""Configurations described and altered: each resource has its own verdict, and a value says where it comes from."""
+
+from typing import Any
+
+import pytest
+
+from penstock.contracts.commands import AlterConfigs, ConfigChange, ConfigOperation, Done, Outcome, Refused
+from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
+from penstock.contracts.queries.topics import ValidateView
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api import alter_configs
+from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from penstock.kafkawire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.context import Client
+from penstock_gateway.kafka.broker_view import node_of
+from tests.unit.gateway.gateway_fakes import LISTENER, World, new_client, new_world
+from tests.unit.gateway.gateway_wire import ask
+
+DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
+TOPIC, BROKER = 2, 4
+SET, REMOVE, APPEND = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND
+
+
+async def described(
+    world: World,
+    *resources: DescribeConfigsResource,
+    version: int = 4,
+    client: Client | None = None,
+    **options: bool,
+) -> list[Any]:
+    response = await ask(world, DESCRIBE_CONFIGS, version, DescribeConfigsRequest(list(resources), **options), client)
+    return list(response.results)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_a_topics_configurations_are_described_with_where_they_come_from(version: int) -> None:
+    world = new_world()
+    world.sequencer.add_topic("t", 1, **{"max.message.bytes": "5000"})
+    (result,) = await described(world, DescribeConfigsResource(TOPIC, "t", None), version=version)
+    configs = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert configs.keys() == TOPIC_CONFIGS.keys()
+    assert configs["max.message.bytes"] == ("5000", 1)
+    assert configs["retention.ms"] == ("604800000", 5)
+    assert all(config.synonyms == [] for config in result.configs)
+
+
+async def test_synonyms_documentation_and_names_are_given_where_asked_for() -> None:
+    world = new_world()
+    world.sequencer.add_topic("t", 1, **{"max.message.bytes": "5000"})
+    resource = DescribeConfigsResource(TOPIC, "t", ["max.message.bytes"])
+    (result,) = await described(world, resource, include_synonyms=True, include_documentation=True)
+    (config,) = result.configs
+    default = TOPIC_CONFIGS["max.message.bytes"].default
+    assert [(each.value, each.source) for each in config.synonyms] == [("5000", 1), (default, 5)]
+    assert config.documentation and config.config_type == 3
+
+
+@pytest.mark.parametrize(
+    ("resource", "error"),
+    [
+        (DescribeConfigsResource(TOPIC, "absent"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (DescribeConfigsResource(TOPIC, "a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (DescribeConfigsResource(BROKER, "12345"), ErrorCode.INVALID_REQUEST),
+        (DescribeConfigsResource(8, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_resource_that_is_not_there_is_refused(resource: DescribeConfigsResource, error: int) -> None:
+    (result,) = await described(new_world(), resource)
+    assert (result.error_code, result.resource_name, result.configs) == (error, resource.resource_name, [])
+
+
+@pytest.mark.parametrize(("listener", "other"), [("INTERNAL", "EXTERNAL"), ("EXTERNAL", "INTERNAL")])
+async def test_a_broker_is_known_by_its_id_on_the_clients_listener(listener: str, other: str) -> None:
+    world = new_world(nodes={"INTERNAL": node_of("::1", 9093, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")})
+    client = new_client(listener=listener)
+    address = {"INTERNAL": "INTERNAL://[::1]:9093", "EXTERNAL": "EXTERNAL://localhost:9092"}[listener]
+    own, strange = (
+        DescribeConfigsResource(BROKER, str(world.gateway.nodes[name].node_id)) for name in (listener, other)
+    )
+    (result,) = await described(world, own, client=client)
+    assert {config.name: config.value for config in result.configs}["advertised.listeners"] == address
+    (refused,) = await described(world, strange, client=client)
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_broker_tells_its_settings_as_they_are() -> None:
+    world = new_world(default_partitions=7, auto_create_topics=False)
+    (result,) = await described(
+        world, DescribeConfigsResource(BROKER, str(world.gateway.nodes[LISTENER].node_id), None)
+    )
+    configs = {config.name: config.value for config in result.configs}
+    assert (configs["num.partitions"], configs["auto.create.topics.enable"]) == ("7", "false")
+    assert {config.name for config in result.configs if not config.read_only} == CLUSTER_CONFIGS.keys()
+
+
+async def test_the_clusters_defaults_stand_between_a_topics_own_values_and_the_built_in_ones() -> None:
+    world = new_world()
+    world.sequencer.cluster_configs = {"log.retention.ms": "2000", "log.retention.bytes": "500"}
+    world.sequencer.add_topic("t", 1, **{"retention.ms": "1000"})
+    (result,) = await described(world, DescribeConfigsResource(TOPIC, "t", None), include_synonyms=True)
+    configs = {config.name: config for config in result.configs}
+    synonyms = {
+        name: [(each.name, each.value, each.source) for each in config.synonyms] for name, config in configs.items()
+    }
+    assert synonyms["retention.ms"] == [
+        ("retention.ms", "1000", 1),
+        ("log.retention.ms", "2000", 3),
+        ("log.retention.ms", "604800000", 5),
+    ]
+    assert synonyms["cleanup.policy"] == [("log.cleanup.policy", "delete", 5)]  # as Kafka's brokers name it
+    assert synonyms["retention.bytes"] == [("log.retention.bytes", "500", 3), ("log.retention.bytes", "-1", 5)]
+    assert (configs["retention.bytes"].value, configs["retention.bytes"].config_source) == ("500", 3)
+
+
+async def test_the_broker_without_a_name_has_the_defaults_that_were_set_and_a_named_one_has_all() -> None:
+    world = new_world()
+    world.sequencer.cluster_configs = {"log.retention.ms": "2000"}
+    own = str(world.gateway.nodes[LISTENER].node_id)
+    resources = [DescribeConfigsResource(BROKER, "", None), DescribeConfigsResource(BROKER, own, None)]
+    everybody, broker = await described(world, *resources)
+    assert [(each.name, each.value, each.config_source) for each in everybody.configs] == [
+        ("log.retention.ms", "2000", 3)
+    ]
+    configs = {config.name: (config.value, config.config_source) for config in broker.configs}
+    assert (configs["log.retention.ms"], configs["log.retention.bytes"]) == (("2000", 3), ("-1", 5))
+    assert [name for name, _ in world.sequencer.queries] == ["cluster_configs"], "asked once for the whole request"
+    assert [config.name for config in broker.configs] == sorted(config.name for config in broker.configs)
+
+
+async def test_what_was_altered_through_another_gateway_is_told_here_at_once() -> None:
+    world = new_world()
+    world.sequencer.add_topic("t", 1, **{"retention.ms": "1000"})
+    await world.gateway.topics.find(["t"])
+    world.sequencer.add_topic("t", 1, **{"retention.ms": "2000"})
+    (result,) = await described(world, DescribeConfigsResource(TOPIC, "t", ["retention.ms"]))
+    assert [config.value for config in result.configs] == ["2000"]
+
+
+async def test_without_sequencers_nothing_is_described_as_if_it_were_known() -> None:
+    world = new_world()
+    world.sequencer.add_topic("t")
+    await world.gateway.topics.find(["t"])
+    world.sequencer.is_down = True
+    results = await described(world, DescribeConfigsResource(TOPIC, "t"), DescribeConfigsResource(BROKER, ""))
+    assert [(each.error_code, each.configs) for each in results] == [(ErrorCode.REQUEST_TIMED_OUT, [])] * 2
+
+
+def altering_world(*outcomes: Outcome) -> World:
+    """Sequencers that answer so to the commands that come, and accept those after."""
+    world = new_world()
+    answers = iter(outcomes)
+    world.sequencer.on_command = lambda command: next(answers, Done())
+    return world
+
+
+def altered(world: World) -> list[AlterConfigs]:
+    return [command for entry in world.sequencer.commands for command in entry if isinstance(command, AlterConfigs)]
+
+
+def resource(name: str, *configs: AlterableConfig, kind: int = TOPIC) -> AlterConfigsResource:
+    return AlterConfigsResource(kind, name, list(configs))
+
+
+async def altering(
+    world: World, *resources: AlterConfigsResource, version: int = 1, validate_only: bool = False
+) -> dict[tuple[int, str], tuple[int, str | None]]:
+    request = IncrementalAlterConfigsRequest(list(resources), validate_only)
+    response = await ask(world, INCREMENTAL_ALTER_CONFIGS, version, request)
+    verdicts = {
+        (each.resource_type, each.resource_name): (each.error_code, each.error_message) for each in response.responses
+    }
+    assert len(verdicts) == len(response.responses)
+    return verdicts
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_what_is_named_changes_and_nothing_else(version: int) -> None:
+    world = altering_world()
+    world.sequencer.seen_sequence = 41
+    configs = [
+        AlterableConfig("retention.ms", SET, "1000"),
+        AlterableConfig("retention.bytes", REMOVE, None),
+        AlterableConfig("cleanup.policy", APPEND, "compact"),
+    ]
+    assert await altering(world, resource("t", *configs), version=version) == {(TOPIC, "t"): (0, None)}
+    (command,) = altered(world)
+    assert (command.topic, command.replace, command.seen_sequence) == ("t", False, 41)
+    assert command.changes == [
+        ConfigChange("retention.ms", SET, "1000"),
+        ConfigChange("retention.bytes", REMOVE, ""),
+        ConfigChange("cleanup.policy", APPEND, "compact"),
+    ]
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_the_older_api_says_all_that_is_to_be_set(version: int) -> None:
+    world = altering_world()
+    asked = alter_configs.AlterConfigsResource(TOPIC, "t", [alter_configs.AlterableConfig("retention.ms", "1000")])
+    response = await ask(world, ALTER_CONFIGS, version, alter_configs.AlterConfigsRequest([asked]))
+    assert response.responses == [alter_configs.AlterConfigsResourceResponse(0, None, TOPIC, "t")]
+    (command,) = altered(world)
+    assert (command.topic, command.replace) == ("t", True)
+    assert command.changes == [ConfigChange("retention.ms", SET, "1000")]
+
+
+async def test_the_broker_without_a_name_stands_for_the_clusters_defaults() -> None:
+    world = altering_world()
+    asked = resource("", AlterableConfig("log.retention.ms", SET, "1000"), kind=BROKER)
+    assert await altering(world, asked) == {(BROKER, ""): (0, None)}
+    assert [(each.topic, each.changes) for each in altered(world)] == [
+        ("", [ConfigChange("log.retention.ms", SET, "1000")])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "named"),
+    [
+        (resource("t", AlterableConfig("segment.bytes", SET, "1")), ErrorCode.INVALID_CONFIG, "segment.bytes"),
+        (
+            resource("t", AlterableConfig("remote.storage.enable", REMOVE)),
+            ErrorCode.INVALID_CONFIG,
+            "remote.storage.enable",
+        ),
+        (resource("t", AlterableConfig("retention.ms", SET, "-2")), ErrorCode.INVALID_CONFIG, "retention.ms"),
+        (resource("t", AlterableConfig("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST, "retention.ms"),
+        (resource("t", AlterableConfig("retention.ms", 4, "1")), ErrorCode.INVALID_REQUEST, "operation 4"),
+        (resource("t", AlterableConfig("retention.ms", -1, "1")), ErrorCode.INVALID_REQUEST, "operation -1"),
+        (
+            resource("t", AlterableConfig("retention.ms", SET, "1"), AlterableConfig("retention.ms", REMOVE)),
+            ErrorCode.INVALID_REQUEST,
+            "retention.ms",
+        ),
+        (
+            resource("t", AlterableConfig("cleanup.policy", APPEND, "compact" + " " * 1_000)),
+            ErrorCode.INVALID_CONFIG,
+            "too long",
+        ),
+        (resource("", AlterableConfig("retention.ms", SET, "1")), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name"),
+        (resource("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name"),
+        (resource("7", kind=BROKER), ErrorCode.INVALID_REQUEST, "empty name"),
+        (resource("7", kind=8), ErrorCode.INVALID_REQUEST, "type 8"),
+        (
+            resource("", AlterableConfig("log.retention.hours", SET, "1"), kind=BROKER),
+            ErrorCode.INVALID_CONFIG,
+            "log.retention.hours",
+        ),
+        (
+            resource("", AlterableConfig("retention.ms", SET, "1"), kind=BROKER),
+            ErrorCode.INVALID_CONFIG,
+            "retention.ms",
+        ),
+    ],
+)
+async def test_what_cannot_be_is_refused_by_name_while_the_rest_goes_on(
+    bad: AlterConfigsResource, error: int, named: str
+) -> None:
+    world = altering_world()
+    verdicts = await altering(world, bad, resource("good", AlterableConfig("retention.ms", SET, "1")))
+    code, message = verdicts[bad.resource_type, bad.resource_name]
+    assert (code, named in (message or "")) == (error, True), message
+    assert verdicts[TOPIC, "good"] == (0, None)
+    assert [command.topic for command in altered(world)] == ["good"]
+
+
+async def test_a_resource_named_twice_is_refused_once() -> None:
+    world = altering_world()
+    verdicts = await altering(world, resource("t"), resource("t"), resource("good"))
+    assert {name: code for (_, name), (code, _) in verdicts.items()} == {"t": ErrorCode.INVALID_REQUEST, "good": 0}
+
+
+async def test_an_answer_does_not_echo_megabytes() -> None:
+    long = AlterableConfig("retention.ms" * 100_000, SET, "1")
+    code, message = (await altering(altering_world(), resource("t", long)))[TOPIC, "t"]
+    assert code == ErrorCode.INVALID_CONFIG
+    assert message is not None and len(message) <= 1_000
+
+
+async def test_a_sequencers_refusal_is_the_resources_own() -> None:
+    world = altering_world(Refused(Refusal.UNKNOWN_TOPIC, "no such topic"), Refused(Refusal.INVALID_CONFIG, "no list"))
+    assert await altering(world, resource("absent"), resource("t"), resource("good")) == {
+        (TOPIC, "absent"): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic"),
+        (TOPIC, "t"): (ErrorCode.INVALID_CONFIG, "no list"),
+        (TOPIC, "good"): (0, None),
+    }
+
+
+async def test_who_did_not_know_of_another_gateways_change_asks_again_for_that_topic_only() -> None:
+    world = altering_world(Refused(Refusal.STALE, "changed since"), Done())
+    assert await altering(world, resource("t"), resource("other")) == {
+        (TOPIC, "t"): (0, None),
+        (TOPIC, "other"): (0, None),
+    }
+    assert [command.topic for command in altered(world)] == ["t", "other", "t"]
+
+
+async def test_who_comes_too_late_again_and_again_is_told_to_ask_once_more() -> None:
+    world = altering_world(*[Refused(Refusal.STALE, "changed since")] * 100)
+    code, message = (await altering(world, resource("t")))[TOPIC, "t"]
+    assert (code, message) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "changed since")
+    assert len(altered(world)) == 3
+
+
+async def test_validation_only_asks_and_alters_nothing() -> None:
+    world = altering_world()
+    asked: list[Any] = []
+
+    def validate(query: Any) -> ValidateView:
+        asked.extend(query.commands)
+        return ValidateView(1, [Refused(Refusal.INVALID_CONFIG, "no") for _ in query.commands])
+
+    world.sequencer.views["validate"] = validate
+    good = resource("t", AlterableConfig("retention.ms", SET, "1"))
+    assert await altering(world, good, validate_only=True) == {(TOPIC, "t"): (ErrorCode.INVALID_CONFIG, "no")}
+    assert [command.topic for command in asked] == ["t"]
+    assert world.sequencer.commands == []
+
+
+async def test_a_change_whose_outcome_nobody_knows_is_a_time_out() -> None:
+    world = altering_world()
+    world.sequencer.is_down = True
+    assert (await altering(world, resource("t")))[TOPIC, "t"][0] == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_topic_that_was_altered_is_asked_for_anew() -> None:
+    world = altering_world()
+    world.sequencer.add_topic("t")
+    await world.gateway.topics.find(["t"])
+    await altering(world, resource("t", AlterableConfig("max.message.bytes", SET, "5000")))
+    assert world.gateway.topics.cached("t") is None

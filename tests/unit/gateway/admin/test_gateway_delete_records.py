@@ -1,0 +1,147 @@
+"""DeleteRecords: each partition has its own verdict, and its new low watermark."""
+
+from typing import Any
+
+import pytest
+
+from penstock.contracts.commands import (
+    LOGS_PER_COMMAND_MAX,
+    DeleteRecords,
+    LogOffset,
+    LogsTrimmed,
+    LogTrimmed,
+    Outcome,
+    Refused,
+)
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.log import OffsetFound, OffsetsView
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from penstock.kafkawire.error_codes import ErrorCode
+from tests.unit.gateway.gateway_fakes import World, new_world
+from tests.unit.gateway.gateway_wire import ask
+
+DELETE_RECORDS = 21
+HIGH_WATERMARK = 90
+
+
+def trimming_world(**refusals: Refusal) -> World:
+    """Sequencers that move log starts to where they are told, or refuse all of a topic's."""
+    world = new_world()
+    names: dict[bytes, str] = {}
+
+    def trim(command: Any) -> Outcome:
+        names.update({view.topic_id: view.name for view in world.sequencer.topics.values()})
+        return LogsTrimmed([verdict(log) for log in command.logs], is_more=True)
+
+    def verdict(log: LogOffset) -> LogTrimmed:
+        refusal = refusals.get(names[log.topic_id], Refusal.NONE)
+        return LogTrimmed(refusal) if refusal else LogTrimmed(refusal, log.offset)
+
+    def ends(query: Any) -> OffsetsView:
+        assert query.fresh, "the end is what anybody was told of before"
+        return OffsetsView(1, [OffsetFound(Refusal.NONE, HIGH_WATERMARK, None, 1) for _ in query.partitions])
+
+    world.sequencer.on_command = trim
+    world.sequencer.views["offsets"] = ends
+    return world
+
+
+def sent(world: World) -> list[list[LogOffset]]:
+    """The logs of each entry."""
+    return [command.logs for (command,) in world.sequencer.commands if isinstance(command, DeleteRecords)]
+
+
+async def deleted(
+    world: World, offsets: dict[str, list[tuple[int, int]]], version: int = 2
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """Error and low watermark by topic and partition; `offsets` has partitions and offsets."""
+    topics = [
+        DeleteRecordsTopic(name, [DeleteRecordsPartition(*each) for each in partitions])
+        for name, partitions in offsets.items()
+    ]
+    response = await ask(world, DELETE_RECORDS, version, DeleteRecordsRequest(topics, 30_000))
+    return {
+        (topic.name, each.partition_index): (each.error_code, each.low_watermark)
+        for topic in response.topics
+        for each in topic.partitions
+    }
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_log_starts_move_to_the_offsets_or_to_the_high_watermark(version: int) -> None:
+    world = trimming_world()
+    view = world.sequencer.add_topic("t", 3)
+    assert await deleted(world, {"t": [(2, 7), (0, -1)]}, version) == {("t", 2): (0, 7), ("t", 0): (0, 90)}
+    # Never "all": sent again, or late, that would delete what was written since.
+    assert sent(world) == [[LogOffset(view.topic_id, 2, 7), LogOffset(view.topic_id, 0, HIGH_WATERMARK)]]
+
+
+async def test_what_is_not_there_or_named_twice_is_refused_and_the_rest_is_done() -> None:
+    world = trimming_world()
+    world.sequencer.add_topic("t", 2)
+    verdicts = await deleted(world, {"absent": [(0, 1)], "t": [(0, 5), (2, 5), (-1, 5), (1, 5), (1, 6)]})
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert verdicts == {
+        ("absent", 0): (unknown, -1),
+        ("t", 0): (0, 5),
+        ("t", 2): (unknown, -1),
+        ("t", -1): (unknown, -1),
+        ("t", 1): (ErrorCode.INVALID_REQUEST, -1),
+    }
+
+
+async def test_a_log_that_is_refused_keeps_its_records_and_tells_why() -> None:
+    world = trimming_world(
+        far=Refusal.OFFSET_OUT_OF_RANGE, compacted=Refusal.POLICY_VIOLATION, gone=Refusal.UNKNOWN_TOPIC
+    )
+    for name in ("far", "compacted", "gone", "good"):
+        world.sequencer.add_topic(name)
+    assert await deleted(world, {name: [(0, 5)] for name in ("far", "compacted", "gone", "good")}) == {
+        ("far", 0): (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+        ("compacted", 0): (ErrorCode.POLICY_VIOLATION, -1),
+        ("gone", 0): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        ("good", 0): (0, 5),
+    }
+    assert world.gateway.topics.cached("gone") is None, "it is looked up anew, for it may have been made again"
+
+
+async def test_many_logs_take_several_entries_each_bounded() -> None:
+    world = trimming_world()
+    count = LOGS_PER_COMMAND_MAX + 1
+    world.sequencer.add_topic("t", count)
+    verdicts = await deleted(world, {"t": [(number, number) for number in range(count)]})
+    assert verdicts == {("t", number): (0, number) for number in range(count)}
+    assert [len(logs) for logs in sent(world)] == [LOGS_PER_COMMAND_MAX, 1]
+
+
+async def test_a_log_whose_end_nobody_knows_is_left_alone() -> None:
+    world = trimming_world()
+    world.sequencer.add_topic("t", 3)
+
+    def silent(query: Any) -> Any:
+        raise Unavailable("no sequencer answered")
+
+    world.sequencer.views["offsets"] = silent
+    assert await deleted(world, {"t": [(0, -1), (1, 5)]}) == {
+        ("t", 0): (ErrorCode.REQUEST_TIMED_OUT, -1),
+        ("t", 1): (0, 5),
+    }
+    world.sequencer.views["offsets"] = lambda query: OffsetsView(1, [OffsetFound(Refusal.UNKNOWN_TOPIC, -1, None, -1)])
+    assert await deleted(world, {"t": [(2, -1)]}) == {("t", 2): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}
+
+
+async def test_a_deletion_whose_outcome_nobody_knows_is_a_time_out() -> None:
+    world = trimming_world()
+    world.sequencer.add_topic("t")
+    await world.gateway.topics.find(["t"])
+    world.sequencer.is_down = True
+    assert await deleted(world, {"t": [(0, 5)]}) == {("t", 0): (ErrorCode.REQUEST_TIMED_OUT, -1)}
+
+
+async def test_a_command_refused_as_a_whole_is_refused_for_each_log() -> None:
+    world = trimming_world()
+    world.sequencer.add_topic("t", 2)
+    world.sequencer.on_command = lambda command: Refused(Refusal.INVALID_REQUEST, "no")
+    verdicts = await deleted(world, {"t": [(0, 5), (1, 5)]})
+    assert set(verdicts.values()) == {(ErrorCode.INVALID_REQUEST, -1)}

@@ -1,0 +1,27 @@
+"""One answer's bytes are divided fairly over the partitions that have data."""
+
+from hypothesis import given, strategies as st
+
+from penstock_gateway.fetch.partition_reader import fair_shares
+
+
+@given(st.lists(st.integers(0, 100)), st.integers(0, 1000), st.integers(0, 50))
+def test_nobody_gets_more_than_wished_and_all_together_no_more_than_there_is(
+    wishes: list[int], total: int, least: int
+) -> None:
+    shares = fair_shares(wishes, total, least)
+    assert all(share <= wish for share, wish in zip(shares, wishes, strict=True))
+    assert sum(shares) <= total
+    assert sum(shares) == min(total, sum(wishes)), "bytes were left although somebody wished for them"
+
+
+def test_small_wishes_are_met_and_large_ones_share_what_is_left_alike() -> None:
+    assert fair_shares([100, 5, 100], 65, 1) == [30, 5, 30]
+
+
+def test_a_share_is_not_cut_below_what_a_batch_takes() -> None:
+    assert fair_shares([100, 100, 100], 60, 40) == [40, 20, 0]
+
+
+def test_who_comes_first_gets_a_useful_share_however_little_the_others_wish_for() -> None:
+    assert fair_shares([100, 30, 30, 30], 60, 40) == [40, 20, 0, 0]

@@ -1,0 +1,134 @@
+"""A gateway's reads beside cachers that answer as they are told to, and a store that counts."""
+
+import asyncio
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
+
+from penstock.contracts import subjects
+from penstock.contracts.batches import SegmentRef
+from penstock.contracts.codec import decode, encode_with_payload
+from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
+from penstock.objectstore.memory import MemoryStore
+from penstock.runtime.bus.bus import Inbound
+from penstock.segment.keys import segment_key
+from penstock_gateway.fetch.catch_up_throttle import HistoryPace
+from penstock_gateway.kafka.response_memory import UnsentBytes
+from penstock_gateway.segments import segment_reader
+from penstock_gateway.segments.segment_reader import SegmentReads
+from tests.testkit.fakes.memory_bus import MemoryHub
+from tests.unit.gateway.gateway_read_world import CLUSTER, ZONE, FixedDirectory
+
+SIZE = 300_000
+REPLY_BYTES_MAX = 200_000
+
+
+def content(segment: SegmentRef) -> bytes:
+    pattern = bytes(segment.segment_id[15:]) * 7 + bytes(range(251))  # repeats at no round number
+    return (pattern * (segment.size_bytes // len(pattern) + 1))[: segment.size_bytes]
+
+
+def segment(number: int, level: int = 0, size_bytes: int = SIZE) -> SegmentRef:
+    return SegmentRef(number.to_bytes(16), level, size_bytes, "f", ZONE)
+
+
+class Clock:
+    """Time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic_s(self) -> float:
+        return self.seconds
+
+
+class Cacher:
+    """A cacher that answers as it is told to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.requests: list[CacheRequest] = []
+        self.lacks: Callable[[SegmentRead], bool] = lambda read: False
+        self.mangle: Callable[[CacheReply, bytes], bytes] = lambda reply, data: encode_with_payload(reply, [data])
+        self.is_silent = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def handle(self, inbound: Inbound) -> None:
+        request = decode(inbound.data, CacheRequest)
+        self.requests.append(request)
+        if self.is_silent:
+            return
+        await self.gate.wait()
+        found = [None if self.lacks(read) else expected(read) for read in request.reads]
+        reply = CacheReply([-1 if data is None else len(data) for data in found])
+        await inbound.respond(self.mangle(reply, b"".join(data for data in found if data is not None)))
+
+
+def expected(read: SegmentRead) -> bytes:
+    return content(read.segment)[read.position : read.position + read.length]
+
+
+class Zone:
+    """A gateway's reads, the cachers of its zone, and a store that counts."""
+
+    def __init__(self) -> None:
+        self.hub = MemoryHub(message_bytes_max=REPLY_BYTES_MAX + segment_reader.REPLY_HEAD_BYTES)
+        self.bus = self.hub.connect("gateway")
+        self.store = CountingStore()
+        self.directory = FixedDirectory()
+        self.clock = Clock()
+        self.registry = CollectorRegistry()
+        self.cachers: dict[str, Cacher] = {}
+        self.reads = self.make()
+
+    def make(self, window_bytes: int = segment_reader.WINDOW_BYTES) -> SegmentReads:
+        self.registry = CollectorRegistry()
+        return SegmentReads(
+            bus=self.bus,
+            cluster=CLUSTER,
+            zone=ZONE,
+            directory=self.directory,
+            store=self.store,
+            clock=self.clock,
+            registry=self.registry,
+            unsent=UnsentBytes(2**30),
+            pace=HistoryPace(0, self.clock),
+            window_bytes=window_bytes,
+        )
+
+    async def add_cacher(self, name: str) -> Cacher:
+        cacher = self.cachers[name] = Cacher(name)
+        await self.hub.connect(name).subscribe(subjects.cache(CLUSTER, ZONE, name), cacher.handle)
+        self.directory.change(list(self.cachers))
+        return cacher
+
+    async def put(self, ref: SegmentRef) -> SegmentRef:
+        await self.store.put(segment_key("", CLUSTER, ref.level, ref.segment_id), [content(ref)])
+        return ref
+
+    def sample(self, name: str, labels: dict[str, str] | None = None) -> float:
+        return self.registry.get_sample_value(f"penstock_gateway_{name}_total", labels or {}) or 0
+
+
+class CountingStore(MemoryStore):
+    """The store in memory, with its range reads written down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gets: list[tuple[str, int, int]] = []
+        self.answer: Callable[[bytes], bytes] = lambda data: data
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
+        self.gets.append((key, position, length))
+        return self.answer(await super().get_range(key, position, length))
+
+
+async def check(zone: Zone, *reads: SegmentRead) -> None:
+    data = await zone.reads.read(reads)
+    assert [bytes(each) if isinstance(each, memoryview) else each for each in data] == [
+        expected(each) for each in reads
+    ]

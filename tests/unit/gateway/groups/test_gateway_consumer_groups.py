@@ -1,0 +1,263 @@
+"""The APIs of consumer groups (KIP-848): what becomes a journal entry, and the sequencers' answers in Kafka's words."""
+
+from typing import Any
+
+import pytest
+
+from penstock.contracts.commands import ConsumerHeartbeat, ConsumerMembership, Outcome, Refused, TopicPartitions
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
+from penstock.contracts.queries.consumer_groups import (
+    ConsumerGroupsView,
+    ConsumerGroupView,
+    ConsumerHeartbeatView,
+    ConsumerMemberView,
+)
+from penstock.contracts.queries.groups import GroupOffsetsQuery, GroupOffsetsView, GroupSummary, GroupsView
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api import consumer_group_describe, consumer_group_heartbeat
+from penstock.kafkawire.api.api_versions import ApiVersionsRequest, FinalizedFeatureKey, SupportedFeatureKey
+from penstock.kafkawire.api.consumer_group_describe import ConsumerGroupDescribeRequest
+from penstock.kafkawire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from penstock.kafkawire.api.list_groups import ListGroupsRequest
+from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.metadata.authorized_operations import GROUP_OPERATIONS
+from tests.unit.gateway.gateway_fakes import World, new_client, new_world
+from tests.unit.gateway.gateway_wire import ask
+
+OFFSET_FETCH, LIST, API_VERSIONS, HEARTBEAT, DESCRIBE = 9, 16, 18, 68, 69
+TOPIC_ID = bytes(range(16))
+JOIN = ConsumerGroupHeartbeatRequest(
+    group_id="g",
+    member_id="m",
+    instance_id="i",
+    rack_id="r",
+    rebalance_timeout_ms=9_000,
+    subscribed_topic_names=["t"],
+    subscribed_topic_regex="t.*",
+    server_assignor="range",
+    topic_partitions=[],
+)
+STAY = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
+JOINED = ConsumerMembership("m", 3, 5_000, [TopicPartitions(TOPIC_ID, [0, 2])])
+
+
+def answering(*asked: ConsumerMembership | Refused | None, journaled: Outcome = JOINED) -> World:
+    """Sequencers that answer the query so, one after the other, and the command so."""
+    world = new_world()
+    answers = iter(asked)
+    world.sequencer.views["consumer_heartbeat"] = lambda query: ConsumerHeartbeatView(1, next(answers))
+    world.sequencer.on_command = lambda command: journaled
+    return world
+
+
+async def test_a_heartbeat_that_changes_nothing_is_not_journaled() -> None:
+    world = answering(ConsumerMembership("m", 3, 5_000, None))
+    response = await ask(world, HEARTBEAT, 1, STAY)
+    assert (response.error_code, response.member_epoch, response.heartbeat_interval_ms) == (0, 3, 5_000)
+    assert (response.member_id, response.assignment) == ("m", None)
+    assert world.sequencer.commands == []
+
+
+async def test_a_heartbeat_that_changes_something_is_journaled_as_it_was_said() -> None:
+    world = answering(None)
+    world.sequencer.seen_sequence = 7
+    client = new_client()
+    client.client_id = "app"
+    response = await ask(world, HEARTBEAT, 1, JOIN, client)
+    assert response.assignment == consumer_group_heartbeat.Assignment(
+        [consumer_group_heartbeat.TopicPartitions(TOPIC_ID, [0, 2])]
+    )
+    ((command,),) = world.sequencer.commands
+    assert command == ConsumerHeartbeat(
+        command.now_ms, "g", "m", 0, "i", "r", 9_000, command.client_id, "/127.0.0.1", ["t"], "t.*", "range", [], 7
+    )
+
+
+async def test_what_a_member_owns_is_told_in_ascending_order() -> None:
+    world = answering(None)
+    owned = [consumer_group_heartbeat.TopicPartitions(TOPIC_ID, [2, 0])]
+    await ask(world, HEARTBEAT, 1, ConsumerGroupHeartbeatRequest("g", "m", 3, topic_partitions=owned))
+    ((command,),) = world.sequencer.commands
+    assert isinstance(command, ConsumerHeartbeat)
+    assert command.owned == [TopicPartitions(TOPIC_ID, [0, 2])]
+
+
+async def test_a_refusal_counts_when_the_journals_present_state_says_the_same() -> None:
+    refused = Refused(Refusal.FENCED_MEMBER_EPOCH, "why")
+    world = answering(refused, refused)
+    response = await ask(world, HEARTBEAT, 1, STAY)
+    assert (response.error_code, response.error_message) == (ErrorCode.FENCED_MEMBER_EPOCH, "why")
+    asked: list[Any] = [query for _, query in world.sequencer.queries]
+    assert [query.fresh for query in asked] == [False, True]
+    assert world.sequencer.commands == []
+
+
+async def test_a_replica_that_is_behind_fences_nobody() -> None:
+    world = answering(Refused(Refusal.FENCED_MEMBER_EPOCH), ConsumerMembership("m", 3, 5_000, None))
+    assert (await ask(world, HEARTBEAT, 1, STAY)).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [
+        (Refusal.UNKNOWN_MEMBER, ErrorCode.UNKNOWN_MEMBER_ID),
+        (Refusal.UNKNOWN_GROUP, ErrorCode.GROUP_ID_NOT_FOUND),
+        (Refusal.UNRELEASED_INSTANCE, ErrorCode.UNRELEASED_INSTANCE_ID),
+        (Refusal.FENCED_INSTANCE, ErrorCode.FENCED_INSTANCE_ID),
+        (Refusal.UNSUPPORTED_ASSIGNOR, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        (Refusal.INVALID_PATTERN, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        (Refusal.GROUP_FULL, ErrorCode.GROUP_MAX_SIZE_REACHED),
+        (Refusal.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        (Refusal.UNSUPPORTED_YET, ErrorCode.UNSUPPORTED_VERSION),
+        (Refusal.STALE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (Refusal.OVERLOADED, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+async def test_each_refusal_has_its_error(refusal: Refusal, error: ErrorCode) -> None:
+    world = answering(None, journaled=Refused(refusal))
+    response = await ask(world, HEARTBEAT, 1, STAY)
+    assert (response.error_code, response.error_message) == (error, None)
+
+
+async def test_without_sequencers_members_look_for_a_coordinator() -> None:
+    world = answering()
+    world.sequencer.is_down = True
+    assert (await ask(world, HEARTBEAT, 1, STAY)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_in_version_0_the_coordinator_makes_the_member_id() -> None:
+    world = answering(None)
+    await ask(world, HEARTBEAT, 0, ConsumerGroupHeartbeatRequest("g", topic_partitions=[]))
+    ((command,),) = world.sequencer.commands
+    assert isinstance(command, ConsumerHeartbeat)
+    assert len(command.member_id) == 22
+
+
+async def test_in_version_1_a_member_makes_its_id_itself() -> None:
+    world = answering(None)
+    await ask(world, HEARTBEAT, 1, ConsumerGroupHeartbeatRequest("g", topic_partitions=[]))
+    ((command,),) = world.sequencer.commands
+    assert isinstance(command, ConsumerHeartbeat)
+    assert command.member_id == ""
+
+
+# Descriptions and listings
+
+MEMBER = ConsumerMemberView(
+    "m",
+    "i",
+    None,
+    3,
+    "client",
+    "/host",
+    ["t"],
+    "t.*",
+    [TopicPartitions(TOPIC_ID, [0])],
+    [TopicPartitions(TOPIC_ID, [0, 1]), TopicPartitions(bytes(16), [4])],
+    is_classic=False,
+)
+
+
+def describing(*groups: ConsumerGroupView) -> World:
+    world = new_world()
+    by_id = {group.group_id: group for group in groups}
+    world.sequencer.views["consumer_groups"] = lambda query: ConsumerGroupsView(
+        1, [by_id[each] for each in query.group_ids]
+    )
+    return world
+
+
+async def test_a_group_is_described_with_what_its_members_have_and_are_to_have() -> None:
+    world = describing(ConsumerGroupView("g", "Stable", 3, 2, "uniform", [MEMBER], [(TOPIC_ID, "t")]))
+    (group,) = (await ask(world, DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"]))).groups
+    assert (group.error_code, group.group_id, group.group_state) == (0, "g", "Stable")
+    assert (group.group_epoch, group.assignment_epoch, group.assignor_name) == (3, 2, "uniform")
+    (member,) = group.members
+    assert (member.member_id, member.instance_id, member.member_epoch, member.member_type) == ("m", "i", 3, 1)
+    assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (["t"], "t.*")
+    assert member.assignment == consumer_group_describe.Assignment(
+        [consumer_group_describe.TopicPartitions(TOPIC_ID, "t", [0])]
+    )
+    assert member.target_assignment == consumer_group_describe.Assignment(
+        [consumer_group_describe.TopicPartitions(TOPIC_ID, "t", [0, 1])]
+    )
+
+
+@pytest.mark.parametrize(("include", "told"), [(False, -(2**31)), (True, GROUP_OPERATIONS)])
+async def test_what_one_may_do_is_told_when_asked_for(include: bool, told: int) -> None:
+    world = describing(ConsumerGroupView("g", "Stable", 3, 2, "uniform", [], []))
+    (group,) = (await ask(world, DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"], include))).groups
+    assert group.authorized_operations == told
+
+
+@pytest.mark.parametrize(
+    ("is_classic", "message"), [(True, "Group g is not a consumer group."), (False, "Group g not found.")]
+)
+async def test_a_group_that_is_none_is_not_found(is_classic: bool, message: str) -> None:
+    world = describing(ConsumerGroupView("g", "", 0, 0, "", [], [], is_classic=is_classic))
+    (group,) = (await ask(world, DESCRIBE, 0, ConsumerGroupDescribeRequest(["g"]))).groups
+    assert (group.error_code, group.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+async def test_a_group_needs_an_id_and_sequencers_to_be_described() -> None:
+    world = new_world()
+    world.sequencer.is_down = True
+    groups = (await ask(world, DESCRIBE, 0, ConsumerGroupDescribeRequest(["", "g"]))).groups
+    assert [each.error_code for each in groups] == [ErrorCode.INVALID_GROUP_ID, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+@pytest.mark.parametrize(
+    ("types", "listed"),
+    [
+        ([], [("old", "classic"), ("new", "consumer")]),
+        (["Consumer"], [("new", "consumer")]),
+        (["classic", "share"], [("old", "classic")]),
+    ],
+)
+async def test_groups_are_listed_by_type(types: list[str], listed: list[tuple[str, str]]) -> None:
+    world = new_world()
+    summaries = [GroupSummary("old", "consumer", "Stable"), GroupSummary("new", "consumer", "Assigning", True)]
+    world.sequencer.views["groups"] = lambda query: GroupsView(1, summaries)
+    response = await ask(world, LIST, 5, ListGroupsRequest([], types))
+    assert [(group.group_id, group.group_type) for group in response.groups] == listed
+
+
+async def test_states_of_consumer_groups_are_asked_for_in_any_case() -> None:
+    world = new_world()
+    asked: list[str] = []
+
+    def view(query: Any) -> GroupsView:
+        asked.extend(query.states)
+        return GroupsView(1, [])
+
+    world.sequencer.views["groups"] = view
+    await ask(world, LIST, 5, ListGroupsRequest(["assigning", "RECONCILING"]))
+    assert asked == ["Assigning", "Reconciling"]
+
+
+async def test_a_member_that_asks_for_offsets_says_who_it_is_and_may_be_refused() -> None:
+    world = new_world()
+    asked: list[GroupOffsetsQuery] = []
+
+    def view(query: GroupOffsetsQuery) -> GroupOffsetsView:
+        asked.append(query)
+        return GroupOffsetsView(1, [], refusal=Refusal.STALE_MEMBER_EPOCH)
+
+    world.sequencer.views["group_offsets"] = view
+    group = OffsetFetchRequestGroup("g", "m", 3, None)
+    (answer,) = (await ask(world, OFFSET_FETCH, 9, OffsetFetchRequest(groups=[group]))).groups
+    assert (asked[0].member_id, asked[0].member_epoch) == ("m", 3)
+    assert answer.error_code == ErrorCode.STALE_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize(("version", "level_min"), [(3, 1), (4, 0)])
+async def test_the_protocol_is_a_feature_once_all_sequencers_know_it(version: int, level_min: int) -> None:
+    world = new_world()
+    world.sequencer.seen_level = CONSUMER_GROUPS_LEVEL
+    response = await ask(world, API_VERSIONS, version, ApiVersionsRequest("c", "1"))
+    assert SupportedFeatureKey("group.version", level_min, 1) in response.supported_features
+    assert FinalizedFeatureKey("group.version", 1, 1) in response.finalized_features
+    world.sequencer.seen_level = CONSUMER_GROUPS_LEVEL - 1
+    response = await ask(world, API_VERSIONS, version, ApiVersionsRequest("c", "1"))
+    assert response.finalized_features == []

@@ -1,0 +1,147 @@
+"""The topic cache: fresh after every change, one question for many, and absence is never remembered."""
+
+import asyncio
+
+import pytest
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.topics import MetadataQuery
+from penstock_gateway.kafka.topic_cache import NAMES_PER_QUERY_MAX, TopicCache
+from tests.unit.gateway.gateway_fakes import FakeSequencer, turns
+
+
+@pytest.fixture
+def sequencer() -> FakeSequencer:
+    return FakeSequencer()
+
+
+@pytest.fixture
+def cache(sequencer: FakeSequencer) -> TopicCache:
+    return TopicCache(sequencer)  # type: ignore[arg-type]
+
+
+def names_asked(sequencer: FakeSequencer) -> list[list[str] | None]:
+    return [query.names for _, query in sequencer.queries if isinstance(query, MetadataQuery)]
+
+
+async def test_a_known_topic_is_not_asked_for_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
+    view = sequencer.add_topic("a")
+    assert await cache.find(["a"]) == {"a": view}
+    assert await cache.find(["a"]) == {"a": view}
+    assert await cache.find_ids([view.topic_id]) == {view.topic_id: view}
+    assert (cache.cached("a"), cache.cached_id(view.topic_id)) == (view, view)
+    assert names_asked(sequencer) == [["a"]]
+
+
+async def test_absence_is_never_remembered(cache: TopicCache, sequencer: FakeSequencer) -> None:
+    assert await cache.find(["a"]) == {}
+    sequencer.add_topic("a")
+    assert "a" in await cache.find(["a"])
+
+
+async def test_a_topic_made_anew_is_never_taken_for_its_former_life(
+    cache: TopicCache, sequencer: FakeSequencer
+) -> None:
+    """A replica that is cut off from the journal would still tell of the topic that was deleted."""
+    sequencer.add_topic("a")
+    await cache.find(["a"])
+    assert all(query.fresh for _, query in sequencer.queries if isinstance(query, MetadataQuery))
+
+
+async def test_a_topic_that_is_there_for_everybody_is_never_told_to_be_absent(
+    cache: TopicCache, sequencer: FakeSequencer
+) -> None:
+    """The first replica may not have heard of a topic that was made through another gateway a moment ago."""
+    known, new = sequencer.add_topic("known"), sequencer.add_topic("new")
+    sequencer.unheard_of = {"new"}
+    assert await cache.find(["known", "new", "nowhere"]) == {"known": known, "new": new}
+    cache.forget_all()
+    assert await cache.find_ids([new.topic_id]) == {new.topic_id: new}
+    assert {view.name for view in await cache.everything()} == {"known", "new"}
+
+
+async def test_a_forgotten_topic_is_asked_for_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
+    old = sequencer.add_topic("a", 1)
+    await cache.find(["a"])
+    new = sequencer.add_topic("a", 2)
+    cache.forget(["a"])
+    assert cache.cached_id(old.topic_id) is None
+    assert await cache.find(["a"]) == {"a": new}
+
+
+async def test_after_a_gap_everything_is_asked_for_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
+    sequencer.add_topic("a")
+    await cache.find(["a"])
+    cache.forget_all()
+    assert cache.cached("a") is None
+
+
+async def test_what_changes_while_it_is_asked_for_is_not_remembered(
+    cache: TopicCache, sequencer: FakeSequencer
+) -> None:
+    sequencer.add_topic("a")
+    sequencer.hold = asyncio.Event()
+    asking = asyncio.create_task(cache.find(["a"]))
+    await turns()
+    cache.forget(["a"])
+    sequencer.hold.set()
+    assert "a" in await asking
+    assert cache.cached("a") is None
+
+
+async def test_many_who_ask_while_a_question_is_out_share_the_next(cache: TopicCache, sequencer: FakeSequencer) -> None:
+    for name in "abcd":
+        sequencer.add_topic(name)
+    sequencer.hold = asyncio.Event()
+    tasks = [asyncio.create_task(cache.find([name])) for name in "abcdd"]
+    await turns()
+    sequencer.hold.set()
+    found = await asyncio.gather(*tasks)
+    assert [list(each) for each in found] == [["a"], ["b"], ["c"], ["d"], ["d"]]
+    assert names_asked(sequencer) == [["a"], ["b", "c", "d"]]
+
+
+async def test_a_question_that_is_out_is_not_joined_because_it_may_be_too_old(
+    cache: TopicCache, sequencer: FakeSequencer
+) -> None:
+    sequencer.hold = asyncio.Event()
+    first = asyncio.create_task(cache.find(["a"]))
+    await turns()
+    second = asyncio.create_task(cache.find(["a"]))
+    await turns()
+    sequencer.add_topic("b")
+    sequencer.hold.set()
+    await asyncio.gather(first, second)
+    assert names_asked(sequencer) == [["a"], ["a"]]
+
+
+async def test_everybody_who_shared_a_question_hears_of_its_failure(
+    cache: TopicCache, sequencer: FakeSequencer
+) -> None:
+    sequencer.is_down = True
+    found = await asyncio.gather(*[cache.find([name]) for name in "abc"], return_exceptions=True)
+    assert all(isinstance(each, Unavailable) for each in found)
+    sequencer.is_down = False
+    sequencer.add_topic("a")
+    assert "a" in await cache.find(["a"])
+
+
+async def test_when_the_one_who_sends_goes_away_the_next_sends_instead(
+    cache: TopicCache, sequencer: FakeSequencer
+) -> None:
+    sequencer.add_topic("a")
+    sequencer.add_topic("b")
+    first, second = asyncio.create_task(cache.find(["a"])), asyncio.create_task(cache.find(["b"]))
+    sequencer.hold = asyncio.Event()
+    await turns()
+    first.cancel()
+    await turns()
+    sequencer.hold.set()
+    assert "b" in await second
+
+
+async def test_very_many_names_are_asked_for_in_bounded_questions(cache: TopicCache, sequencer: FakeSequencer) -> None:
+    names = [f"t{number}" for number in range(NAMES_PER_QUERY_MAX + 1)]
+    sequencer.add_topic(names[-1])
+    assert list(await cache.find(names)) == [names[-1]]
+    assert [len(asked or []) for asked in names_asked(sequencer)] == [NAMES_PER_QUERY_MAX, 1]

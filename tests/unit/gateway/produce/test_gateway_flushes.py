@@ -1,0 +1,457 @@
+"""Flushes: one connection sticks to one flusher in order, windows hold, and no outcome is guessed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from penstock.contracts.batches import BatchMeta
+from penstock.contracts.codec import encode
+from penstock.contracts.errors import Undelivered
+from penstock.contracts.messages import FlushBatch, FlushReply, Presence
+from penstock.contracts.rejections import Refusal
+from penstock_gateway.produce.producer_route import Flushed, FlushRoute, is_undecided
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns
+
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = new_world()
+    running = asyncio.create_task(world.flushes.run())
+    await turns()
+    yield world
+    running.cancel()
+    await asyncio.wait({running})
+
+
+def submit(
+    route: FlushRoute, size_bytes: int = 100, count: int = 1, timeout_s: float = TIMEOUT_S
+) -> "asyncio.Future[Flushed]":
+    meta = BatchMeta(size_bytes, 1, 0, -1, -1, -1, 0)
+    return route.submit([FlushBatch(bytes(16), 0, meta)] * count, [b"x" * size_bytes] * count, timeout_s)
+
+
+def refusals_of(flushed: Flushed) -> list[int]:
+    return [result.refusal for result in flushed.results]
+
+
+def open_route(world: World) -> FlushRoute:
+    return world.flushes.open_route(lambda: None)
+
+
+async def test_produces_of_one_turn_travel_in_one_message_in_order(world: World) -> None:
+    flusher = await world.add_flusher("f1")
+    routes = [open_route(world) for _ in range(3)]
+    futures = [submit(route) for route in routes * 2]
+    await asyncio.gather(*futures)
+    assert len(flusher.requests) == 1
+    assert flusher.numbers == [1, 2, 3, 4, 5, 6]
+    assert [future.result().results[0].base_offset for future in futures] == [0, 1, 2, 3, 4, 5]
+
+
+async def test_a_connection_sticks_to_its_flusher_when_others_come(world: World) -> None:
+    first = await world.add_flusher("f1")
+    route = open_route(world)
+    await submit(route)
+    others = [await world.add_flusher(f"f{number}") for number in range(2, 8)]
+    for _ in range(5):
+        await submit(route)
+    assert len(first.produces) == 6
+    assert not any(other.produces for other in others)
+
+
+async def test_connections_spread_over_the_flushers(world: World) -> None:
+    flushers = [await world.add_flusher(f"f{number}") for number in range(3)]
+    await asyncio.gather(*[submit(open_route(world)) for _ in range(60)])
+    assert all(len(flusher.produces) > 5 for flusher in flushers)
+
+
+async def test_a_request_larger_than_a_message_goes_in_consecutive_parts_and_is_answered_as_one() -> None:
+    world = new_world(message_bytes_max=4_096)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(world.flushes.run())
+        await turns()
+        flusher = await world.add_flusher("f1")
+        route = open_route(world)
+        small, large, last = submit(route), submit(route, 1_500, count=5), submit(route)
+        await asyncio.gather(small, large, last)
+        running.cancel()
+    parts = [(produce.request, produce.part, produce.parts) for produce in flusher.produces]
+    assert parts == [(1, 0, 1), (2, 0, 3), (2, 1, 3), (2, 2, 3), (3, 0, 1)]
+    assert [result.base_offset for result in large.result().results] == [1, 2, 3, 4, 5]
+
+
+async def test_what_nobody_received_is_sent_to_another_flusher_in_order(world: World) -> None:
+    gone = await world.add_flusher("f1")
+    route = open_route(world)
+    await submit(route)
+    await gone.go_away()
+    futures = [submit(route) for _ in range(3)]
+    await turns()
+    other = await world.add_flusher("f2")
+    await asyncio.gather(*futures)
+    assert other.numbers == [2, 3, 4]
+    assert all(refusals_of(future.result()) == [0] for future in futures)
+
+
+async def test_a_flusher_that_was_not_there_is_tried_again_when_there_is_no_other(world: World) -> None:
+    flusher = await world.add_flusher("f1")
+    await flusher.go_away()
+    future = submit(open_route(world))
+    await turns()
+    await flusher.open()
+    world.flushes.sweep()
+    await turns()
+    assert not future.done(), "it is left alone for a while"
+    world.clock.now_s += 1
+    world.flushes.sweep()
+    assert refusals_of(await future) == [0]
+
+
+async def test_an_answer_that_does_not_come_is_an_unknown_outcome_and_nothing_is_sent_again(world: World) -> None:
+    flusher = await world.add_flusher("f1")
+    other = await world.add_flusher("f2")
+    flusher.answers_at_once = other.answers_at_once = False
+    future = submit(open_route(world))
+    await turns()
+    world.gateway.bus.cut()
+    world.gateway.bus.mend()
+    assert refusals_of(await future) == [Refusal.OUTCOME_UNKNOWN]
+    assert len(flusher.produces) + len(other.produces) == 1
+
+
+async def test_a_flusher_that_vanishes_leaves_unknown_outcomes_that_nothing_overtakes(world: World) -> None:
+    dead = await world.add_flusher("f1", budget_bytes=1_000)
+    dead.answers_at_once = False
+    route = open_route(world)
+    unknown, waiting = submit(route, 5_000), submit(route, 5_000)
+    await turns()
+    assert len(dead.produces) == 1
+    other = await world.add_flusher("f2")
+    world.directory.drop("f1")
+    assert refusals_of(await unknown) == [Refusal.OUTCOME_UNKNOWN]
+    assert is_undecided((await waiting).results)
+    assert is_undecided((await submit(route)).results)
+    assert other.produces == []
+    assert refusals_of(await submit(open_route(world))) == [0]
+
+
+@pytest.fixture
+def first_finds_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next message comes before the flusher has subscribed again; later ones reach it."""
+    request = world.gateway.bus.request
+    found: list[str] = []
+
+    async def request_after_a_restart(subject: str, data: bytes, timeout_s: float) -> bytes:
+        found.append(subject)
+        if len(found) == 1:
+            await asyncio.sleep(0)
+            raise Undelivered("nobody listens")
+        return await request(subject, data, timeout_s)
+
+    monkeypatch.setattr(world.gateway.bus, "request", request_after_a_restart)
+
+
+async def retried(world: World, *futures: "asyncio.Future[Flushed]") -> list[Flushed]:
+    await turns(30)
+    world.clock.now_s += 1
+    world.flushes.sweep()
+    return await asyncio.gather(*futures)
+
+
+async def test_what_waits_for_the_window_does_not_overtake_what_is_sent_again(
+    world: World, first_finds_nobody: None
+) -> None:
+    flusher = await world.add_flusher("f1", budget_bytes=1_000)
+    route = open_route(world)
+    answers = await retried(world, *[submit(route, 5_000) for _ in range(3)])
+    assert [refusals_of(answer) for answer in answers] == [[0]] * 3
+    assert flusher.numbers == [1, 2, 3]
+
+
+async def test_a_request_that_was_overtaken_on_its_way_ends_the_route(world: World, first_finds_nobody: None) -> None:
+    flusher = await world.add_flusher("f1")
+    route = open_route(world)
+    overtaken, *_ = await retried(world, *[submit(route, 5_000_000) for _ in range(3)])
+    assert is_undecided(overtaken.results)
+    assert flusher.numbers == [2, 3]
+    assert is_undecided((await submit(route)).results)
+
+
+async def test_a_flusher_that_was_silent_and_is_back_is_known_anew(world: World) -> None:
+    flusher = await world.add_flusher("f1", budget_bytes=1_000)
+    route = open_route(world)
+    await submit(route)
+    world.directory.drop("f1")
+    world.directory.put(flusher.presence)
+    flusher.answers_at_once = False
+    futures = [submit(route, 5_000), submit(open_route(world)), submit(route, 5_000)]
+    await turns()
+    world.clock.now_s += 1_000
+    world.flushes.sweep()
+    await turns()
+    assert futures[2].done(), "its deadline has passed"
+    world.directory.drop("f1")
+    await asyncio.gather(*futures)
+
+
+async def test_a_connection_leaves_a_draining_flusher_only_when_everything_there_is_answered(world: World) -> None:
+    old = await world.add_flusher("f1")
+    old.answers_at_once = False
+    route = open_route(world)
+    first = submit(route)
+    await turns()
+    new = await world.add_flusher("f2")
+    world.directory.leave("f1")
+    second = submit(route)
+    await turns()
+    assert new.produces == [] and route.is_full
+    await old.answer_all()
+    await asyncio.gather(first, second)
+    assert (old.numbers, new.numbers) == ([1], [2])
+    assert not route.is_full
+
+
+async def test_with_no_flusher_requests_wait_for_one(world: World) -> None:
+    route = open_route(world)
+    future = submit(route)
+    await turns()
+    assert not future.done() and route.is_full
+    await world.add_flusher("f1")
+    assert refusals_of(await future) == [0]
+    assert not route.is_full
+
+
+async def test_a_request_that_found_no_flusher_in_time_was_surely_not_stored(world: World) -> None:
+    route = open_route(world)
+    short, long = submit(route, timeout_s=5), submit(route, timeout_s=50)
+    world.clock.now_s += 6
+    world.flushes.sweep()
+    assert refusals_of(await short) == [Refusal.OVERLOADED]
+    assert is_undecided((await long).results), "it must not overtake the one before"
+
+
+async def test_the_own_zone_comes_first_and_another_is_better_than_none(world: World) -> None:
+    far = await world.add_flusher("far", zone="z2")
+    route = open_route(world)
+    await submit(route)
+    assert len(far.produces) == 1
+    assert world.metric("penstock_gateway_zone_fallbacks_total") == 1
+    near = await world.add_flusher("near")
+    await submit(route)
+    assert (len(far.produces), len(near.produces)) == (1, 1)
+    assert world.metric("penstock_gateway_zone_fallbacks_total") == 1
+
+
+async def test_bytes_sent_to_flushers_are_counted_by_the_flushers_zone(world: World) -> None:
+    await world.add_flusher("far", zone="z2")
+    await submit(open_route(world), 1_000)
+    far_bytes = world.metric("penstock_gateway_flush_bytes_total", zone="z2")
+    assert 1_000 < far_bytes < 1_200
+    assert world.metric("penstock_gateway_flush_bytes_total", zone="z1") == 0
+    await world.add_flusher("near")
+    await submit(open_route(world), 5_000)
+    assert 5_000 < world.metric("penstock_gateway_flush_bytes_total", zone="z1") < 5_200
+    assert world.metric("penstock_gateway_flush_bytes_total", zone="z2") == far_bytes
+
+
+async def test_a_full_window_holds_requests_back_and_says_so(world: World) -> None:
+    flusher = await world.add_flusher("f1", budget_bytes=10_000)
+    flusher.answers_at_once = False
+    changes = []
+    route = world.flushes.open_route(lambda: changes.append(route.is_full))
+    futures = [submit(route, 2_000) for _ in range(5)]
+    await turns()
+    assert flusher.numbers == [1, 2, 3]
+    assert changes == [True]
+    await flusher.answer_all()
+    await turns()
+    assert flusher.numbers == [1, 2, 3, 4, 5]
+    assert changes == [True, False]
+    await flusher.answer_all()
+    await asyncio.gather(*futures)
+    assert world.flushes.unanswered_bytes == 0
+
+
+async def test_a_request_larger_than_the_window_goes_when_nothing_else_is_unanswered(world: World) -> None:
+    flusher = await world.add_flusher("f1", budget_bytes=1_000)
+    flusher.answers_at_once = False
+    route = open_route(world)
+    first, second = submit(route, 5_000), submit(route, 5_000)
+    await turns()
+    assert flusher.numbers == [1]
+    await flusher.answer_all()
+    await turns()
+    assert flusher.numbers == [1, 2]
+    await flusher.answer_all()
+    await asyncio.gather(first, second)
+
+
+async def test_gateways_share_a_flushers_budget(world: World) -> None:
+    for number in range(4):
+        world.directory.put(Presence("gateway", "z1", f"g{number}", "1"))
+    flusher = await world.add_flusher("f1", budget_bytes=40_000)
+    flusher.answers_at_once = False
+    route = open_route(world)
+    futures = [submit(route, 4_000) for _ in range(4)]
+    await turns()
+    assert flusher.numbers == [1]
+    world.directory.drop("f1")
+    await asyncio.wait(futures[:1])
+
+
+async def test_a_request_that_waits_for_the_window_too_long_was_surely_not_stored(world: World) -> None:
+    flusher = await world.add_flusher("f1", budget_bytes=1_000)
+    flusher.answers_at_once = False
+    route = open_route(world)
+    first, late = submit(route, 5_000), submit(route, 5_000, timeout_s=2)
+    await turns()
+    world.clock.now_s += 3
+    world.flushes.sweep()
+    assert refusals_of(await late) == [Refusal.OVERLOADED]
+    await flusher.answer_all()
+    assert refusals_of(await first) == [0]
+    assert flusher.numbers == [1]
+
+
+@pytest.mark.parametrize("reply", [b"", b"\x01nonsense", encode(FlushReply(1, [])), encode(FlushReply(1, [[], []]))])
+async def test_a_reply_that_makes_no_sense_is_an_unknown_outcome(world: World, reply: bytes) -> None:
+    flusher = await world.add_flusher("f1")
+    flusher.answers_at_once = False
+    future = submit(open_route(world))
+    await turns()
+    await flusher.answer_with(reply)
+    assert refusals_of(await future) == [Refusal.OUTCOME_UNKNOWN]
+
+
+async def test_a_flushers_wish_to_slow_down_reaches_the_client(world: World) -> None:
+    flusher = await world.add_flusher("f1")
+    flusher.throttle_ms = 70
+    assert (await submit(open_route(world))).throttle_ms == 70
+
+
+async def test_answers_tell_the_sequencer_client_how_far_the_journal_is(world: World) -> None:
+    await world.add_flusher("f1")
+    await submit(open_route(world))
+    assert world.sequencer.seen_sequence == 7
+
+
+async def test_nothing_is_sent_while_the_bus_is_away_and_the_order_stays(world: World) -> None:
+    flusher = await world.add_flusher("f1")
+    route = open_route(world)
+    world.gateway.bus.cut()
+    futures = [submit(route) for _ in range(3)]
+    await turns()
+    assert route.is_full
+    world.gateway.bus.mend()
+    world.flushes.sweep()
+    futures.append(submit(route))
+    await asyncio.gather(*futures)
+    assert flusher.numbers == [1, 2, 3, 4]
+
+
+async def test_a_closed_route_answers_nobody_and_leaves_nothing_behind(world: World) -> None:
+    route = open_route(world)
+    future = submit(route)
+    route.close()
+    flusher = await world.add_flusher("f1")
+    await turns()
+    assert flusher.produces == [] and not future.done()
+    assert not world.flushes.stalled
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["submit", "answer", "leave", "drop", "return", "deaf", "wait"]), st.integers(0, 2)),
+    min_size=5,
+    max_size=40,
+)
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(steps)
+def test_whatever_happens_to_flushers_nothing_sent_twice_arrives_twice_or_out_of_order(
+    script: list[tuple[str, int]],
+) -> None:
+    """Flushers see each connection's requests in order, each at most once, and each is answered exactly once."""
+    asyncio.run(play(script))
+
+
+async def play(script: list[tuple[str, int]]) -> None:
+    world = new_world()
+    running = asyncio.create_task(world.flushes.run())
+    await turns()
+    arrived: list[int] = []
+    flushers = [await recording_flusher(world, f"f{number}", arrived) for number in range(3)]
+    routes = [open_route(world) for _ in range(3)]
+    numbers: dict[FlushRoute, list[int]] = {route: [] for route in routes}
+    futures = []
+    for action, which in script:
+        flusher = flushers[which]
+        if action == "submit":
+            futures.append(submit(routes[which]))
+            numbers[routes[which]].append(len(futures))
+        elif action == "wait":
+            world.clock.now_s += 0.6
+            world.flushes.sweep()
+        else:
+            await disturb(world, flusher, action)
+        await turns(8)
+    for flusher in flushers:
+        await disturb(world, flusher, "return")
+        flusher.answers_at_once = True
+    for _ in range(6):
+        world.clock.now_s += 0.6
+        world.flushes.sweep()
+        for flusher in flushers:
+            await flusher.answer_all()
+        await turns(30)
+    assert all(future.done() for future in futures)
+    for own in numbers.values():
+        assert [number for number in arrived if number in own] == [number for number in own if number in arrived]
+    assert len(set(arrived)) == len(arrived)
+    for number, future in enumerate(futures, 1):
+        assert (number in arrived) or refusals_of(future.result()) != [0]
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def recording_flusher(world: World, instance: str, arrived: list[int]) -> FakeFlusher:
+    flusher = await world.add_flusher(instance)
+    flusher.answers_at_once = False
+    flusher.on_produce = arrived.append
+    return flusher
+
+
+async def disturb(world: World, flusher: FakeFlusher, action: str) -> None:
+    instance = flusher.presence.instance
+    if action == "answer":
+        await flusher.answer_all()
+    elif action == "leave" and world.directory.get(instance):
+        world.directory.leave(instance)
+    elif action == "drop" and world.directory.get(instance):
+        world.directory.drop(instance)
+    elif action == "return":
+        await flusher.go_away()
+        await flusher.open()
+        world.directory.put(flusher.presence)
+    elif action == "deaf":
+        await flusher.go_away()
+
+
+async def test_routes_with_one_key_take_the_same_flusher_through_any_gateway(world: World) -> None:
+    flushers = [await world.add_flusher(f"f{number}") for number in range(5)]
+    another = new_world()
+    theirs = [await another.add_flusher(f"f{number}") for number in range(5)]
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(another.flushes.run())
+        await turns()
+        for each in (world, another, world, another):
+            await submit(each.flushes.open_route(lambda: None, "producer-7\0 10.0.0.7"))
+        running.cancel()
+    assert [len(one.produces) for one in flushers] == [len(one.produces) for one in theirs]
+    assert sorted(len(one.produces) for one in flushers) == [0, 0, 0, 0, 2]

@@ -1,0 +1,250 @@
+"""Produce: what Kafka would refuse is refused with Kafka's error, the rest is committed, in order, per connection."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.records import place_batch
+from penstock_gateway.kafka.error_mapping import CloseConnection
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new_world, turns
+from tests.unit.gateway.gateway_wire import ask, batch
+
+VERSION = 9
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = new_world()
+    world.sequencer.add_topic("t", 2)
+    running = asyncio.create_task(world.flushes.run())
+    await turns()
+    yield world
+    running.cancel()
+    await asyncio.wait({running})
+
+
+@pytest.fixture
+async def flusher(world: World) -> FakeFlusher:
+    return await world.add_flusher("f1")
+
+
+def request(*partitions: tuple[str, int, bytes | None], acks: int = -1, timeout_ms: int = 30_000) -> ProduceRequest:
+    topics: dict[str, list[PartitionProduceData]] = {}
+    for topic, index, records in partitions:
+        topics.setdefault(topic, []).append(PartitionProduceData(index, records))
+    data = [TopicProduceData(name, partition_data=each) for name, each in topics.items()]
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=data)
+
+
+async def errors_of(world: World, asked: ProduceRequest, version: int = VERSION) -> list[int]:
+    response = await ask(world, 0, version, asked)
+    return [partition.error_code for topic in response.responses for partition in topic.partition_responses]
+
+
+async def test_good_batches_are_committed_and_answered_with_their_offsets(world: World, flusher: FakeFlusher) -> None:
+    first, second = batch(3), batch(2)
+    response = await ask(world, 0, VERSION, request(("t", 0, first), ("t", 1, second)))
+    answers = [
+        (each.index, each.error_code, each.base_offset, each.log_start_offset)
+        for each in response.responses[0].partition_responses
+    ]
+    assert answers == [(0, 0, 0, 0), (1, 0, 3, 0)]
+    assert flusher.requests[0][1] == first + second
+
+
+async def test_a_batch_goes_to_a_flusher_of_the_gateways_zone_wherever_the_client_says_that_it_is(
+    world: World, flusher: FakeFlusher
+) -> None:
+    far = await world.add_flusher("far", zone="z2")
+    await ask(world, 0, VERSION, request(("t", 0, batch())), new_client("app,zone=z2"))
+    assert (len(flusher.produces), len(far.produces)) == (1, 0)
+    assert world.metric("penstock_gateway_zone_fallbacks_total") == 0
+
+
+async def test_what_is_known_of_a_batch_comes_from_its_header(world: World, flusher: FakeFlusher) -> None:
+    data = batch(3, producer_id=9, producer_epoch=2, base_sequence=40, codec=1)
+    await ask(world, 0, VERSION, request(("t", 1, data)))
+    (produced,) = flusher.produces[0].batches
+    meta = produced.meta
+    assert (produced.topic_id, produced.partition) == (world.sequencer.topics["t"].topic_id, 1)
+    assert (meta.length, meta.record_count, meta.producer_id, meta.producer_epoch) == (len(data), 3, 9, 2)
+    assert (meta.base_sequence, meta.attributes) == (40, 1)
+
+
+@pytest.mark.parametrize("version", range(3, 10))
+async def test_every_version_with_batches_is_taken(world: World, flusher: FakeFlusher, version: int) -> None:
+    assert await errors_of(world, request(("t", 0, batch())), version) == [0]
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_versions_of_older_formats_are_refused_as_such(world: World, flusher: FakeFlusher, version: int) -> None:
+    expected = [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+    assert await errors_of(world, request(("t", 0, batch())), version) == expected
+
+
+def damaged(data: bytes, position: int) -> bytes:
+    changed = bytearray(data)
+    changed[position] ^= 1
+    return bytes(changed)
+
+
+def with_magic(data: bytes, magic: int) -> bytes:
+    return data[:16] + bytes([magic]) + data[17:]
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (damaged(batch(), 65), ErrorCode.CORRUPT_MESSAGE),
+        (with_magic(batch(), 0), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (with_magic(batch(), 1), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (batch()[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (batch() + batch(), ErrorCode.INVALID_RECORD),
+        (b"", ErrorCode.INVALID_RECORD),
+        (None, ErrorCode.INVALID_RECORD),
+        (b"garbage", ErrorCode.CORRUPT_MESSAGE),
+        (batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0), 53),
+    ],
+)
+async def test_a_bad_batch_is_refused_while_the_good_ones_go_on(
+    world: World, flusher: FakeFlusher, records: bytes | None, error: int
+) -> None:
+    asked = request(("t", 0, records), ("t", 1, batch()))
+    assert await errors_of(world, asked) == [error, 0]
+    assert len(flusher.produces[0].batches) == 1
+
+
+async def test_a_batch_over_the_topics_limit_is_too_large(world: World, flusher: FakeFlusher) -> None:
+    world.sequencer.add_topic("small", 1, **{"max.message.bytes": "100"})
+    assert await errors_of(world, request(("small", 0, batch(30)))) == [ErrorCode.MESSAGE_TOO_LARGE]
+
+
+async def test_a_batch_that_no_message_can_carry_is_too_large(flusher: FakeFlusher) -> None:
+    world = new_world(message_bytes_max=4_096)
+    world.sequencer.add_topic("t", 1, **{"max.message.bytes": "1000000"})
+    assert await errors_of(world, request(("t", 0, batch(500)))) == [ErrorCode.MESSAGE_TOO_LARGE]
+
+
+@pytest.mark.parametrize(("topic", "index"), [("absent", 0), ("t", 2), ("t", -1), ("no/legal name", 0), ("", 0)])
+async def test_an_unknown_partition_is_refused(world: World, flusher: FakeFlusher, topic: str, index: int) -> None:
+    assert await errors_of(world, request((topic, index, batch()))) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_a_partition_that_was_just_added_is_found(world: World, flusher: FakeFlusher) -> None:
+    await errors_of(world, request(("t", 0, batch())))
+    world.sequencer.add_topic("t", 3)
+    assert await errors_of(world, request(("t", 2, batch()))) == [0]
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+async def test_acks_that_mean_nothing_are_refused(world: World, flusher: FakeFlusher, acks: int) -> None:
+    assert await errors_of(world, request(("t", 0, batch()), acks=acks)) == [ErrorCode.INVALID_REQUIRED_ACKS]
+    assert flusher.produces == []
+
+
+async def test_acks_0_gets_no_answer(world: World, flusher: FakeFlusher) -> None:
+    assert await ask(world, 0, VERSION, request(("t", 0, batch()), acks=0)) is None
+    assert len(flusher.produces) == 1
+
+
+async def test_acks_0_and_an_error_closes_the_connection(world: World, flusher: FakeFlusher) -> None:
+    with pytest.raises(CloseConnection, match="UNKNOWN_TOPIC_OR_PARTITION for absent-0 produced with acks=0"):
+        await ask(world, 0, VERSION, request(("absent", 0, batch()), acks=0))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [
+        (Refusal.OUT_OF_ORDER_SEQUENCE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (Refusal.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (Refusal.UNKNOWN_PRODUCER, ErrorCode.UNKNOWN_PRODUCER_ID),
+        (Refusal.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+async def test_what_the_commit_refused_is_answered_in_kafkas_words(
+    world: World, flusher: FakeFlusher, refusal: Refusal, error: ErrorCode
+) -> None:
+    flusher.refusal = refusal
+    assert await errors_of(world, request(("t", 0, batch()))) == [error]
+
+
+async def test_a_topic_that_the_commit_did_not_find_is_forgotten(world: World, flusher: FakeFlusher) -> None:
+    flusher.refusal = Refusal.UNKNOWN_TOPIC
+    assert await errors_of(world, request(("t", 0, batch()))) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert world.gateway.topics.cached("t") is None
+
+
+@pytest.mark.parametrize("refusal", [Refusal.OUTCOME_UNKNOWN, Refusal.OVERLOADED])
+async def test_a_request_that_was_not_decided_ends_the_connection_so_that_nothing_overtakes_its_retry(
+    world: World, flusher: FakeFlusher, refusal: Refusal
+) -> None:
+    client = new_client()
+    flusher.refusal = refusal
+    with pytest.raises(CloseConnection, match="not decided"):
+        await ask(world, 0, VERSION, request(("t", 0, batch())), client)
+    flusher.refusal = Refusal.NONE
+    with pytest.raises(CloseConnection, match="not decided"):
+        await ask(world, 0, VERSION, request(("t", 0, batch())), client)
+    assert len(flusher.produces) == 1
+
+
+async def test_without_sequencers_an_unknown_topic_ends_the_connection(world: World, flusher: FakeFlusher) -> None:
+    client = new_client()
+    world.sequencer.is_down = True
+    with pytest.raises(CloseConnection):
+        await ask(world, 0, VERSION, request(("t", 0, batch())), client)
+    world.sequencer.is_down = False
+    with pytest.raises(CloseConnection, match="not decided"):
+        await ask(world, 0, VERSION, request(("t", 0, batch())), client)
+    assert flusher.produces == []
+
+
+async def test_requests_are_handed_over_before_earlier_ones_are_answered(world: World, flusher: FakeFlusher) -> None:
+    flusher.answers_at_once = False
+    client = new_client()
+    tasks = [
+        asyncio.create_task(ask(world, 0, VERSION, request(("t", 0, batch(count))), client)) for count in (1, 2, 3)
+    ]
+    await turns()
+    assert [produced.batches[0].meta.record_count for produced in flusher.produces] == [1, 2, 3]
+    await flusher.answer_all()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_topic_that_must_be_looked_up_holds_later_requests_of_its_connection_back(
+    world: World, flusher: FakeFlusher
+) -> None:
+    """Else a producer's first batches, to a topic new to this gateway, would be overtaken."""
+    world.sequencer.add_topic("known")
+    await errors_of(world, request(("known", 0, batch())))
+    world.sequencer.hold = asyncio.Event()
+    client = new_client()
+    first = asyncio.create_task(ask(world, 0, VERSION, request(("t", 0, batch(2))), client))
+    second = asyncio.create_task(ask(world, 0, VERSION, request(("known", 0, batch(3))), client))
+    other = asyncio.create_task(ask(world, 0, VERSION, request(("known", 0, batch(4)))))
+    await other
+    assert not first.done() and not second.done()
+    world.sequencer.hold.set()
+    await asyncio.gather(first, second)
+    counts = [produced.batches[0].meta.record_count for produced in flusher.produces]
+    assert counts == [1, 4, 2, 3]
+
+
+async def test_the_flushers_throttle_reaches_the_answer(world: World, flusher: FakeFlusher) -> None:
+    flusher.throttle_ms = 55
+    response: Any = await ask(world, 0, VERSION, request(("t", 0, batch())))
+    assert response.throttle_time_ms == 55
+
+
+@pytest.mark.parametrize(("base_offset", "error"), [(0, ErrorCode.NONE), (12_345, ErrorCode.INVALID_RECORD)])
+async def test_an_epoch_that_the_client_wrote_does_not_matter_and_an_offset_is_not_taken(
+    world: World, flusher: FakeFlusher, base_offset: int, error: ErrorCode
+) -> None:
+    data = bytearray(batch())
+    place_batch(data, 0, base_offset, 7)
+    assert await errors_of(world, request(("t", 0, bytes(data)))) == [error]

@@ -1,0 +1,171 @@
+"""Produce to a compacted topic: records without a key are refused one by one, in Kafka's words; others pass."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.records import Record, build_batch
+from penstock_gateway.kafka.error_mapping import CloseConnection
+from penstock_gateway.produce import record_validation
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new_world, turns
+from tests.unit.gateway.gateway_wire import ask
+
+VERSION = 9
+REASON = "Compacted topic cannot accept message without key in topic partition compacted-0"
+
+every_codec = pytest.mark.parametrize("codec", range(5), ids=["none", "gzip", "snappy", "lz4", "zstd"])
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = new_world()
+    world.sequencer.add_topic("compacted", 2, **{"cleanup.policy": "delete,compact"})
+    world.sequencer.add_topic("plain", 1)
+    running = asyncio.create_task(world.flushes.run())
+    await turns()
+    yield world
+    running.cancel()
+    await asyncio.wait({running})
+
+
+@pytest.fixture
+async def flusher(world: World) -> FakeFlusher:
+    return await world.add_flusher("f1")
+
+
+def batch(*keys: bytes | None, **options: Any) -> bytes:
+    return build_batch([Record(index, 5, key, b"value") for index, key in enumerate(keys)], **options)
+
+
+async def produce(
+    world: World, *records: bytes, topic: str = "compacted", version: int = VERSION, **options: Any
+) -> Any:
+    data = [PartitionProduceData(index, each) for index, each in enumerate(records)]
+    request = ProduceRequest(
+        acks=options.pop("acks", -1), timeout_ms=30_000, topic_data=[TopicProduceData(topic, partition_data=data)]
+    )
+    response = await ask(world, 0, version, request, **options)
+    return response and response.responses[0].partition_responses
+
+
+@every_codec
+async def test_records_with_keys_are_stored(world: World, flusher: FakeFlusher, codec: int) -> None:
+    data = batch(b"a", b"", b"c", codec=codec)
+    (answer,) = await produce(world, data)
+    assert (answer.error_code, answer.record_errors, answer.error_message) == (0, [], None)
+    assert flusher.requests[0][1] == data
+
+
+@every_codec
+async def test_records_without_a_key_are_named(world: World, flusher: FakeFlusher, codec: int) -> None:
+    (answer,) = await produce(world, batch(b"a", None, b"c", None, codec=codec))
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert [(each.batch_index, each.batch_index_error_message) for each in answer.record_errors] == [
+        (1, REASON),
+        (3, REASON),
+    ]
+    assert answer.error_message == (
+        "One or more records have been rejected due to 2 record errors in total, and only showing the first three "
+        f"errors at most: [RecordError(batchIndex=1, message='{REASON}'), "
+        f"RecordError(batchIndex=3, message='{REASON}')]"
+    )
+    assert flusher.produces == []
+
+
+@pytest.mark.parametrize("version", [3, 7])
+async def test_older_versions_have_the_error_alone(world: World, flusher: FakeFlusher, version: int) -> None:
+    (answer,) = await produce(world, batch(None), version=version)
+    assert (answer.error_code, answer.record_errors) == (ErrorCode.INVALID_RECORD, [])
+
+
+async def test_other_partitions_of_the_request_are_stored(world: World, flusher: FakeFlusher) -> None:
+    good = batch(b"a")
+    answers = await produce(world, batch(None), good)
+    assert [each.error_code for each in answers] == [ErrorCode.INVALID_RECORD, 0]
+    assert flusher.requests[0][1] == good
+
+
+async def test_other_topics_take_records_without_a_key(world: World, flusher: FakeFlusher) -> None:
+    (answer,) = await produce(world, batch(None), topic="plain")
+    assert answer.error_code == 0
+
+
+async def test_an_idempotent_producers_sequence_is_not_spent(world: World, flusher: FakeFlusher) -> None:
+    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    (refused,) = await produce(world, batch(None, **producer))
+    (stored,) = await produce(world, batch(b"a", **producer))
+    assert (refused.error_code, stored.error_code) == (ErrorCode.INVALID_RECORD, 0)
+    assert [each.batches[0].meta.base_sequence for each in flusher.produces] == [0]
+
+
+@every_codec
+async def test_records_that_cannot_be_read_are_refused(world: World, flusher: FakeFlusher, codec: int) -> None:
+    records = [Record(0, 5, b"a", b"x"), Record(2, 5, b"b", b"x")]
+    (answer,) = await produce(world, build_batch(records, codec=codec, last_offset_delta=1))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert answer.error_message.startswith("The records cannot be read")
+
+
+async def test_a_batch_that_grows_beyond_any_bound_is_refused(
+    world: World, flusher: FakeFlusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_validation, "DECOMPRESSED_BYTES_MAX", 100_000)
+    bomb = build_batch([Record(0, 5, b"a", bytes(200_000))], codec=4)
+    assert len(bomb) < 1_000
+    (answer,) = await produce(world, bomb)
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+
+
+async def test_a_batch_of_more_records_than_anybody_looks_through_is_refused(
+    world: World, flusher: FakeFlusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_validation, "RECORDS_MAX", 2)
+    (answer,) = await produce(world, batch(b"a", b"b", b"c"))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert answer.error_message == "The batch has 3 records; 2 are allowed"
+    (answer,) = await produce(world, batch(b"a", b"b"))
+    assert answer.error_code == 0
+
+
+async def test_no_more_than_a_thousand_records_are_named(world: World, flusher: FakeFlusher) -> None:
+    (answer,) = await produce(world, batch(*[None] * 1_500))
+    assert len(answer.record_errors) == 1_000
+    assert "due to 1500 record errors in total" in answer.error_message
+
+
+async def test_with_acks_0_the_connection_ends(world: World, flusher: FakeFlusher) -> None:
+    with pytest.raises(CloseConnection, match="INVALID_RECORD for compacted-0"):
+        await produce(world, batch(None), acks=0)
+
+
+async def test_what_is_refused_is_counted(world: World, flusher: FakeFlusher) -> None:
+    await produce(world, batch(None))
+    assert world.metric("penstock_gateway_batches_refused_total", error="INVALID_RECORD") == 1
+
+
+async def test_a_large_batch_is_looked_at_beside_the_loop_and_holds_its_connection_back(
+    world: World, flusher: FakeFlusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    real = record_validation.keyless_records
+
+    def slowly(plain: Any, header: Any) -> list[int]:
+        if header.record_count == 1_000:
+            may_go_on.wait(30)
+        return real(plain, header)
+
+    monkeypatch.setattr(record_validation, "keyless_records", slowly)
+    client = new_client()
+    await produce(world, batch(b"a"))
+    large = asyncio.create_task(produce(world, batch(*[b"k"] * 1_000), client=client))
+    behind = asyncio.create_task(produce(world, batch(b"a", b"b"), client=client))
+    await produce(world, batch(b"a", b"b", b"c"))
+    assert not large.done() and not behind.done()
+    may_go_on.set()
+    await asyncio.gather(large, behind)
+    assert [each.batches[0].meta.record_count for each in flusher.produces] == [1, 3, 1_000, 2]

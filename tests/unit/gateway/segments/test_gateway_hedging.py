@@ -1,0 +1,276 @@
+"""A cacher that is slow, paused, gone or new holds no reader up for long, and costs few GETs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from penstock.contracts.messages import SegmentRead
+from penstock_gateway.segments.cache_client import ALONE_PATIENCE_FACTOR
+from penstock_gateway.segments.cache_ring import CacherRing, part_of
+from penstock_gateway.segments.hedging import (
+    HEDGES_MAX,
+    HEDGES_PER_BYTE,
+    LOSSES_MAX,
+    PATIENCE_FACTOR,
+    PATIENCE_S_MAX,
+    PATIENCE_S_MIN,
+    SAMPLES_MIN,
+    SLOW_AVOIDED_S,
+    SLOW_AVOIDED_S_MAX,
+    OwnerPace,
+)
+from tests.testkit.fakes.virtual_time import in_virtual_time
+from tests.unit.gateway.gateway_read_world import ZONE, LoopClock
+from tests.unit.gateway.gateway_zone import Cacher, Zone, check, segment
+
+
+def in_a_zone(test: Callable[[Zone], Awaitable[None]]) -> Callable[[], None]:
+    """Run with a gateway's reads of its own, in virtual time."""
+
+    async def run() -> None:
+        made = Zone()
+        try:
+            await test(made)
+        finally:
+            for name in ["gateway", *made.cachers]:
+                made.hub.kill(name)
+
+    run.__name__ = test.__name__
+    return in_virtual_time(run)
+
+
+async def two_cachers(zone: Zone) -> tuple[Cacher, Cacher]:
+    """The owner of segment 1, and the other."""
+    cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
+    owner_name = CacherRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
+    owner, other = sorted(cachers, key=lambda cacher: cacher.name != owner_name)
+    return owner, other
+
+
+@in_a_zone
+async def test_the_next_in_the_ring_is_asked_as_well_when_the_owner_takes_long(zone: Zone) -> None:
+    owner, other = await two_cachers(zone)
+    owner.gate.clear()
+    await check(zone, SegmentRead(segment(1), 0, 10))
+    assert len(owner.requests) == len(other.requests) == 1
+    assert zone.store.gets == []
+    assert zone.sample("cacher_hedges", {"first": "other"}) == 1
+
+
+@in_a_zone
+async def test_an_owner_that_answers_while_the_other_is_asked_counts(zone: Zone) -> None:
+    owner, other = await two_cachers(zone)
+    owner.gate.clear()
+    other.gate.clear()
+    reading = asyncio.create_task(check(zone, SegmentRead(segment(1), 0, 10)))
+    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    assert other.requests
+    owner.gate.set()
+    await reading
+    assert zone.sample("cacher_hedges", {"first": "owner"}) == 1
+
+
+@in_a_zone
+async def test_an_owner_that_is_often_slow_is_left_alone_for_a_while(zone: Zone) -> None:
+    owner, _ = await two_cachers(zone)
+    owner.is_silent = True
+    for _ in range(LOSSES_MAX):
+        await check(zone, SegmentRead(segment(1), 0, 10))
+    assert len(owner.requests) == LOSSES_MAX
+    await check(zone, SegmentRead(segment(1), 0, 10))
+    assert len(owner.requests) == LOSSES_MAX
+    owner.is_silent = False
+    zone.clock.seconds += SLOW_AVOIDED_S
+    await check(zone, SegmentRead(segment(1), 0, 10))
+    assert len(owner.requests) == LOSSES_MAX + 1
+
+
+@in_a_zone
+async def test_the_only_cacher_is_never_left_alone_for_being_slow(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    cacher.is_silent = True
+    for number in range(1, min(LOSSES_MAX + 1, round(HEDGES_MAX)) + 1):
+        await check(zone, SegmentRead(await zone.put(segment(number)), 0, 10))
+        assert len(cacher.requests) == len(zone.store.gets) == number
+
+
+@in_a_zone
+async def test_the_only_cacher_is_asked_again_when_it_was_too_busy_for_one_answer(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    await leave_one_unanswered(zone, cacher)
+    await check(zone, SegmentRead(segment(1), 0, 10))
+    assert len(cacher.requests) == 3
+
+
+@in_a_zone
+async def test_a_busy_cacher_is_relieved_where_another_can_take_over(zone: Zone) -> None:
+    owner, other = await two_cachers(zone)
+    await leave_one_unanswered(zone, owner)
+    await check(zone, SegmentRead(segment(1), 0, 10))
+    assert (len(owner.requests), len(other.requests)) == (2, 2)
+
+
+async def leave_one_unanswered(zone: Zone, owner: Cacher) -> None:
+    """One read of segment 1 that its owner answers, and one that it does not, with no hedge that others answer."""
+    ref = await zone.put(segment(1))
+    await check(zone, SegmentRead(ref, 0, 10))
+    zone.reads.cachers._pace.take_hedges(round(HEDGES_MAX))
+    owner.is_silent = True
+    await check(zone, SegmentRead(ref, 0, 10))
+    owner.is_silent = False
+    assert zone.sample("cacher_failures", {"cause": "silent"}) == 1
+
+
+READERS, PRESENCE_S = 20, 3.0
+SLOW_S, RECOVERED_S = 0.1, 5.0
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_cacher_that_dies_or_hangs_makes_no_read_slow_five_seconds_later(*, is_killed: bool) -> None:
+    @in_a_zone
+    async def test(zone: Zone) -> None:
+        zone.clock = LoopClock()  # type: ignore[assignment]
+        zone.reads = zone.make()
+        for name in ("c1", "c2", "c3"):
+            await zone.add_cacher(name)
+        taken_s: list[tuple[float, float]] = []  # when reads began, and how long they took
+        loop = asyncio.get_running_loop()
+
+        async def read_on(number: int) -> None:
+            while loop.time() < fails_s + 2 * RECOVERED_S:
+                number, began_s = number + READERS, loop.time()
+                await check(zone, SegmentRead(segment(number), 0, 10))
+                taken_s.append((began_s, loop.time() - began_s))
+                await asyncio.sleep(0.02)
+
+        fails_s = loop.time() + 1
+        async with asyncio.TaskGroup() as group:
+            for number in range(READERS):
+                group.create_task(read_on(number))
+            await asyncio.sleep(1)
+            if is_killed:
+                zone.hub.kill(zone.cachers.pop("c1").name)
+            else:
+                zone.cachers["c1"].is_silent = True
+            await asyncio.sleep(PRESENCE_S)
+            zone.directory.change(["c2", "c3"])
+        slow = [(began_s - fails_s, seconds) for began_s, seconds in taken_s if seconds > SLOW_S]
+        assert [each for each in slow if sum(each) > RECOVERED_S] == []
+        assert len(slow) <= READERS, "each was held up once at most"
+        assert zone.store.gets == []
+
+    test()
+
+
+@in_a_zone
+async def test_what_the_store_does_not_have_either_is_waited_for(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    cacher.gate.clear()
+    reading = asyncio.create_task(check(zone, SegmentRead(segment(1), 0, 10)))
+    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    assert not zone.store.gets, "the store was asked as soon as another cacher would have been"
+    await asyncio.sleep((ALONE_PATIENCE_FACTOR - 1) * PATIENCE_S_MAX)
+    assert zone.store.gets
+    cacher.gate.set()
+    await reading
+
+
+@in_a_zone
+async def test_a_reader_that_goes_away_leaves_nothing_running(zone: Zone) -> None:
+    owner, other = await two_cachers(zone)
+    owner.gate.clear()
+    other.gate.clear()
+    before = len(asyncio.all_tasks())
+    reading = asyncio.create_task(zone.reads.read([SegmentRead(segment(1), 0, 10)]))
+    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    assert other.requests
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert len(asyncio.all_tasks()) == before
+
+
+def test_patience_follows_what_answers_usually_take() -> None:
+    pace = OwnerPace()
+    assert pace.patience_s == PATIENCE_S_MAX
+    for _ in range(SAMPLES_MIN):
+        pace.note_answer("c1", 0.0, taken_s=0.05, size_bytes=1)
+    assert pace.patience_s == pytest.approx(PATIENCE_FACTOR * 0.05)
+    for _ in range(1_000):
+        pace.note_answer("c1", 0.0, taken_s=0.0001, size_bytes=1)
+    assert pace.patience_s == PATIENCE_S_MIN
+    for _ in range(1_000):
+        pace.note_answer("c1", 0.0, taken_s=10.0, size_bytes=1)
+    assert pace.patience_s == PATIENCE_S_MAX
+
+
+def test_hedges_cost_a_few_gets_per_gibibyte_whatever_is_slow() -> None:
+    pace = OwnerPace()
+    assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_MAX
+    for _ in range(1_024):
+        pace.note_answer("c1", 0.0, taken_s=0.01, size_bytes=2**20)
+    assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_PER_BYTE * 2**30
+    pace.note_answer("c1", 0.0, taken_s=0.01, size_bytes=2**30)
+    assert not pace.take_hedges(3)
+    assert pace.take_hedges(2)
+
+
+@in_a_zone
+async def test_no_hedge_is_made_that_would_cost_many_gets(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    refs = [await zone.put(segment(number)) for number in range(round(HEDGES_MAX) + 1)]
+    cacher.gate.clear()
+    reading = asyncio.create_task(check(zone, *(SegmentRead(ref, 0, 10) for ref in refs)))
+    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    assert zone.store.gets == []
+    cacher.gate.set()
+    await reading
+
+
+def test_who_goes_on_losing_is_left_alone_for_longer_and_one_win_ends_that() -> None:
+    pace = OwnerPace()
+    left_alone_s = [pace.note_lost("c1") for _ in range(10)]
+    assert left_alone_s[: LOSSES_MAX - 1] == [0.0] * (LOSSES_MAX - 1)
+    assert left_alone_s[LOSSES_MAX - 1 : LOSSES_MAX + 1] == [SLOW_AVOIDED_S, 2 * SLOW_AVOIDED_S]
+    assert max(left_alone_s) == left_alone_s[-1] == SLOW_AVOIDED_S_MAX
+    assert pace.note_lost("c2") == 0.0
+    pace.note_won("c1")
+    assert pace.note_lost("c1") == 0.0
+
+
+def owners_among(names: list[str]) -> dict[int, str]:
+    zone = Zone()
+    zone.directory.change(names)
+    ring = CacherRing(zone.directory, ZONE, zone.clock)
+    return {number: ring.owners(part_of(segment(number), 0), 1)[0] for number in range(2_000)}
+
+
+def test_a_cacher_that_joins_takes_its_share_and_nothing_else_moves() -> None:
+    before, after = owners_among(["c1", "c2", "c3"]), owners_among(["c1", "c2", "c3", "c4"])
+    moved = {number for number in before if before[number] != after[number]}
+    assert {after[number] for number in moved} == {"c4"}
+    assert 0.15 < len(moved) / len(before) < 0.35  # a quarter, about
+
+
+def test_a_cacher_that_leaves_is_followed_by_those_who_were_second() -> None:
+    zone = Zone()
+    zone.directory.change(["c1", "c2", "c3"])
+    ring = CacherRing(zone.directory, ZONE, zone.clock)
+    parts = [part_of(segment(number), 0) for number in range(500)]
+    ranked = [ring.owners(part, 2) for part in parts]
+    zone.directory.change(["c1", "c2"])
+    for part, (first, second) in zip(parts, ranked, strict=True):
+        assert ring.owners(part, 1) == [second if first == "c3" else first]
+
+
+@in_a_zone
+async def test_gateways_that_see_other_cachers_for_a_moment_read_the_same(zone: Zone) -> None:
+    for name in ("c1", "c2", "c3"):
+        await zone.add_cacher(name)
+    zone.directory.change(["c1", "c2"])  # the third has not been heard of here yet
+    reads = [SegmentRead(segment(number), number, 50) for number in range(40)]
+    await check(zone, *reads)
+    zone.directory.change(["c2", "c3"])
+    await check(zone, *reads)
+    assert zone.store.gets == []

@@ -1,0 +1,305 @@
+"""Ranges of segments come from the cachers, and from the store when those cannot help; never wrong, never too many."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from penstock.contracts.batches import SegmentRef
+from penstock.contracts.chunks import CHUNK_BYTES, STRIPE_CHUNKS
+from penstock.contracts.codec import encode_with_payload
+from penstock.contracts.errors import Corrupt, Unavailable
+from penstock.contracts.messages import CacheReply, SegmentRead
+from penstock.objectstore.errors import NotFound
+from penstock_gateway.segments import (
+    cache_client,
+    full_objects,
+    segment_reader,
+)
+from penstock_gateway.segments.cache_ring import CacherRing, part_of
+from tests.testkit.waiting import until
+from tests.unit.gateway.gateway_read_world import ZONE
+from tests.unit.gateway.gateway_zone import REPLY_BYTES_MAX, SIZE, Zone, check, expected, segment
+
+
+@pytest.fixture
+async def zone() -> AsyncIterator[Zone]:
+    made = Zone()
+    yield made
+    for name in ["gateway", *made.cachers]:
+        made.hub.kill(name)
+
+
+async def test_without_cachers_the_store_is_read(zone: Zone) -> None:
+    ref = await zone.put(segment(1, level=1))
+    await check(zone, SegmentRead(ref, 5, 100), SegmentRead(ref, 299_990, 10))
+    assert len(zone.store.gets) == 2
+    assert zone.sample("store_gets") == 2
+    assert zone.sample("read_bytes", {"source": "store"}) == 110
+
+
+async def test_reads_of_old_data_from_the_store_never_hold_up_those_of_new_data(zone: Zone) -> None:
+    gate = asyncio.Event()
+    running: list[str] = []
+    get_range = zone.store.get_range
+
+    async def gated(key: str, position: int, length: int) -> bytes:
+        running.append(key)
+        if "/1-" in key:
+            await gate.wait()
+        return await get_range(key, position, length)
+
+    zone.store.get_range = gated  # type: ignore[method-assign]
+    old = [await zone.put(segment(number, level=1)) for number in range(40)]
+    replaying = [asyncio.create_task(zone.reads.read([SegmentRead(ref, 0, 10)])) for ref in old]
+    while len(running) < segment_reader.HISTORY_STORE_READS_MAX:
+        await asyncio.sleep(0)
+    new = await zone.put(segment(99))
+    await check(zone, SegmentRead(new, 0, 10))
+    assert len(running) == segment_reader.HISTORY_STORE_READS_MAX + 1
+    gate.set()
+    await asyncio.gather(*replaying)
+
+
+async def test_neighbouring_ranges_are_one_get(zone: Zone) -> None:
+    ref = await zone.put(segment(1, level=1))
+    await check(zone, SegmentRead(ref, 200, 50), SegmentRead(ref, 0, 100), SegmentRead(ref, 100, 100))
+    assert [get[1:] for get in zone.store.gets] == [(0, 250)]
+
+
+async def test_without_cachers_a_new_segment_is_one_get_however_many_read_of_it(zone: Zone) -> None:
+    refs = [await zone.put(segment(number)) for number in (1, 2)]
+    reads = [SegmentRead(ref, position, 50) for ref in refs for position in range(0, SIZE, SIZE // 10)]
+    await asyncio.gather(*(check(zone, read) for read in reads))
+    for read in reads:
+        await check(zone, read)
+    assert sorted(get[1:] for get in zone.store.gets) == [(0, SIZE)] * 2
+
+
+async def test_what_is_kept_of_segments_read_whole_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full_objects, "KEPT_BYTES_MAX", 100)
+    loads: list[SegmentRef] = []
+
+    async def load(ref: SegmentRef) -> bytes:
+        loads.append(ref)
+        return bytes(ref.size_bytes)
+
+    whole = full_objects.WholeSegments(load)
+    for ref in (segment(1, size_bytes=40), segment(2, size_bytes=40), segment(3, size_bytes=40)):
+        assert len(await whole.get(ref)) == 40
+    assert whole.kept_bytes == 80
+    await whole.get(segment(3, size_bytes=40))
+    await whole.get(segment(1, size_bytes=40))
+    assert [ref.segment_id[15] for ref in loads] == [1, 2, 3, 1]
+
+
+async def test_nothing_to_read_asks_nobody(zone: Zone) -> None:
+    assert await zone.reads.read([]) == []
+
+
+async def test_a_cacher_answers_many_ranges_at_once_and_the_store_is_left_alone(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    await check(zone, *(SegmentRead(segment(number), number, 100) for number in range(1, 20)))
+    assert len(cacher.requests) == 1
+    assert zone.store.gets == []
+    assert zone.sample("read_bytes", {"source": "cache"}) == 1900
+
+
+async def test_who_asks_for_the_same_at_the_same_time_asks_together(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    cacher.gate.clear()
+    wanted = [SegmentRead(segment(number), 10, 100) for number in (1, 2, 3)]
+    readings = [asyncio.create_task(check(zone, *wanted[first:], *wanted[:first])) for first in range(3)]
+    other = asyncio.create_task(check(zone, *wanted[:2]))
+    await until(lambda: len(zone.reads.cachers._searches) == 2)  # the last has asked
+    readings[0].cancel()
+    cacher.gate.set()
+    await asyncio.gather(*readings[1:], other)
+    assert [len(request.reads) for request in cacher.requests] == [3, 2]
+    await check(zone, *wanted)  # nothing is kept
+    assert len(cacher.requests) == 3
+    assert zone.sample("read_bytes", {"source": "cache"}) == 800
+
+
+async def test_answers_larger_than_a_message_are_asked_for_in_parts(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    await check(zone, SegmentRead(segment(1), 0, SIZE), SegmentRead(segment(2), 7, 150_000))
+    assert len(cacher.requests) == 3
+    assert all(sum(read.length for read in request.reads) <= REPLY_BYTES_MAX for request in cacher.requests)
+
+
+async def test_every_segment_has_one_owner_and_all_owners_share_the_work(zone: Zone) -> None:
+    for name in ("c1", "c2", "c3"):
+        await zone.add_cacher(name)
+    for _ in range(2):
+        await check(zone, *(SegmentRead(segment(number), 0, 10) for number in range(60)))
+    owned = [
+        {read.segment.segment_id for request in cacher.requests for read in request.reads}
+        for cacher in zone.cachers.values()
+    ]
+    assert all(owned)
+    assert sum(map(len, owned)) == 60
+
+
+async def test_above_level_0_each_stripe_has_its_own_owner(zone: Zone) -> None:
+    ref = segment(1, level=1, size_bytes=20 * CHUNK_BYTES)
+    zone.directory.change([f"c{number}" for number in range(8)])
+    ring = CacherRing(zone.directory, ZONE, zone.clock)
+    owners = {ring.owners(part_of(ref, chunk * CHUNK_BYTES), 1)[0] for chunk in range(20)}
+    assert len(owners) > 1
+    stripe_bytes = STRIPE_CHUNKS * CHUNK_BYTES
+    assert part_of(ref, 0) == part_of(ref, stripe_bytes - 1) != part_of(ref, stripe_bytes)
+    assert part_of(segment(1), 0) == part_of(segment(1), 5 * CHUNK_BYTES)
+
+
+async def test_a_range_that_the_owner_lacks_is_asked_of_the_next_in_the_ring(zone: Zone) -> None:
+    cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
+    owner_name = CacherRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
+    owner, other = sorted(cachers, key=lambda cacher: cacher.name != owner_name)
+    owner.lacks = lambda read: read.position == 50
+    await check(zone, SegmentRead(segment(1), 0, 10), SegmentRead(segment(1), 50, 10))
+    assert [read.position for request in other.requests for read in request.reads] == [50]
+    assert zone.store.gets == []
+
+
+async def test_what_no_cacher_has_comes_from_the_store(zone: Zone) -> None:
+    for name in ("c1", "c2", "c3"):
+        (await zone.add_cacher(name)).lacks = lambda read: True
+    ref = await zone.put(segment(1))
+    await check(zone, SegmentRead(ref, 0, 10))
+    assert sum(len(cacher.requests) for cacher in zone.cachers.values()) == cache_client.OWNERS_ASKED_MAX
+    assert len(zone.store.gets) == 1
+
+
+async def test_a_cacher_that_is_gone_is_replaced_and_left_alone_for_a_while(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    zone.directory.change(["gone"])
+    await check(zone, SegmentRead(ref, 0, 10))
+    await check(zone, SegmentRead(ref, 0, 10))
+    assert zone.sample("cacher_failures", {"cause": "gone"}) == 1
+    zone.clock.seconds += cache_client.GONE_AVOIDED_S
+    await check(zone, SegmentRead(ref, 0, 10))
+    assert zone.sample("cacher_failures", {"cause": "gone"}) == 2
+
+
+async def test_a_silent_cacher_costs_one_time_out(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_client, "CACHER_TIMEOUT_S", 0.01)
+    cacher = await zone.add_cacher("c1")
+    cacher.is_silent = True
+    ref = await zone.put(segment(1))
+    for _ in range(3):
+        await check(zone, SegmentRead(ref, 0, 10))
+    assert len(cacher.requests) == 1
+    assert zone.sample("cacher_failures", {"cause": "silent"}) == 1
+
+
+@pytest.mark.parametrize(
+    "mangle",
+    [
+        lambda reply, data: b"",
+        lambda reply, data: b"\x01\x00\x00\x00\x01\xc1",
+        lambda reply, data: encode_with_payload(CacheReply([]), [data]),
+        lambda reply, data: encode_with_payload(CacheReply([10, 10]), [data]),
+        lambda reply, data: encode_with_payload(CacheReply([9]), [data[:9]]),
+        lambda reply, data: encode_with_payload(CacheReply([-2]), [b""]),
+        lambda reply, data: encode_with_payload(reply, [data[:9]]),
+        lambda reply, data: encode_with_payload(reply, [data, b"x"]),
+    ],
+)
+async def test_an_answer_that_does_not_fit_the_question_is_not_used(
+    zone: Zone, mangle: Callable[[CacheReply, bytes], bytes]
+) -> None:
+    cacher = await zone.add_cacher("c1")
+    cacher.mangle = mangle
+    ref = await zone.put(segment(1))
+    await check(zone, SegmentRead(ref, 0, 10))
+    assert len(zone.store.gets) == 1
+    assert zone.sample("cacher_failures", {"cause": "corrupt"}) == 1
+
+
+async def test_one_segment_that_cannot_be_had_does_not_spoil_the_others(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    missing, found = await zone.reads.read([SegmentRead(segment(2), 0, 10), SegmentRead(ref, 0, 10)])
+    assert isinstance(missing, NotFound)
+    assert found == expected(SegmentRead(ref, 0, 10))
+
+
+async def test_a_range_with_a_part_that_cannot_be_had_fails_whole(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    cacher.lacks = lambda read: read.position > 0
+    (data,) = await zone.reads.read([SegmentRead(segment(1), 0, SIZE)])
+    assert isinstance(data, NotFound)
+
+
+async def test_a_store_that_answers_short_is_corrupt(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    zone.store.answer = lambda data: data[:-1]
+    (data,) = await zone.reads.read([SegmentRead(ref, 0, 10)])
+    assert isinstance(data, Corrupt)
+
+
+async def test_a_store_that_is_away_is_unavailable(zone: Zone) -> None:
+    def fail(data: bytes) -> bytes:
+        raise Unavailable("the store is away")
+
+    ref = await zone.put(segment(1))
+    zone.store.answer = fail
+    (data,) = await zone.reads.read([SegmentRead(ref, 0, 10)])
+    assert isinstance(data, Unavailable)
+
+
+async def test_a_new_cacher_is_asked_as_soon_as_it_is_known(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    await check(zone, SegmentRead(ref, 0, 10))
+    cacher = await zone.add_cacher("c1")
+    await check(zone, SegmentRead(ref, 0, 10))
+    assert len(cacher.requests) == 1
+
+
+async def test_no_more_bytes_are_on_their_way_than_the_window_has_room_for(zone: Zone) -> None:
+    zone.reads = zone.make(window_bytes=250_000)
+    cacher = await zone.add_cacher("c1")
+    cacher.gate.clear()
+    both = [asyncio.create_task(check(zone, SegmentRead(segment(number), 0, 150_000))) for number in (1, 2)]
+    await until(lambda: cacher.requests)
+    assert len(cacher.requests) == 1
+    cacher.gate.set()
+    await asyncio.gather(*both)
+    assert len(cacher.requests) == 2
+
+
+async def test_what_will_be_wanted_is_told_to_its_owner_once_and_not_waited_for(zone: Zone) -> None:
+    cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
+    reads = [SegmentRead(segment(number, level=1), 0, 1, ahead=50) for number in range(10)]
+    await zone.reads.load_ahead(reads)
+    await zone.reads.load_ahead(reads)
+    await until(lambda: sum(len(request.reads) for cacher in cachers for request in cacher.requests) == len(reads))
+    assert [len(cacher.requests) for cacher in cachers] == [1, 1]
+    assert all(request.loads_only for cacher in cachers for request in cacher.requests)
+    assert zone.store.gets == []
+
+
+async def test_those_who_replay_wait_for_each_other_and_nobody_waits_for_them(zone: Zone) -> None:
+    replaying = [contextlib.AsyncExitStack() for _ in range(3)]
+    size_bytes = segment_reader.FETCHED_BYTES_MAX // segment_reader.HISTORY_SHARE
+    await replaying[0].enter_async_context(zone.reads.room(size_bytes, is_history=True))
+    waiting = asyncio.create_task(replaying[1].enter_async_context(zone.reads.room(size_bytes, is_history=True)))
+    async with zone.reads.room(size_bytes, is_history=False):
+        assert not waiting.done()
+    await replaying[0].aclose()
+    await waiting
+    await replaying[1].aclose()
+
+
+async def test_who_stood_in_line_to_replay_when_news_came_reads_nothing_and_goes_by_the_pace(zone: Zone) -> None:
+    size_bytes = segment_reader.FETCHED_BYTES_MAX // segment_reader.HISTORY_SHARE
+    async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as second:
+        assert await first.enter_async_context(zone.reads.room(size_bytes, is_history=True))
+        waiting = asyncio.create_task(second.enter_async_context(zone.reads.room(size_bytes, is_history=True)))
+        await asyncio.sleep(0)
+        zone.reads.pace.note_followed()
+        await first.aclose()
+        assert not await waiting
+    async with zone.reads.room(size_bytes, is_history=True) as may_read:
+        assert may_read

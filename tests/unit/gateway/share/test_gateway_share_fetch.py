@@ -1,0 +1,412 @@
+"""ShareFetch and ShareAcknowledge against the real machine: each record to one member, until it is done with."""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+
+import pytest
+
+from penstock.contracts.commands import Command, Outcome, SharePartition, ShareRecords
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import TopicId
+from penstock.contracts.queries.share import SharePartitionRef, SharePartitionsQuery, SharePartitionsView
+from penstock.kafkawire.api import decode_response, encode_response
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.segment.keys import segment_key
+from penstock_gateway.handlers.share import share_fetch
+from penstock_gateway.share.partition_queue import ShareTurns
+from penstock_gateway.share.sessions import CLOSING_EPOCH
+from tests.testkit.waiting import until
+from tests.unit.gateway.gateway_read_world import World, batch_of
+from tests.unit.gateway.gateway_share import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Member,
+    acquired,
+    joined_members,
+    open_world,
+    partitions_of,
+    records,
+)
+
+FOR_EVER_MS = 60_000
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    assert made.tail.watched_partitions == 0, "a fetch left a waiter behind"
+    assert made.reads.budget.used_bytes == 0, "a fetch kept bytes of the budget"
+    await made.close()
+
+
+async def test_two_members_share_a_partition_and_each_record_is_given_to_one(world: World) -> None:
+    topic_id = await open_world(world)
+    one, two = await joined_members(world, topic_id, "m1", "m2")
+    await world.produce(topic_id, {0: [batch_of(b"a", b"b"), batch_of(b"c", b"d")]})
+    first = await one.fetch(0, max_records=1)
+    second = await two.fetch(0, max_records=10)
+    assert (acquired(first), acquired(second)) == ([(0, 1, 1)], [(2, 3, 1)])
+    assert records(first) == {0: b"a", 1: b"b"}
+    assert records(second) == {2: b"c", 3: b"d"}
+    assert first.acquisition_lock_timeout_ms == 30_000
+
+
+async def test_not_one_record_more_than_asked_for_in_the_mode_that_says_so(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a", b"b", b"c")]})
+    response = await one.fetch(0, max_records=2, share_acquire_mode=1)
+    assert records(response) == {0: b"a", 1: b"b"}
+    assert records(await one.fetch(max_records=2, share_acquire_mode=1)) == {2: b"c"}
+
+
+async def test_acknowledgements_travel_with_the_next_fetch_in_one_entry(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b"), batch_of(b"c")]})
+    await one.fetch(0, max_records=2)
+    entries = len(world.sequencer.entries)
+    response = await one.fetch(said={0: [(0, 0, ACCEPT), (1, 1, REJECT)]})
+    assert records(response) == {2: b"c"}
+    assert partitions_of(response)[0].acknowledge_error_code == ErrorCode.NONE
+    assert len(world.sequencer.entries) == entries + 1
+    assert await start_offset(world, one) == 2
+
+
+async def start_offset(world: World, member: Member) -> int:
+    query = SharePartitionsQuery(0, "g", member.name, [SharePartitionRef(member.topic_id, 0)])
+    view = await world.sequencer.query("share_partitions", query, SharePartitionsView)
+    start: int = view.partitions[0].start_offset
+    return start
+
+
+async def test_what_is_released_comes_again_and_counts(world: World) -> None:
+    topic_id = await open_world(world)
+    one, two = await joined_members(world, topic_id, "m1", "m2")
+    await world.produce(topic_id, {0: [batch_of(b"a", b"b", b"c")]})
+    await one.fetch(0)
+    answer = await one.acknowledge({0: [(0, 0, ACCEPT), (1, 1, RELEASE), (2, 2, REJECT)]})
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    again = await two.fetch(0)
+    assert acquired(again) == [(1, 1, 2)]
+    assert records(again) == {1: b"b"}
+
+
+async def test_a_release_wakes_who_waits_at_the_same_gateway(world: World) -> None:
+    topic_id = await open_world(world)
+    one, two = await joined_members(world, topic_id, "m1", "m2")
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    await one.fetch(0)
+    waiting = asyncio.create_task(two.fetch(0, max_wait_ms=FOR_EVER_MS))
+    await until(lambda: world.tail.watched_partitions == 1)
+    await one.acknowledge({0: [(0, 0, RELEASE)]})
+    assert acquired(await waiting) == [(0, 0, 2)]
+
+
+async def test_new_records_wake_who_waits(world: World) -> None:
+    topic_id = await open_world(world, partitions=2)
+    (one,) = await joined_members(world, topic_id, "m1")
+    waiting = asyncio.create_task(one.fetch(0, 1, max_wait_ms=FOR_EVER_MS))
+    await until(lambda: world.tail.watched_partitions == 2)
+    await world.produce(topic_id, {1: [batch_of(b"a")]})
+    assert records(await waiting, 1) == {0: b"a"}
+
+
+async def test_who_waits_asks_again_for_what_comes_back_elsewhere(world: World) -> None:
+    """Through another gateway, or by time: nobody tells this one."""
+    topic_id = await open_world(world)
+    one, two = await joined_members(world, topic_id, "m1", "m2")
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    await one.fetch(0)
+    waiting = asyncio.create_task(two.fetch(0, max_wait_ms=FOR_EVER_MS))
+    await until(lambda: world.tail.watched_partitions == 1)
+    world.sequencer.apply([ShareRecords(0, "g", "m1", [SharePartition(topic_id, 0)], releases_through=1)])
+    assert acquired(await waiting) == [(0, 0, 1)], "what a session gives back unread was not delivered"
+
+
+async def test_what_a_waiting_member_had_to_say_does_not_wait(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    await one.fetch(0)
+    entries = len(world.sequencer.entries)
+    waiting = asyncio.create_task(one.fetch(said={0: [(0, 0, ACCEPT)]}, max_wait_ms=FOR_EVER_MS))
+    await until(lambda: len(world.sequencer.entries) == entries + 1)
+    await world.produce(topic_id, {0: [batch_of(b"b")]})
+    response = await waiting
+    assert records(response) == {1: b"b"}
+    assert partitions_of(response)[0].acknowledge_error_code == ErrorCode.NONE
+
+
+async def test_acknowledging_what_one_does_not_have_is_an_error_of_the_partition(world: World) -> None:
+    topic_id = await open_world(world)
+    one, two = await joined_members(world, topic_id, "m1", "m2")
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    await one.fetch(0)
+    await two.fetch(0)
+    answer = await two.acknowledge({0: [(0, 0, ACCEPT)]})
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.INVALID_RECORD_STATE
+    response = await two.fetch(said={0: [(0, 0, ACCEPT)]})
+    assert partitions_of(response)[0].acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE
+    assert not partitions_of(response)[0].error_code
+
+
+@pytest.mark.parametrize("by_fetch", [False, True])
+async def test_closing_a_session_gives_back_what_was_not_acknowledged(world: World, by_fetch: bool) -> None:
+    topic_id = await open_world(world)
+    one, two = await joined_members(world, topic_id, "m1", "m2")
+    await world.produce(topic_id, {0: [batch_of(b"a", b"b")]})
+    await one.fetch(0)
+    if by_fetch:
+        one.epoch = CLOSING_EPOCH
+        response = await one.fetch(said={0: [(0, 0, ACCEPT)]})
+        assert partitions_of(response)[0].acknowledge_error_code == ErrorCode.NONE
+    else:
+        await one.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=CLOSING_EPOCH)
+    assert records(await two.fetch(0)) == {1: b"b"}
+    one.epoch = 2
+    assert (await one.fetch()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+@pytest.mark.parametrize("by_fetch", [False, True])
+async def test_closing_a_session_gives_back_nothing_that_came_through_another_gateway(
+    world: World, by_fetch: bool
+) -> None:
+    topic_id = await open_world(world, partitions=2)
+    here, other = await joined_members(world, topic_id, "m1", "m2")
+    there = through_another_gateway(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")], 1: [batch_of(b"c")]})
+    assert acquired(await here.fetch(0, max_records=1)) == [(0, 0, 1)]
+    response = await there.fetch(0, 1)
+    assert (acquired(response, 0), acquired(response, 1)) == ([(1, 1, 1)], [(0, 0, 1)])
+    if by_fetch:
+        here.epoch = CLOSING_EPOCH
+        assert not (await here.fetch()).error_code
+    else:
+        assert not (await here.acknowledge({}, epoch=CLOSING_EPOCH)).error_code
+    assert acquired(await other.fetch(0, 1)) == [(0, 0, 1)], "what came through the session is others' now"
+    answer = await there.acknowledge({0: [(1, 1, ACCEPT)], 1: [(0, 0, ACCEPT)]}, epoch=CLOSING_EPOCH)
+    assert [each.error_code for each in answer.responses[0].partitions] == [ErrorCode.NONE] * 2
+
+
+async def test_the_end_of_the_later_of_two_sessions_leaves_what_came_by_the_earlier(world: World) -> None:
+    topic_id = await open_world(world)
+    (before,) = await joined_members(world, topic_id, "m1")
+    moved = through_another_gateway(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")]})
+    assert acquired(await before.fetch(0, max_records=1)) == [(0, 0, 1)]
+    assert acquired(await moved.fetch(0)) == [(1, 1, 1)]
+    await moved.acknowledge({0: [(1, 1, ACCEPT)]}, epoch=CLOSING_EPOCH)
+    answer = await before.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=CLOSING_EPOCH)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def test_closing_a_session_that_brought_nothing_is_no_entry(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await one.fetch(0)
+    entries = len(world.sequencer.entries)
+    assert not (await one.acknowledge({}, epoch=CLOSING_EPOCH)).error_code
+    assert len(world.sequencer.entries) == entries
+
+
+async def test_a_session_that_another_gateway_had_is_begun_anew_and_acknowledgements_hold(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    await one.fetch(0)
+    moved = Member(world, topic_id, "m1")
+    moved.epoch = 1
+    assert (await moved.fetch()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    moved.epoch = 0
+    assert acquired(await moved.fetch(0)) == []
+    answer = await moved.acknowledge({0: [(0, 0, ACCEPT)]})
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def test_a_session_that_opens_acknowledges_nothing(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    assert (await one.fetch(said={0: [(0, 0, ACCEPT)]})).error_code == ErrorCode.INVALID_REQUEST
+    assert (await one.acknowledge({0: [(0, 0, ACCEPT)]})).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+
+async def test_a_renewal_keeps_records_and_acquires_nothing(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    await one.fetch(0)
+    answer = await one.acknowledge({0: [(0, 0, RENEW)]}, is_renew_ack=True)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    assert answer.acquisition_lock_timeout_ms == 30_000
+    refused = await one.acknowledge({0: [(0, 0, RENEW)]})
+    assert refused.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_who_is_no_member_gets_nothing_and_no_error(world: World) -> None:
+    topic_id = await open_world(world)
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    stranger = Member(world, topic_id, "m9")
+    response = await stranger.fetch(0)
+    assert (response.error_code, response.responses) == (ErrorCode.NONE, [])
+
+
+async def test_a_topic_that_is_not_there_is_an_error_of_its_partitions(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    one.topic_id = b"\7" * 16
+    response = await one.fetch(0, max_wait_ms=FOR_EVER_MS)
+    assert partitions_of(response)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_a_partition_that_was_forgotten_is_not_fetched_any_more(world: World) -> None:
+    topic_id = await open_world(world, partitions=2)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await one.fetch(0, 1)
+    await world.produce(topic_id, {0: [batch_of(b"a")], 1: [batch_of(b"b")]})
+    response = await one.fetch(forgotten=(1,))
+    assert records(response, 0) == {0: b"a"}
+    assert not records(response, 1)
+
+
+async def test_nothing_is_acquired_that_could_not_be_read(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    segment = await world.produce(topic_id, {0: [batch_of(b"a")]}, stored=False)
+    world.tail.forget((topic_id, 0))
+    entries = len(world.sequencer.entries)
+    assert acquired(await one.fetch(0)) == []
+    assert len(world.sequencer.entries) == entries
+    key = segment_key("", "c", 0, segment.segment_id)
+    await world.store.put(key, [b"\0" * segment.size_bytes])
+    response = await one.fetch()
+    assert partitions_of(response)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_every_version_can_be_encoded(world: World, version: int) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")]})
+    response = await one.fetch(0, version=version)
+    decoded = decode_response(78, version, b"".join(encode_response(78, version, response)))
+    assert [(each.first_offset, each.last_offset) for each in decoded.responses[0].partitions[0].acquired_records] == [
+        (0, 1)
+    ]
+
+
+async def test_the_bytes_of_an_answer_are_bounded_by_what_was_asked_for(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a" * 1000) for _ in range(10)]})
+    response = await one.fetch(0, max_bytes=2_500)
+    assert acquired(response) == [(0, 1, 1)]
+
+
+async def test_many_members_at_once_each_get_their_own_records(world: World) -> None:
+    topic_id = await open_world(world)
+    members = await joined_members(world, topic_id, *(f"m{number}" for number in range(8)))
+    await world.produce(topic_id, {0: [batch_of(b"%d" % number) for number in range(40)]})
+    got: dict[int, str] = {}
+    while len(got) < 40:
+        responses = await asyncio.gather(*(member.fetch(0, max_records=3, max_wait_ms=100) for member in members))
+        for member, response in zip(members, responses, strict=True):
+            for offset in records(response):
+                assert offset not in got, f"{offset} went to {got[offset]} and {member.name}"
+                got[offset] = member.name
+    assert len(set(got.values())) == 8, "who has had its turn hands on what is left"
+
+
+def through_another_gateway(world: World, topic_id: TopicId, name: str) -> Member:
+    """The same member at a gateway that knows nothing of the first one's turns."""
+    member = Member(world, topic_id, name)
+    member.gateway = dataclasses.replace(world.gateway, share_turns=ShareTurns())
+    return member
+
+
+async def test_two_gateways_that_read_the_same_give_each_record_to_one_member(world: World) -> None:
+    topic_id = await open_world(world)
+    here, there = await joined_members(world, topic_id, "m1", "m2")
+    there = through_another_gateway(world, topic_id, "m2")
+    await world.produce(topic_id, {0: [batch_of(b"%d" % number) for number in range(20)]})
+    first, second = await asyncio.gather(
+        here.fetch(0, max_records=10, max_wait_ms=FOR_EVER_MS), there.fetch(0, max_records=10, max_wait_ms=FOR_EVER_MS)
+    )
+    assert world.sequencer.asked.count("share_partitions") == 3, "who got nothing of what both had read asked again"
+    assert len(records(first)) == len(records(second)) == 10
+    assert records(first).keys().isdisjoint(records(second))
+
+
+async def test_an_outcome_that_nobody_knows_is_an_error_of_what_was_said_and_wanted(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")]})
+    await one.fetch(0, max_records=1)
+
+    async def nobody(commands: list[Command], *, deadline_s: float) -> list[Outcome]:
+        raise Unavailable("no sequencer answered")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.sequencer, "command", nobody)
+        data = partitions_of(await one.fetch(said={0: [(0, 0, ACCEPT)]}, max_wait_ms=FOR_EVER_MS))[0]
+        answer = await one.acknowledge({0: [(0, 0, ACCEPT)]})
+    assert data.error_code == data.acknowledge_error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not data.acquired_records
+    answer = await one.acknowledge({0: [(0, 0, ACCEPT)]})
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def test_one_record_is_asked_for_by_who_gets_it_and_one_more_of_many_who_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_fetch, "LOOK_AGAIN_S", FOR_EVER_MS / 1000)
+    topic_id = await open_world(world)
+    members = await joined_members(world, topic_id, *(f"m{number}" for number in range(8)))
+    sequencer, turns = world.sequencer, world.gateway.share_turns
+    await members[0].fetch(0)  # so that the topic is known
+    sequencer.asked.clear()
+    sequencer.gate.clear()
+    fetches = [asyncio.create_task(member.fetch(0, max_wait_ms=FOR_EVER_MS)) for member in members]
+    await until(lambda: turns.queued == 7)
+    sequencer.gate.set()
+    await until(lambda: turns.places == 2)  # no turn is taken: there is the queue, and those who wait
+    assert sequencer.asked.count("share_partitions") == 1, "where one finds nothing there is nothing for others"
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    await until(lambda: any(fetch.done() for fetch in fetches))
+    for fetch in fetches:
+        fetch.cancel()
+    answers = await asyncio.gather(*fetches, return_exceptions=True)
+    assert [records(answer) for answer in answers if not isinstance(answer, BaseException)] == [{0: b"a"}]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_what_was_acquired_for_a_connection_that_ended_meanwhile_is_given_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    topic_id = await open_world(world)
+    one, two = await joined_members(world, topic_id, "m1", "m2")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")]})
+    journaled, answered = asyncio.Event(), asyncio.Event()
+    command = world.sequencer.command
+
+    async def slowly(commands: list[Command], *, deadline_s: float) -> list[Outcome]:
+        outcomes = await command(commands, deadline_s=deadline_s)
+        journaled.set()
+        await answered.wait()
+        if not is_known:
+            raise Unavailable("no sequencer answered in time")
+        return outcomes
+
+    monkeypatch.setattr(world.sequencer, "command", slowly)
+    fetch = asyncio.create_task(one.fetch(0))
+    await journaled.wait()
+    fetch.cancel()
+    answered.set()
+    assert (await asyncio.gather(fetch, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+    monkeypatch.undo()
+    assert acquired(await two.fetch(0)) == ([(0, 1, 1)] if is_known else [])

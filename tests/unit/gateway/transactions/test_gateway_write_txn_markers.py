@@ -1,0 +1,138 @@
+"""WriteTxnMarkers: what an administrator aborts is aborted as a whole, and nothing is committed from outside."""
+
+from typing import Any
+
+import pytest
+
+from penstock.contracts.commands import EndTxn, Refused, TransactionEnded
+from penstock.contracts.queries.transactions import (
+    DescribeTransactionsView,
+    TransactionSummary,
+    TransactionsView,
+    TransactionTopic,
+    TransactionView,
+)
+from penstock.contracts.rejections import Refusal
+from penstock.kafkawire.api.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from tests.unit.gateway.gateway_fakes import World, new_world
+from tests.unit.gateway.gateway_wire import ask
+
+WRITE_MARKERS = 27
+SEEN = 45
+LEADER_EPOCH = 1  # of the topics that the fake sequencers know
+PRODUCER, EPOCH = 7, 3
+ONGOING = TransactionView("tx", "Ongoing", PRODUCER, EPOCH, 1_000, 42, [TransactionTopic("t", [0, 1])])
+
+
+def knowing(*views: TransactionView) -> World:
+    """Sequencers that have these transactions, and end what they are told to."""
+    world = new_world()
+    world.sequencer.add_topic("t", 3)
+    world.sequencer.views["transactions"] = lambda query: TransactionsView(
+        SEEN,
+        [
+            TransactionSummary(each.transactional_id, each.producer_id, each.state)
+            for each in views
+            if each.producer_id in query.producer_ids
+        ],
+    )
+    named = {each.transactional_id: each for each in views}
+    world.sequencer.views["describe_transactions"] = lambda query: DescribeTransactionsView(
+        SEEN, [named[each] for each in query.transactional_ids]
+    )
+    world.sequencer.on_command = lambda command: TransactionEnded(PRODUCER, EPOCH + 1)
+    return world
+
+
+def marker(*partitions: int, topic: str = "t", **changes: Any) -> WritableTxnMarker:
+    said = {"producer_epoch": EPOCH, "coordinator_epoch": LEADER_EPOCH, **changes}
+    return WritableTxnMarker(PRODUCER, topics=[WritableTxnMarkerTopic(topic, list(partitions))], **said)
+
+
+async def errors(world: World, *markers: WritableTxnMarker, version: int = 2) -> list[list[int]]:
+    """What is said of each marker's partitions."""
+    response = await ask(world, WRITE_MARKERS, version, WriteTxnMarkersRequest(list(markers)))
+    assert [each.producer_id for each in response.markers] == [each.producer_id for each in markers]
+    return [[place.error_code for topic in each.topics for place in topic.partitions] for each in response.markers]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_the_whole_transaction_that_is_open_in_the_partition_is_aborted(version: int) -> None:
+    world = knowing(ONGOING)
+    assert await errors(world, marker(1), version=version) == [[0]]
+    end = EndTxn(world.clock.now_ms(), "tx", PRODUCER, EPOCH, committed=False, bumps=True, seen_sequence=SEEN)
+    assert world.sequencer.commands == [[end]]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        TransactionView("tx", "Empty", PRODUCER, EPOCH),
+        TransactionView("tx", "CompleteCommit", PRODUCER, EPOCH),
+        TransactionView("tx", "Ongoing", PRODUCER, EPOCH, 1_000, 42, [TransactionTopic("t", [0])]),
+        TransactionView("tx", "Ongoing", 8, EPOCH, 1_000, 42, [TransactionTopic("t", [1])]),
+    ],
+    ids=lambda view: f"{view.state} {view.producer_id}",
+)
+async def test_where_no_transaction_of_the_producer_is_open_there_is_nothing_to_do(view: TransactionView) -> None:
+    world = knowing(view)
+    assert await errors(world, marker(1)) == [[0]]
+    assert not world.sequencer.commands
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({"producer_epoch": EPOCH - 1}, ErrorCode.INVALID_PRODUCER_EPOCH),
+        ({"coordinator_epoch": LEADER_EPOCH - 1}, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+        ({"transaction_result": True}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        ({"topic": "none"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        # From there on a marker's epoch is later than that of its records (KIP-1228).
+        ({"transaction_version": 2}, ErrorCode.INVALID_PRODUCER_EPOCH),
+        ({"transaction_version": 2, "producer_epoch": EPOCH + 1}, ErrorCode.NONE),
+    ],
+)
+async def test_a_marker_that_cannot_be_written_ends_nothing(said: dict[str, Any], error: ErrorCode) -> None:
+    world = knowing(ONGOING)
+    assert await errors(world, marker(1, **said)) == [[error]]
+    assert len(world.sequencer.commands) == (error is ErrorCode.NONE)
+
+
+async def test_who_aborts_once_more_because_he_did_not_hear_the_answer_is_told_that_it_is_done() -> None:
+    world = knowing(TransactionView("tx", "CompleteAbort", PRODUCER, EPOCH + 1))
+    assert await errors(world, marker(1)) == [[0]]
+    assert await errors(world, marker(1, producer_epoch=EPOCH - 1)) == [[ErrorCode.INVALID_PRODUCER_EPOCH]]
+
+
+async def test_each_partition_has_its_own_verdict_and_one_end_is_enough() -> None:
+    world = knowing(ONGOING)
+    assert await errors(world, marker(0, 9, 1, 2)) == [[0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0]]
+    assert len(world.sequencer.commands) == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [
+        (Refusal.STALE, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (Refusal.OVERLOADED, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (Refusal.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+async def test_what_changed_meanwhile_is_said_in_words_that_administrators_know(
+    refusal: Refusal, error: ErrorCode
+) -> None:
+    world = knowing(ONGOING)
+    world.sequencer.on_command = lambda command: Refused(refusal)
+    assert await errors(world, marker(1)) == [[error]]
+
+
+async def test_without_sequencers_administrators_look_for_another_leader() -> None:
+    world = knowing(ONGOING)
+    await errors(world, marker(2))  # the topic is known from now on
+    world.sequencer.is_down = True
+    assert await errors(world, marker(1)) == [[ErrorCode.NOT_LEADER_OR_FOLLOWER]]

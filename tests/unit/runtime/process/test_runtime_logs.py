@@ -1,0 +1,120 @@
+"""Log lines: JSON for machines, pretty for people, everybody's the same."""
+
+import io
+import json
+import logging
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import structlog
+
+from penstock.runtime.process.logs import configure_logs
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class FullDisk(io.StringIO):
+    """Takes nothing while it is full."""
+
+    is_full = True
+
+    def write(self, text: str) -> int:
+        if self.is_full:
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+@contextmanager
+def files_no_longer_than(size_bytes: int) -> Iterator[None]:
+    """A write at the limit is cut short, and one beyond it fails, as on a disk that fills up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_away_from_a_terminal_a_line_is_json_with_the_service_and_the_facts() -> None:
+    stream = io.StringIO()
+    configure_logs("gateway", "gateway-1", "info", "auto", stream)
+    structlog.get_logger().info("connection_opened", peer="10.0.0.1", count=3)
+    line = json.loads(stream.getvalue())
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "event": "connection_opened",
+        "level": "info",
+        "service": "gateway",
+        "instance": "gateway-1",
+        "peer": "10.0.0.1",
+        "count": 3,
+    }
+
+
+def test_on_a_terminal_a_line_is_for_people() -> None:
+    stream = Terminal()
+    configure_logs("gateway", "gateway-1", "info", "auto", stream)
+    structlog.get_logger().warning("connection_lost", peer="10.0.0.1")
+    assert "connection_lost" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+@pytest.mark.parametrize(("level", "events"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_only_the_level_and_above_are_written(level: str, events: int) -> None:
+    stream = io.StringIO()
+    configure_logs("gateway", "gateway-1", level, "json", stream)
+    log = structlog.get_logger()
+    for name in ("debug", "info", "warning", "error"):
+        getattr(log, name)("something_happened")
+    assert len(stream.getvalue().splitlines()) == events
+
+
+def test_an_exception_stays_in_its_one_line() -> None:
+    stream = io.StringIO()
+    configure_logs("gateway", "gateway-1", "info", "json", stream)
+    structlog.get_logger().error("service_failed", exc_info=ValueError("a bug"))
+    (line,) = stream.getvalue().splitlines()
+    assert "ValueError: a bug" in json.loads(line)["exception"]
+
+
+def test_the_lines_of_libraries_look_like_ours() -> None:
+    stream = io.StringIO()
+    configure_logs("gateway", "gateway-1", "info", "json", stream)
+    logging.getLogger("some.library").warning("it is %s", "late")
+    logging.getLogger("some.library").info("chatter")
+    (line,) = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert (line["event"], line["logger"], line["service"]) == ("it is late", "some.library", "gateway")
+
+
+def test_lines_that_a_full_disk_does_not_take_are_counted_and_the_count_is_told() -> None:
+    stream = FullDisk()
+    configure_logs("gateway", "gateway-1", "info", "json", stream)
+    structlog.get_logger().info("first_lost")
+    logging.getLogger("some.library").warning("lost too")
+    stream.is_full = False
+    structlog.get_logger().info("back_again")
+    structlog.get_logger().info("as_ever")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == ["log_lines_lost", "back_again", "as_ever"]
+    assert (lines[0]["lines"], lines[0]["service"], lines[0]["level"]) == (2, "gateway", "warning")
+
+
+def test_a_line_cut_off_by_a_full_disk_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("w") as stream:
+        configure_logs("gateway", "gateway-1", "info", "json", stream)
+        structlog.get_logger().info("before")
+        with files_no_longer_than(path.stat().st_size + 20):
+            structlog.get_logger().info("cut_off")
+            structlog.get_logger().info("lost")
+        structlog.get_logger().info("after")
+    before, cut_off, told, after = path.read_text().splitlines()
+    assert (json.loads(before)["event"], len(cut_off)) == ("before", 20)
+    assert (json.loads(told)["event"], json.loads(told)["lines"]) == ("log_lines_lost", 2)
+    assert json.loads(after)["event"] == "after"

@@ -1,0 +1,80 @@
+"""What a walk does with a share group: members that come, go, acquire and judge, and administrators."""
+
+from random import Random
+
+from penstock.contracts.commands import (
+    NO_OFFSET,
+    AlterGroupConfigs,
+    AlterShareOffsets,
+    Command,
+    ConfigChange,
+    ConfigOperation,
+    ExpireMember,
+    JudgedRange,
+    ShareHeartbeat,
+    ShareOffset,
+    SharePartition,
+    ShareRecords,
+    Verdict,
+)
+from penstock_sequencer.core.state.cluster import State
+from penstock_sequencer.core.state.share_group import ShareGroup
+
+GROUP = "s"
+MEMBERS = ["m1", "m2", "m3", "m4"]
+VERDICTS = [Verdict.ACCEPT, Verdict.ACCEPT, Verdict.RELEASE, Verdict.REJECT, Verdict.RENEW, Verdict.UNREAD]
+CONFIGS = [
+    ("share.record.lock.duration.ms", "1000"),
+    ("share.auto.offset.reset", "earliest"),
+    ("share.assignment.interval.ms", "5000"),
+]
+
+
+def share_command(random: Random, state: State, now_ms: int) -> Command:
+    """What one of the group's members or administrators does next."""
+    group = state.share_groups.get(GROUP)
+    if group is None or not group.members or random.random() < 0.2:
+        return _beat(random, state, now_ms, random.choice(MEMBERS), 0)
+    member = random.choice(list(group.members.values()))
+    if random.random() < 0.2:
+        return _beat(random, state, now_ms, member.member_id, random.choice([member.epoch] * 6 + [0, -1]))
+    if random.random() < 0.1:
+        return _administer(random, state, now_ms, group)
+    return _records(random, now_ms, group, member.member_id)
+
+
+def _beat(random: Random, state: State, now_ms: int, member_id: str, epoch: int) -> Command:
+    names = random.sample(list(state.topics), min(len(state.topics), random.randint(0, 3)))
+    topics = names if epoch == 0 or random.random() < 0.3 else None
+    return ShareHeartbeat(now_ms, GROUP, member_id, epoch, None, "client", "host", topics)
+
+
+def _records(random: Random, now_ms: int, group: ShareGroup, member_id: str) -> Command:
+    """Of a few partitions: what became of what the member has, and what else there is."""
+    shares = [(topic, number) for topic, each in group.partitions.items() for number in each]
+    partitions = []
+    for topic, number in random.sample(shares, min(len(shares), 3)):
+        judged = [
+            JudgedRange(hold.first, hold.last, bytes([random.choice(VERDICTS)]))
+            for hold in group.partitions[topic][number].holds
+            if hold.member_id == member_id and random.random() < 0.6
+        ]
+        first = random.choice([0, 0, NO_OFFSET])
+        partitions.append(SharePartition(topic, number, judged, first, -1, random.randint(0, 9)))
+    through = random.choice([0, 0, 0, group.acquisitions])
+    ticket = random.randint(0, 3)
+    return ShareRecords(now_ms, GROUP, member_id, partitions, random.randint(0, 20), through, ticket, through // 2)
+
+
+def _administer(random: Random, state: State, now_ms: int, group: ShareGroup) -> Command:
+    """The group's configurations change, a member was silent, or the group is to begin elsewhere."""
+    name, value = random.choice(CONFIGS)
+    change = ConfigChange(name, random.choice([ConfigOperation.SET, ConfigOperation.DELETE]), value)
+    topic = random.choice([*state.topics, "none"])
+    return random.choice(
+        [
+            AlterGroupConfigs(now_ms, GROUP, [change]),
+            ExpireMember(now_ms, GROUP, random.choice(list(group.members)), state.sequence),
+            AlterShareOffsets(now_ms, GROUP, [ShareOffset(topic, 0, random.randint(0, 9))]),
+        ]
+    )

@@ -1,0 +1,398 @@
+"""Hypothesis strategies for commands: a few names, ids and numbers that meet often, and now and then the extremes."""
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+
+from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, BatchRun
+from penstock.contracts.commands import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    AllocateProducer,
+    AlterClientQuotas,
+    AlterConfigs,
+    ClaimJob,
+    Command,
+    CommitOffsets,
+    CommitSegment,
+    CommitTxnOffsets,
+    ConfigChange,
+    ConfigOperation,
+    ConsumerHeartbeat,
+    CreatePartitions,
+    CreateTopic,
+    DeletedOffset,
+    DeleteGroup,
+    DeleteOffsets,
+    DeleteRecords,
+    DeleteTopic,
+    DropExtents,
+    EndChore,
+    EndTxn,
+    ExpireLogs,
+    ExpireMember,
+    ForgetSegments,
+    GroupProtocol,
+    InitTransactionalProducer,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    LogOffset,
+    LogRef,
+    MemberAssignment,
+    NoteArchived,
+    NoteSnapshot,
+    OffsetToCommit,
+    OutputSegment,
+    QuotaChange,
+    QuotaPart,
+    RaiseLevel,
+    ReleaseCustody,
+    ReleaseJob,
+    ReplacedRun,
+    ReplaceExtents,
+    SyncGroup,
+    TakeChore,
+    TakeCustody,
+    Tick,
+    TopicPartitions,
+    TransactionPartition,
+    UndeleteTopic,
+)
+from penstock.contracts.configs.quotas import QUOTAS
+from penstock.contracts.ids import new_segment_id
+from penstock_sequencer.core.state.limits import CUSTODY_LEASE_MS
+from tests.unit.sequencer.core.core_world import START_MS, topic_id
+
+Integers = st.SearchStrategy[int]
+SUBSCRIBED_TO_T = bytes((0, 3, 0, 0, 0, 1, 0, 1)) + b"t" + bytes(8)  # a consumer's metadata
+WELL_SAID = bytes((0, 0, 0, 0, 0, 1, 0, 1)) + b"t" + b"\xff" * 4  # the same in version 0, whole
+# what msgpack can hold
+EXTREMES = [-(2**63), -(2**31), -2, -1, 0, 1, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**48, 2**63 - 1, 2**64 - 1]
+ANY_INTEGER: Integers = st.integers(-(2**63), 2**64 - 1) | st.sampled_from(EXTREMES)
+
+
+def usual(numbers: Integers) -> Integers:
+    return numbers
+
+
+def wild(numbers: Integers) -> Integers:
+    return numbers | ANY_INTEGER
+
+
+NAMES = st.sampled_from(["t", "t", "u", "a.b", "a_b", "", "bad name"])
+TOPIC_IDS = st.sampled_from([*map(topic_id, (1, 1, 1, 2, 2, 3)), bytes(16), b"short"])
+SEGMENT_IDS = st.builds(
+    lambda age, which: new_segment_id(START_MS + age, bytes([which]) * 10),
+    st.sampled_from([0, 1, 60_000, 800_000]),
+    st.integers(0, 9),
+)
+GROUPS = st.sampled_from(["g", "g", "g", "g", "h", ""])
+MEMBERS = st.sampled_from(["m1", "m2", "m3", "m4", ""])
+COMING = st.sampled_from(["", "", "m1", "m2", "m3"])
+INSTANCES = st.sampled_from([None, None, None, None, "i", "j"])
+SMALL: Integers = st.integers(-1, 4)
+SEEN: Integers = st.integers(-1, 12)
+GENERATIONS: Integers = st.sampled_from([-1, 0, 1, 1, 1, 2, 2, 3])
+# seconds go by, back and forth; now and then minutes or a day
+NOW_MS: Integers = st.builds(
+    lambda base, step: START_MS + base + step,
+    st.sampled_from([0] * 12 + [60_000, 900_000, 90_000_000]),
+    st.integers(0, 3_000),
+)
+
+
+def batches(number: Callable[[Integers], Integers]) -> st.SearchStrategy[BatchMeta]:
+    return st.builds(
+        BatchMeta,
+        number(st.integers(1, 50)),
+        number(st.integers(1, 2)),
+        number(st.integers(-1, 100)),
+        number(st.sampled_from([-1, 1, 1, 2, 3, 4])),
+        number(st.sampled_from([0, 0, 0, 1])),
+        number(st.integers(0, 3)),
+        st.just(0),
+    )
+
+
+def segments(number: Callable[[Integers], Integers]) -> st.SearchStrategy[CommitSegment]:
+    runs = st.builds(
+        BatchRun,
+        TOPIC_IDS,
+        number(st.integers(0, 2)),
+        number(st.integers(0, 100)),
+        st.lists(batches(number), max_size=5),
+    )
+    return st.builds(
+        CommitSegment,
+        number(NOW_MS),
+        SEGMENT_IDS if number is usual else st.binary(max_size=17),
+        number(st.integers(300, 2_000)),
+        st.sampled_from(["f1", "f2"]),
+        st.sampled_from(["z1", "z2"]),
+        st.lists(runs, min_size=1, max_size=3),
+    )
+
+
+def topics(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Command]]:
+    configs = st.dictionaries(
+        st.sampled_from(["max.message.bytes", "colour"]), st.sampled_from(["1000", "-", "-1"]), max_size=1
+    )
+    return [
+        st.builds(CreateTopic, number(NOW_MS), NAMES, TOPIC_IDS, number(SMALL), configs),
+        st.builds(DeleteTopic, number(NOW_MS), NAMES, TOPIC_IDS),
+        st.builds(CreatePartitions, number(NOW_MS), NAMES, number(SMALL)),
+        st.builds(AllocateProducer, number(NOW_MS)),
+    ]
+
+
+def joins(number: Callable[[Integers], Integers]) -> st.SearchStrategy[JoinGroup]:
+    said = st.sampled_from([b"1", b"1", b"2", SUBSCRIBED_TO_T, SUBSCRIBED_TO_T, WELL_SAID, WELL_SAID, WELL_SAID])
+    protocols = st.lists(
+        st.builds(GroupProtocol, st.sampled_from(["range", "range", "sticky"]), said),
+        max_size=3,
+    )
+    return st.builds(
+        JoinGroup,
+        number(NOW_MS),
+        GROUPS,
+        COMING,
+        MEMBERS,
+        INSTANCES,
+        st.booleans(),
+        st.just("client"),
+        st.just("host"),
+        number(st.sampled_from([6_000, 10_000])),
+        number(st.sampled_from([0, 300, 700, 5_000])),
+        st.sampled_from(["consumer"] * 9 + ["connect", ""]),
+        protocols,
+    )
+
+
+def groups(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Command]]:
+    generations = number(GENERATIONS)
+    item = st.builds(OffsetToCommit, NAMES, number(SMALL), ANY_INTEGER, ANY_INTEGER, st.sampled_from(["", "ä"]))
+    items = st.lists(item, max_size=2)
+    assignments = st.lists(st.builds(MemberAssignment, MEMBERS, st.sampled_from([b"", b"1"])), max_size=2)
+    leaving = st.lists(st.builds(LeavingMember, MEMBERS, INSTANCES), max_size=2)
+    kinds, protocols = st.sampled_from([None, None, "consumer", "connect"]), st.sampled_from([None, None, "range", "x"])
+    deleted = st.builds(DeletedOffset, NAMES, number(SMALL))
+    set_here = [("offsets.retention.minutes", "1"), ("offsets.retention.minutes", "9000"), ("group.max.size", "1")]
+    configs = st.lists(
+        st.sampled_from([ConfigChange(name, ConfigOperation.SET, value) for name, value in set_here]), max_size=2
+    )
+    return [
+        st.builds(SyncGroup, number(NOW_MS), GROUPS, generations, MEMBERS, INSTANCES, kinds, protocols, assignments),
+        st.builds(LeaveGroup, number(NOW_MS), GROUPS, leaving),
+        st.builds(ExpireMember, number(NOW_MS), GROUPS, MEMBERS, number(st.integers(0, 50))),
+        st.builds(CommitOffsets, number(NOW_MS), GROUPS, generations, MEMBERS, INSTANCES, items, number(SEEN)),
+        st.builds(DeleteGroup, number(NOW_MS), GROUPS, number(SEEN)),
+        st.builds(DeleteOffsets, number(NOW_MS), GROUPS, st.lists(deleted, max_size=2), number(SEEN)),
+        st.builds(RaiseLevel, number(NOW_MS), number(st.integers(0, 3))),
+        st.builds(AlterConfigs, number(NOW_MS), st.just(""), configs),
+    ]
+
+
+def transaction_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    ids = st.sampled_from(["a", "a", "a", "b", "", "x" * 2_000])
+    producers, epochs = number(st.sampled_from([-1, 4, 4, 4, 5])), number(st.sampled_from([-1, 0, 0, 0, 1, 2]))
+    who = (number(NOW_MS), ids, producers, epochs)
+    partitions = st.lists(st.builds(TransactionPartition, TOPIC_IDS, number(st.integers(0, 2))), max_size=3)
+    items = st.lists(st.builds(OffsetToCommit, NAMES, number(SMALL), ANY_INTEGER, ANY_INTEGER, st.just("")), max_size=2)
+    members = (GROUPS, number(GENERATIONS), MEMBERS, INSTANCES, items)
+    timeouts = number(st.sampled_from([1_000, 60_000]))
+    written = st.builds(
+        BatchMeta,
+        number(st.integers(1, 50)),
+        number(st.integers(1, 2)),
+        number(st.integers(-1, 100)),
+        number(st.sampled_from([4, 4, 5])),
+        number(st.sampled_from([0, 0, 0, 1])),
+        number(st.integers(0, 2)),
+        st.sampled_from([TRANSACTIONAL, TRANSACTIONAL, 0]),
+        st.booleans(),
+    )
+    runs = st.builds(BatchRun, TOPIC_IDS, number(st.integers(0, 1)), st.just(0), st.lists(written, max_size=3))
+    writing = st.builds(
+        CommitSegment,
+        number(NOW_MS),
+        SEGMENT_IDS,
+        st.just(2_000),
+        st.just("f1"),
+        st.just("z1"),
+        st.lists(runs, min_size=1, max_size=2),
+    )
+    return st.one_of(
+        st.builds(RaiseLevel, number(NOW_MS), st.just(3)),
+        st.builds(InitTransactionalProducer, number(NOW_MS), ids, timeouts, seen_sequence=number(SEEN)),
+        st.builds(InitTransactionalProducer, number(NOW_MS), ids, timeouts, producers, epochs, number(SEEN)),
+        st.builds(AddPartitionsToTxn, *who, partitions, number(SEEN)),
+        st.builds(AddOffsetsToTxn, *who, GROUPS, number(SEEN)),
+        st.builds(CommitTxnOffsets, *who, *members, st.booleans(), number(SEEN)),
+        st.builds(EndTxn, *who, st.booleans(), st.booleans(), number(SEEN)),
+        st.builds(EndTxn, *who, st.booleans(), st.booleans()),
+        writing,
+        writing,
+        st.builds(Tick, number(NOW_MS)),
+    )
+
+
+def data_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    ticks = st.builds(Tick, number(NOW_MS))
+    return st.one_of(ticks, segments(number), segments(number), segments(number), *topics(number))
+
+
+def consumer_heartbeats(number: Callable[[Integers], Integers]) -> st.SearchStrategy[ConsumerHeartbeat]:
+    partitions = st.builds(TopicPartitions, TOPIC_IDS, st.lists(number(SMALL), max_size=2))
+    return st.builds(
+        ConsumerHeartbeat,
+        number(NOW_MS),
+        GROUPS,
+        MEMBERS,
+        number(st.sampled_from([0, 0, 0, 0, 1, 2, 3, -1, -2])),
+        INSTANCES,
+        st.sampled_from([None, "r"]),
+        number(st.sampled_from([-1, 500, 5_000])),
+        st.just("client"),
+        st.just("host"),
+        st.none() | st.lists(NAMES, max_size=2),
+        st.sampled_from([None, None, "", "t.*", "("]),
+        st.sampled_from([None, None, "uniform", "range", "x"]),
+        st.sampled_from([None, [], []]) | st.lists(partitions, max_size=2),
+        number(SEEN),
+    )
+
+
+def group_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    ticks = st.builds(Tick, number(NOW_MS))
+    join = joins(number)
+    heartbeat = consumer_heartbeats(number)
+    return st.one_of(ticks, ticks, join, join, join, heartbeat, heartbeat, heartbeat, *groups(number))
+
+
+def compaction_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    identifiers = SEGMENT_IDS if number is usual else st.binary(max_size=17)
+    names, several = st.sampled_from(["j1", "j2", "", "j" * 300]), st.lists(identifiers, max_size=3)
+    runs = st.builds(
+        ReplacedRun,
+        TOPIC_IDS,
+        number(st.integers(0, 2)),
+        number(st.sampled_from([0, 0, 0, 1, 2, 4])),
+        number(st.integers(0, 8)),
+        st.lists(number(st.sampled_from([0, 0, 0, 1, 50])), max_size=6),
+        number(st.sampled_from([0, 0, 1])),
+        number(st.integers(0, 60)),
+        number(st.integers(1, 50)),
+        number(st.integers(-1, 100)),
+        st.booleans(),
+        number(st.integers(-1, 9)),
+        st.booleans(),
+    )
+    outputs = st.builds(OutputSegment, identifiers, number(st.integers(1, 2)), number(st.integers(0, 300)))
+    replacing = st.builds(
+        ReplaceExtents, number(NOW_MS), names, several, st.lists(outputs, max_size=2), st.lists(runs, max_size=3)
+    )
+    leases = number(st.sampled_from([1_000, 60_000]))
+    return st.one_of(
+        st.builds(ClaimJob, number(NOW_MS), names, names, several, leases),
+        st.builds(ReleaseJob, number(NOW_MS), names, names),
+        replacing,
+        replacing,
+        replacing,
+        segments(number),
+    )
+
+
+def custody_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    authors, sequences = st.sampled_from(["r1", "r1", "r2", "", "r" * 300]), number(st.integers(0, 20))
+    ends = st.sampled_from([-1, START_MS + CUSTODY_LEASE_MS, START_MS + CUSTODY_LEASE_MS + 1])
+    return st.one_of(
+        st.builds(TakeCustody, number(NOW_MS), authors, ends),
+        st.builds(ReleaseCustody, number(NOW_MS), authors),
+        st.builds(NoteArchived, number(NOW_MS), authors, sequences),
+        st.builds(NoteSnapshot, number(NOW_MS), authors, sequences),
+    )
+
+
+def janitor_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    holders, chores = st.sampled_from(["j1", "j2", "", "j" * 300]), number(st.integers(-1, 5))
+    identifiers = SEGMENT_IDS if number is usual else st.binary(max_size=17)
+    periods = (number(st.sampled_from([0, 1_000, 60_000])), number(st.sampled_from([1, 1_000])))
+    return st.one_of(
+        st.builds(TakeChore, number(NOW_MS), holders, chores, chores, *periods, chores),
+        st.builds(EndChore, number(NOW_MS), holders, chores, st.booleans()),
+        st.builds(ForgetSegments, number(NOW_MS), st.lists(identifiers, max_size=4)),
+        st.builds(RaiseLevel, number(NOW_MS), st.just(2)),
+        segments(number),
+        st.builds(DeleteTopic, number(NOW_MS), NAMES, TOPIC_IDS),
+    )
+
+
+def retention_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    offsets = number(st.sampled_from([-2, -1, 0, 1, 3, 8, 50]))
+    logs = st.lists(st.builds(LogOffset, TOPIC_IDS, number(st.integers(0, 2)), offsets), max_size=3)
+    refs = st.lists(st.builds(LogRef, TOPIC_IDS, number(st.integers(0, 2))), max_size=3)
+    names = ["retention.ms", "retention.bytes", "cleanup.policy", "penstock.undelete.window.ms", "log.retention.ms"]
+    values = st.sampled_from(["-1", "0", "100", "60000", "compact", "delete,compact", str(2**63 - 1), "x"])
+    change = st.builds(ConfigChange, st.sampled_from(names), st.sampled_from(list(ConfigOperation)), values)
+    topics = st.sampled_from(["t", "t", "u", "", "", "bad name"])
+    return st.one_of(
+        st.builds(Tick, number(NOW_MS)),
+        st.builds(DeleteRecords, number(NOW_MS), logs),
+        st.builds(ExpireLogs, number(NOW_MS), refs),
+        st.builds(ExpireLogs, number(NOW_MS), refs),
+        st.builds(DropExtents, number(NOW_MS)),
+        st.builds(AlterConfigs, number(NOW_MS), topics, st.lists(change, max_size=2), st.booleans(), number(SEEN)),
+        st.builds(AlterConfigs, number(NOW_MS), topics, st.lists(change, max_size=2)),
+        st.builds(DeleteTopic, number(NOW_MS), NAMES, TOPIC_IDS),
+        st.builds(UndeleteTopic, number(NOW_MS), NAMES, TOPIC_IDS),
+        st.builds(RaiseLevel, number(NOW_MS), st.just(2)),
+        segments(number),
+        segments(number),
+    )
+
+
+def quota_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    kinds = st.sampled_from(["user", "user", "client-id", "client-id", "ip", "group"])
+    parts = st.lists(st.builds(QuotaPart, kinds, st.sampled_from([None, "", "a", "10.0.0.1"])), max_size=2)
+    keys = st.sampled_from([*QUOTAS, "bad_rate"])
+    values = st.sampled_from([None, "1", "1000", "12.5", "0", "-1", "x", "9" * 30])
+    changes = st.lists(st.builds(QuotaChange, keys, values), max_size=2)
+    return st.builds(AlterClientQuotas, number(NOW_MS), parts, changes, number(SEEN))
+
+
+KINDS = (
+    data_commands,
+    compaction_commands,
+    group_commands,
+    custody_commands,
+    janitor_commands,
+    retention_commands,
+    transaction_commands,
+    quota_commands,
+)
+commands: st.SearchStrategy[Command] = st.one_of(*[kind(number) for number in (usual, wild) for kind in KINDS])
+
+Log = list[list[list[Command]]]
+# most logs begin in a world where there is something to write to
+OPENING: Log = [
+    [
+        [
+            CreateTopic(START_MS, "t", topic_id(1), 2, {}),
+            CreateTopic(START_MS, "u", topic_id(2), 1, {}),
+            *[AllocateProducer(START_MS)] * 3,
+        ]
+    ]
+]
+
+
+def cut(opening: Log, flat: list[Command], size: int) -> Log:
+    """Entries of one or two requests with `size` commands in all, the opening before them."""
+    pieces = [flat[place : place + size] for place in range(0, len(flat), size)]
+    return [*opening, *([[piece[:1], piece[1:]] if size > 1 else [piece] for piece in pieces])]
+
+
+flat_logs = st.one_of(
+    *[st.lists(kind, min_size=1, max_size=20) for kind in (*[kind(usual) for kind in KINDS], commands)]
+)
+logs: st.SearchStrategy[Log] = st.builds(cut, st.sampled_from([OPENING, OPENING, []]), flat_logs, st.integers(1, 3))

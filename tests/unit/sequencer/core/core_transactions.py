@@ -1,0 +1,129 @@
+"""A world with transactions: short ways to begin, write and end them, and what a read_committed reader sees."""
+
+from typing import Any
+
+import msgspec
+
+from penstock.contracts.batches import TRANSACTIONAL, BatchResult
+from penstock.contracts.commands import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    CommitTxnOffsets,
+    EndTxn,
+    InitTransactionalProducer,
+    OffsetToCommit,
+    RaiseLevel,
+    TransactionPartition,
+)
+from penstock.contracts.levels import TRANSACTIONS_LEVEL
+from penstock.contracts.queries.log import PartitionPlan, PlanPartition, PlanQuery
+from penstock_sequencer.core import queries
+from tests.unit.sequencer.core.core_world import World, batch, topic_id
+
+TIMEOUT_MS = 60_000
+
+
+class Writer(msgspec.Struct):
+    """A transactional producer as its client sees itself."""
+
+    name: str
+    producer_id: int
+    epoch: int
+    sequences: dict[tuple[int, int], int] = {}  # (topic's number, partition) -> next sequence
+
+
+class TransactionWorld(World):
+    """At the level of transactions, with one topic of two partitions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.do(RaiseLevel(self.now_ms, TRANSACTIONS_LEVEL))
+        self.topic(partitions=2)
+
+    @classmethod
+    def below_its_level(cls) -> "TransactionWorld":
+        """An empty world at level 0, which can do the same."""
+        world = cls()
+        World.__init__(world)
+        return world
+
+    def init(self, name: str = "tx", *, timeout_ms: int = TIMEOUT_MS, seen: int = -1) -> Writer:
+        allocated = self.do(InitTransactionalProducer(self.now_ms, name, timeout_ms, seen_sequence=seen))
+        return Writer(name, allocated.producer_id, allocated.producer_epoch)
+
+    def init_again(self, writer: Writer, seen: int = -1) -> Any:
+        command = InitTransactionalProducer(
+            self.now_ms, writer.name, TIMEOUT_MS, writer.producer_id, writer.epoch, seen_sequence=seen
+        )
+        return self.do(command)
+
+    def add(self, writer: Writer, *partitions: int, number: int = 1, seen: int = -1) -> Any:
+        wanted = [TransactionPartition(topic_id(number), each) for each in partitions or (0,)]
+        return self.do(
+            AddPartitionsToTxn(self.now_ms, writer.name, writer.producer_id, writer.epoch, wanted, seen_sequence=seen)
+        )
+
+    def write(
+        self, writer: Writer, partition: int = 0, *, records: int = 1, number: int = 1, adds: bool = False
+    ) -> BatchResult:
+        """One batch, the next in sequence if it is accepted."""
+        place = (number, partition)
+        sequence = writer.sequences.get(place, 0)
+        (result,) = self.produce(
+            self.of(writer, sequence, records=records, adds=adds), partition=partition, number=number
+        )
+        if not result.refusal:
+            writer.sequences[place] = sequence + records
+        return result
+
+    def of(self, writer: Writer, sequence: int, *, records: int = 1, adds: bool = False) -> Any:
+        return batch(
+            records,
+            producer=writer.producer_id,
+            epoch=writer.epoch,
+            sequence=sequence,
+            attributes=TRANSACTIONAL,
+            adds=adds,
+        )
+
+    def end(self, writer: Writer, *, committed: bool = True, bumps: bool = False, seen: int = -1) -> Any:
+        return self.do(
+            EndTxn(
+                self.now_ms, writer.name, writer.producer_id, writer.epoch, committed, bumps=bumps, seen_sequence=seen
+            )
+        )
+
+    def go_on(self, writer: Writer, outcome: Any) -> None:
+        """The writer takes the producer id and epoch that it was told."""
+        if (writer.producer_id, writer.epoch) != (outcome.producer_id, outcome.producer_epoch):
+            writer.producer_id, writer.epoch = outcome.producer_id, outcome.producer_epoch
+            writer.sequences = {}
+
+    def add_offsets(self, writer: Writer, group_id: str = "g", seen: int = -1) -> Any:
+        return self.do(
+            AddOffsetsToTxn(self.now_ms, writer.name, writer.producer_id, writer.epoch, group_id, seen_sequence=seen)
+        )
+
+    def commit_txn_offset(
+        self,
+        writer: Writer,
+        offset: int = 5,
+        *,
+        topic: str = "t",
+        partition: int = 0,
+        generation: int = -1,
+        member_id: str = "",
+        adds: bool = False,
+        seen: int = -1,
+        group_id: str = "g",
+    ) -> Any:
+        who = (writer.name, writer.producer_id, writer.epoch, group_id, generation, member_id, None)
+        item = OffsetToCommit(topic, partition, offset, 1, "")
+        return self.do(CommitTxnOffsets(self.now_ms, *who, [item], adds=adds, seen_sequence=seen))
+
+    def plan(self, offset: int = 0, partition: int = 0, number: int = 1, bytes_max: int = 2**30) -> PartitionPlan:
+        wanted = PlanPartition(topic_id(number), partition, offset, bytes_max)
+        return queries.plan(self.state, PlanQuery(0, [wanted], bytes_max)).partitions[0]
+
+    def stable(self, partition: int = 0, number: int = 1) -> int:
+        return self.plan(partition=partition, number=number).last_stable_offset

@@ -1,0 +1,510 @@
+"""From the classic protocol to consumer groups and back in a running group, and classic members of consumer groups."""
+
+import struct
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.contracts.commands import (
+    CommitOffsets,
+    ConsumerMembership,
+    CreatePartitions,
+    GroupProtocol,
+    Joined,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    MemberAssignment,
+    MemberIdRequired,
+    OffsetToCommit,
+    PerItem,
+    Refused,
+    Synced,
+    SyncGroup,
+    Waiting,
+)
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, HELD_GOES_OVER_LEVEL
+from penstock.contracts.queries.groups import GroupWaitQuery, HeartbeatQuery
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.groups.assignment import classic_subscription_codec
+from penstock_sequencer.core.groups.assignment.classic_subscription_codec import (
+    Malformed,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from penstock_sequencer.core.groups.consumer_group import enter_member
+from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
+from tests.unit.sequencer.core.core_consumers import Client, ConsumerWorld, numbers
+from tests.unit.sequencer.core.core_world import topic_id
+
+
+def subscription(topics: list[str], owned: dict[str, list[int]] | None = None, version: int = 3) -> bytes:
+    """A subscription as Kafka's clients write it."""
+    said = [struct.pack(">hi", version, len(topics)), *map(text, topics), struct.pack(">i", -1)]
+    if version >= 1:
+        said.append(struct.pack(">i", len(owned or {})))
+        for topic, held in (owned or {}).items():
+            said += [text(topic), struct.pack(f">i{len(held)}i", len(held), *held)]
+    if version >= 2:
+        said.append(struct.pack(">i", 7))
+    if version >= 3:
+        said.append(text("rack"))
+    return b"".join(said)
+
+
+def text(name: str) -> bytes:
+    return struct.pack(f">h{len(name)}s", len(name), name.encode())
+
+
+class Classic(msgspec.Struct, eq=False):
+    """A classic consumer as it sees itself."""
+
+    name: str
+    generation: int = -1
+    owned: list[int] = []
+
+
+class MigrationWorld(ConsumerWorld):
+    """With a topic of six partitions, and classic members with a cooperative assignor."""
+
+    def __init__(self, level: int = CONSUMER_GROUPS_LEVEL) -> None:
+        super().__init__(level)
+        self.topic(partitions=6)
+
+    def join_classic(self, member: Classic, member_id: str | None = None, **said: Any) -> Any:
+        given: dict[str, Any] = {
+            "member_id": member.name if member_id is None else member_id,
+            "new_member_id": member.name,
+            "group_instance_id": None,
+            "require_known_member": False,
+            "protocol_type": "consumer",
+            "protocols": [GroupProtocol("cooperative-sticky", subscription(["t"], {"t": member.owned}))],
+        }
+        given |= said
+        return self.do(
+            JoinGroup(
+                self.now_ms,
+                "g",
+                given["member_id"],
+                given["new_member_id"],
+                given["group_instance_id"],
+                given["require_known_member"],
+                "client",
+                "/host",
+                10_000,
+                5_000,
+                given["protocol_type"],
+                given["protocols"],
+                given.get("seen_sequence", -1),
+            )
+        )
+
+    def sync_classic(
+        self, member: Classic, assignments: list[MemberAssignment] | None = None, instance_id: str | None = None
+    ) -> Any:
+        command = SyncGroup(
+            self.now_ms, "g", member.generation, member.name, instance_id, None, None, assignments or []
+        )
+        return self.do(command)
+
+    def beat_classic(self, member: Classic) -> Refusal:
+        return queries.heartbeat(self.state, HeartbeatQuery(0, "g", member.generation, member.name, None)).refusal
+
+    def take_part(self, member: Classic) -> None:
+        """As a classic consumer does: heartbeat, and join and sync when it is told to."""
+        if self.beat_classic(member) == Refusal.NONE:
+            return
+        joined = self.join_classic(member)
+        assert isinstance(joined, Joined), joined
+        member.generation = joined.generation
+        synced = self.sync_classic(member)
+        assert isinstance(synced, Synced), synced
+        member.owned = read_assignment(synced.assignment).get("t", [])
+
+    def classic_group(self, *members: Classic) -> None:
+        """A stable classic group whose leader has shared the topic out."""
+        for member in members:
+            self.join_classic(member, "")
+        self.settle_classic(list(members), {})
+
+    def settle_classic(self, members: list[Classic], instances: dict[str, str]) -> None:
+        """The leader of those who have joined shares the topic out."""
+        while self.group().state != "CompletingRebalance":
+            self.wait(500)
+        share = 6 // len(members)
+        assignments = []
+        for place, member in enumerate(members):
+            member.generation = self.group().generation
+            member.owned = list(range(place * share, (place + 1) * share))
+            assignments.append(MemberAssignment(member.name, write_assignment(3, [("t", member.owned)])))
+        for member in members:
+            self.sync_classic(member, assignments, instances.get(member.name))
+        assert self.group().state == "Stable"
+
+
+@pytest.fixture
+def world() -> MigrationWorld:
+    return MigrationWorld()
+
+
+def rest(world: MigrationWorld, classic: list[Classic], new: list[Client]) -> None:
+    for _ in range(10):
+        world.wait(1_000)
+        for member in classic:
+            world.take_part(member)
+        for client in new:
+            assert isinstance(world.beat(client), ConsumerMembership)
+
+
+def test_a_classic_group_becomes_a_consumer_group_while_its_members_go_on(world: MigrationWorld) -> None:
+    one, two = Classic("one"), Classic("two")
+    world.classic_group(one, two)
+    generation = world.group().generation
+    new = world.client("new", "t")
+    assert (new.owned, new.epoch) == ({}, generation + 2), "what is others' it does not get yet"
+    assert world.beat_classic(one) == Refusal.REBALANCE_IN_PROGRESS
+    joined = world.join_classic(one)
+    assert joined == Joined(generation, "consumer", "cooperative-sticky", "", "one", [])
+    one.generation = joined.generation
+    synced = world.sync_classic(one)
+    assert read_assignment(synced.assignment) == {"t": [0, 1]}
+    assert world.member("one").revoking == {topic_id(1): [2]}
+    one.owned = [0, 1]
+    rest(world, [one, two], [new])
+    assert (one.owned, two.owned, numbers(new)) == ([0, 1], [3, 4], [2, 5])
+    assert world.group().state == "Stable"
+
+
+def test_classic_members_may_come_to_a_consumer_group_and_go(world: MigrationWorld) -> None:
+    new, old = world.client("new", "t"), Classic("old")
+    required = world.join_classic(old, "", require_known_member=True)
+    assert required == MemberIdRequired("old")
+    old.generation = world.join_classic(old).generation
+    old.owned = read_assignment(world.sync_classic(old).assignment).get("t", [])
+    assert old.owned == []
+    rest(world, [old], [new])
+    assert sorted(old.owned + numbers(new)) == [0, 1, 2, 3, 4, 5]
+    assert len(old.owned) == 3
+    left = world.do(LeaveGroup(world.now_ms, "g", [LeavingMember("old", None), LeavingMember("new", None)]))
+    assert left == PerItem([Refusal.NONE, Refusal.UNKNOWN_MEMBER]), "who is new leaves by its heartbeat"
+    rest(world, [], [new])
+    assert len(numbers(new)) == 6
+
+
+def test_without_members_of_the_new_protocol_the_group_is_classic_again(world: MigrationWorld) -> None:
+    one, two = Classic("one"), Classic("two")
+    world.classic_group(one, two)
+    new = world.client("new", "t")
+    rest(world, [one, two], [new])
+    epoch = world.group().generation
+    world.leave("new")
+    group = world.group()
+    assert (group.consumer, group.state, group.generation) == (None, "PreparingRebalance", epoch)
+    assert [*group.members] == ["one", "two"]
+    assert world.beat_classic(one) == Refusal.REBALANCE_IN_PROGRESS
+    assert isinstance(world.join_classic(one), Waiting)
+    joined = world.join_classic(two)
+    assert isinstance(joined, Joined | Waiting)
+    assert world.group().state == "CompletingRebalance"
+    assert world.group().generation == epoch + 1
+
+
+def test_a_member_of_the_new_protocol_that_falls_silent_ends_it_too(world: MigrationWorld) -> None:
+    one = Classic("one")
+    world.classic_group(one)
+    new = world.client("new", "t")
+    rest(world, [one], [new])
+    world.expire("new")
+    assert world.group().consumer is None
+
+
+def test_who_waited_in_a_classic_rebalance_is_told_to_join_again(world: MigrationWorld) -> None:
+    one = Classic("one")
+    waiting = world.join_classic(one, "")
+    assert isinstance(waiting, Waiting)
+    world.client("new", "t")
+    query = GroupWaitQuery(0, "join", "g", "one", waiting.generation, 0)
+    assert queries.group_wait(world.state, query).outcome == Refused(Refusal.REBALANCE_IN_PROGRESS)
+    world.take_part(one)
+    assert one.generation >= 0
+
+
+def test_a_classic_member_that_does_not_come_again_in_time_is_out(world: MigrationWorld) -> None:
+    one = Classic("one")
+    world.classic_group(one)
+    new = world.client("new", "t")
+    world.wait(4_999)
+    world.beat(new)
+    assert world.member("one").assigned
+    world.wait(1)
+    rest(world, [], [new])
+    assert len(numbers(new)) == 6
+    assert world.beat_classic(one) == Refusal.UNKNOWN_MEMBER
+
+
+def test_a_classic_member_that_joins_and_does_not_sync_is_out(world: MigrationWorld) -> None:
+    new, old = world.client("new", "t"), Classic("old")
+    world.join_classic(old)
+    world.wait(5_000)
+    rest(world, [], [new])
+    assert world.beat_classic(old) == Refusal.UNKNOWN_MEMBER
+
+
+def test_a_restarted_static_member_may_come_with_the_other_protocol(world: MigrationWorld) -> None:
+    one, two = Classic("one"), Classic("two")
+    world.classic_group(one, two)
+    world.client("new", "t", instance_id="i")
+    old = Classic("old")
+    joined = world.join_classic(old, "", group_instance_id="j")
+    assert isinstance(joined, Joined)
+    again = world.join("again", "t", instance_id="j")
+    assert isinstance(again, ConsumerMembership)
+    assert {*world.group().consumer.members} == {"one", "two", "new", "again"}  # type: ignore[union-attr]
+    world.heartbeat("new", -2, instance_id="i")
+    world.leave("again", instance_id="j")
+    assert isinstance(world.join_classic(Classic("back"), "", group_instance_id="i"), Joined)
+    assert world.group().consumer is None, "the last one of the new protocol was replaced"
+
+
+def test_static_classic_members_go_over_one_by_one_and_keep_what_they_have(world: MigrationWorld) -> None:
+    names = ("a", "b")
+    for name in names:
+        world.join_classic(Classic(name), "", group_instance_id=name)
+    world.settle_classic([Classic(name) for name in names], {name: name for name in names})
+    before = world.state.sequence
+    first = world.join("new-a", "t", instance_id="a", seen_sequence=before)
+    assert isinstance(first, ConsumerMembership), "what it replaces is not younger than what its sender has seen"
+    assert first.assignment is not None
+    assert [each.partitions for each in first.assignment] == [[0, 1, 2]]
+    second = world.join("new-b", "t", instance_id="b", seen_sequence=world.state.sequence)
+    assert [each.partitions for each in second.assignment] == [[3, 4, 5]]
+    assert {*world.group().consumer.members} == {"new-a", "new-b"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("had", ["one", None])
+def test_a_classic_member_does_not_go_over_with_another_instance_id(world: MigrationWorld, had: str | None) -> None:
+    world.join_classic(Classic("a"), "", group_instance_id=had)
+    answer = world.join("a", "t", instance_id="two")
+    assert answer == Refused(Refusal.INVALID_REQUEST, "the member has another instance id, or none")
+    assert world.group().consumer is None
+    world.client("k", "t")
+    assert world.join("a", "t", instance_id="two") == answer, "as in the consumer group that it becomes"
+    world.leave("k")
+    world.do(CreatePartitions(world.now_ms, "t", 9))
+
+
+def test_a_static_classic_member_may_go_over_without_its_instance_id(world: MigrationWorld) -> None:
+    world.join_classic(Classic("a"), "", group_instance_id="one")
+    assert isinstance(world.join("a", "t"), ConsumerMembership)
+    assert world.group().consumer.static_members == {"one": "a"}  # type: ignore[union-attr]
+
+
+def test_a_member_that_was_away_may_come_back_with_the_other_protocol_under_its_id(world: MigrationWorld) -> None:
+    world.client("new", "t")
+    world.client("a", "t", instance_id="one")
+    world.heartbeat("a", -2, instance_id="one")
+    joined = world.join_classic(Classic("a"), group_instance_id="one")
+    assert (joined.generation, world.member("a").previous_epoch) == (world.group().generation, 0)
+
+
+def test_an_id_has_one_member_whoever_enters_it(world: MigrationWorld) -> None:
+    world.client("a", "t", instance_id="one")
+    other = msgspec.structs.replace(world.member("a"), instance_id="two", assigned={}, target={}, size_bytes=0)
+    enter_member(world.state, world.group(), other)
+    assert world.group().consumer.static_members == {"two": "a"}  # type: ignore[union-attr]
+    world.leave("a", instance_id="two")
+    assert (world.state.subscriptions.groups_by_topic, world.state.group_bytes) == ({}, 0)
+
+
+def test_a_late_join_by_instance_id_makes_no_consumer_group(world: MigrationWorld) -> None:
+    before = world.state.sequence
+    world.join_classic(Classic("a"), "", group_instance_id="a")
+    late = world.join("new-a", "t", instance_id="a", seen_sequence=before)
+    assert isinstance(late, Refused)
+    assert late.refusal == Refusal.STALE
+    assert world.group().consumer is None
+
+
+def test_what_a_classic_member_asks_must_fit_its_generation_and_protocol(world: MigrationWorld) -> None:
+    world.client("new", "t")
+    old = Classic("old")
+    old.generation = world.join_classic(old).generation
+    assert world.sync_classic(Classic("old", old.generation + 1)) == Refused(Refusal.ILLEGAL_GENERATION)
+    assert world.sync_classic(Classic("other", old.generation)) == Refused(Refusal.UNKNOWN_MEMBER)
+    assert world.sync_classic(Classic("new", old.generation)) == Refused(Refusal.UNKNOWN_MEMBER)
+    for kind, name in (("connect", None), (None, "range")):
+        command = SyncGroup(world.now_ms, "g", old.generation, "old", None, kind, name, [])
+        assert world.do(command) == Refused(Refusal.INCONSISTENT_PROTOCOL)
+    assert world.beat_classic(Classic("old", old.generation + 1)) == Refusal.ILLEGAL_GENERATION
+    world.topic("other", number=2)
+    world.heartbeat("new", 1, topics=["t", "other"])
+    assert world.sync_classic(old) == Refused(Refusal.REBALANCE_IN_PROGRESS)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"protocol_type": "connect"},
+        {"protocols": []},
+        {"protocols": [GroupProtocol("range", b"x")]},
+    ],
+)
+def test_only_kafkas_consumer_protocol_comes_to_a_consumer_group(world: MigrationWorld, said: dict[str, Any]) -> None:
+    world.client("new", "t")
+    assert world.join_classic(Classic("old"), **said) == Refused(Refusal.INCONSISTENT_PROTOCOL)
+
+
+def test_classic_members_share_a_protocol(world: MigrationWorld) -> None:
+    world.client("new", "t")
+    world.join_classic(Classic("one"))
+    other = [GroupProtocol("range", subscription(["t"]))]
+    assert world.join_classic(Classic("two"), protocols=other) == Refused(Refusal.INCONSISTENT_PROTOCOL)
+
+
+def test_a_classic_group_whose_members_cannot_be_understood_stays_classic(world: MigrationWorld) -> None:
+    world.join_classic(Classic("one"), "", protocols=[GroupProtocol("range", b"\0")])
+    assert world.join("new", "t") == Refused(Refusal.UNKNOWN_GROUP, "Group g is not a consumer group.")
+    assert world.group().consumer is None
+
+
+def test_a_late_join_of_a_classic_member_gives_nothing_back(world: MigrationWorld) -> None:
+    one = Classic("one")
+    world.classic_group(one)
+    late_seen = world.state.sequence
+    new = world.client("new", "t")
+    world.take_part(one)
+    late = world.join_classic(Classic("one"), seen_sequence=late_seen)
+    assert late == Refused(Refusal.STALE)
+    assert world.beat(new).assignment is None
+
+
+def test_members_that_go_over_and_back_before_they_rebalance_have_what_they_had() -> None:
+    world = MigrationWorld(HELD_GOES_OVER_LEVEL)
+    one, two = Classic("one"), Classic("two")
+    world.classic_group(one, two)
+    world.client("new", "t")
+    assert world.member("one").target != world.member("one").assigned
+    world.leave("new")
+    assert world.group().consumer is None
+    world.client("new", "t")
+    assert [world.member(each.name).assigned[topic_id(1)] for each in (one, two)] == [one.owned, two.owned]
+
+
+def test_a_classic_member_whose_first_join_comes_twice_is_one_member_by_either_answer(world: MigrationWorld) -> None:
+    world.client("new", "t")
+    seen = world.state.sequence
+    answers = [world.join_classic(Classic("one"), "", seen_sequence=seen) for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert isinstance(answers[1], Joined)
+    assert list(world.group().consumer.members) == ["new", "one"]  # type: ignore[union-attr]
+
+
+def test_a_first_join_that_comes_after_its_member_has_left_brings_it_not_back(world: MigrationWorld) -> None:
+    world.client("new", "t")
+    seen = world.state.sequence
+    world.join_classic(Classic("one"), "", seen_sequence=seen)
+    world.do(LeaveGroup(world.now_ms, "g", [LeavingMember("one", None)]))
+    assert world.join_classic(Classic("one"), "", seen_sequence=seen) == Refused(Refusal.STALE)
+
+
+def test_classic_members_commit_at_their_generation(world: MigrationWorld) -> None:
+    world.client("new", "t")
+    old = Classic("old")
+    old.generation = world.join_classic(old).generation
+
+    def committed(generation: int) -> Any:
+        offsets = [OffsetToCommit("t", 0, 5, -1, "")]
+        return world.do(CommitOffsets(world.now_ms, "g", generation, "old", None, offsets))
+
+    assert committed(old.generation) == PerItem([Refusal.NONE])
+    assert committed(old.generation - 1) == Refused(Refusal.ILLEGAL_GENERATION)
+
+
+def test_classic_members_have_the_session_time_out_that_they_asked_for(world: MigrationWorld) -> None:
+    world.client("new", "t")
+    world.join_classic(Classic("old"))
+    assert {each[1]: each[2] for each in queries.watched_members(world.state)} == {"new": 45_000, "old": 10_000}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_however_members_of_both_kinds_come_and_go_no_partition_has_two_readers(seed: int) -> None:
+    random, world = Random(seed), MigrationWorld(HELD_GOES_OVER_LEVEL)
+    classic: dict[str, Classic] = {}
+    new: dict[str, Client] = {}
+    world.classic_group(*(classic.setdefault(name, Classic(name)) for name in ("c0", "c1")))
+    for step in range(80):
+        act(random, world, classic, new, step)
+        group = world.group()
+        if group.consumer is not None:
+            held = [number for client in new.values() for number in numbers(client)]
+            held += [
+                number
+                for member in classic.values()
+                if member.name in group.consumer.members
+                for number in member.owned
+            ]
+            assert len(held) == len({*held})
+        world.state = decode_state(encode_state(world.state)) if step % 20 == 0 else world.state
+    new.setdefault("last", world.client("last", "t"))
+    classic = {name: each for name, each in classic.items() if name in world.group().consumer.members}  # type: ignore[union-attr]
+    rest(world, list(classic.values()), list(new.values()))
+    held = [*(number for member in classic.values() for number in member.owned)]
+    held += [number for client in new.values() for number in numbers(client)]
+    assert sorted(held) == [0, 1, 2, 3, 4, 5]
+
+
+def act(random: Random, world: MigrationWorld, classic: dict[str, Classic], new: dict[str, Client], step: int) -> None:
+    """One of the members does something; classic ones only while the group is a consumer group."""
+    consumer = world.group().consumer
+    is_consumer = consumer is not None and bool(consumer.members)
+    choice = random.randrange(6)
+    if choice == 0 and len(new) < 3:
+        new[f"n{step}"] = world.client(f"n{step}", "t")
+    elif choice == 1 and new:
+        world.leave(new.popitem()[0])
+    elif choice == 2 and is_consumer and len(classic) < 3:
+        member = classic[f"c{step}"] = Classic(f"c{step}")
+        member.generation = world.join_classic(member).generation
+        world.take_part(member)
+    elif choice == 3 and is_consumer and classic:
+        world.do(LeaveGroup(world.now_ms, "g", [LeavingMember(classic.popitem()[0], None)]))
+    elif is_consumer:
+        for member in classic.values():
+            if member.name in world.group().consumer.members and random.random() < 0.7:  # type: ignore[union-attr]
+                world.take_part(member)
+        for client in new.values():
+            world.beat(client)
+    else:
+        for member in [*classic.values()]:  # a classic group rebalances in its own way: nobody reads meanwhile
+            member.owned = []
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_a_subscription_is_read_in_every_version(version: int) -> None:
+    said = read_subscription(subscription(["a", "b"], {"a": [1, 2]}, version))
+    assert (said.version, said.topics, said.owned) == (version, ["a", "b"], {"a": [1, 2]} if version else {})
+    assert said.rack_id == ("rack" if version == 3 else None)
+
+
+def test_a_subscription_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
+    data = subscription(["a"], {}, 3)
+    assert read_subscription(b"\0\x09" + data[2:] + b"more").topics == ["a"]
+    assert classic_subscription_codec.spoken_version(b"\0\x09") == 3
+
+
+def test_what_is_cut_short_anywhere_is_malformed() -> None:
+    data = subscription(["a"], {"a": [1]}, 3)
+    for end in range(len(data)):
+        with pytest.raises(Malformed):
+            read_subscription(data[:end])
+
+
+def test_assignments_are_written_as_they_are_read() -> None:
+    data = write_assignment(1, [("a", [1, 2]), ("b", [])])
+    assert read_assignment(data) == {"a": [1, 2], "b": []}
+    assert read_assignment(b"") == {}
+    assert data[-4:] == b"\xff" * 4

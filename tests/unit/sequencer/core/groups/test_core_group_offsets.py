@@ -1,0 +1,121 @@
+"""Promises about committed offsets: who may commit when, and what is read back."""
+
+import pytest
+
+from penstock.contracts.commands import CommitOffsets, DeleteGroup, OffsetToCommit, PerItem, RaiseLevel
+from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
+from penstock.contracts.queries.groups import CommittedOffset, GroupOffsetsQuery, GroupTopicPartitions
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.groups import offset_commit
+from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX, OFFSET_METADATA_BYTES_MAX
+from tests.unit.sequencer.core.core_world import World
+
+ACCEPTED = PerItem([Refusal.NONE])
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.topic(partitions=2)
+    return world
+
+
+def read(world: World, *wanted: tuple[str, list[int]], group_id: str = "g") -> list[CommittedOffset]:
+    topics = [GroupTopicPartitions(*each) for each in wanted] or None
+    return queries.group_offsets(world.state, GroupOffsetsQuery(0, group_id, topics)).offsets
+
+
+def test_offsets_are_read_back_as_committed(world: World) -> None:
+    assert world.commit_offset(5, metadata="note") == ACCEPTED
+    assert world.commit_offset(7, partition=1) == ACCEPTED
+    assert world.commit_offset(6) == ACCEPTED
+    assert read(world) == [CommittedOffset("t", 0, 6, 1, ""), CommittedOffset("t", 1, 7, 1, "")]
+
+
+def test_what_was_not_committed_reads_as_minus_one(world: World) -> None:
+    world.commit_offset(5)
+    assert read(world, ("t", [1, 0]), ("none", [3])) == [
+        CommittedOffset("t", 1, -1, -1, ""),
+        CommittedOffset("t", 0, 5, 1, ""),
+        CommittedOffset("none", 3, -1, -1, ""),
+    ]
+    assert read(world, group_id="none") == []
+
+
+def test_unknown_partitions_and_large_metadata_are_refused_item_by_item(world: World) -> None:
+    items = [
+        OffsetToCommit("none", 0, 1, 1, ""),
+        OffsetToCommit("t", 2, 1, 1, ""),
+        OffsetToCommit("t", -1, 1, 1, ""),
+        OffsetToCommit("t", 0, 1, 1, "ä" * (OFFSET_METADATA_BYTES_MAX // 2)),
+        OffsetToCommit("t", 1, 1, 1, "ä" * (OFFSET_METADATA_BYTES_MAX // 2) + "x"),
+    ]
+    outcome = world.do(CommitOffsets(world.now_ms, "g", -1, "", None, items))
+    unknown = Refusal.UNKNOWN_TOPIC
+    assert outcome == PerItem([unknown, unknown, unknown, Refusal.NONE, Refusal.METADATA_TOO_LARGE])
+
+
+def test_a_member_commits_in_its_generation_only(world: World) -> None:
+    generation = world.stable_group("m1")
+    assert world.commit_offset(generation=generation, member_id="m1") == ACCEPTED
+    assert world.commit_offset(generation=generation + 1, member_id="m1").refusal == Refusal.ILLEGAL_GENERATION
+    assert world.commit_offset(generation=-1, member_id="m1").refusal == Refusal.ILLEGAL_GENERATION
+    assert world.commit_offset(generation=generation, member_id="m2").refusal == Refusal.UNKNOWN_MEMBER
+
+
+def test_nobody_commits_from_outside_while_a_group_has_members(world: World) -> None:
+    world.stable_group("m1")
+    assert world.commit_offset().refusal == Refusal.UNKNOWN_MEMBER
+
+
+def test_members_may_commit_while_the_group_prepares_but_not_before_the_assignment(world: World) -> None:
+    generation = world.stable_group("m1")
+    world.join("m2")
+    assert world.commit_offset(generation=generation, member_id="m1") == ACCEPTED
+    world.join("", "m1")
+    refused = world.commit_offset(generation=generation + 1, member_id="m1")
+    assert refused.refusal == Refusal.REBALANCE_IN_PROGRESS
+
+
+def test_a_commit_is_a_sign_of_life(world: World) -> None:
+    generation = world.stable_group("m1")
+    world.commit_offset(generation=generation, member_id="m1")
+    assert world.group().members["m1"].active_sequence == world.state.sequence
+
+
+def test_an_empty_group_takes_commits_from_outside_and_none_of_an_old_generation(world: World) -> None:
+    generation = world.stable_group("m1")
+    world.leave(("m1", None))
+    assert world.commit_offset() == ACCEPTED
+    assert world.commit_offset(generation=generation, member_id="m1").refusal == Refusal.UNKNOWN_MEMBER
+
+
+def test_a_generation_in_a_group_that_does_not_exist_is_illegal(world: World) -> None:
+    assert world.commit_offset(generation=0, member_id="m1").refusal == Refusal.ILLEGAL_GENERATION
+    assert world.state.groups == {}
+
+
+def test_a_generation_in_a_group_that_does_not_exist_is_told_apart_from_an_old_one_once_all_replicas_do(
+    world: World,
+) -> None:
+    world.do(RaiseLevel(world.now_ms, OFFSET_EXPIRY_LEVEL))
+    assert world.commit_offset(generation=0, member_id="m1").refusal == Refusal.UNKNOWN_GROUP
+    assert world.state.groups == {}
+
+
+def test_groups_made_by_commits_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_commit, "GROUPS_MAX", 0)
+    assert world.commit_offset().refusal == Refusal.OVERLOADED
+    long = CommitOffsets(world.now_ms, "x" * (GROUP_ID_LENGTH_MAX + 1), -1, "", None, [])
+    assert world.do(long).refusal == Refusal.INVALID_GROUP
+
+
+def test_all_offsets_together_have_a_limit_of_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.commit_offset(1, metadata="note")
+    monkeypatch.setattr(offset_commit, "GROUP_BYTES_MAX", world.state.group_bytes)
+    assert world.commit_offset(2, metadata="notes") == PerItem([Refusal.OVERLOADED])
+    assert world.commit_offset(2, partition=1) == PerItem([Refusal.OVERLOADED])
+    assert world.commit_offset(3, metadata="none") == ACCEPTED
+    world.do(DeleteGroup(world.now_ms, "g"))
+    assert world.state.group_bytes == 0

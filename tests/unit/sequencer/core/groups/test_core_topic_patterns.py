@@ -1,0 +1,139 @@
+"""Patterns over topic names: what Python's `re` matches as a whole, in linear time, and nothing that RE2 has not."""
+
+import re
+from random import Random
+
+import pytest
+
+from penstock_sequencer.core.regex import regex_subscriptions
+from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
+
+LETTERS = "ab.-_1A"
+ATOMS = [".", "[ab]", "[^a]", r"\d", r"\w", "[a-c1]", r"\.", r"\W", "^", "$", r"[^\w.]", r"\S", r"[\d_-]", "[]a]"]
+REPETITIONS = ["*", "+", "?", "{2}", "{1,2}", "{0,}", "*?", "+?", "{0}"]
+
+
+def some_pattern(random: Random, depth: int = 0) -> str:
+    kind = random.randrange(9 if depth < 4 else 3)
+    if kind < 2:
+        return re.escape(random.choice(LETTERS))
+    if kind == 2:
+        return random.choice(ATOMS)
+    if kind == 3:
+        return f"({some_pattern(random, depth + 1)})"
+    if kind == 4:
+        return f"(?:{some_pattern(random, depth + 1)}|{some_pattern(random, depth + 1)})"
+    if kind == 5:
+        return f"(?:{some_pattern(random, depth + 1)}){random.choice(REPETITIONS)}"
+    return some_pattern(random, depth + 1) + some_pattern(random, depth + 1)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_pattern_matches_what_pythons_would(seed: int) -> None:
+    random = Random(seed)
+    matched = 0
+    for _ in range(300):
+        text = ("(?i)" if random.random() < 0.2 else "") + some_pattern(random)
+        pattern, theirs = Pattern(text), re.compile(text, re.ASCII)
+        for _ in range(10):
+            name = "".join(random.choice(LETTERS) for _ in range(random.randrange(1, 6)))
+            assert pattern.matches(name) == bool(theirs.fullmatch(name)), (text, name)
+            matched += pattern.matches(name)
+    assert matched > 50
+
+
+@pytest.mark.parametrize("text", ["[A-Za-z0-9._-]*", "a.*b|[a-z]*", ".*[b$]"])
+def test_only_what_takes_every_letter_ends_the_look_at_a_name(text: str) -> None:
+    for name in ("ab", "ab$c", "a$b", "$", "abc-"):
+        assert Pattern(text).matches(name) == bool(re.fullmatch(text, name))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (r"\Qa.b\E+", "a.bb"),
+        (r"orders\Q.\E.*", "orders.eu"),
+        (r"\x61\x2e", "a."),
+        ("(?P<region>eu|us)-orders", "us-orders"),
+        ("(?<region>eu)-orders", "eu-orders"),
+        ("(?i:EU)-a", "eu-a"),
+        ("(?i)a(?-i)B", "AB"),
+        ("a{,2}", "a{,2}"),
+        ("[[:alpha:]_]+[[:digit:]]", "a_b1"),
+        ("[[:^digit:]]+[[:punct:]]", "ab."),
+        (r"\Aab\z", "ab"),
+        ("(?sm)a.c", "abc"),
+    ],
+)
+def test_what_re2_has_and_python_writes_otherwise_is_known(text: str, name: str) -> None:
+    if "{,2}" in text:
+        assert not Pattern(text).matches("aa"), "a brace that begins no repetition is a letter"
+    else:
+        assert Pattern(text).matches(name)
+        assert not Pattern(text).matches(f"{name}x") or text.endswith(".*")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("(", "missing )"),
+        ("a)", "unexpected )"),
+        ("[a", "unexpected end"),
+        ("*", "nothing to repeat before *"),
+        ("a**", "nothing to repeat between two repetitions"),
+        ("a{2,1}", "bad repetition {2,1}"),
+        ("a{1001}", "bad repetition {1001}"),
+        ("[b-a]", "bad range b-a"),
+        ("(?=a)", "unknown group (?="),
+        ("(?<=a)", "unknown group (?<"),
+        ("(?P<>a)", "bad name of a group"),
+        (r"\b", r"unknown escape \b"),
+        (r"\1", r"unknown escape \1"),
+        (r"\pL", r"unknown escape \p"),
+        (r"\xg0", r"bad escape \x"),
+        ("a\\", "unexpected end"),
+        ("[[:alphas:]]", "unknown class"),
+        ("[[:alpha]", "unknown class"),
+        ("a" * 1_001, "longer than 1000 letters"),
+        ("a{200}b{200}", "more than 250 letters and classes, repetitions written out"),
+        ("((){1000}){1000}", "too many repetitions in each other"),
+        ("(" * 60 + ")" * 60, "more than 50 groups in each other"),
+    ],
+)
+def test_what_is_no_pattern_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(BadPattern, match=re.escape(why)):
+        Pattern(text)
+
+
+@pytest.mark.parametrize("text", ["(a*)*b", "((a+)+)+$", "(a|a)*c", "(.*)*(.*)*(.*)*x", "(a|b)*a(a|b){14}"])
+def test_what_makes_others_backtrack_for_ever_takes_a_bounded_number_of_steps(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 0
+    followers = Pattern._followers
+
+    def counted(pattern: Pattern, positions: int) -> int:
+        nonlocal steps
+        steps += 1
+        return followers(pattern, positions)
+
+    pattern = Pattern(text)
+    monkeypatch.setattr(Pattern, "_followers", counted)
+    random = Random(1)
+    for _ in range(20):
+        assert not pattern.matches("".join(random.choice("ab") for _ in range(248)) + "-")
+    assert steps <= 20 * 250
+
+
+def test_steps_that_are_remembered_are_bounded_and_nothing_depends_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regex_subscriptions, "REMEMBERED_STEPS_MAX", 3)
+    few, random = Pattern("(a|b)*a(a|b){9}"), Random(2)
+    monkeypatch.undo()
+    many = Pattern("(a|b)*a(a|b){9}")
+    for _ in range(50):
+        name = "".join(random.choice("ab") for _ in range(20))
+        monkeypatch.setattr(regex_subscriptions, "REMEMBERED_STEPS_MAX", 3)
+        matches = few.matches(name)
+        assert len(few._steps) <= 3
+        monkeypatch.undo()
+        assert matches == many.matches(name)

@@ -1,0 +1,174 @@
+"""Promises of segment commits: dense offsets, one extent per contiguous run, the same answer for the same segment."""
+
+import msgspec
+import pytest
+
+from penstock.contracts.batches import BatchResult, SegmentRef
+from penstock.contracts.commands import DeleteTopic, Refused, SegmentCommitted
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.commits import segment_commit
+from penstock_sequencer.core.state.limits import SEGMENT_COMMIT_AGE_MAX_MS
+from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.topic(partitions=2)
+    return world
+
+
+def test_batches_get_dense_offsets_in_commit_order(world: World) -> None:
+    assert world.produce(batch(3), batch(2)) == [BatchResult(0, 0, 0), BatchResult(0, 3, 0)]
+    assert world.produce(batch(1)) == [BatchResult(0, 5, 0)]
+    assert world.state.topics["t"].partitions[0].high_watermark == 6
+
+
+def test_partitions_count_their_offsets_separately(world: World) -> None:
+    outcome = world.do(world.segment_command((1, 0, [batch(3)]), (1, 1, [batch(2)])))
+    assert outcome == SegmentCommitted([[BatchResult(0, 0, 0)], [BatchResult(0, 0, 0)]])
+
+
+def test_contiguous_batches_are_one_extent_with_the_highest_timestamp(world: World) -> None:
+    command = world.segment_command((1, 0, [batch(3, 70, 20), batch(2, 50, 30), batch(1, 10, 25)]))
+    world.do(command)
+    assert world.effects is not None
+    (advance,) = world.effects.partitions
+    (extent,) = advance.extents
+    assert (extent.base_offset, extent.last_offset, extent.position, extent.length) == (0, 5, 0, 130)
+    assert extent.max_timestamp == 30
+    assert extent.segment == SegmentRef(command.segment_id, 0, 130, "flusher-1", "z1")
+    assert (advance.log_start_offset, advance.high_watermark, advance.last_stable_offset) == (0, 6, 6)
+
+
+def test_a_refused_batch_splits_the_extent_and_leaves_dead_bytes(world: World) -> None:
+    gap = batch(1, 40, producer=world.producer(), epoch=0, sequence=7)
+    first, refused, last = world.produce(batch(2, 30), gap, batch(3, 20))
+    assert refused == BatchResult(Refusal.OUT_OF_ORDER_SEQUENCE)
+    assert (first.base_offset, last.base_offset) == (0, 2)
+    assert world.effects is not None
+    before, behind = world.effects.partitions[0].extents
+    assert (before.position, before.length, behind.position, behind.length) == (0, 30, 70, 20)
+    assert world.state.segments.live_bytes[0] == 50
+
+
+def test_an_unknown_topic_or_partition_refuses_its_run_only(world: World) -> None:
+    outcome = world.do(world.segment_command((9, 0, [batch(), batch()]), (1, 0, [batch()]), (1, 2, [batch()])))
+    unknown = BatchResult(Refusal.UNKNOWN_TOPIC)
+    assert outcome.runs == [[unknown, unknown], [BatchResult(0, 0, 0)], [unknown]]
+
+
+def test_a_segment_without_accepted_batches_is_condemned_at_once(world: World) -> None:
+    world.do(world.segment_command((9, 0, [batch()])))
+    assert list(world.state.segments.condemned_ms) == [world.now_ms]
+    assert world.effects is not None
+    assert world.effects.partitions == []
+
+
+def test_a_segment_committed_again_gets_the_same_results_and_changes_nothing(world: World) -> None:
+    producer = world.producer()
+    steps = [
+        batch(2, producer=producer, epoch=0, sequence=0),
+        batch(5),
+        batch(1, producer=producer, epoch=0, sequence=9),
+    ]
+    world.produce(steps[0])
+    command = world.segment_command((9, 0, [batch()]), (1, 0, steps), (1, 1, [batch(4), batch(4)]))
+    first = world.do(command)
+    assert [result.refusal for result in first.runs[1]] == [0, 0, Refusal.OUT_OF_ORDER_SEQUENCE]
+    world.produce(batch(9))
+    assert world.do(command) == first
+    assert world.effects is not None
+    assert world.effects.partitions == []
+    assert world.state.topics["t"].partitions[0].high_watermark == 2 + 5 + 9
+
+
+def test_a_segment_committed_twice_in_one_entry_counts_once(world: World) -> None:
+    command = world.segment_command((1, 0, [batch(3)]))
+    (first,), (second,) = world.entry([command], [command])
+    assert first == second
+    assert world.state.topics["t"].partitions[0].high_watermark == 3
+
+
+def test_a_segment_committed_again_with_other_batches_is_refused(world: World) -> None:
+    command = world.segment_command((1, 0, [batch(3)]))
+    world.do(command)
+    other = msgspec.structs.replace(command, runs=[])
+    assert world.do(other).refusal == Refusal.INVALID_REQUEST
+
+
+def test_a_segment_is_committed_up_to_its_fifteenth_minute_and_not_later(world: World) -> None:
+    world.wait(SEGMENT_COMMIT_AGE_MAX_MS)
+    in_time = world.segment_command((1, 0, [batch()]), born_ms=START_MS)
+    too_late = world.segment_command((1, 0, [batch()]), born_ms=START_MS - 1)
+    assert isinstance(world.do(in_time), SegmentCommitted)
+    assert world.do(too_late).refusal == Refusal.SEGMENT_TOO_OLD
+
+
+def test_a_commit_is_remembered_until_sending_it_again_is_too_late(world: World) -> None:
+    command = world.segment_command((1, 0, [batch()]))
+    first = world.do(command)
+    world.wait(SEGMENT_COMMIT_AGE_MAX_MS)
+    assert world.do(command) == first
+    world.wait(1)
+    assert world.state.commits == {}
+    assert world.do(command).refusal == Refusal.SEGMENT_TOO_OLD
+
+
+def test_a_segment_from_the_far_future_is_refused(world: World) -> None:
+    command = world.segment_command((1, 0, [batch()]), born_ms=world.now_ms + SEGMENT_COMMIT_AGE_MAX_MS + 1)
+    assert world.do(command).refusal == Refusal.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        batch(0),
+        batch(-1),
+        batch(2**31),
+        batch(length=0),
+        batch(length=101),
+        batch(timestamp=2**63),
+    ],
+)
+def test_numbers_that_cannot_be_refuse_the_whole_segment(world: World, broken: object) -> None:
+    sound = world.segment_command((1, 0, [batch(), batch()]))
+    runs = [msgspec.structs.replace(sound.runs[0], batches=[sound.runs[0].batches[0], broken])]
+    outcome = world.do(msgspec.structs.replace(sound, runs=runs))
+    assert isinstance(outcome, Refused)
+    assert outcome.refusal == Refusal.INVALID_REQUEST
+    assert len(world.state.segments) == 0
+
+
+def test_a_run_before_the_segment_or_an_odd_id_or_size_is_refused(world: World) -> None:
+    sound = world.segment_command((1, 0, [batch()]))
+    early = [msgspec.structs.replace(sound.runs[0], position=-1)]
+    for change in ({"runs": early}, {"segment_id": b"short"}, {"size_bytes": 2**32}, {"size_bytes": -1}):
+        outcome = world.do(msgspec.structs.replace(sound, **change))
+        assert outcome.refusal == Refusal.INVALID_REQUEST
+
+
+def test_a_commit_beyond_the_limit_of_remembered_ones_is_refused_whole(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_commit, "REMEMBERED_COMMITS_MAX", 1)
+    world.produce(batch())
+    command = world.segment_command((1, 0, [batch()]))
+    assert world.do(command).refusal == Refusal.OVERLOADED
+    world.wait(SEGMENT_COMMIT_AGE_MAX_MS + 1)
+    assert world.produce(batch()) == [BatchResult(0, 1, 0)]
+
+
+def test_one_entry_announces_each_partition_once_with_all_it_gained(world: World) -> None:
+    commands = [world.segment_command((1, 0, [batch(2)])), world.segment_command((1, 0, [batch(3)]))]
+    world.entry(commands)
+    assert world.effects is not None
+    (advance,) = world.effects.partitions
+    assert [(extent.base_offset, extent.last_offset) for extent in advance.extents] == [(0, 1), (2, 4)]
+
+
+def test_what_was_deleted_in_the_same_entry_is_not_announced(world: World) -> None:
+    world.entry([world.segment_command((1, 0, [batch(2)])), DeleteTopic(world.now_ms, "", topic_id(1))])
+    assert world.effects is not None
+    assert world.effects.partitions == []
+    assert world.effects.topics == ["t"]

@@ -1,0 +1,247 @@
+"""Promises to idempotent producers: retries never appear twice, gaps and old epochs are refused, idleness ends."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from penstock.contracts.batches import BatchMeta, BatchResult
+from penstock.contracts.commands import DeleteTopic
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.log import producers
+from penstock_sequencer.core.state.limits import HOUR_MS, PRODUCER_EXPIRY_MS, PRODUCER_IDLE_MIN_MS, SEQUENCE_MAX
+from tests.unit.sequencer.core.core_world import World, batch, topic_id
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.topic(partitions=2)
+    return world
+
+
+def sent(producer: int, sequence: int, records: int = 1, epoch: int = 0) -> BatchMeta:
+    return batch(records, producer=producer, epoch=epoch, sequence=sequence)
+
+
+def refusal_of(world: World, meta: BatchMeta, partition: int = 0) -> Refusal:
+    return Refusal(world.produce(meta, partition=partition)[0].refusal)
+
+
+def test_producer_ids_are_never_given_out_twice(world: World) -> None:
+    assert [world.producer() for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_duplicate_among_the_last_five_gets_its_first_offset_and_appears_once(world: World) -> None:
+    producer = world.producer()
+    batches = [sent(producer, 2 * number, records=2) for number in range(5)]
+    offsets = [result.base_offset for result in world.produce(*batches)]
+    assert offsets == [0, 2, 4, 6, 8]
+    assert [result.base_offset for result in world.produce(*batches)] == offsets
+    assert world.state.topics["t"].partitions[0].high_watermark == 10
+
+
+def test_the_sixth_last_batch_is_no_longer_known_as_a_duplicate(world: World) -> None:
+    producer = world.producer()
+    world.produce(*[sent(producer, number) for number in range(6)])
+    assert refusal_of(world, sent(producer, 0)) == Refusal.OUT_OF_ORDER_SEQUENCE
+    assert refusal_of(world, sent(producer, 1)) == Refusal.NONE
+
+
+def test_a_batch_that_only_begins_like_a_known_one_is_out_of_order(world: World) -> None:
+    producer = world.producer()
+    world.produce(sent(producer, 0, records=3))
+    assert refusal_of(world, sent(producer, 0, records=2)) == Refusal.OUT_OF_ORDER_SEQUENCE
+
+
+def test_a_duplicate_within_one_commit_is_found(world: World) -> None:
+    producer = world.producer()
+    first, again = world.produce(sent(producer, 0), sent(producer, 0))
+    assert first == again == BatchResult(0, 0, 0)
+    assert world.state.topics["t"].partitions[0].high_watermark == 1
+
+
+def test_a_gap_refuses_the_batch_and_all_that_follow_until_it_is_filled(world: World) -> None:
+    producer = world.producer()
+    refusals = [result.refusal for result in world.produce(sent(producer, 0), sent(producer, 2), sent(producer, 3))]
+    assert refusals == [0, Refusal.OUT_OF_ORDER_SEQUENCE, Refusal.OUT_OF_ORDER_SEQUENCE]
+    assert [result.refusal for result in world.produce(*[sent(producer, number) for number in (1, 2, 3)])] == [0, 0, 0]
+
+
+def test_sequences_wrap_from_the_highest_to_zero(world: World) -> None:
+    producer = world.producer()
+    world.produce(sent(producer, 0, records=SEQUENCE_MAX))
+    result = world.produce(sent(producer, SEQUENCE_MAX, records=3), sent(producer, 2))
+    assert [each.refusal for each in result] == [0, 0]
+    assert world.produce(sent(producer, SEQUENCE_MAX, records=3)) == [BatchResult(0, SEQUENCE_MAX, 0)]
+
+
+def test_after_exactly_the_highest_sequence_comes_zero(world: World) -> None:
+    producer = world.producer()
+    world.produce(sent(producer, 0, records=SEQUENCE_MAX), sent(producer, SEQUENCE_MAX))
+    assert refusal_of(world, sent(producer, 0, records=7)) == Refusal.NONE
+
+
+def test_an_older_epoch_is_fenced(world: World) -> None:
+    producer = world.producer()
+    world.produce(sent(producer, 0, epoch=3))
+    assert refusal_of(world, sent(producer, 1, epoch=2)) == Refusal.PRODUCER_FENCED
+
+
+def test_a_newer_epoch_starts_at_zero_and_nowhere_else(world: World) -> None:
+    producer = world.producer()
+    world.produce(sent(producer, 0), sent(producer, 1))
+    assert refusal_of(world, sent(producer, 2, epoch=1)) == Refusal.OUT_OF_ORDER_SEQUENCE
+    assert refusal_of(world, sent(producer, 0, epoch=1)) == Refusal.NONE
+    assert refusal_of(world, sent(producer, 0, epoch=0)) == Refusal.PRODUCER_FENCED
+
+
+def test_each_partition_has_sequences_of_its_own(world: World) -> None:
+    producer = world.producer()
+    world.produce(sent(producer, 0))
+    assert refusal_of(world, sent(producer, 1), partition=1) == Refusal.OUT_OF_ORDER_SEQUENCE
+    assert refusal_of(world, sent(producer, 0), partition=1) == Refusal.NONE
+
+
+def test_an_id_that_was_never_given_out_is_unknown(world: World) -> None:
+    assert refusal_of(world, sent(1, 0)) == Refusal.UNKNOWN_PRODUCER
+    assert refusal_of(world, sent(0, 0)) == Refusal.UNKNOWN_PRODUCER
+
+
+@pytest.mark.parametrize(("sequence", "epoch"), [(-1, 0), (0, -1), (2**31, 0), (0, 2**15)])
+def test_a_sequence_or_epoch_that_cannot_be_is_an_invalid_request(world: World, sequence: int, epoch: int) -> None:
+    assert refusal_of(world, sent(world.producer(), sequence, epoch=epoch)) == Refusal.INVALID_REQUEST
+
+
+def test_a_known_producer_with_a_sequence_that_cannot_be_is_out_of_order(world: World) -> None:
+    producer = world.producer()
+    world.produce(sent(producer, 0))
+    for sequence in (-1, 2**31, 2**31 + 1):
+        assert refusal_of(world, sent(producer, sequence)) == Refusal.OUT_OF_ORDER_SEQUENCE
+
+
+def test_a_producer_is_forgotten_after_a_day_of_idleness_and_not_before(world: World) -> None:
+    producer = world.producer()
+    world.produce(sent(producer, 0))
+    world.wait(PRODUCER_EXPIRY_MS)
+    assert world.produce(sent(producer, 0)) == [BatchResult(0, 0, 0)]
+    world.wait(1)
+    assert world.state.producer_count == 0
+    assert len(world.state.producer_sweep) == 0
+
+
+def test_a_young_stranger_in_the_middle_is_out_of_order_and_an_old_one_unknown(world: World) -> None:
+    old = world.producer()
+    world.wait(PRODUCER_EXPIRY_MS + HOUR_MS)
+    young = world.producer()
+    assert refusal_of(world, sent(old, 5)) == Refusal.UNKNOWN_PRODUCER
+    assert refusal_of(world, sent(young, 5)) == Refusal.OUT_OF_ORDER_SEQUENCE
+    assert refusal_of(world, sent(old, 0)) == Refusal.NONE
+
+
+def test_one_tick_sweeps_a_bounded_number_and_the_next_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_SWEPT_PER_TICK", 2)
+    producer = world.producer()
+    world.topic("u", 3, 2)
+    for partition in range(3):
+        world.produce(sent(producer, 0), partition=partition, number=2)
+    world.wait(PRODUCER_EXPIRY_MS + 1)
+    assert world.state.producer_count == 2
+    world.wait(1)
+    world.wait(1)
+    assert world.state.producer_count == 0
+
+
+def test_a_full_partition_takes_a_newcomer_only_in_place_of_one_idle_for_long(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_PER_PARTITION_MAX", 2)
+    first, second, third = world.producer(), world.producer(), world.producer()
+    world.produce(sent(first, 0))
+    world.wait(PRODUCER_IDLE_MIN_MS)
+    world.produce(sent(second, 0))
+    assert refusal_of(world, sent(third, 0)) == Refusal.OVERLOADED
+    world.wait(1)
+    assert refusal_of(world, sent(third, 0)) == Refusal.NONE
+    assert list(world.state.topics["t"].partitions[0].producers) == [second, third]
+
+
+def test_a_deleted_topics_producers_are_forgotten(world: World) -> None:
+    producer = world.producer()
+    world.produce(sent(producer, 0))
+    world.do(DeleteTopic(world.now_ms, "t", topic_id(1)))
+    assert world.state.producer_count == 0
+    world.wait(1)
+    assert len(world.state.producer_sweep) == 0
+
+
+class ModelProducer:
+    """What Kafka promises, on a plain list: every batch accepted so far, in order, with its offset."""
+
+    def __init__(self) -> None:
+        self.accepted: list[tuple[int, int, int, int]] = []  # epoch, first, records, offset
+
+    def expect(self, epoch: int, first: int, records: int, offset: int) -> BatchResult:
+        if self.accepted:
+            newest = self.accepted[-1]
+            if epoch < newest[0]:
+                return BatchResult(Refusal.PRODUCER_FENCED)
+            same = [each for each in self.accepted if each[0] == epoch]
+            for each in same[-5:]:
+                if each[1:3] == (first, records):
+                    return BatchResult(0, each[3], 0)
+            next_sequence = (same[-1][1] + same[-1][2]) % 2**31 if same else 0
+        else:
+            next_sequence = 0
+        if first != next_sequence:
+            return BatchResult(Refusal.OUT_OF_ORDER_SEQUENCE)
+        self.accepted.append((epoch, first, records, offset))
+        return BatchResult(0, offset, 0)
+
+
+steps = st.tuples(
+    st.integers(0, 1),  # producer
+    st.sampled_from(["next", "retry", "gap", "bump", "stale"]),
+    st.integers(1, 3) | st.just(2**28),  # records; eight of the large ones wrap the sequence, five do not
+    st.integers(1, 7),  # how far back a retry goes
+    st.booleans(),  # whether a new segment begins
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(steps, max_size=40))
+def test_any_interleaving_of_retries_gaps_and_epochs_agrees_with_a_plain_list(plan: list[Any]) -> None:
+    world = World()
+    world.topic()
+    ids = [world.producer(), world.producer()]
+    models = [ModelProducer(), ModelProducer()]
+    offset = 0
+    pending: list[BatchMeta] = []
+    expected: list[BatchResult] = []
+    for which, kind, records, back, cut in plan:
+        epoch, first, records = next_step(models[which].accepted, kind, records, back)
+        answer = models[which].expect(epoch, first, records, offset)
+        if answer == BatchResult(0, offset, 0):
+            offset += records
+        pending.append(sent(ids[which], first, records, epoch))
+        expected.append(answer)
+        if cut:
+            assert world.produce(*pending) == expected
+            pending, expected = [], []
+    assert world.produce(*pending) == expected
+    assert world.state.topics["t"].partitions[0].high_watermark == offset
+
+
+def next_step(accepted: list[tuple[int, int, int, int]], kind: str, records: int, back: int) -> tuple[int, int, int]:
+    """(epoch, first sequence, records) of what a client does next."""
+    if not accepted:
+        return 0, 1 if kind == "gap" else 0, records
+    epoch, first, count, _ = accepted[-1]
+    follow = (first + count) % 2**31
+    if kind == "retry":
+        return accepted[-min(back, len(accepted))][:3]
+    if kind == "gap":
+        return epoch, (follow + back) % 2**31, records
+    if kind == "bump":
+        return epoch + 1, back - 1, records
+    return (epoch - 1 if kind == "stale" and epoch else epoch), follow, records

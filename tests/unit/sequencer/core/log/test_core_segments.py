@@ -1,0 +1,254 @@
+"""The table of segments against a naive one: whatever is added, condemned and forgotten, it tells the same of it."""
+
+from collections.abc import Iterator
+from random import Random
+
+import msgspec
+import pytest
+
+from penstock.contracts.commands import (
+    SEGMENTS_FORGOTTEN_MAX,
+    DeleteTopic,
+    ForgetSegments,
+    PerItem,
+    RaiseLevel,
+    Refused,
+)
+from penstock.contracts.ids import SegmentId, new_segment_id
+from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.commits import segment_commit
+from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
+from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.state.segments import NO_SLOT, NOT_CONDEMNED, Segments
+from tests.unit.sequencer.core.core_world import START_MS, World, batch, check_invariants, check_segments
+
+STEPS = 400
+
+
+class Naive(msgspec.Struct):
+    """A segment as a model has it: found by going through all of them."""
+
+    segment_id: SegmentId
+    number: int
+    size_bytes: int
+    extents: list[int]  # their lengths
+    condemned: tuple[int, int, int] | None = None  # (sequence, clock, number)
+
+
+class Model:
+    """A table and a naive one beside it, changed alike."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.state: State = new_state()
+        self.state.level = JANITOR_LEVEL
+        self.state.segments.begin_queue(1)
+        self.known: list[Naive] = []
+        self.added = 0
+        self.slots_max = 0
+
+    @property
+    def table(self) -> Segments:
+        return self.state.segments
+
+    def step(self) -> None:
+        self.state.sequence += 1
+        self.state.clock_ms += self.random.choice([0, 1, 1_000])
+        kinds = [self.add, self.add, self.lose, self.lose, self.forget, self.read_again]
+        self.random.choices(kinds, [4, 4, 4, 4, 1, 1])[0]()
+        self.slots_max = max(self.slots_max, len(self.known))
+
+    def add(self) -> None:
+        random = self.random
+        born_ms = START_MS + self.state.clock_ms - random.choice([0, 0, 0, 500, 900_000])
+        identifier = new_segment_id(born_ms, random.randbytes(10))
+        size_bytes, lengths = random.randint(1, 1_000), [random.randint(1, 50) for _ in range(random.randint(1, 3))]
+        used = {self.table.find(each.segment_id) for each in self.known}
+        smallest = next(each for each in range(len(used) + 1) if each not in used)
+        slot = self.table.add(identifier, random.randint(0, 2), size_bytes, random.choice(["f1", "f2"]), "z")
+        assert slot == smallest
+        self.table.gain(slot, len(lengths), sum(lengths))
+        self.known.append(Naive(identifier, self.added, size_bytes, lengths))
+        self.added += 1
+
+    def lose(self) -> None:
+        """Several segments lose extents in one entry, in any order, while the clock goes on."""
+        living = [each for each in self.known if each.extents]
+        for each in self.random.sample(living, min(len(living), self.random.randint(1, 4))):
+            self.state.clock_ms += self.random.choice([0, 0, 1])
+            slot = self.table.find(each.segment_id)
+            gone, each.extents = each.extents[:2], each.extents[2:]
+            self.table.lose_many([slot] * len(gone), gone)
+            self.table.condemn_if_dead(slot, self.state.clock_ms, self.state.sequence)
+            if not each.extents:
+                each.condemned = (self.state.sequence, self.state.clock_ms, each.number)
+
+    def forget(self) -> None:
+        condemned = [each for each in self.known if each.condemned]
+        gone = self.random.sample(condemned, self.random.randint(0, len(condemned)))
+        self.table.forget([self.table.find(each.segment_id) for each in gone])
+        self.known = [each for each in self.known if each not in gone]
+
+    def read_again(self) -> None:
+        """As after a restart: the columns go through a snapshot."""
+        table = self.table
+        data = (bytes(table.ids), list(table.names), table.columns(), table.next_number)
+        self.state.segments = Segments.of_columns(*data, is_queueing=True)
+
+    def check(self) -> None:
+        table = self.table
+        check_segments(self.state)
+        assert [table.id(slot) for slot in table.by_number] == [each.segment_id for each in self.known]
+        assert list(table.all_ids()) == sorted(each.segment_id for each in self.known)
+        for each in self.known:
+            slot = table.find(each.segment_id)
+            assert table.find_number(each.number) == slot != NO_SLOT
+            assert (table.numbers[slot], table.sizes[slot]) == (each.number, each.size_bytes)
+            assert (table.live_extents[slot], table.live_bytes[slot]) == (len(each.extents), sum(each.extents))
+        condemned = sorted(each.condemned for each in self.known if each.condemned)
+        assert [table._order(slot) for slot in table.condemned] == condemned
+        assert len(table.numbers) == self.slots_max, "no more slots than there ever were segments at once"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_table_tells_what_a_naive_one_tells(seed: int) -> None:
+    model = Model(seed)
+    for _ in range(STEPS):
+        model.step()
+        model.check()
+    assert model.added > model.slots_max + 50, "slots were used again"
+
+
+def test_what_nobody_knows_has_no_slot() -> None:
+    table = Model(1).table
+    assert (table.find(bytes(16)), table.find(b""), table.find_number(0), table.find_number(-1)) == (NO_SLOT,) * 4
+    table.add(b"b" * 16, 0, 10, "f", "z")
+    assert [table.find(each) for each in (b"a" * 16, b"b" * 16, b"c" * 16, b"b")] == [NO_SLOT, 0, NO_SLOT, NO_SLOT]
+    assert [table.find_number(each) for each in (-(2**63), -1, 0, 1, 2**64 - 1)] == [NO_SLOT, NO_SLOT, 0] + [
+        NO_SLOT
+    ] * 2
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Three segments of the topic t, then one of u."""
+    world = World()
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    world.topic("t")
+    world.topic("u", number=2)
+    for number in (1, 1, 1, 2):
+        world.produce(batch(), number=number)
+    yield world
+
+
+def ids(world: World) -> list[SegmentId]:
+    table = world.state.segments
+    return [table.id(slot) for slot in table.by_number]
+
+
+def forget(world: World, *segment_ids: SegmentId) -> list[Refusal]:
+    outcome = world.do(ForgetSegments(world.now_ms, list(segment_ids)))
+    assert isinstance(outcome, PerItem)
+    return outcome.refusals
+
+
+def test_only_condemned_segments_are_forgotten(world: World) -> None:
+    first, second, third, other = ids(world)
+    assert forget(world, first, other) == [Refusal.INVALID_REQUEST] * 2
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    assert forget(world, third, other, first) == [Refusal.NONE, Refusal.INVALID_REQUEST, Refusal.NONE]
+    assert ids(world) == [second, other]
+
+
+def test_forgotten_again_and_named_twice_is_no_news(world: World) -> None:
+    first, *_ = ids(world)
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    assert forget(world, first, first, bytes(16), b"") == [Refusal.NONE] * 4
+    assert forget(world, first) == [Refusal.NONE]
+    assert len(world.state.segments) == 3
+
+
+def test_the_commit_of_a_forgotten_segment_is_answered_as_before_and_brings_nothing_back(world: World) -> None:
+    command = world.segment_command((1, 0, [batch(5)]))
+    answer = world.do(command)
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    assert forget(world, command.segment_id) == [Refusal.NONE]
+    assert world.do(command) == answer
+    assert command.segment_id not in ids(world)
+
+
+def test_what_is_too_much_is_refused_as_a_whole(world: World) -> None:
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    first, *_ = ids(world)
+    outcome = world.do(ForgetSegments(world.now_ms, [first] * (SEGMENTS_FORGOTTEN_MAX + 1)))
+    assert isinstance(outcome, Refused)
+    assert outcome.refusal == Refusal.INVALID_REQUEST
+    assert first in ids(world)
+
+
+def test_below_its_level_nothing_is_forgotten() -> None:
+    world = World()
+    world.topic()
+    world.produce(batch())
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    assert isinstance(world.do(ForgetSegments(world.now_ms, ids(world))), Refused)
+    assert len(world.state.segments) == 1
+
+
+def test_a_segment_that_takes_a_forgotten_ones_slot_has_a_number_of_its_own(world: World) -> None:
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    first, second, _, _ = ids(world)
+    forget(world, second)
+    forget(world, first)
+    for number, slot in ((4, 0), (5, 1), (6, 4)):
+        world.produce(batch(), number=2)
+        assert world.state.segments.find_number(number) == slot
+    columns = world.partition(2).extents
+    assert list(columns.segments) == [3, 0, 1, 4]
+
+
+def test_forgotten_segments_make_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_commit, "SEGMENTS_MAX", 4)
+    full = world.do(world.segment_command((2, 0, [batch()])))
+    assert isinstance(full, Refused)
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    forget(world, *ids(world)[:1])
+    assert world.produce(batch(), number=2)[0].refusal == Refusal.NONE
+
+
+def test_condemned_segments_stand_in_the_order_of_their_condemnation(world: World) -> None:
+    first, second, third, other = ids(world)
+    world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
+    told = world.state.sequence
+    world.wait(5)
+    world.do(world.job((1, 0, 1, 2)))
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    table = world.state.segments
+    merged = ids(world)[-1]
+    assert [table.id(slot) for slot in table.condemned] == [other, second, first, third, merged]
+    sequences = [table.condemned_sequences[slot] for slot in table.condemned]
+    assert sequences == [told, told + 2] + [told + 3] * 3
+
+
+def test_what_was_condemned_before_the_level_is_taken_for_condemned_when_it_was_reached() -> None:
+    world = World()
+    world.topic("t")
+    world.topic("u", number=2)
+    world.produce(batch(), number=2)
+    world.produce(batch())
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    died_ms = world.now_ms
+    world.wait(5)
+    world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
+    table = world.state.segments
+    assert list(table.condemned_sequences) == [0, 0]
+    again = decode_state(encode_state(world.state))
+    for state in (world.state, again):
+        world.state = state
+        world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+        table = state.segments
+        assert [table.condemned_ms[slot] for slot in table.condemned] == [died_ms, died_ms + 5]
+        assert list(table.condemned_sequences) == [state.sequence] * 2
+        assert not list(table.condemned_ms).count(NOT_CONDEMNED)
+    check_invariants(again)

@@ -1,0 +1,125 @@
+"""Chores keep janitors from doing the same work twice: one holder each, for a lease, and then not before it is due."""
+
+import pytest
+
+from penstock.contracts.commands import CHORES, NO_CHORE, ChoreTaken, Done, EndChore, Refused, TakeChore
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
+from penstock_sequencer.core.state.limits import CHORE_LEASE_MAX_MS, CHORE_PERIOD_MAX_MS
+from tests.unit.sequencer.core.core_world import World
+
+PERIOD_MS = 60_000
+LEASE_MS = 10_000
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.wait(1)
+    return world
+
+
+def take(world: World, holder: str = "j1", first: int = 0, stop: int = 3, number: int = NO_CHORE) -> ChoreTaken:
+    taken = world.do(TakeChore(world.now_ms, holder, first, stop, PERIOD_MS, LEASE_MS, number))
+    assert isinstance(taken, ChoreTaken)
+    assert taken.clock_ms == world.now_ms
+    return taken
+
+
+def end(world: World, number: int, holder: str = "j1", *, done: bool = True) -> None:
+    assert world.do(EndChore(world.now_ms, holder, number, done)) == Done()
+
+
+def test_each_holder_gets_another_chore_until_all_are_taken(world: World) -> None:
+    assert [take(world, f"j{each}").number for each in range(4)] == [0, 1, 2, NO_CHORE]
+
+
+def test_who_finds_none_is_told_when_to_look_again(world: World) -> None:
+    first_ms = world.now_ms
+    for each in range(3):
+        take(world, f"j{each}")
+        world.wait(1_000)
+    assert take(world, "late") == ChoreTaken(NO_CHORE, world.now_ms, first_ms + LEASE_MS)
+    for each in range(3):
+        end(world, each, f"j{each}")
+    assert take(world, "late") == ChoreTaken(NO_CHORE, world.now_ms, world.now_ms + PERIOD_MS)
+
+
+def test_a_chore_that_is_done_is_due_after_its_period_and_the_one_done_first_comes_first(world: World) -> None:
+    done_ms = {}
+    for number in (1, 0, 2):
+        assert take(world, first=number, stop=number + 1).number == number
+        end(world, number)
+        done_ms[number] = world.now_ms
+        world.wait(1_000)
+    world.wait(done_ms[1] + PERIOD_MS - 1 - world.now_ms)
+    assert take(world) == ChoreTaken(NO_CHORE, world.now_ms, done_ms[1] + PERIOD_MS)
+    world.wait(1)
+    assert take(world).number == 1
+    world.wait(5_000)
+    assert [take(world, holder).number for holder in ("j2", "j3")] == [0, 2]
+
+
+def test_a_chore_given_up_is_due_still(world: World) -> None:
+    assert take(world).number == 0
+    end(world, 0, done=False)
+    assert take(world, "j2").number == 0
+
+
+def test_asked_again_a_holder_gets_what_it_has_and_its_lease_goes_on(world: World) -> None:
+    assert take(world).number == 0
+    world.wait(LEASE_MS - 1)
+    assert take(world).number == 0
+    world.wait(LEASE_MS - 1)
+    assert take(world, "j2").number == 1
+    assert take(world, number=0).number == 0
+    assert take(world, first=2, stop=3).number == 2, "of another range it gets another one"
+
+
+def test_a_lease_that_is_over_is_lost(world: World) -> None:
+    assert take(world).number == 0
+    world.wait(LEASE_MS)
+    assert take(world, number=0) == ChoreTaken(NO_CHORE, world.now_ms, 0)
+    assert take(world, "j2").number == 0
+    end(world, 0)
+    assert take(world, "j2", number=0).number == 0, "it was not the other's any more to end"
+
+
+def test_ending_what_one_does_not_hold_changes_nothing(world: World) -> None:
+    take(world)
+    before = encode_state(world.state)
+    world.state.sequence -= 3
+    for holder, number in (("j2", 0), ("j1", 1), ("j1", 2**40)):
+        end(world, number, holder)
+    assert encode_state(world.state) == before
+
+
+def test_chores_are_in_snapshots(world: World) -> None:
+    take(world)
+    end(world, 0)
+    take(world)
+    again = decode_state(encode_state(world.state))
+    assert list(again.chores_ended_ms) == [world.now_ms, *[0] * (CHORES - 1)]
+    world.state = again
+    assert take(world, "j2").number == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        TakeChore(1, "", 0, 1, 1, 1),
+        TakeChore(1, "j" * 257, 0, 1, 1, 1),
+        TakeChore(1, "j", -1, 1, 1, 1),
+        TakeChore(1, "j", 1, 1, 1, 1),
+        TakeChore(1, "j", 0, CHORES + 1, 1, 1),
+        TakeChore(1, "j", 0, 1, -1, 1),
+        TakeChore(1, "j", 0, 1, CHORE_PERIOD_MAX_MS + 1, 1),
+        TakeChore(1, "j", 0, 1, 1, 0),
+        TakeChore(1, "j", 0, 1, 1, CHORE_LEASE_MAX_MS + 1),
+    ],
+)
+def test_what_is_no_chore_is_refused(world: World, command: TakeChore) -> None:
+    outcome = world.do(command)
+    assert isinstance(outcome, Refused)
+    assert outcome.refusal == Refusal.INVALID_REQUEST
+    assert not world.state.chore_leases

@@ -1,0 +1,175 @@
+"""Who keeps the journal's house: a lease in the journaled state, and what only its holder may note."""
+
+from penstock.contracts.commands import (
+    Done,
+    NoteArchived,
+    NoteSnapshot,
+    RaiseLevel,
+    Refused,
+    ReleaseCustody,
+    TakeCustody,
+    Tick,
+)
+from penstock_sequencer.core.maintenance.custody import secured_sequence
+from penstock_sequencer.core.state.limits import CUSTODY_LEASE_MS
+from tests.unit.sequencer.core.core_world import World
+
+
+def take(world: World, author: str, dead_until_ms: int = -1) -> bool:
+    return isinstance(world.do(TakeCustody(world.now_ms, author, dead_until_ms)), Done)
+
+
+def release(world: World, author: str) -> bool:
+    return isinstance(world.do(ReleaseCustody(world.now_ms, author)), Done)
+
+
+def archived(world: World, author: str, sequence: int) -> bool:
+    return isinstance(world.do(NoteArchived(world.now_ms, author, sequence)), Done)
+
+
+def snapshot(world: World, author: str, sequence: int) -> bool:
+    return isinstance(world.do(NoteSnapshot(world.now_ms, author, sequence)), Done)
+
+
+def test_the_first_who_asks_has_custody_until_its_lease_is_over() -> None:
+    world = World()
+    assert take(world, "a")
+    world.wait(CUSTODY_LEASE_MS - 1)
+    assert not take(world, "b")
+    world.wait(1)
+    assert take(world, "b")
+    assert not take(world, "a")
+    assert world.state.custody.holder == "b"
+
+
+def test_the_holder_renews_its_lease_by_asking_and_by_noting() -> None:
+    world = World()
+    take(world, "a")
+    for renew in (lambda: take(world, "a"), lambda: archived(world, "a", 1), lambda: snapshot(world, "a", 1)):
+        world.wait(CUSTODY_LEASE_MS - 1)
+        assert renew()
+        world.wait(CUSTODY_LEASE_MS - 1)
+        assert not take(world, "b")
+
+
+def test_only_the_holder_notes_anything() -> None:
+    world = World()
+    assert not archived(world, "a", 1)
+    assert not snapshot(world, "", 1)
+    take(world, "a")
+    world.wait(CUSTODY_LEASE_MS)
+    assert archived(world, "a", 1)  # late, but nobody else has come
+    world.wait(CUSTODY_LEASE_MS)
+    take(world, "b")
+    assert not archived(world, "a", 4)
+    assert not snapshot(world, "a", 4)
+    assert (world.state.custody.archived_sequence, world.state.custody.snapshots) == (1, [])
+
+
+def test_the_two_newest_snapshots_are_kept_and_what_is_noted_again_is_no_news() -> None:
+    world = World()
+    take(world, "a")
+    for _ in range(10):
+        world.do(Tick(world.now_ms))
+    for sequence, known in ((3, [3]), (5, [3, 5]), (5, [3, 5]), (3, [3, 5]), (8, [5, 8]), (3, [5, 8]), (6, [5, 8])):
+        assert snapshot(world, "a", sequence)
+        assert world.state.custody.snapshots == known
+
+
+def test_secure_is_what_both_snapshots_hold() -> None:
+    world = World()
+    take(world, "a")
+    for _ in range(10):
+        world.do(Tick(world.now_ms))
+    assert archived(world, "a", 9)
+    for sequence, secured in ((3, 0), (3, 0), (5, 3), (8, 5)):
+        assert snapshot(world, "a", sequence)
+        assert secured_sequence(world.state) == secured
+
+
+def test_the_archive_never_goes_back() -> None:
+    world = World()
+    take(world, "a")
+    world.do(Tick(world.now_ms))
+    assert archived(world, "a", 2)
+    assert archived(world, "a", 1)
+    assert world.state.custody.archived_sequence == 2
+
+
+def test_nothing_is_noted_of_entries_that_are_still_to_come() -> None:
+    world = World()
+    take(world, "a")
+    for ahead in (0, 1, 100):
+        coming = world.state.sequence + 1
+        assert not archived(world, "a", coming + ahead)
+    assert not snapshot(world, "a", world.state.sequence + 1)
+    assert not snapshot(world, "a", 0)
+    assert snapshot(world, "a", world.state.sequence)
+
+
+def test_an_author_without_a_name_or_with_an_endless_one_is_refused() -> None:
+    world = World()
+    for author in ("", "a" * 257):
+        outcome = world.do(TakeCustody(world.now_ms, author))
+        assert isinstance(outcome, Refused)
+        assert outcome.message == f"an author of {len(author)} letters"
+
+
+def test_the_time_of_the_newest_snapshot_is_known_and_before_that_the_time_at_which_custody_began() -> None:
+    world = World()
+    take(world, "a")
+    began_ms = world.now_ms
+    world.wait(CUSTODY_LEASE_MS)
+    take(world, "b")
+    assert world.state.custody.snapshot_ms == began_ms
+    assert snapshot(world, "b", 2)
+    noted_ms = world.now_ms
+    world.wait(1_000)
+    assert snapshot(world, "b", 2)
+    assert world.state.custody.snapshot_ms == noted_ms == began_ms + CUSTODY_LEASE_MS
+
+
+def test_what_its_holder_releases_is_free_at_once_and_the_time_of_the_newest_snapshot_stays() -> None:
+    world = World()
+    take(world, "a")
+    began_ms = world.now_ms
+    assert not release(world, "b")
+    assert not release(world, "")
+    world.wait(5)
+    assert release(world, "a")
+    assert not release(world, "a")
+    assert not archived(world, "a", 1)
+    assert take(world, "b")
+    assert world.state.custody.snapshot_ms == began_ms
+    assert not release(world, "a")
+    assert world.state.custody.holder == "b"
+
+
+def test_a_lease_is_taken_from_its_holder_only_by_who_names_its_end_as_it_is() -> None:
+    world = World()
+    world.do(RaiseLevel(world.now_ms, 1))
+    take(world, "a")
+    seen = world.state.custody.until_ms
+    assert not take(world, "b", seen - 1)
+    take(world, "a")  # renewed, and the clock stands still
+    assert world.state.custody.until_ms > seen
+    assert not take(world, "b", seen)
+    for renew in (lambda: archived(world, "a", 1), lambda: snapshot(world, "a", 1)):
+        seen = world.state.custody.until_ms
+        assert renew()
+        assert not take(world, "b", seen)
+    assert take(world, "b", world.state.custody.until_ms)
+    assert not take(world, "a", seen)
+    assert world.state.custody.holder == "b"
+
+
+def test_no_lease_ends_when_one_before_it_did() -> None:
+    """Else who saw that one for long would take it from who has just got it."""
+    world = World()
+    world.do(RaiseLevel(world.now_ms, 1))
+    ends = []
+    for author in ("a", "b", "a"):
+        take(world, author)
+        ends.append(world.state.custody.until_ms)
+        release(world, author)
+    assert sorted(set(ends)) == ends

@@ -1,0 +1,139 @@
+"""The level that a cluster has reached, and what may be journaled at it."""
+
+from typing import get_args
+
+import pytest
+
+from penstock.contracts.commands import (
+    AlterConfigs,
+    Command,
+    ConfigChange,
+    ConfigOperation,
+    CreateTopic,
+    Done,
+    ExpireLogs,
+    LogRef,
+    NoteArchived,
+    RaiseLevel,
+    TakeCustody,
+    Tick,
+)
+from penstock.contracts.levels import (
+    COMMAND_LEVELS,
+    JANITOR_LEVEL,
+    KEY_COMPACTION_LEVEL,
+    NEWEST_LEVEL,
+    SHARE_GROUPS_LEVEL,
+    level_of,
+)
+from penstock.contracts.rejections import Refusal
+from tests.unit.sequencer.core.core_world import World, batch, topic_id
+
+# What 0.1.0 knew, and the command that leads to the first level.
+WITHOUT_LEVEL = {
+    "Tick",
+    "CommitSegment",
+    "CreateTopic",
+    "DeleteTopic",
+    "CreatePartitions",
+    "AllocateProducer",
+    "JoinGroup",
+    "SyncGroup",
+    "LeaveGroup",
+    "ExpireMember",
+    "CommitOffsets",
+    "DeleteGroup",
+    "RaiseLevel",
+}
+
+
+def test_the_level_rises_and_never_falls() -> None:
+    world = World()
+    assert world.state.level == 0
+    assert world.do(RaiseLevel(world.now_ms, 1)) == Done()
+    assert world.do(RaiseLevel(world.now_ms, 1)).refusal == Refusal.INVALID_REQUEST
+    assert world.do(RaiseLevel(world.now_ms, 3)) == Done()
+    assert world.do(RaiseLevel(world.now_ms, 2)).refusal == Refusal.INVALID_REQUEST
+    assert world.state.level == 3
+
+
+def test_a_command_that_0_1_0_did_not_know_has_a_level() -> None:
+    assert {each.__name__ for each in get_args(Command) if each not in COMMAND_LEVELS} == WITHOUT_LEVEL
+    assert {1, NEWEST_LEVEL} <= {*COMMAND_LEVELS.values()} <= {*range(1, SHARE_GROUPS_LEVEL + 1)}
+
+
+def test_a_cluster_that_kept_its_records_for_ever_goes_on_doing_so_until_it_is_told_otherwise() -> None:
+    week_ms = 7 * 24 * 3_600_000
+    world = World()
+    world.topic()
+    world.produce(batch())
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    assert world.state.cluster_configs == {"log.retention.ms": "-1"}
+    world.wait(week_ms + 1)
+    expiry = ExpireLogs(world.now_ms, [LogRef(topic_id(1), 0)])
+    assert world.do(expiry).logs[0].extents == 0
+    back = ConfigChange("log.retention.ms", ConfigOperation.DELETE)
+    assert world.do(AlterConfigs(world.now_ms, "", [back], seen_sequence=1)).refusal == Refusal.STALE
+    assert world.do(AlterConfigs(world.now_ms, "", [back], seen_sequence=world.state.sequence)) == Done()
+    assert world.do(expiry).logs[0].extents == 1
+
+
+def test_a_new_cluster_keeps_its_records_as_kafka_does_though_some_were_quicker_than_its_level() -> None:
+    world = World()
+    world.topic()
+    world.produce(batch())
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL, is_new=True))
+    assert world.state.cluster_configs == {}
+
+
+def test_a_cluster_without_records_has_none_to_keep() -> None:
+    world = World()
+    world.topic()
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    assert world.state.cluster_configs == {}
+
+
+def test_several_commands_need_the_level_of_the_newest() -> None:
+    assert level_of([]) == 0
+    assert level_of([Tick(1)]) == 0
+    assert level_of([Tick(1), TakeCustody(1, "r")]) == COMMAND_LEVELS[TakeCustody]
+
+
+@pytest.mark.parametrize(
+    ("configs", "level"),
+    [
+        ({}, 0),
+        ({"max.message.bytes": "5000", "retention.ms": "-1"}, 0),
+        ({"cleanup.policy": "compact"}, KEY_COMPACTION_LEVEL),
+        ({"retention.ms": "1000"}, JANITOR_LEVEL),
+        ({"cleanup.policy": "compact", "penstock.undelete.window.ms": "1"}, JANITOR_LEVEL),
+    ],
+)
+def test_a_topic_waits_for_replicas_that_take_its_configurations(configs: dict[str, str], level: int) -> None:
+    assert level_of([CreateTopic(1, "t", bytes(16), 1, configs)]) == level
+
+
+def test_a_journal_from_before_there_were_levels_is_applied_as_it_was() -> None:
+    world = World()
+    world.do(TakeCustody(world.now_ms, "r"))
+    assert world.do(NoteArchived(world.now_ms, "r", 1)) == Done()
+    assert world.state.level == 0
+
+
+def test_a_compacted_topic_that_0_1_0_refused_is_refused_by_whoever_reads_its_journal() -> None:
+    world = World()
+    compacted = {"cleanup.policy": "compact"}
+    assert world.topic(**compacted).refusal == Refusal.INVALID_CONFIG
+    assert not world.state.topics
+    world.do(RaiseLevel(world.now_ms, KEY_COMPACTION_LEVEL))
+    assert world.topic(**compacted).configs == compacted
+
+
+def test_retention_that_earlier_releases_refused_is_refused_by_whoever_reads_their_journals() -> None:
+    world = World()
+    world.do(RaiseLevel(world.now_ms, KEY_COMPACTION_LEVEL))
+    kept = {"retention.ms": "1000"}
+    assert world.topic(**kept).refusal == Refusal.INVALID_CONFIG
+    assert not world.state.topics
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    assert world.topic(**kept).configs == kept

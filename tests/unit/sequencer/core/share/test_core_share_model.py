@@ -1,0 +1,240 @@
+"""Any interleaving of members, time and retention against a naive model: how each record stands, one by one.
+
+The model says exactly who gets what: so a record is one member's at a time, what is done with never comes again, none
+comes more often than it may, and none is passed over.
+"""
+
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.contracts.commands import (
+    Command,
+    DeleteRecords,
+    JudgedRange,
+    LogOffset,
+    OffsetRange,
+    SharePartition,
+    ShareRecords,
+    Verdict,
+)
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
+from penstock_sequencer.core.state.cluster import new_state
+from penstock_sequencer.core.state.share_group import ACQUIRED, DONE
+from tests.unit.sequencer.core.core_shares import ShareWorld
+from tests.unit.sequencer.core.core_world import topic_id
+
+STEPS = 120
+LIMIT = 3
+LOCK_MS = 5_000
+NAMES = ("one", "two", "three")
+CONFIGS = {"share.delivery.count.limit": str(LIMIT), "share.record.lock.duration.ms": str(LOCK_MS)}
+VERDICTS = [Verdict.ACCEPT, Verdict.ACCEPT, Verdict.RELEASE, Verdict.REJECT, Verdict.GAP, Verdict.RENEW, Verdict.UNREAD]
+any_seed = pytest.mark.parametrize("seed", range(40))
+
+
+class Record(msgspec.Struct):
+    """How one record stands; `holder` is "" unless somebody has it."""
+
+    deliveries: int = 0
+    holder: str = ""
+    until_ms: int = 0
+    is_done: bool = False
+
+    def give(self, member: str, until_ms: int) -> None:
+        self.deliveries, self.holder, self.until_ms = self.deliveries + 1, member, until_ms
+
+    def release(self) -> None:
+        self.holder, self.is_done = "", self.deliveries >= LIMIT
+
+
+class Play:
+    """Members that come, go, acquire and judge; and the model beside them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.world = ShareWorld()
+        self.log: list[list[list[Command]]] = []
+        self.world = self.recorded_world()
+        self.records: list[Record] = []
+        self.log_start = 0
+        self.members: list[str] = []
+        self.start = self.end = 0
+        self.tickets = 0
+
+    def recorded_world(self) -> ShareWorld:
+        log = self.log
+
+        class Recorded(ShareWorld):
+            def entry(self, *requests: Any) -> Any:
+                log.append([list(each) for each in requests])
+                return super().entry(*requests)
+
+        return Recorded("one", **CONFIGS)
+
+    def step(self) -> None:
+        actions = [self.acquire] * 5 + [self.judge] * 5 + [self.write, self.pass_time, self.come, self.go, self.trim]
+        self.random.choice(actions)()
+        self.check()
+
+    def write(self) -> None:
+        count = self.random.randint(1, 12)
+        self.world.write(count)
+        self.records += [Record() for _ in range(count)]
+
+    def come(self) -> None:
+        name = self.random.choice(NAMES)
+        self.world.join(name)
+        self.members = list(dict.fromkeys([*self.members, name]))
+
+    def go(self) -> None:
+        """A member leaves, is thrown out, or ends its session; what it did not read does not count as delivered."""
+        if not self.members:
+            return
+        name = self.random.choice(self.members)
+        kind = self.random.choice(["leave", "expire", "release"])
+        if kind == "release":
+            through = self.world.group.acquisitions
+            self.world.records(name, SharePartition(topic_id(1), 0), releases_through=through)
+        else:
+            self.members.remove(name)
+            self.world.leave(name) if kind == "leave" else self.world.expire(name)
+        for record in self.records:
+            if record.holder == name:
+                record.deliveries -= kind != "expire"
+                record.release()
+
+    def pass_time(self) -> None:
+        self.world.wait(self.random.choice([100, 1_000, LOCK_MS]))
+        self.expire_locks()
+
+    def expire_locks(self) -> None:
+        for record in self.records:
+            if record.holder and record.until_ms <= self.world.now_ms:
+                record.release()
+
+    def trim(self) -> None:
+        """Retention lets go of the first records; who has some of them may still judge them."""
+        self.log_start = max(self.log_start, self.random.randint(0, len(self.records)) // 2)
+        self.world.do(DeleteRecords(self.world.now_ms, [LogOffset(topic_id(1), 0, self.log_start)]))
+
+    def free(self) -> list[int]:
+        return [
+            offset
+            for offset, record in enumerate(self.records)
+            if offset >= self.log_start and not record.holder and not record.is_done
+        ]
+
+    def acquire(self) -> None:
+        if not self.members:
+            return
+        name, count = self.random.choice(self.members), self.random.randint(0, 9)
+        gaps = self.gaps() if self.random.random() < 0.3 else []
+        self.tickets += 1
+        partition = SharePartition(topic_id(1), 0, [], 0, -1, count, gaps)
+        command = ShareRecords(self.world.now_ms, "g", name, [partition], 100, ticket=self.tickets)
+        answers = [self.world.do(command) for _ in range(self.random.choice([1, 1, 2]))]
+        assert answers[0] == answers[-1], "sent again it is answered the same"
+        (shared,) = answers[0].partitions
+        got = [(each.delivery_count, offset) for each in shared.acquired for offset in range(each.first, each.last + 1)]
+        assert got == self.expected(name, count, [offset for gap in gaps for offset in range(gap.first, gap.last + 1)])
+
+    def gaps(self) -> list[OffsetRange]:
+        first = self.random.randint(0, len(self.records) + 3)
+        return [OffsetRange(first, first + self.random.randint(0, 3))]
+
+    def expected(self, name: str, count: int, gaps: list[int]) -> list[tuple[int, int]]:
+        """What the member gets; gaps among it are done with, and those right behind it or in flight already."""
+        given: list[tuple[int, int]] = []
+        end = self.end = max(self.end, self.log_start)
+        for offset in self.free():
+            record = self.records[offset]
+            if offset in gaps:
+                record.is_done = True
+            elif len(given) < count:
+                record.give(name, self.world.now_ms + LOCK_MS)
+                given.append((record.deliveries, offset))
+            elif offset >= end:
+                break
+            self.end = max(self.end, offset + 1)
+        return given
+
+    def judge(self) -> None:
+        """Mostly of what somebody has, now and then of anything."""
+        if not self.members or not self.records:
+            return
+        name = self.random.choice(self.members)
+        held = [offset for offset, record in enumerate(self.records) if record.holder == name]
+        first = self.random.choice(held) if held and self.random.random() < 0.9 else self.random.randrange(9)
+        last = first
+        while last + 1 in held and self.random.random() < 0.7:
+            last += 1
+        size = self.random.choice([1, last - first + 1])
+        verdicts = [self.random.choice(VERDICTS) for _ in range(size)]
+        judged = JudgedRange(first, last, bytes(verdicts))
+        (shared,) = self.world.records(name, SharePartition(topic_id(1), 0, [judged])).partitions
+        is_its = all(offset in held for offset in range(first, last + 1))
+        assert shared.judged == (Refusal.NONE if is_its else Refusal.INVALID_RECORD_STATE)
+        for offset in range(first, last + 1) if is_its else ():
+            self.take(self.records[offset], verdicts[0] if size == 1 else verdicts[offset - first])
+
+    def take(self, record: Record, verdict: Verdict) -> None:
+        if verdict == Verdict.RENEW:
+            record.until_ms = self.world.now_ms + LOCK_MS
+            return
+        record.deliveries -= verdict == Verdict.UNREAD
+        record.release()
+        record.is_done = record.is_done or verdict in (Verdict.ACCEPT, Verdict.REJECT, Verdict.GAP)
+
+    def check(self) -> None:
+        """What can be had is what the model has; where the group is goes forward only."""
+        windows = self.world.windows(self.members[0]) if self.members else []
+        if self.members:
+            assert [offset for first, last in windows for offset in range(first, last + 1)] == self.free()
+        share = self.world.share
+        assert share.start >= self.start
+        self.start = share.start
+        for hold in share.holds:
+            for offset in range(hold.first, hold.last + 1):
+                record = self.records[offset]
+                assert record.holder == hold.member_id
+                assert (hold.status == ACQUIRED) == bool(record.holder)
+                assert hold.status != ACQUIRED or (record.deliveries, record.until_ms) == (
+                    hold.deliveries,
+                    hold.until_ms,
+                )
+                assert (hold.status == DONE) <= (record.is_done or offset < self.log_start)
+
+    def finish(self) -> None:
+        """One member that takes all that is left: then the group is at the end."""
+        self.come()
+        self.world.wait(LOCK_MS)
+        self.expire_locks()
+        left = self.free()
+        name, given = self.members[0], list[int]()
+        while ranges := self.world.acquire(name, 7):
+            for first, last, deliveries in ranges:
+                assert deliveries <= LIMIT
+                given += range(first, last + 1)
+                assert self.world.judge(name, first, last, Verdict.ACCEPT) == Refusal.NONE
+        assert given == left
+        assert (self.world.share.start, self.world.share.holds, self.world.lag()) == (len(self.records), [], 0)
+
+
+@any_seed
+def test_every_record_is_one_members_at_a_time_and_comes_until_it_is_done_with(seed: int) -> None:
+    play = Play(seed)
+    play.come()
+    for _ in range(STEPS):
+        play.step()
+    play.finish()
+    state = new_state()
+    for sequence, entry in enumerate(play.log, 1):
+        apply_entry(state, sequence, [list(each) for each in entry])
+        if sequence % 25 == 0:
+            state = decode_state(encode_state(state))
+    assert encode_state(state) == encode_state(play.world.state)

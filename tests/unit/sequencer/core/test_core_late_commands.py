@@ -1,0 +1,213 @@
+"""Commands that are journaled long after their senders turned elsewhere undo nothing newer, from level 1 on."""
+
+import pytest
+
+from penstock.contracts.commands import (
+    CommitOffsets as Commit,
+    DeleteGroup,
+    DeleteTopic,
+    Done,
+    OffsetToCommit,
+    PerItem,
+    RaiseLevel,
+)
+from penstock.contracts.levels import LATE_JOINS_LEVEL
+from penstock.contracts.queries.groups import GroupOffsetsQuery
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
+from tests.unit.sequencer.core.core_world import World, topic_id
+
+ACCEPTED = PerItem([Refusal.NONE])
+STALE = PerItem([Refusal.STALE])
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.topic(partitions=2)
+    world.do(RaiseLevel(world.now_ms, 1))
+    return world
+
+
+@pytest.fixture
+def later(world: World) -> World:
+    """At the level from which on joins are late."""
+    world.do(RaiseLevel(world.now_ms, LATE_JOINS_LEVEL))
+    return world
+
+
+def committed(world: World) -> list[int]:
+    return [each.offset for each in queries.group_offsets(world.state, GroupOffsetsQuery(0, "g", None)).offsets]
+
+
+def test_an_offset_does_not_go_back_to_what_was_sent_before_the_newer_one_was_known(world: World) -> None:
+    seen = world.state.sequence
+    assert world.commit_offset(5, seen=seen) == ACCEPTED
+    assert world.commit_offset(9, seen=world.state.sequence) == ACCEPTED
+    assert world.commit_offset(5, seen=seen) == STALE
+    assert committed(world) == [9]
+
+
+def test_a_rewind_is_not_undone_by_an_earlier_commit_that_comes_late(world: World) -> None:
+    seen = world.state.sequence
+    world.commit_offset(9, seen=seen)
+    assert world.commit_offset(3, seen=world.state.sequence) == ACCEPTED
+    assert world.commit_offset(9, seen=seen) == STALE
+    assert committed(world) == [3]
+
+
+def test_the_same_commit_twice_is_accepted_twice(world: World) -> None:
+    seen = world.state.sequence
+    assert world.commit_offset(5, seen=seen) == ACCEPTED
+    assert world.commit_offset(5, seen=seen) == ACCEPTED
+
+
+def test_who_was_refused_knows_enough_to_be_accepted(world: World) -> None:
+    seen = world.state.sequence
+    world.commit_offset(9, seen=seen)
+    assert world.commit_offset(5, seen=seen) == STALE
+    assert world.commit_offset(5, seen=world.state.sequence) == ACCEPTED
+    assert committed(world) == [5]
+
+
+def test_one_offset_that_is_late_does_not_keep_others_from_being_stored(world: World) -> None:
+    seen = world.state.sequence
+    world.commit_offset(9, seen=seen)
+    items = [OffsetToCommit("t", partition, 5, 1, "") for partition in (0, 1)]
+    outcome = world.do(Commit(world.now_ms, "g", -1, "", None, items, seen))
+    assert outcome == PerItem([Refusal.STALE, Refusal.NONE])
+    assert committed(world) == [9, 5]
+
+
+def test_who_does_not_say_what_it_has_seen_is_never_late(world: World) -> None:
+    world.commit_offset(9, seen=world.state.sequence)
+    assert world.commit_offset(5) == ACCEPTED
+
+
+def test_before_level_1_nothing_is_late() -> None:
+    world = World()
+    world.topic()
+    world.commit_offset(9, seen=0)
+    assert world.commit_offset(5, seen=0) == ACCEPTED
+    assert world.group().offsets["t"][0].sequence == 0
+
+
+def test_what_was_stored_before_level_1_may_be_replaced_by_whomever() -> None:
+    world = World()
+    world.topic()
+    world.commit_offset(9, seen=0)
+    world.do(RaiseLevel(world.now_ms, 1))
+    assert world.commit_offset(5, seen=0) == ACCEPTED
+    assert world.commit_offset(9, seen=0) == STALE
+
+
+def test_a_late_commit_does_not_bring_a_deleted_group_back(world: World) -> None:
+    seen = world.state.sequence
+    world.commit_offset(9, seen=seen)
+    assert world.do(DeleteGroup(world.now_ms, "g", world.state.sequence)) == Done()
+    assert world.commit_offset(9, seen=seen) == STALE
+    assert committed(world) == []
+    assert world.commit_offset(1, seen=world.state.sequence) == ACCEPTED
+
+
+def test_a_late_commit_names_no_place_in_another_topic_of_the_same_name(world: World) -> None:
+    seen = world.state.sequence
+    world.commit_offset(9, seen=seen)
+    world.do(DeleteTopic(world.now_ms, "", topic_id(1)))
+    world.topic(number=2)
+    assert world.commit_offset(9, seen=seen) == STALE
+    assert committed(world) == []
+
+
+def test_a_late_deletion_leaves_a_group_alone_that_has_committed_since(world: World) -> None:
+    world.commit_offset(9, seen=world.state.sequence)
+    seen = world.state.sequence
+    assert world.do(DeleteGroup(world.now_ms, "g", seen)) == Done()
+    world.commit_offset(1, seen=world.state.sequence)
+    assert world.do(DeleteGroup(world.now_ms, "g", seen)).refusal == Refusal.STALE
+    assert committed(world) == [1]
+    assert world.do(DeleteGroup(world.now_ms, "g", world.state.sequence)) == Done()
+
+
+def test_a_static_members_former_life_that_comes_late_does_not_fence_the_present_one(world: World) -> None:
+    world.join("i-1", instance="i")
+    world.join("i-2", instance="i")
+    assert world.join("i-1", instance="i").refusal == Refusal.FENCED_INSTANCE
+    assert world.group().static_members == {"i": "i-2"}
+
+
+def test_before_level_1_a_static_members_former_life_takes_its_place_again() -> None:
+    world = World()
+    world.join("i-1", instance="i")
+    world.join("i-2", instance="i")
+    world.join("i-1", instance="i")
+    assert world.group().static_members == {"i": "i-1"}
+
+
+def test_a_join_that_comes_late_does_not_take_the_place_of_who_came_since(later: World) -> None:
+    seen = later.state.sequence
+    later.join("i-2", instance="i", seen=seen)
+    assert later.join("i-1", instance="i", seen=seen).refusal == Refusal.STALE
+    assert later.group().static_members == {"i": "i-2"}
+    assert later.heartbeat("i-2", 0, instance="i") != Refusal.FENCED_INSTANCE
+
+
+def test_who_has_seen_a_static_member_come_takes_its_place(later: World) -> None:
+    later.join("i-1", instance="i", seen=later.state.sequence)
+    seen = later.state.sequence
+    later.commit_offset(3, generation=0, member_id="i-1", instance="i")
+    later.join("i-2", instance="i", seen=seen)
+    assert later.group().static_members == {"i": "i-2"}
+    assert later.join("i-3", instance="i", seen=seen).refusal == Refusal.STALE, "the place was taken since"
+    later.join("i-3", instance="i", seen=later.state.sequence)
+    assert later.group().static_members == {"i": "i-3"}
+
+
+def test_a_static_join_sent_twice_is_answered_twice_however_long_that_takes(later: World) -> None:
+    seen = later.state.sequence
+    first = later.join("i-1", instance="i", seen=seen)
+    assert later.join("i-1", instance="i", seen=seen) == first
+
+
+def test_a_static_join_may_come_late_where_nobody_has_the_place(later: World) -> None:
+    seen = later.state.sequence
+    later.join("i-1", instance="i", seen=seen)
+    later.leave(("i-1", "i"))
+    later.join("i-2", instance="i", seen=seen)
+    assert later.group().static_members == {"i": "i-2"}
+
+
+def test_who_does_not_say_what_it_has_seen_takes_any_place(later: World) -> None:
+    later.join("i-1", instance="i", seen=later.state.sequence)
+    later.join("i-2", instance="i")
+    assert later.group().static_members == {"i": "i-2"}
+
+
+def test_before_their_level_joins_are_not_late(world: World) -> None:
+    seen = world.state.sequence
+    world.join("i-2", instance="i", seen=seen)
+    world.join("i-1", instance="i", seen=seen)
+    assert world.group().static_members == {"i": "i-1"}
+    world.do(RaiseLevel(world.now_ms, LATE_JOINS_LEVEL))
+    world.join("i-3", instance="i", seen=seen)
+    assert world.group().static_members == {"i": "i-3"}, "since when the place was had is not known"
+
+
+def test_an_instance_that_is_put_out_late_stays_if_it_came_since(later: World) -> None:
+    seen = later.state.sequence
+    later.join("m", seen=seen)
+    later.join("i-1", instance="i", seen=seen)
+    outcome = later.leave_seen(("m", None), ("", "i"), seen=seen)
+    assert outcome.refusal == Refusal.STALE
+    assert list(later.group().members) == ["m", "i-1"], "all or nothing, so it can be sent again"
+    assert later.leave_seen(("i-1", "i"), seen=seen) == PerItem([Refusal.NONE]), "a member id is used once"
+    later.join("i-2", instance="i", seen=later.state.sequence)
+    assert later.leave_seen(("m", None), ("", "i"), seen=later.state.sequence) == PerItem([Refusal.NONE] * 2)
+
+
+def test_since_when_static_members_have_their_places_is_in_snapshots(later: World) -> None:
+    seen = later.state.sequence
+    later.join("i-1", instance="i", seen=seen)
+    later.state = decode_state(encode_state(later.state))
+    assert later.join("i-2", instance="i", seen=seen).refusal == Refusal.STALE

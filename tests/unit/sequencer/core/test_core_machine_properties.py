@@ -1,0 +1,347 @@
+"""Promises that hold for any journal whatever: no exception, the invariants, the same state from the same entries."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from penstock.contracts.commands import Command, CommandReply, CreateTopic, PerItem, Refused, SegmentCommitted, Tick
+from penstock.contracts.messages import Advanced
+from penstock.contracts.queries import (
+    compaction as ask_compaction,
+    consumer_groups,
+    groups as ask_groups,
+    janitor as ask_janitor,
+    log as ask_log,
+    topics as ask_topics,
+    transactions as ask_transactions,
+)
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core import machine, queries
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.snapshot.codec import encode_state
+from penstock_sequencer.core.state.cluster import State, new_state
+from tests.unit.sequencer.core.core_strategies import (
+    ANY_INTEGER,
+    GROUPS,
+    INSTANCES,
+    MEMBERS,
+    NAMES,
+    SEGMENT_IDS,
+    SMALL,
+    TOPIC_IDS,
+    Log,
+    commands,
+    consumer_heartbeats,
+    logs,
+    wild,
+)
+from tests.unit.sequencer.core.core_walks import walk
+from tests.unit.sequencer.core.core_world import START_MS, World, batch, check_invariants, topic_id
+
+any_log = settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+any_walk = pytest.mark.parametrize("seed", range(30))
+WALK_ENTRIES = 300
+
+
+def replay(log: Log) -> tuple[State, list[Any]]:
+    state = new_state()
+    said = [apply_entry(state, sequence, entry) for sequence, entry in enumerate(log, 1)]
+    return state, said
+
+
+def apply_and_check(log: Log) -> None:
+    state = new_state()
+    for sequence, entry in enumerate(log, 1):
+        clock_ms = state.clock_ms
+        ends = {(each.topic_id, each.number): each.high_watermark for each in partitions(state)}
+        outcomes, effects = apply_entry(state, sequence, entry)
+        check_invariants(state)
+        assert [len(each) for each in outcomes] == [len(each) for each in entry]
+        assert state.sequence == sequence
+        assert state.clock_ms >= clock_ms
+        for request in outcomes:
+            msgspec.msgpack.decode(msgspec.msgpack.encode(CommandReply(sequence, request)), type=CommandReply)
+        msgspec.msgpack.encode(Advanced(sequence, effects.partitions, effects.topics))
+        for advance in effects.partitions:
+            check_advance(advance, ends.get((advance.topic_id, advance.partition), 0))
+
+
+def partitions(state: State) -> list[Any]:
+    return [partition for topic in state.topics.values() for partition in topic.partitions]
+
+
+def check_advance(advance: Any, start: int) -> None:
+    """Announced extents begin where the last announced ones ended, or with the one that holds a log's new start."""
+    extents, log_start_offset = advance.extents, advance.log_start_offset
+    if not extents:
+        assert advance.high_watermark == max(start, log_start_offset)
+        return
+    assert extents[0].base_offset == start or extents[0].base_offset <= log_start_offset <= extents[0].last_offset
+    for before, after in pairwise(extents):
+        assert after.base_offset == before.last_offset + 1
+    assert extents[-1].last_offset + 1 == advance.high_watermark
+
+
+@any_log
+@given(logs)
+def test_any_log_is_applied_without_exception_and_keeps_the_invariants(log: Log) -> None:
+    apply_and_check(log)
+
+
+@any_walk
+def test_any_walk_is_applied_without_exception_and_keeps_the_invariants(seed: int) -> None:
+    apply_and_check(walk(seed, WALK_ENTRIES))
+
+
+@any_walk
+def test_the_same_log_gives_the_same_state_and_the_same_answers(seed: int) -> None:
+    log = walk(seed, WALK_ENTRIES)
+    (one, said), (other, again) = replay(log), replay(log)
+    assert encode_state(one) == encode_state(other)
+    assert said == again
+
+
+@any_walk
+def test_a_replay_that_announces_nothing_comes_to_the_same_state(seed: int) -> None:
+    log = walk(seed, WALK_ENTRIES)
+    quiet = new_state()
+    loud, said = replay(log)
+    for sequence, entry in enumerate(log, 1):
+        outcomes, effects = apply_entry(quiet, sequence, entry, announce=False)
+        assert outcomes == said[sequence - 1][0]
+        assert effects.partitions == []
+        assert (effects.topics, effects.groups) == (said[sequence - 1][1].topics, said[sequence - 1][1].groups)
+    assert encode_state(quiet) == encode_state(loud)
+
+
+def test_walks_compact_what_they_write() -> None:
+    """Or the promises above would say little about compaction."""
+    refusals: Counter[Refusal] = Counter()
+    live = 0
+    for seed in range(15):
+        state, said = replay(walk(seed, WALK_ENTRIES))
+        outcomes = [outcome for answered, _ in said for request in answered for outcome in request]
+        refusals.update(each for outcome in outcomes if isinstance(outcome, PerItem) for each in outcome.refusals)
+        table = state.segments
+        live += sum(count > 0 for count, level in zip(table.live_extents, table.levels, strict=True) if level)
+    assert min(refusals[each] for each in (Refusal.NONE, Refusal.EXTENTS_CHANGED)) > 15
+    assert live > 10
+
+
+def test_walks_commit_and_abort_transactions() -> None:
+    """Or they would say little about these, their markers and what becomes of them."""
+    seen: Counter[str] = Counter()
+    for seed in range(15):
+        state = new_state()
+        for sequence, entry in enumerate(walk(seed, WALK_ENTRIES), 1):
+            _, effects = apply_entry(state, sequence, entry)
+            seen.update(str(marker.committed) for each in effects.partitions for marker in each.markers)
+            seen["undecided"] += sum(each.last_stable_offset < each.high_watermark for each in effects.partitions)
+            seen["offsets"] += any(each.offset_count for each in state.ongoing.values())
+    assert min(seen[each] for each in ("True", "False", "undecided", "offsets")) > 10
+
+
+def test_walks_let_go_of_what_they_wrote() -> None:
+    """Or they would say little about retention, about what can come back, and about forgetting."""
+    seen: Counter[str] = Counter()
+    for seed in range(15):
+        state = new_state()
+        for sequence, entry in enumerate(walk(seed, WALK_ENTRIES), 1):
+            outcomes, effects = apply_entry(state, sequence, entry)
+            answered = zip(entry, outcomes, strict=True)
+            pairs = [pair for commands, said in answered for pair in zip(commands, said, strict=True)]
+            seen.update(type(command).__name__ for command, said in pairs if not isinstance(said, Refused))
+            seen["trimmed"] += sum(not each.extents for each in effects.partitions)
+            seen["buried"] += bool(state.buried)
+        seen["forgotten"] += state.segments.next_number - len(state.segments)
+    assert seen["trimmed"] > 15
+    assert seen["buried"] > 15
+    assert seen["forgotten"] > 100
+    assert seen["UndeleteTopic"] > 3
+    assert min(seen[each] for each in ("AlterConfigs", "ExpireLogs", "DropExtents", "TakeChore", "EndChore")) > 15
+
+
+@any_walk
+def test_a_segment_that_was_committed_is_answered_alike_when_sent_again(seed: int) -> None:
+    world = World()
+    answered = 0
+    for command in (command for entry in walk(seed, WALK_ENTRIES) for request in entry for command in request):
+        first = world.do(command)
+        if isinstance(first, SegmentCommitted):
+            before = encode_state(world.state)
+            world.state.sequence -= 1  # the entry with the second commit is the only thing that is new
+            assert world.do(command) == first
+            assert encode_state(world.state) == before
+            answered += 1
+    assert answered > 20
+
+
+wanted_queries = st.one_of(
+    st.builds(ask_topics.MetadataQuery, st.just(0), st.none() | st.lists(NAMES), st.lists(TOPIC_IDS, max_size=2)),
+    st.builds(
+        ask_log.PlanQuery,
+        st.just(0),
+        st.lists(st.builds(ask_log.PlanPartition, TOPIC_IDS, wild(SMALL), wild(SMALL), ANY_INTEGER), max_size=4),
+        ANY_INTEGER,
+    ),
+    st.builds(
+        ask_log.OffsetsQuery,
+        st.just(0),
+        st.lists(st.builds(ask_log.OffsetOf, TOPIC_IDS, wild(SMALL), wild(st.integers(-4, 100))), max_size=4),
+    ),
+    st.builds(
+        ask_groups.GroupOffsetsQuery,
+        st.just(0),
+        GROUPS,
+        st.none() | st.lists(st.builds(ask_groups.GroupTopicPartitions, NAMES, st.lists(wild(SMALL))), max_size=2),
+    ),
+    st.builds(ask_groups.GroupsQuery, st.just(0), st.lists(st.sampled_from(["Stable", "Empty", "x"]))),
+    st.builds(ask_groups.DescribeGroupsQuery, st.just(0), st.lists(GROUPS)),
+    st.builds(ask_groups.HeartbeatQuery, st.just(0), GROUPS, wild(SMALL), MEMBERS, INSTANCES),
+    st.builds(consumer_groups.ConsumerHeartbeatQuery, st.just(0), consumer_heartbeats(wild)),
+    st.builds(consumer_groups.ConsumerGroupsQuery, st.just(0), st.lists(GROUPS)),
+    st.builds(
+        ask_groups.GroupWaitQuery,
+        st.just(0),
+        st.sampled_from(["join", "sync", "x"]),
+        GROUPS,
+        MEMBERS,
+        wild(SMALL),
+        ANY_INTEGER,
+    ),
+    st.builds(ask_topics.ValidateQuery, st.just(0), st.lists(commands, max_size=2)),
+    st.builds(
+        ask_compaction.SegmentsQuery,
+        st.just(0),
+        wild(SMALL),
+        st.lists(wild(SMALL), max_size=2),
+        wild(SMALL),
+        st.booleans(),
+    ),
+    st.builds(ask_compaction.SegmentExtentsQuery, st.just(0), st.lists(wild(SMALL), max_size=6)),
+    st.builds(ask_compaction.LogsQuery, st.just(0), st.lists(TOPIC_IDS, max_size=3)),
+    st.builds(ask_janitor.CondemnedQuery, st.just(0), ANY_INTEGER, ANY_INTEGER, wild(SMALL)),
+    st.builds(ask_janitor.KnownSegmentsQuery, st.just(0), st.lists(SEGMENT_IDS | st.binary(max_size=17), max_size=4)),
+    st.builds(ask_janitor.UsageQuery, st.just(0)),
+    st.builds(ask_janitor.RetentionQuery, st.just(0), ANY_INTEGER, ANY_INTEGER),
+    st.builds(ask_topics.DeletedTopicsQuery, st.just(0)),
+    st.builds(ask_topics.ClusterConfigsQuery, st.just(0)),
+    st.builds(ask_transactions.DescribeTransactionsQuery, st.just(0), st.lists(st.sampled_from(["a", "b", ""]))),
+    st.builds(
+        ask_transactions.TransactionsQuery, st.just(0), st.just([]), st.lists(wild(SMALL), max_size=2), wild(SMALL)
+    ),
+    st.builds(ask_transactions.ProducersQuery, st.just(0), st.lists(st.tuples(TOPIC_IDS, wild(SMALL)), max_size=3)),
+)
+FUNCTIONS = {
+    ask_topics.MetadataQuery: queries.metadata,
+    ask_log.PlanQuery: queries.plan,
+    ask_log.OffsetsQuery: queries.offsets,
+    ask_groups.GroupOffsetsQuery: queries.group_offsets,
+    ask_groups.GroupsQuery: queries.groups,
+    ask_groups.DescribeGroupsQuery: queries.describe_groups,
+    consumer_groups.ConsumerHeartbeatQuery: queries.consumer_heartbeat,
+    consumer_groups.ConsumerGroupsQuery: queries.consumer_groups,
+    ask_groups.HeartbeatQuery: queries.heartbeat,
+    ask_groups.GroupWaitQuery: queries.group_wait,
+    ask_topics.ValidateQuery: queries.validate,
+    ask_compaction.SegmentsQuery: queries.segments,
+    ask_compaction.SegmentExtentsQuery: queries.segment_extents,
+    ask_compaction.LogsQuery: queries.logs,
+    ask_janitor.CondemnedQuery: queries.condemned,
+    ask_janitor.KnownSegmentsQuery: queries.known_segments,
+    ask_janitor.UsageQuery: queries.usage,
+    ask_janitor.RetentionQuery: queries.retention,
+    ask_topics.DeletedTopicsQuery: queries.deleted_topics,
+    ask_topics.ClusterConfigsQuery: queries.cluster_configs,
+    ask_transactions.DescribeTransactionsQuery: queries.describe_transactions,
+    ask_transactions.TransactionsQuery: queries.transactions,
+    ask_transactions.ProducersQuery: queries.producers,
+}
+
+
+@any_log
+@given(logs, st.lists(wanted_queries, max_size=6))
+def test_any_read_is_answered_and_changes_nothing(log: Log, wanted: list[Any]) -> None:
+    state, _ = replay(log)
+    read_and_check(state, wanted)
+
+
+@any_log
+@given(st.integers(0, 10), st.integers(0, 300), st.lists(wanted_queries, max_size=6))
+def test_any_read_is_answered_wherever_a_walk_has_come(seed: int, length: int, wanted: list[Any]) -> None:
+    state, _ = replay(walk(seed, length))
+    read_and_check(state, wanted)
+
+
+def read_and_check(state: State, wanted: list[Any]) -> None:
+    before = encode_state(state)
+    for query in wanted:
+        function: Any = FUNCTIONS[type(query)]
+        view = function(state, query)
+        assert view.sequence == state.sequence
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(view), type=type(view)) == view
+    assert encode_state(state) == before
+
+
+def test_every_command_has_its_function() -> None:
+    assert set(machine._APPLY) == set(get_args(Command))
+
+
+def test_a_broken_clock_beyond_any_segments_time_is_ignored() -> None:
+    world = World()
+    world.do(Tick(2**48))
+    assert world.state.clock_ms == 0
+    world.do(Tick(2**48 - 1))
+    assert world.state.clock_ms == 2**48 - 1
+
+
+def test_the_clock_never_goes_back() -> None:
+    world = World()
+    world.do(Tick(START_MS))
+    world.do(Tick(START_MS - 1))
+    assert world.state.clock_ms == START_MS
+
+
+REPLAY = """
+import hashlib
+from tests.unit.sequencer.core.core_walks import walk
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.snapshot.codec import encode_state
+from penstock_sequencer.core.state.cluster import new_state
+state = new_state()
+for sequence, entry in enumerate(walk(7, 500), 1):
+    apply_entry(state, sequence, entry)
+print(hashlib.sha256(encode_state(state)).hexdigest())
+"""
+
+
+def test_replicas_with_other_hash_seeds_have_the_same_bytes() -> None:
+    here = Path(__file__).parents[4]
+    digests = {hashlib.sha256(encode_state(replay(walk(7, 500))[0])).hexdigest()}
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(here)}
+        run = subprocess.run(
+            [sys.executable, "-c", REPLAY], env=environment, capture_output=True, text=True, check=True
+        )
+        digests.add(run.stdout.strip())
+    assert len(digests) == 1
+
+
+def test_other_states_have_other_bytes() -> None:
+    states = [new_state() for _ in range(4)]
+    topic = CreateTopic(START_MS, "t", topic_id(1), 1, {})
+    commit = World().segment_command((1, 0, [batch()]))
+    for state, log in zip(states, ([], [topic], [topic, commit], [topic, commit, Tick(START_MS + 1)]), strict=True):
+        apply_entry(state, 1, [list(log)])
+    assert len({encode_state(state) for state in states}) == 4

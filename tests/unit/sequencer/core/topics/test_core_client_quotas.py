@@ -1,0 +1,172 @@
+"""Client quotas are kept as they were set, all that are named together or none; and how much logs hold is told."""
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from penstock.contracts.commands import AlterClientQuotas, Done, QuotaChange, QuotaPart, Refused
+from penstock.contracts.levels import QUOTAS_LEVEL, level_of
+from penstock.contracts.queries.log import LogSizesQuery
+from penstock.contracts.queries.quotas import ClientQuotasQuery
+from penstock.contracts.queries.topics import ValidateQuery
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
+from penstock_sequencer.core.state.cluster import new_state
+from penstock_sequencer.core.state.limits import QUOTA_ENTITIES_MAX
+from penstock_sequencer.core.topics.client_quotas import client_quotas, log_sizes
+from tests.unit.sequencer.core.core_world import World, batch
+
+ALICE = [QuotaPart("user", "alice")]
+EVERYBODY = [QuotaPart("user")]
+
+
+def alter(world: World, entity: list[QuotaPart], seen: int = -1, **values: str | None) -> AlterClientQuotas:
+    changes = [QuotaChange(key, value) for key, value in values.items()]
+    return AlterClientQuotas(world.now_ms, entity, changes, seen)
+
+
+def told(world: World) -> dict[tuple[tuple[str, str | None], ...], dict[str, str]]:
+    view = client_quotas(world.state, ClientQuotasQuery(0))
+    return {tuple((part.kind, part.name) for part in entry.entity): entry.values for entry in view.entries}
+
+
+def test_quotas_are_set_changed_and_taken_back_one_by_one() -> None:
+    world = World()
+    assert world.do(alter(world, ALICE, producer_byte_rate="1000", request_percentage="12.5")) == Done()
+    assert told(world) == {(("user", "alice"),): {"producer_byte_rate": "1000", "request_percentage": "12.5"}}
+    assert world.do(alter(world, ALICE, producer_byte_rate=None, consumer_byte_rate="7")) == Done()
+    assert told(world) == {(("user", "alice"),): {"consumer_byte_rate": "7", "request_percentage": "12.5"}}
+    assert world.do(alter(world, ALICE, request_percentage=None, consumer_byte_rate=None)) == Done()
+    assert told(world) == {}
+
+
+def test_an_entity_is_the_same_in_whatever_order_its_parts_come() -> None:
+    world = World()
+    world.do(alter(world, [QuotaPart("user", "a"), QuotaPart("client-id", "b")], producer_byte_rate="1"))
+    world.do(alter(world, [QuotaPart("client-id", "b"), QuotaPart("user", "a")], producer_byte_rate="2"))
+    assert told(world) == {(("client-id", "b"), ("user", "a")): {"producer_byte_rate": "2"}}
+
+
+def test_everybody_is_another_entity_than_anybody_with_a_name() -> None:
+    world = World()
+    world.do(alter(world, ALICE, producer_byte_rate="1"))
+    world.do(alter(world, EVERYBODY, producer_byte_rate="2"))
+    assert told(world) == {
+        (("user", "alice"),): {"producer_byte_rate": "1"},
+        (("user", None),): {"producer_byte_rate": "2"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("entity", "values"),
+    [
+        ([], {"producer_byte_rate": "1"}),
+        ([QuotaPart("group", "a")], {"producer_byte_rate": "1"}),
+        ([QuotaPart("user", "a"), QuotaPart("user", "b")], {"producer_byte_rate": "1"}),
+        ([QuotaPart("user", "a"), QuotaPart("ip", "10.0.0.1")], {"connection_creation_rate": "1"}),
+        ([QuotaPart("ip", "example.org")], {"connection_creation_rate": "1"}),
+        ([QuotaPart("user", "a" * 256)], {"producer_byte_rate": "1"}),
+        (ALICE, {"connection_creation_rate": "1"}),
+        ([QuotaPart("ip", "10.0.0.1")], {"producer_byte_rate": "1"}),
+        (ALICE, {"no_such_rate": "1"}),
+        (ALICE, {"producer_byte_rate": "0"}),
+        (ALICE, {"producer_byte_rate": "1.5"}),
+        (ALICE, {"producer_byte_rate": "1", "consumer_byte_rate": "-1"}),
+        (ALICE, {"request_percentage": "nan"}),
+    ],
+)
+def test_what_is_no_quota_is_refused_and_nothing_of_it_is_kept(entity: list[QuotaPart], values: dict[str, str]) -> None:
+    world = World()
+    refused = world.do(alter(world, entity, **values))
+    assert refused.refusal == Refusal.INVALID_REQUEST
+    assert refused.message
+    assert told(world) == {}
+
+
+def test_an_address_may_have_no_connections_at_all() -> None:
+    world = World()
+    assert world.do(alter(world, [QuotaPart("ip", "10.0.0.1")], connection_creation_rate="0")) == Done()
+
+
+def test_who_did_not_know_of_the_last_change_is_refused_unless_nothing_would_change() -> None:
+    world = World()
+    before = world.state.sequence
+    world.do(alter(world, ALICE, producer_byte_rate="1"))
+    assert world.do(alter(world, ALICE, before, producer_byte_rate="1")) == Done()
+    assert world.do(alter(world, ALICE, before, producer_byte_rate="2")).refusal == Refusal.STALE
+    assert world.do(alter(world, ALICE, world.state.sequence, producer_byte_rate="2")) == Done()
+
+
+def test_the_last_change_is_told_and_what_changes_nothing_is_none() -> None:
+    world = World()
+    assert client_quotas(world.state, ClientQuotasQuery(0)).altered_sequence == 0
+    world.do(alter(world, ALICE, producer_byte_rate="1"))
+    changed = world.state.sequence
+    world.do(alter(world, ALICE, producer_byte_rate="1"))
+    world.do(alter(world, EVERYBODY, producer_byte_rate=None))
+    assert client_quotas(world.state, ClientQuotasQuery(0)).altered_sequence == changed
+
+
+def test_validation_says_what_would_be_answered_and_changes_nothing() -> None:
+    world = World()
+    commands = [alter(world, ALICE, producer_byte_rate="1"), alter(world, ALICE, producer_byte_rate="0")]
+    view = queries.validate(world.state, ValidateQuery(0, list(commands)))
+    assert view.outcomes[0] == Done()
+    assert isinstance(view.outcomes[1], Refused)
+    assert told(world) == {}
+
+
+def test_there_is_a_limit_to_the_entities_and_those_there_are_can_still_be_changed() -> None:
+    world = World()
+    for number in range(QUOTA_ENTITIES_MAX):
+        apply_entry(
+            world.state,
+            world.state.sequence + 1,
+            [[alter(world, [QuotaPart("client-id", f"c{number}")], producer_byte_rate="1")]],
+        )
+    assert world.do(alter(world, ALICE, producer_byte_rate="1")).refusal == Refusal.INVALID_REQUEST
+    assert world.do(alter(world, [QuotaPart("client-id", "c7")], producer_byte_rate="2")) == Done()
+    assert world.do(alter(world, [QuotaPart("client-id", "c7")], producer_byte_rate=None)) == Done()
+    assert world.do(alter(world, ALICE, producer_byte_rate="1")) == Done()
+
+
+def test_a_cluster_must_have_reached_their_level() -> None:
+    assert level_of([alter(World(), ALICE, producer_byte_rate="1")]) == QUOTAS_LEVEL
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([ALICE, EVERYBODY, [QuotaPart("client-id", "c"), QuotaPart("user", "alice")]]),
+            st.sampled_from(["producer_byte_rate", "consumer_byte_rate"]),
+            st.sampled_from([None, "1", "2", "x"]),
+        ),
+        max_size=12,
+    )
+)
+@settings(max_examples=60)
+def test_a_snapshot_keeps_them_and_what_comes_after_it_is_the_same(
+    steps: list[tuple[list[QuotaPart], str, str | None]],
+) -> None:
+    whole, resumed = new_state(), new_state()
+    for sequence, (entity, key, value) in enumerate(steps, 1):
+        command = AlterClientQuotas(1_000, entity, [QuotaChange(key, value)])
+        said = [apply_entry(state, sequence, [[command]])[0] for state in (whole, resumed)]
+        assert said[0] == said[1]
+        resumed = decode_state(encode_state(resumed))
+        assert encode_state(resumed) == encode_state(whole)
+    assert resumed.client_quotas == whole.client_quotas
+    assert list(resumed.client_quotas) == list(whole.client_quotas)
+
+
+def test_logs_are_as_large_as_what_was_written_to_them() -> None:
+    world = World()
+    world.topic("t", partitions=2)
+    world.topic("u", number=2)
+    world.produce(batch(length=300), partition=1)
+    world.produce(batch(length=50), partition=1)
+    view = log_sizes(world.state, LogSizesQuery(0, None))
+    assert {each.name: each.size_bytes for each in view.topics} == {"t": [0, 350], "u": [0]}
+    asked = log_sizes(world.state, LogSizesQuery(0, ["u", "gone", "u"]))
+    assert [each.name for each in asked.topics] == ["u"]

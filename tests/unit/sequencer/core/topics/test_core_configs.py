@@ -1,0 +1,164 @@
+"""Configurations change as Kafka's do: all that are named together or none, lists item by item."""
+
+import pytest
+
+from penstock.contracts.commands import AlterConfigs, ConfigChange, ConfigOperation, DeleteTopic, Done, RaiseLevel
+from penstock.contracts.levels import JANITOR_LEVEL, OFFSET_EXPIRY_LEVEL
+from penstock.contracts.queries.topics import ValidateQuery
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.snapshot.codec import encode_state
+from tests.unit.sequencer.core.core_world import World
+
+SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
+APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT
+
+
+def world_with(**configs: str) -> World:
+    world = World()
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    world.topic(**configs)
+    return world
+
+
+def alter(
+    world: World, *changes: ConfigChange, topic: str = "t", replace: bool = False, seen: int = -1
+) -> AlterConfigs:
+    return AlterConfigs(world.now_ms, topic, list(changes), replace, seen)
+
+
+def configs(world: World) -> dict[str, str]:
+    return world.state.topics["t"].configs
+
+
+def test_what_is_not_named_stays_as_it_is() -> None:
+    world = world_with(**{"retention.ms": "1", "retention.bytes": "2"})
+    changed = alter(world, ConfigChange("retention.ms", SET, "3"), ConfigChange("max.message.bytes", SET, "100"))
+    assert world.do(changed) == Done()
+    assert configs(world) == {"retention.ms": "3", "retention.bytes": "2", "max.message.bytes": "100"}
+    assert world.do(alter(world, ConfigChange("retention.ms", DELETE))) == Done()
+    assert configs(world) == {"retention.bytes": "2", "max.message.bytes": "100"}
+
+
+def test_replaced_as_a_whole_what_is_not_named_goes_back_to_its_default() -> None:
+    world = world_with(**{"retention.ms": "1", "retention.bytes": "2"})
+    assert world.do(alter(world, ConfigChange("retention.ms", SET, "3"), replace=True)) == Done()
+    assert configs(world) == {"retention.ms": "3"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "after"),
+    [
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "delete", "delete"),
+        (APPEND, "compact, delete", "delete,compact"),
+        (SUBTRACT, "compact", "delete"),
+    ],
+)
+def test_a_list_that_was_not_set_goes_on_from_its_default(operation: ConfigOperation, value: str, after: str) -> None:
+    world = world_with()
+    assert world.do(alter(world, ConfigChange("cleanup.policy", operation, value))) == Done()
+    assert configs(world) == {"cleanup.policy": after}
+
+
+def test_what_is_subtracted_leaves_the_rest_of_the_list() -> None:
+    world = world_with(**{"cleanup.policy": "compact,delete"})
+    world.do(alter(world, ConfigChange("cleanup.policy", SUBTRACT, "delete")))
+    assert configs(world) == {"cleanup.policy": "compact"}
+
+
+GOOD = ConfigChange("retention.ms", SET, "5")
+MIN_LAG, MAX_LAG = ConfigChange("min.compaction.lag.ms", SET, "2"), ConfigChange("max.compaction.lag.ms", SET, "1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal", "words"),
+    [
+        ([GOOD, ConfigChange("colour", SET, "red")], Refusal.INVALID_CONFIG, "colour is not a supported topic"),
+        ([GOOD, ConfigChange("colour", DELETE)], Refusal.INVALID_CONFIG, "colour is not a supported topic"),
+        ([GOOD, ConfigChange("retention.bytes", SET, "-2")], Refusal.INVALID_CONFIG, "retention.bytes must be"),
+        ([GOOD, ConfigChange("retention.bytes", APPEND, "2")], Refusal.INVALID_CONFIG, "Can't APPEND to key retention"),
+        ([GOOD, ConfigChange("cleanup.policy", SUBTRACT, "delete")], Refusal.INVALID_CONFIG, "cleanup.policy must be"),
+        ([GOOD, MIN_LAG, MAX_LAG], Refusal.INVALID_CONFIG, "must not be larger"),
+        ([GOOD, GOOD], Refusal.INVALID_REQUEST, "duplicate config keys: retention.ms"),
+    ],
+)
+@pytest.mark.parametrize("replace", [False, True])
+def test_one_bad_change_keeps_all_the_others_from_happening(
+    changes: list[ConfigChange], refusal: Refusal, words: str, replace: bool
+) -> None:
+    world = world_with(**{"retention.ms": "1"})
+    refused = world.do(alter(world, *changes, replace=replace))
+    assert refused.refusal == refusal
+    assert words in refused.message
+    assert configs(world) == {"retention.ms": "1"}
+    assert world.effects is not None
+    assert world.effects.topics == []
+
+
+def test_a_topic_that_is_not_there_is_refused() -> None:
+    world = world_with()
+    assert world.do(alter(world, GOOD, topic="other")).refusal == Refusal.UNKNOWN_TOPIC
+
+
+def test_groups_are_configured_only_when_all_replicas_know_how() -> None:
+    world = world_with()
+    minutes = ConfigChange("offsets.retention.minutes", SET, "1")
+    before = encode_state(world.state)
+    assert world.do(alter(world, minutes, topic="")).refusal == Refusal.INVALID_CONFIG
+    world.state.sequence -= 1
+    assert encode_state(world.state) == before
+    world.do(RaiseLevel(world.now_ms, OFFSET_EXPIRY_LEVEL))
+    assert world.do(alter(world, minutes, topic="")) == Done()
+    assert world.state.cluster_configs == {"offsets.retention.minutes": "1"}
+    assert world.do(alter(world, minutes)).refusal == Refusal.INVALID_CONFIG, "of a topic there is no such thing"
+
+
+def test_the_clusters_defaults_are_set_and_taken_back_by_the_brokers_names() -> None:
+    world = world_with()
+    assert world.do(alter(world, ConfigChange("log.retention.ms", SET, "5"), topic="")) == Done()
+    assert world.state.cluster_configs == {"log.retention.ms": "5"}
+    refused = world.do(alter(world, ConfigChange("retention.ms", SET, "6"), topic=""))
+    assert refused.refusal == Refusal.INVALID_CONFIG
+    assert "retention.ms is not a supported cluster configuration" in refused.message
+    assert world.do(alter(world, ConfigChange("log.retention.ms", DELETE), topic="")) == Done()
+    assert world.state.cluster_configs == {}
+
+
+@pytest.mark.parametrize(("topic", "name"), [("t", "retention.ms"), ("", "log.retention.ms")])
+def test_a_change_that_came_late_does_not_take_a_later_one_back(topic: str, name: str) -> None:
+    world = world_with()
+    seen = world.state.sequence
+    first = alter(world, ConfigChange(name, SET, "5"), topic=topic, seen=seen)
+    assert world.do(first) == Done()
+    assert world.do(first) == Done()  # sent again by another replica
+    assert world.do(alter(world, ConfigChange(name, SET, "-1"), topic=topic, seen=world.state.sequence)) == Done()
+    assert world.do(first).refusal == Refusal.STALE
+    found = configs(world) if topic else world.state.cluster_configs
+    assert found == {name: "-1"}
+
+
+def test_a_change_that_came_late_does_not_reach_a_topic_that_was_made_again() -> None:
+    world = world_with()
+    late = alter(world, GOOD, seen=world.state.sequence)
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    world.topic(number=2)
+    assert world.do(late).refusal == Refusal.STALE
+    assert configs(world) == {}
+
+
+def test_whoever_knows_the_topics_configurations_hears_that_they_changed() -> None:
+    world = world_with()
+    world.do(alter(world, GOOD))
+    assert world.effects is not None
+    assert world.effects.topics == ["t"]
+
+
+def test_what_would_be_answered_can_be_asked_without_doing_it() -> None:
+    world = world_with()
+    before = encode_state(world.state)
+    wanted = [alter(world, GOOD), alter(world, ConfigChange("colour", SET, "red")), alter(world, GOOD, topic="other")]
+    done, unknown, missing = queries.validate(world.state, ValidateQuery(0, wanted)).outcomes
+    assert done == Done()
+    assert (unknown.refusal, missing.refusal) == (Refusal.INVALID_CONFIG, Refusal.UNKNOWN_TOPIC)
+    assert encode_state(world.state) == before

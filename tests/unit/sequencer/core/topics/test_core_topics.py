@@ -1,0 +1,183 @@
+"""Promises about topics: names, partitions, configurations, and that a deleted one leaves nothing behind."""
+
+import pytest
+
+from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTopic, Done, Refused, TopicCreated
+from penstock.contracts.ids import NO_TOPIC_ID
+from penstock.contracts.queries.topics import MetadataQuery, TopicView, ValidateQuery
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.log import extent_reclaim
+from penstock_sequencer.core.state.limits import DELETED_TOPIC_MEMORY_MS, PARTITIONS_PER_TOPIC_MAX
+from penstock_sequencer.core.topics import deletion, topics
+from tests.unit.sequencer.core.core_world import World, batch, topic_id
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_topic_is_made_as_asked_and_announced(world: World) -> None:
+    configs = {"max.message.bytes": "2000"}
+    outcome = world.do(CreateTopic(world.now_ms, "orders", topic_id(1), 3, configs))
+    assert outcome == TopicCreated(topic_id(1), 3, configs)
+    assert world.effects is not None
+    assert world.effects.topics == ["orders"]
+    view = queries.metadata(world.state, MetadataQuery(0, None))
+    assert view.topics == [TopicView("orders", topic_id(1), 3, configs, 1)]
+
+
+def test_minus_one_partitions_take_the_default_of_one(world: World) -> None:
+    assert world.topic(partitions=-1).partitions == 1
+
+
+def test_the_same_create_again_is_answered_with_the_topic_as_it_is(world: World) -> None:
+    world.topic("t", 1)
+    world.do(CreatePartitions(world.now_ms, "t", 4))
+    assert world.topic("t", 1) == TopicCreated(topic_id(1), 4, {})
+    assert world.effects is not None
+    assert world.effects.topics == []
+
+
+def test_a_name_that_is_taken_is_refused(world: World) -> None:
+    world.topic("t", number=1)
+    assert world.topic("t", number=2).refusal == Refusal.TOPIC_EXISTS
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250])
+def test_illegal_names_are_refused(world: World, name: str) -> None:
+    assert world.topic(name).refusal == Refusal.INVALID_TOPIC
+
+
+def test_names_that_collide_as_metrics_are_refused(world: World) -> None:
+    world.topic("a.b", number=1)
+    assert world.topic("a_b", number=2).refusal == Refusal.INVALID_TOPIC
+    world.do(DeleteTopic(world.now_ms, "a.b", NO_TOPIC_ID))
+    assert isinstance(world.topic("a_b", number=2), TopicCreated)
+
+
+@pytest.mark.parametrize("identifier", [NO_TOPIC_ID, b"short", b""])
+def test_what_is_no_topic_id_is_refused(world: World, identifier: bytes) -> None:
+    assert world.do(CreateTopic(world.now_ms, "t", identifier, 1, {})).refusal == Refusal.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("partitions", [0, -2, PARTITIONS_PER_TOPIC_MAX + 1])
+def test_impossible_partition_counts_are_refused(world: World, partitions: int) -> None:
+    assert world.topic(partitions=partitions).refusal == Refusal.INVALID_PARTITIONS
+
+
+def test_the_largest_topic_can_be_made(world: World) -> None:
+    assert world.topic(partitions=PARTITIONS_PER_TOPIC_MAX).partitions == PARTITIONS_PER_TOPIC_MAX
+
+
+def test_all_topics_together_have_a_limit_of_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "PARTITIONS_MAX", 5)
+    world.topic("t", 3, 1)
+    assert world.topic("u", 3, 2).refusal == Refusal.INVALID_PARTITIONS
+    assert world.do(CreatePartitions(world.now_ms, "t", 6)).refusal == Refusal.INVALID_PARTITIONS
+    assert world.do(CreatePartitions(world.now_ms, "t", 5)) == Done()
+
+
+def test_unknown_and_unacceptable_configurations_are_refused_by_name(world: World) -> None:
+    outcome = world.do(CreateTopic(world.now_ms, "t", topic_id(1), 1, {"max.message.bytes": "no", "colour": "red"}))
+    assert outcome.refusal == Refusal.INVALID_CONFIG
+    assert "max.message.bytes" in outcome.message
+    assert "colour" in outcome.message
+
+
+def test_a_topic_grows_and_never_shrinks(world: World) -> None:
+    world.topic(partitions=2)
+    assert world.do(CreatePartitions(world.now_ms, "t", 3)) == Done()
+    assert world.produce(batch(), partition=2)[0].refusal == Refusal.NONE
+    for count in (3, 2, 0, -1, PARTITIONS_PER_TOPIC_MAX + 1):
+        assert world.do(CreatePartitions(world.now_ms, "t", count)).refusal == Refusal.INVALID_PARTITIONS
+    assert world.do(CreatePartitions(world.now_ms, "nowhere", 3)).refusal == Refusal.UNKNOWN_TOPIC
+
+
+def test_a_topic_is_deleted_by_name_or_by_id(world: World) -> None:
+    world.topic("t", number=1)
+    world.topic("u", number=2)
+    assert world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID)) == Done()
+    assert world.do(DeleteTopic(world.now_ms, "", topic_id(2))) == Done()
+    assert world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID)).refusal == Refusal.UNKNOWN_TOPIC
+    assert world.state.topics == {}
+
+
+def test_deleting_a_topic_condemns_the_segments_that_held_nothing_else(world: World) -> None:
+    world.topic("t", number=1)
+    world.topic("u", number=2)
+    world.do(world.segment_command((1, 0, [batch(length=30)])))
+    world.do(world.segment_command((1, 0, [batch(length=30)]), (2, 0, [batch(length=40)])))
+    world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
+    assert list(world.state.segments.live_bytes) == [0, 40]
+    assert list(world.state.segments.condemned_ms) == [world.now_ms, -1]
+
+
+def test_a_large_topic_is_let_go_step_by_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_STEP_MAX", 2)
+    world.topic()
+    for _ in range(5):
+        world.produce(batch())
+    world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
+    assert world.state.extent_count == 3
+    world.wait(1)
+    assert world.state.extent_count == 1
+    world.wait(1)
+    assert world.state.extent_count == 0
+    assert len(world.state.doomed) == 0
+
+
+def test_deleting_a_topic_forgets_the_offsets_that_groups_committed_in_it(world: World) -> None:
+    world.topic("t", number=1)
+    world.topic("u", number=2)
+    world.commit_offset(topic="t")
+    world.commit_offset(topic="u")
+    world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
+    assert list(world.group().offsets) == ["u"]
+
+
+def test_a_late_retry_of_its_creation_does_not_bring_a_deleted_topic_back(world: World) -> None:
+    world.topic("t")
+    world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
+    world.wait(DELETED_TOPIC_MEMORY_MS)
+    assert world.topic("t").refusal == Refusal.INVALID_REQUEST
+    assert isinstance(world.topic("t", number=2), TopicCreated)
+    world.wait(1)
+    assert world.state.deleted_topics == {}
+
+
+def test_a_deletion_by_id_that_is_sent_again_is_done_and_spares_the_topic_made_again(world: World) -> None:
+    deletion = DeleteTopic(world.now_ms, "", topic_id(1))
+    assert world.do(deletion).refusal == Refusal.UNKNOWN_TOPIC
+    world.topic("t", number=1)
+    assert world.do(deletion) == Done()
+    world.topic("t", number=2)
+    assert world.do(deletion) == Done()
+    assert world.state.topics["t"].topic_id == topic_id(2)
+
+
+def test_the_memory_of_deleted_topics_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion, "DELETED_TOPICS_MAX", 2)
+    for number in (1, 2, 3):
+        world.topic("t", number=number)
+        world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
+    assert list(world.state.deleted_topics) == [topic_id(2), topic_id(3)]
+
+
+def test_validation_answers_like_the_command_and_changes_nothing(world: World) -> None:
+    world.topic("t", 2)
+    commands = [
+        CreateTopic(world.now_ms, "new", topic_id(7), -1, {}),
+        CreateTopic(world.now_ms, "t", topic_id(8), 1, {}),
+        CreatePartitions(world.now_ms, "t", 3),
+        CreatePartitions(world.now_ms, "t", 1),
+        DeleteTopic(world.now_ms, "t", NO_TOPIC_ID),
+    ]
+    outcomes = queries.validate(world.state, ValidateQuery(0, list(commands))).outcomes
+    assert outcomes[0] == TopicCreated(topic_id(7), 1, {})
+    assert outcomes[2] == Done()
+    refusals = [each.refusal for each in outcomes if isinstance(each, Refused)]
+    assert refusals == [Refusal.TOPIC_EXISTS, Refusal.INVALID_PARTITIONS, Refusal.INVALID_REQUEST]
+    assert list(world.state.topics) == ["t"]
+    assert len(world.state.topics["t"].partitions) == 2

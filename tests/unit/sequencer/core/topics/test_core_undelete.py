@@ -1,0 +1,364 @@
+"""A deleted topic comes back as it was while its window is open, and is gone for good from then on."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.contracts.commands import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigOperation,
+    CreatePartitions,
+    DeleteGroup,
+    DeleteRecords,
+    DeleteTopic,
+    Done,
+    DropExtents,
+    ExpireLogs,
+    LogOffset,
+    LogRef,
+    RaiseLevel,
+    Tick,
+    TopicCreated,
+    UndeleteTopic,
+)
+from penstock.contracts.ids import NO_TOPIC_ID
+from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.queries.janitor import UsageQuery
+from penstock.contracts.queries.topics import DeletedTopicsQuery, DeletedTopicView, MetadataQuery
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.groups import offset_commit
+from penstock_sequencer.core.log import extent_reclaim, retention_queries
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.maintenance import queries as janitor_queries
+from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
+from penstock_sequencer.core.state.cluster import Partition
+from penstock_sequencer.core.state.limits import DELETED_TOPIC_MEMORY_MS, GROUP_IDLE_MS
+from penstock_sequencer.core.state.segments import NOT_CONDEMNED
+from penstock_sequencer.core.topics import deletion, topics
+from tests.unit.sequencer.core.core_world import World, batch, topic_id
+
+WINDOW_MS = 1_000
+WINDOW = {"penstock.undelete.window.ms": str(WINDOW_MS)}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
+    return world
+
+
+def delete(world: World, name: str = "t") -> Any:
+    return world.do(DeleteTopic(world.now_ms, name, NO_TOPIC_ID))
+
+
+def undelete(world: World, name: str = "t", number: int = 0) -> Any:
+    return world.do(UndeleteTopic(world.now_ms, name, topic_id(number) if number else NO_TOPIC_ID))
+
+
+def end_windows(world: World) -> Any:
+    """As a janitor does whose clock is right."""
+    return world.do(DropExtents(world.now_ms))
+
+
+def deleted(world: World) -> list[DeletedTopicView]:
+    return retention_queries.deleted_topics(world.state, DeletedTopicsQuery(0)).topics
+
+
+def test_a_topic_comes_back_with_its_records_its_producers_and_what_groups_committed(world: World) -> None:
+    world.topic(partitions=2, **WINDOW)
+    producer = world.producer()
+    world.produce(batch(10, 100, producer=producer, epoch=0, sequence=0))
+    world.commit_offset(7, metadata="said")
+    topic, committed = world.state.topics["t"], world.group().offsets["t"]
+    assert delete(world) == Done()
+    assert queries.metadata(world.state, MetadataQuery(0, None)).topics == []
+    assert world.produce(batch())[0].refusal == Refusal.UNKNOWN_TOPIC
+    assert world.group().offsets == {}
+    world.wait(WINDOW_MS - 1)
+    assert undelete(world) == TopicCreated(topic_id(1), 2, WINDOW)
+    assert world.effects is not None
+    assert world.effects.topics == ["t"]
+    assert world.state.topics["t"] is topic
+    assert world.group().offsets == {"t": committed}
+    assert world.produce(batch(5, 50, producer=producer, epoch=0, sequence=10))[0].base_offset == 10
+    assert world.state.deleted_topics == {}
+
+
+def test_when_the_window_is_over_the_topic_is_gone_for_good(world: World) -> None:
+    world.topic(**WINDOW)
+    world.produce(batch())
+    world.commit_offset()
+    delete(world)
+    assert world.state.segments.condemned_ms[0] == NOT_CONDEMNED
+    world.wait(WINDOW_MS - 1)
+    end_windows(world)
+    assert len(deleted(world)) == 1
+    world.wait(1)
+    assert not end_windows(world).is_more
+    assert undelete(world).refusal == Refusal.UNKNOWN_TOPIC
+    assert (world.state.extent_count, world.state.partition_count, world.state.group_bytes) == (0, 0, 0)
+    assert world.state.segments.condemned_ms[0] == world.now_ms
+    assert world.state.partitions_by_index == {}
+
+
+def test_a_window_is_over_when_the_machines_clock_and_a_janitors_say_so(world: World) -> None:
+    """A sequencer whose clock was ahead once, or a janitor's that is, does not end it; nor does time without either."""
+    world.topic(**WINDOW)
+    delete(world)
+    world.do(Tick(world.now_ms + 8 * WINDOW_MS))
+    assert not end_windows(world).is_more
+    assert len(deleted(world)) == 1
+    assert isinstance(undelete(world), TopicCreated)
+    world.now_ms = world.state.clock_ms
+    delete(world)
+    world.wait(WINDOW_MS - 1)
+    usage = janitor_queries.usage(world.state, UsageQuery(0))
+    assert usage.next_window_ms == world.now_ms + 1
+    world.now_ms += 1
+    end_windows(world)
+    assert deleted(world) == []
+    assert janitor_queries.usage(world.state, UsageQuery(0)).next_window_ms == 2**63 - 1
+
+
+def test_a_topic_without_a_window_is_gone_at_once(world: World) -> None:
+    world.topic()
+    world.produce(batch())
+    delete(world)
+    assert world.state.extent_count == 0
+    assert undelete(world).refusal == Refusal.UNKNOWN_TOPIC
+
+
+def test_the_clusters_window_holds_for_topics_without_their_own(world: World) -> None:
+    change = ConfigChange("penstock.undelete.window.ms", ConfigOperation.SET, str(WINDOW_MS))
+    world.do(AlterConfigs(world.now_ms, "", [change]))
+    world.topic("t", number=1)
+    world.topic("u", number=2, **{"penstock.undelete.window.ms": "0"})
+    delete(world, "t")
+    delete(world, "u")
+    assert [each.name for each in deleted(world)] == ["t"]
+
+
+def test_nobody_writes_reads_expires_or_grows_what_is_buried(world: World) -> None:
+    world.topic(**WINDOW, **{"retention.bytes": "0"})
+    world.produce(batch())
+    delete(world)
+    expired: Any = world.do(ExpireLogs(world.now_ms, [LogRef(topic_id(1), 0)]))
+    assert expired.logs[0].refusal == Refusal.UNKNOWN_TOPIC
+    trimmed: Any = world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 1)]))
+    assert trimmed.logs[0].refusal == Refusal.UNKNOWN_TOPIC
+    assert world.do(CreatePartitions(world.now_ms, "t", 5)).refusal == Refusal.UNKNOWN_TOPIC
+    assert world.commit_offset().refusals == [Refusal.UNKNOWN_TOPIC]
+    assert world.state.extent_count == 1
+
+
+def test_the_name_is_free_and_the_topic_comes_back_when_it_is_free_again(world: World) -> None:
+    world.topic("a.b", number=1, **WINDOW)
+    delete(world, "a.b")
+    assert world.topic("a.b", number=1).refusal == Refusal.INVALID_REQUEST  # its id is not free
+    assert isinstance(world.topic("a.b", number=2), TopicCreated)
+    assert undelete(world, "a.b").refusal == Refusal.TOPIC_EXISTS
+    delete(world, "a.b")
+    assert isinstance(world.topic("a_b", number=3), TopicCreated)
+    assert undelete(world, "a.b").refusal == Refusal.INVALID_TOPIC
+    delete(world, "a_b")
+    assert undelete(world, "a.b").topic_id == topic_id(1)
+
+
+def test_of_several_under_one_name_the_last_comes_back_or_the_one_with_the_id(world: World) -> None:
+    for number in (1, 2, 3):
+        world.topic("t", number=number, **WINDOW)
+        delete(world)
+    assert [each.topic_id for each in deleted(world)] == [topic_id(1), topic_id(2), topic_id(3)]
+    assert undelete(world).topic_id == topic_id(3)
+    delete(world)
+    assert undelete(world, number=1).topic_id == topic_id(1)
+    delete(world)
+    assert undelete(world, "other", number=2).refusal == Refusal.UNKNOWN_TOPIC
+    assert undelete(world, "", number=2).topic_id == topic_id(2)
+
+
+def test_sent_again_the_commands_say_what_they_said(world: World) -> None:
+    world.topic(**WINDOW)
+    by_id = DeleteTopic(world.now_ms, "", topic_id(1))
+    assert world.do(by_id) == world.do(by_id) == Done()
+    assert len(deleted(world)) == 1
+    assert undelete(world, number=1) == undelete(world, number=1) == TopicCreated(topic_id(1), 1, WINDOW)
+
+
+def test_a_command_that_comes_after_the_topic_was_deleted_anew_does_not_bring_it_back(world: World) -> None:
+    world.topic(**WINDOW)
+    delete(world)
+    command = UndeleteTopic(world.now_ms, "t", topic_id(1), world.state.sequence)
+    assert isinstance(world.do(command), TopicCreated)
+    delete(world)
+    restored = World()
+    restored.state, restored.now_ms = decode_state(encode_state(world.state)), world.now_ms
+    for each in (world, restored):
+        assert each.do(command).refusal == Refusal.STALE
+        assert len(deleted(each)) == 1
+        assert isinstance(each.do(msgspec.structs.replace(command, seen_sequence=each.state.sequence)), TopicCreated)
+
+
+def test_the_id_of_a_topic_stays_out_of_use_while_it_can_come_back(world: World) -> None:
+    world.topic(**{"penstock.undelete.window.ms": str(3 * DELETED_TOPIC_MEMORY_MS)})
+    delete(world)
+    world.wait(2 * DELETED_TOPIC_MEMORY_MS)
+    assert world.state.deleted_topics == {}
+    assert world.topic("other", number=1).refusal == Refusal.INVALID_REQUEST
+    assert world.do(DeleteTopic(world.now_ms, "", topic_id(1))) == Done()
+
+
+def test_it_is_told_what_can_come_back_and_until_when(world: World) -> None:
+    world.topic(partitions=2, **WINDOW)
+    world.produce(batch(10, 100), partition=1)
+    delete(world)
+    told = DeletedTopicView("t", topic_id(1), 2, 100, world.now_ms, world.now_ms + WINDOW_MS)
+    assert deleted(world) == [told]
+    undelete(world)
+    assert deleted(world) == []
+
+
+def test_compaction_goes_on_in_what_is_buried(world: World) -> None:
+    world.topic(**WINDOW)
+    world.produce(batch(10, 100))
+    world.produce(batch(10, 100))
+    job = world.job((1, 0, 0, 2))
+    delete(world)
+    assert world.do(job).refusals == [Refusal.NONE]
+    undelete(world)
+    assert world.extents() == [(0, 19, 1)]
+
+
+def test_trimming_goes_on_in_what_is_buried(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+    world.topic(**WINDOW)
+    for _ in range(3):
+        world.produce(batch(10, 100))
+    world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 25)]))
+    delete(world)
+    assert not world.do(DropExtents(world.now_ms)).is_more
+    undelete(world)
+    assert world.extents() == [(20, 29, 0)]
+    assert world.partition().log_start_offset == 25
+
+
+def test_a_group_that_was_forgotten_meanwhile_comes_back_with_its_offsets(world: World) -> None:
+    world.topic(**{"penstock.undelete.window.ms": str(2 * GROUP_IDLE_MS)})
+    world.commit_offset(7)
+    delete(world)
+    world.wait(GROUP_IDLE_MS)
+    assert world.state.groups == {}
+    undelete(world)
+    assert world.group().offsets["t"][0].offset == 7
+
+
+def test_a_group_that_finds_no_room_does_not_come_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.topic(**{"penstock.undelete.window.ms": str(2 * GROUP_IDLE_MS)})
+    world.commit_offset(7)
+    delete(world)
+    world.wait(GROUP_IDLE_MS)
+    monkeypatch.setattr(offset_commit, "GROUPS_MAX", 0)
+    assert isinstance(undelete(world), TopicCreated)
+    assert (world.state.groups, world.state.group_bytes) == ({}, 0)
+
+
+def test_a_group_that_was_deleted_does_not_come_back(world: World) -> None:
+    world.topic(**WINDOW)
+    world.commit_offset(7)
+    delete(world)
+    assert world.do(DeleteGroup(world.now_ms, "g")) == Done()
+    assert world.state.group_bytes == 0
+    undelete(world)
+    assert world.state.groups == {}
+
+
+def test_what_can_come_back_counts_with_the_partitions_that_there_may_be(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "PARTITIONS_MAX", 3)
+    world.topic(partitions=2, **WINDOW)
+    delete(world)
+    assert world.topic("u", 2, 2).refusal == Refusal.INVALID_PARTITIONS
+    world.wait(WINDOW_MS)
+    end_windows(world)
+    assert isinstance(world.topic("u", 2, 2), TopicCreated)
+
+
+def test_no_more_topics_are_kept_than_may_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion, "BURIED_TOPICS_MAX", 1)
+    for name, number in (("t", 1), ("u", 2), ("v", 3)):
+        world.topic(name, number=number, **(WINDOW if name != "v" else {}))
+    assert delete(world, "t") == Done()
+    assert delete(world, "u").refusal == Refusal.OVERLOADED
+    assert "u" in world.state.topics
+    assert delete(world, "v") == Done()
+
+
+def test_windows_that_end_together_are_ended_a_few_topics_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "PARTITIONS_DOOMED_PER_STEP", 3)
+    for number in (1, 2, 3, 4):
+        world.topic(f"t{number}", 2, number, **WINDOW)
+        delete(world, f"t{number}")
+    world.wait(WINDOW_MS)
+    assert end_windows(world).is_more
+    assert world.state.partition_count == 4
+    assert not end_windows(world).is_more
+    assert world.state.partition_count == 0
+
+
+def test_however_much_is_being_trimmed_each_topic_goes_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watched(deque[Partition]):
+        looks = 0
+
+        def __iter__(self) -> Iterator[Partition]:
+            for each in super().__iter__():
+                self.looks += 1
+                yield each
+
+    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+    for number in range(1, 5):
+        world.topic(f"t{number}", 1, number, **WINDOW)
+        for _ in range(2):
+            world.produce(batch(10, 100), number=number)
+    world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(number), 0, 15) for number in range(1, 5)]))
+    for number in range(1, 5):
+        delete(world, f"t{number}")
+    trimmed = world.state.trimmed = Watched(world.state.trimmed)
+    assert len(trimmed) == 3
+    world.now_ms += WINDOW_MS
+    apply_entry(world.state, world.state.sequence + 1, [[DropExtents(world.now_ms)]])
+    assert (world.state.partition_count, trimmed.looks) == (0, 0)
+    restored = decode_state(encode_state(world.state))
+    steps = 0
+    while world.do(DropExtents(world.now_ms)).is_more:
+        apply_entry(restored, restored.sequence + 1, [[DropExtents(world.now_ms)]])
+        assert encode_state(restored) == encode_state(world.state)
+        steps += 1
+        assert steps < 20
+    assert (world.state.extent_count, len(world.state.trimmed), len(world.state.doomed)) == (0, 0, 0)
+
+
+def test_the_longest_window_ends_within_what_a_number_holds(world: World) -> None:
+    world.topic(**{"penstock.undelete.window.ms": str(2**63 - 1)})
+    delete(world)
+    assert deleted(world)[0].until_ms == 2**63 - 1
+
+
+def test_a_replica_that_was_restored_brings_back_the_same(world: World) -> None:
+    world.topic(partitions=2, **WINDOW)
+    producer = world.producer()
+    world.produce(batch(10, 100, producer=producer, epoch=0, sequence=0))
+    world.commit_offset(7)
+    delete(world)
+    restored = World()
+    restored.state, restored.now_ms = decode_state(encode_state(world.state)), world.now_ms
+    assert undelete(restored) == undelete(world)
+    assert encode_state(restored.state) == encode_state(world.state)

@@ -1,0 +1,181 @@
+"""Promises of offsets that are committed with a transaction: they wait for its end, and come with it or never."""
+
+from typing import Any
+
+import pytest
+
+from penstock.contracts.commands import CreateTopic, DeleteGroup, DeleteTopic, Done, PerItem, UndeleteTopic
+from penstock.contracts.ids import new_topic_id
+from penstock.contracts.queries.groups import GroupOffsetsQuery, GroupTopicPartitions
+from penstock.contracts.rejections import Refusal
+from penstock_sequencer.core import queries
+from penstock_sequencer.core.groups import pending_offsets
+from penstock_sequencer.core.state.cluster import COMPLETING
+from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX
+from penstock_sequencer.core.transactions import coordinator
+from tests.unit.sequencer.core.core_consumers import ConsumerWorld
+from tests.unit.sequencer.core.core_transactions import TIMEOUT_MS, TransactionWorld
+
+
+@pytest.fixture
+def world() -> TransactionWorld:
+    return TransactionWorld()
+
+
+def told(world: TransactionWorld, topic: str = "t", group_id: str = "g") -> tuple[int, bool]:
+    """The offset that the group has in partition 0, and whether another may come."""
+    query = GroupOffsetsQuery(0, group_id, [GroupTopicPartitions(topic, [0])])
+    (found,) = queries.group_offsets(world.state, query).offsets
+    return found.offset, found.pending
+
+
+def test_offsets_wait_for_the_end_and_come_with_it(world: TransactionWorld) -> None:
+    world.commit_offset(3)
+    writer = world.init()
+    assert world.add_offsets(writer) == Done()
+    assert world.commit_txn_offset(writer, 7) == PerItem([Refusal.NONE])
+    assert told(world) == (3, True)
+    world.end(writer)
+    assert told(world) == (7, False)
+
+
+def test_offsets_of_an_aborted_transaction_never_come(world: TransactionWorld) -> None:
+    world.commit_offset(3)
+    writer = world.init()
+    world.commit_txn_offset(writer, 7, adds=True)
+    world.end(writer, committed=False)
+    assert told(world) == (3, False)
+
+
+def test_offsets_of_a_transaction_that_takes_too_long_never_come(world: TransactionWorld) -> None:
+    writer = world.init()
+    world.commit_txn_offset(writer, 7, adds=True)
+    world.wait(TIMEOUT_MS)
+    assert told(world) == (-1, False)
+
+
+def test_a_group_is_added_before_its_offsets_unless_they_say_that_they_add_it(world: TransactionWorld) -> None:
+    writer = world.init()
+    assert world.commit_txn_offset(writer).refusal == Refusal.INVALID_TXN_STATE
+    world.add_offsets(writer, "other")
+    assert world.commit_txn_offset(writer).refusal == Refusal.INVALID_TXN_STATE
+    assert world.commit_txn_offset(writer, adds=True) == PerItem([Refusal.NONE])
+
+
+def test_the_last_offset_of_a_transaction_counts(world: TransactionWorld) -> None:
+    writer = world.init()
+    for offset in (7, 9, 8):
+        world.commit_txn_offset(writer, offset, adds=True)
+    world.end(writer)
+    assert told(world) == (8, False)
+
+
+def test_an_offset_that_comes_late_takes_no_later_ones_place(world: TransactionWorld) -> None:
+    writer = world.init()
+    seen = world.state.sequence
+    world.commit_txn_offset(writer, 7, adds=True, seen=seen)
+    world.commit_txn_offset(writer, 9, seen=world.state.sequence)
+    assert world.commit_txn_offset(writer, 7, seen=seen) == PerItem([Refusal.STALE])
+    assert world.commit_txn_offset(writer, 9, seen=seen) == PerItem([Refusal.NONE])
+    world.end(writer)
+    assert told(world) == (9, False)
+
+
+def test_an_offset_that_was_committed_later_than_a_waiting_one_stays(world: TransactionWorld) -> None:
+    writer = world.init()
+    world.commit_txn_offset(writer, 7, adds=True)
+    world.commit_offset(9)
+    world.end(writer)
+    assert told(world) == (9, False)
+
+
+def test_only_members_of_this_generation_commit_but_who_names_no_member_may(world: TransactionWorld) -> None:
+    generation = world.stable_group("m1")
+    writer = world.init()
+
+    def commit(generation: int, member_id: str) -> Any:
+        return world.commit_txn_offset(writer, generation=generation, member_id=member_id, adds=True)
+
+    assert commit(generation - 1, "m1").refusal == Refusal.ILLEGAL_GENERATION
+    assert commit(generation, "m2").refusal == Refusal.UNKNOWN_MEMBER
+    assert commit(generation, "m1") == commit(-1, "") == PerItem([Refusal.NONE])
+    unknown = world.commit_txn_offset(writer, generation=1, member_id="m1", adds=True, group_id="none")
+    assert unknown.refusal == Refusal.ILLEGAL_GENERATION
+    assert world.commit_txn_offset(writer, adds=True, group_id="").refusal == Refusal.INVALID_GROUP
+
+
+def test_a_rebalance_keeps_nobody_of_the_newest_generation_from_committing(world: TransactionWorld) -> None:
+    """Kafka has no REBALANCE_IN_PROGRESS for transactions: the Java client would give its producer up."""
+    generation = world.stable_group("m1")
+    world.join("m2")
+    writer = world.init()
+    accepted = PerItem([Refusal.NONE])
+    assert world.commit_txn_offset(writer, generation=generation, member_id="m1", adds=True) == accepted
+    world.join("", "m1")
+    assert world.group().state == COMPLETING
+    assert world.commit_txn_offset(writer, generation=generation + 1, member_id="m1", adds=True) == accepted
+
+
+def test_committing_with_a_transaction_proves_that_the_member_lives(world: TransactionWorld) -> None:
+    generation = world.stable_group("m1")
+    writer = world.init()
+    world.commit_txn_offset(writer, generation=generation, member_id="m1", adds=True)
+    assert world.group().members["m1"].active_sequence == world.state.sequence
+
+
+def test_committing_with_a_transaction_proves_that_the_member_of_a_consumer_group_lives(
+    world: TransactionWorld,
+) -> None:
+    consumers = ConsumerWorld()
+    consumers.state, consumers.now_ms = world.state, world.now_ms
+    epoch = consumers.join("m1", "t").member_epoch
+    writer = world.init()
+    committed = world.commit_txn_offset(writer, adds=True, generation=epoch, member_id="m1")
+    assert committed == PerItem([Refusal.NONE])
+    assert consumers.member("m1").active_sequence == world.state.sequence
+
+
+def test_what_does_not_exist_or_says_too_much_is_refused_by_itself(world: TransactionWorld) -> None:
+    writer = world.init()
+    assert world.commit_txn_offset(writer, topic="none", adds=True) == PerItem([Refusal.UNKNOWN_TOPIC])
+    assert world.commit_txn_offset(writer, partition=2, adds=True) == PerItem([Refusal.UNKNOWN_TOPIC])
+
+
+def test_offsets_wait_for_the_topic_that_they_were_meant_for(world: TransactionWorld) -> None:
+    writer = world.init()
+    world.commit_txn_offset(writer, adds=True)
+    world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
+    world.do(CreateTopic(world.now_ms, "t", new_topic_id(bytes(15) + b"9"), 1, {}))
+    world.end(writer)
+    assert told(world) == (-1, False)
+
+
+def test_a_topic_that_comes_back_has_what_was_committed_meanwhile(world: TransactionWorld) -> None:
+    world.topic("u", number=2, **{"penstock.undelete.window.ms": "60000"})
+    writer = world.init()
+    world.commit_txn_offset(writer, 7, topic="u", adds=True)
+    world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
+    world.end(writer)
+    world.do(UndeleteTopic(world.now_ms, "u", bytes(16)))
+    assert told(world, "u") == (7, False)
+
+
+def test_a_group_that_is_deleted_comes_back_with_the_offsets_that_waited(world: TransactionWorld) -> None:
+    world.commit_offset(3)
+    writer = world.init()
+    world.commit_txn_offset(writer, 7, adds=True)
+    assert world.do(DeleteGroup(world.now_ms, "g")) == Done()
+    world.end(writer)
+    assert told(world) == (7, False)
+
+
+def test_a_transaction_has_so_many_offsets_and_groups(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "OFFSETS_PER_TRANSACTION_MAX", 1)
+    monkeypatch.setattr(pending_offsets, "OFFSETS_PER_TRANSACTION_MAX", 1)
+    writer = world.init()
+    world.commit_txn_offset(writer, adds=True)
+    assert world.commit_txn_offset(writer, partition=1) == PerItem([Refusal.POLICY_VIOLATION])
+    assert world.commit_txn_offset(writer, 9) == PerItem([Refusal.NONE])
+    assert world.commit_txn_offset(writer, adds=True, group_id="other").refusal == Refusal.POLICY_VIOLATION
+    assert world.add_offsets(writer) == Done()
+    assert world.add_offsets(writer, "g" * (GROUP_ID_LENGTH_MAX + 1)).refusal == Refusal.INVALID_GROUP

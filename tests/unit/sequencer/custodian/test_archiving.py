@@ -1,0 +1,339 @@
+"""The custodian archives the journal without a gap, whoever dies and whatever fails, and goes on where it ended."""
+
+import asyncio
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.entries import GENESIS_HASH, next_hash
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
+from penstock.objectstore.memory import MemoryStore
+from penstock.runtime.journal import JournalInfo
+from penstock.segment.keys import journal_archive_key, journal_archive_prefix, parse_journal_archive_key
+from penstock_sequencer.custodian import archiver
+from penstock_sequencer.custodian.archiver import check_journal_has_what_is_archived, list_archive
+from penstock_sequencer.replication.halt import Halted
+from penstock_sequencer.storage.archive_format import Archive, decode_archive, encode_archive
+from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.fakes.virtual_time import in_virtual_time
+from tests.unit.sequencer.sequencer_house import CLUSTER, House, house
+
+PREFIX = journal_archive_prefix("", CLUSTER)
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
+    """Return when the condition holds, in virtual time, where looking often costs more than waiting."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.25)
+
+
+class ArchiveStore(MemoryStore):
+    """A store that fails puts to the archive as ordered: before the effect, or after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[bool] = []  # whether the put has its effect all the same
+        self.puts = 0
+        self.refusal: PenstockError | None = None  # of every put to the archive
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        if not key.startswith(PREFIX):
+            return await super().put(key, body, if_match=if_match)
+        self.puts += 1
+        if self.refusal is not None:
+            raise self.refusal
+        if not self.failures:
+            return await super().put(key, body, if_match=if_match)
+        if self.failures.pop(0):
+            await super().put(key, body, if_match=if_match)
+        raise Unavailable("no answer from the store")
+
+    def archived(self) -> list[str]:
+        return sorted(key for key in self._objects.held if key.startswith(PREFIX))
+
+    def spans(self) -> list[tuple[int, int]]:
+        return [parse_journal_archive_key(key) for key in self.archived()]
+
+    @property
+    def end(self) -> int:
+        return max((last for _, last in self.spans()), default=0)
+
+    def damage(self, key: str) -> None:
+        held = self._objects.held[key]
+        self._objects.held[key] = type(held)(held.data[:-1] + b"?", held.etag, held.modified_ms)
+
+
+async def work(built: House, commits: int = 3) -> int:
+    """Something happens; the sequence of the last commit."""
+    for _ in range(commits):
+        await built.client.command([built.commit("t")], deadline_s=60)
+    return built.client.seen_sequence
+
+
+async def check_archive(built: House, store: ArchiveStore, first: int = 1) -> None:
+    """Every object holds the journal's own bytes, and there is no gap from `first` to the end."""
+    journal = [built.store.entry(sequence) or b"" for sequence in range(1, built.store.last_sequence + 1)]
+    reached = first - 1
+    for key in store.archived():
+        piece = decode_archive(await store.get(key))
+        assert (piece.first, piece.last) == parse_journal_archive_key(key)
+        assert piece.first <= reached + 1
+        assert piece.entries == journal[piece.first - 1 : piece.last]
+        assert piece.hash_before == functools.reduce(next_hash, journal[: piece.first - 1], GENESIS_HASH)
+        reached = max(reached, piece.last)
+
+
+@in_virtual_time
+async def test_what_happens_is_archived_within_seconds_and_noted() -> None:
+    store = ArchiveStore()
+    async with house("a", "b", objects=store) as built:
+        await until(lambda: built.level, 10)
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        last = await work(built)
+        async with asyncio.timeout(9):
+            await until(lambda: store.end >= last)
+        await until(lambda: built.running["b"].sequencer.replica.state.custody.archived_sequence >= last)
+        await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_an_idle_cluster_archives_once_a_minute() -> None:
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await asyncio.sleep(200)
+        assert 2 <= len(store.archived()) <= 3
+        await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_the_next_custodian_goes_on_where_the_archive_ends() -> None:
+    store = ArchiveStore()
+    async with house("a", "b", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        for _ in range(3):
+            await until(lambda: any(each.metric("custodian") for each in built.running.values()))
+            last = await work(built)
+            await until(lambda last=last: store.end >= last, 60)  # type: ignore[misc]
+            custodian = next(name for name, each in built.running.items() if each.metric("custodian"))
+            await built.kill(custodian)
+            await work(built)
+            await built.start(custodian + "x")
+        await until(lambda: store.end >= built.client.seen_sequence)
+        await check_archive(built, store)
+        spans = store.spans()
+        assert all(before[1] + 1 == after[0] for before, after in itertools.pairwise(spans))
+
+
+@in_virtual_time
+async def test_all_replicas_started_again_leave_no_gap() -> None:
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        await until(lambda: store.end > 0)
+        await work(built)
+        await built.kill("a")
+        await built.start("b")
+        last = await work(built)
+        await until(lambda: store.end >= last)
+        await check_archive(built, store)
+
+
+@pytest.mark.parametrize("has_effect", [False, True], ids=["before", "after"])
+@in_virtual_time
+async def test_a_put_in_doubt_is_made_good(has_effect: bool) -> None:
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        store.failures = [has_effect] * 3
+        last = await work(built)
+        await until(lambda: built.running["a"].metric("archived_sequence") >= last)
+        assert store.puts == (1 if has_effect else 4)
+        await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_a_damaged_end_of_the_archive_is_archived_again() -> None:
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        for _ in range(2):
+            last = await work(built)
+            await until(lambda last=last: store.end >= last, 60)  # type: ignore[misc]
+        await built.kill("a")
+        damaged = store.archived()[-1]
+        store.damage(damaged)
+        await built.start("b")
+        last = await work(built)
+        await until(lambda: store.end >= last)
+        await store.delete([damaged])
+        await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_the_archive_of_another_journal_is_not_gone_on_with() -> None:
+    store = ArchiveStore()
+    foreign = journal_archive_key("", CLUSTER, 1, 1)
+    await store.put(foreign, [encode_archive(Archive(1, GENESIS_HASH, [b"of another journal"]))])
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        last = await work(built)
+        await until(lambda: store.end >= last)
+        await store.delete([foreign])
+        await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_much_at_once_goes_into_several_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiver, "ENTRIES_BYTES_MAX", 4_000)
+    monkeypatch.setattr(archiver, "BACKLOG_BYTES_MAX", 8_000)
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        await until(lambda: built.running["a"].metric("custodian"))
+        for _ in range(60):
+            await built.client.command([built.commit("t", batches=20)], deadline_s=5)
+        await until(lambda: store.end >= built.client.seen_sequence)
+        assert len(store.archived()) > 5
+        await check_archive(built, store)
+        assert all(last - first < 20 for first, last in store.spans())
+
+
+@in_virtual_time
+async def test_a_full_piece_of_nothing_but_housekeeping_is_archived_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiver, "ENTRIES_BYTES_MAX", 2_000)
+    monkeypatch.setattr(archiver, "BACKLOG_BYTES_MAX", 4_000)
+    monkeypatch.setattr(archiver, "IDLE_INTERVAL_S", 1_000_000.0)
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await until(lambda: len(store.archived()) > 2)
+        await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_a_store_that_refuses_the_archive_ends_nothing_and_is_tried_again() -> None:
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        store.refusal = Invalid("403: the clock is skewed")
+        last = await work(built)
+        await until(lambda: store.puts >= 3)
+        one = built.running["a"]
+        assert not one.task.done()
+        assert one.metric("archive_failures_total") >= 2
+        assert one.health.report()["degraded"] == {"archive": "the journal is not archived: 403: the clock is skewed"}
+        store.refusal = None
+        await until(lambda: store.end >= last)
+        assert not one.health.degraded
+        await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_who_is_custodian_no_longer_is_not_to_blame_for_the_archive() -> None:
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        store.refusal = Invalid("403: no")
+        one = built.running["a"]
+        await until(lambda: one.health.degraded)
+        await one.sequencer.drain()
+        await until(lambda: not one.health.degraded)
+
+
+class Occupied(ArchiveStore):
+    """Finds under the key of the first archive put what `make` makes of its bytes."""
+
+    def __init__(self, make: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self.make: Callable[[bytes], bytes] | None = make
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        if key.startswith(PREFIX) and self.make is not None:
+            occupant, self.make = self.make(b"".join(body)), None
+            await MemoryStore.put(self, key, [occupant])
+        return await super().put(key, body, if_match=if_match)
+
+
+def damaged(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def foreign(data: bytes) -> bytes:
+    piece = decode_archive(data)
+    return encode_archive(Archive(piece.first, piece.hash_before, [b"of another journal"] * len(piece.entries)))
+
+
+@in_virtual_time
+async def test_a_damaged_object_in_a_pieces_place_is_replaced_before_it_counts_as_archived() -> None:
+    store = Occupied(damaged)
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        await until(lambda: built.running["a"].metric("archived_sequence"))
+        assert store.make is None
+        await check_archive(built, store)
+
+
+@in_virtual_time
+async def test_an_object_of_another_journal_in_a_pieces_place_does_not_count_as_archived() -> None:
+    store = Occupied(foreign)
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        await until(lambda: store.archived())
+        (occupied,) = store.archived()
+        await until(lambda: built.running["a"].metric("archived_sequence"))
+        await store.delete([occupied])
+        assert store.end >= built.running["a"].metric("archived_sequence")
+        await check_archive(built, store)
+
+
+class Waking(MemoryJournal):
+    """One of three servers, which tells of an old end until it has caught up, at `knows_s`."""
+
+    def __init__(self, store: MemoryJournalStore, knows_s: float) -> None:
+        super().__init__(store)
+        self.knows_s = knows_s
+
+    async def describe(self) -> JournalInfo:
+        info = msgspec.structs.replace(await super().describe(), replicas=3)
+        is_awake = asyncio.get_running_loop().time() >= self.knows_s
+        return info if is_awake else msgspec.structs.replace(info, last_sequence=1)
+
+
+@in_virtual_time
+async def test_a_server_of_a_cluster_that_has_just_woken_is_given_time_to_know_its_journals_end() -> None:
+    store, journal = ArchiveStore(), MemoryJournalStore()
+    for number in range(3):
+        journal.append(str(number), b"x")
+    await store.put(journal_archive_key("", CLUSTER, 1, 3), [b"x"])
+    started_s = asyncio.get_running_loop().time()
+    await check_journal_has_what_is_archived(Waking(journal, started_s + 2), store, CLUSTER)
+    assert asyncio.get_running_loop().time() - started_s < 4
+    with pytest.raises(Halted, match="ends at entry 1, but entry 3 is in its archive already"):
+        await check_journal_has_what_is_archived(Waking(journal, started_s + 1_000), store, CLUSTER)
+    assert 10 <= asyncio.get_running_loop().time() - started_s < 20
+
+
+@in_virtual_time
+async def test_a_journal_that_ends_before_its_archive_is_not_taken_for_whole() -> None:
+    store = ArchiveStore()
+    async with house("a", objects=store) as built:
+        await built.client.command([built.create_topic("t")], deadline_s=5)
+        last = await work(built)
+        await until(lambda: store.end >= last)
+        journal = MemoryJournal(built.store)
+        await check_journal_has_what_is_archived(journal, store, CLUSTER)
+        built.store.last_sequence = last - 1
+        with pytest.raises(Halted, match=rf"ends at entry {last - 1}, but entry {store.end} is in its archive already"):
+            await check_journal_has_what_is_archived(MemoryJournal(built.store), store, CLUSTER)
+        built.store.last_sequence = store.end
+
+
+async def test_what_else_lies_in_the_archives_folder_is_passed_over() -> None:
+    store = ArchiveStore()
+    await store.put(f"{PREFIX}readme", [b"hello"])
+    await store.put(journal_archive_key("", CLUSTER, 3, 9), [b"x"])
+    assert await list_archive(store, CLUSTER) == [(3, 9)]

@@ -1,0 +1,185 @@
+"""A state captured by a child: as it was when the child was made, and the parent none the worse for it."""
+
+import asyncio
+import contextlib
+import errno
+import mmap
+import os
+import signal
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from penstock.contracts.errors import Unavailable
+from penstock_sequencer.custodian import fork_capture
+from penstock_sequencer.custodian.fork_capture import capture_forked, capture_inline
+
+LARGE = 5_000_000
+
+
+def open_descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))
+
+
+def oom_score() -> bytes:
+    return Path("/proc/self/oom_score_adj").read_bytes()
+
+
+@pytest.mark.parametrize("way", [capture_inline, capture_forked])
+async def test_what_is_written_is_what_is_captured(way: fork_capture.Capture) -> None:
+    def write(out: IO[bytes]) -> None:
+        out.write(bytes(4) + b"x" * LARGE)
+        out.seek(0)
+        out.write(b"head")
+
+    assert bytes(await way(write)) == b"head" + b"x" * LARGE
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    """Opened at both ends or not at all."""
+    os.mkfifo(tmp_path / "fifo")
+    return tmp_path / "fifo"
+
+
+async def test_a_child_sees_the_state_of_the_moment_in_which_it_was_made_and_the_loop_goes_on(fifo: Path) -> None:
+    state = ["before"]
+
+    def write(out: IO[bytes]) -> None:
+        fifo.read_text()
+        out.write(state[0].encode())
+
+    capturing = asyncio.create_task(capture_forked(write))
+    await asyncio.sleep(0)
+    state[0] = "after"
+    await asyncio.to_thread(fifo.write_text, "go on")
+    assert bytes(await capturing) == b"before"
+
+
+async def test_a_child_that_fails_says_why() -> None:
+    def write(out: IO[bytes]) -> None:
+        out.write(b"half of it")
+        raise ValueError("no more of it")
+
+    with pytest.raises(Unavailable, match=r"(?s)the child that captured the state ended with 1: .*no more of it"):
+        await capture_forked(write)
+
+
+async def test_a_child_that_is_killed_is_no_capture() -> None:
+    def write(out: IO[bytes]) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(Unavailable, match="ended with -9"):
+        await capture_forked(write)
+
+
+async def test_a_capture_that_is_given_up_leaves_no_child_and_no_descriptor(fifo: Path) -> None:
+    def write(out: IO[bytes]) -> None:
+        fifo.write_text(str(os.getpid()))
+        signal.pause()
+
+    before = open_descriptors()
+    capturing = asyncio.create_task(capture_forked(write))
+    await asyncio.sleep(0)
+    child = int(await asyncio.to_thread(fifo.read_text))
+    capturing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await capturing
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert open_descriptors() == before
+
+
+async def test_a_child_holds_none_of_its_parents_connections() -> None:
+    def write(out: IO[bytes]) -> None:
+        out.write("\n".join(open_descriptors()).encode())
+
+    reading, writing = os.pipe()
+    held = set(bytes(await capture_forked(write)).decode().split())
+    os.close(reading)
+    os.close(writing)
+    # beside stdin, stdout and stderr: the memory, the way to the parent, and the folder that is being listed
+    assert len(held - {"0", "1", "2"}) == 3
+
+
+async def test_where_memory_runs_out_the_child_goes_before_its_parent() -> None:
+    def write(out: IO[bytes]) -> None:
+        out.write(oom_score())
+
+    before = oom_score()
+    assert bytes(await capture_forked(write)).strip() == b"1000"
+    assert oom_score() == before
+
+
+REFUSED = {
+    "memfd_create": "make memory",
+    "pipe": "make a pipe",
+    "fork": "fork",
+    "pidfd_open": "watch a child",
+}
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, number: int) -> None:
+    def refused(*_args: object, **_options: object) -> int:
+        raise OSError(number, "not today")
+
+    monkeypatch.setattr(owner, name, refused)
+
+
+def write_a_little(out: IO[bytes]) -> None:
+    out.write(b"state")
+
+
+def children() -> set[str]:
+    """The processes that this one has begun, other tests' servers among them, and whose end it has not asked for."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            if stat.read_text().rpartition(")")[2].split()[1] == str(os.getpid()):
+                found.add(stat.parent.name)
+    return found
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_the_kernel_refuses_is_tried_later_and_leaves_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, others = open_descriptors(), children()
+    refuse(monkeypatch, os, name, errno.EAGAIN)
+    with pytest.raises(Unavailable, match=f"cannot {REFUSED[name]}: not today"):
+        await capture_forked(write_a_little)
+    assert open_descriptors() == before
+    assert children() <= others
+
+
+async def test_memory_that_cannot_be_mapped_is_no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, others = open_descriptors(), children()
+    refuse(monkeypatch, mmap, "mmap", errno.ENOMEM)
+    with pytest.raises(Unavailable, match="cannot map memory: not today"):
+        await capture_forked(write_a_little)
+    assert open_descriptors() == before
+    assert children() <= others
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
+@pytest.mark.parametrize("name", REFUSED)
+async def test_where_no_child_may_ever_be_made_the_parent_captures(
+    name: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = children()
+    refuse(monkeypatch, os, name, number)
+    assert bytes(await capture_forked(write_a_little)) == b"state"
+    assert children() <= others
+
+
+async def test_a_child_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(out: IO[bytes]) -> None:
+        signal.pause()
+
+    before, others = open_descriptors(), children()
+    monkeypatch.setattr(fork_capture, "CHILD_TIMEOUT_S", 0.1)
+    with pytest.raises(Unavailable, match=r"was not done after 0\.1 s"):
+        await capture_forked(write)
+    assert open_descriptors() == before
+    assert children() <= others

@@ -1,0 +1,78 @@
+"""A sequencer whose journal the store no longer names stops, and nothing less makes it stop."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.subjects import journal_stream
+from penstock.objectstore.memory import MemoryStore
+from penstock_sequencer.journal_guard.identity import JournalIdentity, marker_key
+from penstock_sequencer.journal_guard.identity_watch import LOOK_AGAIN_S, IdentityWatch
+from penstock_sequencer.replication.halt import Halted
+from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.fakes.virtual_time import in_virtual_time
+from tests.unit.sequencer.sequencer_house import CLUSTER
+
+OURS, OTHER = "2026-01-01T00:00:00Z", "2026-03-03T00:00:00Z"
+KEY = marker_key(CLUSTER)
+
+
+class MutedStore(MemoryStore):
+    """A store that can be told not to answer."""
+
+    is_muted = False
+
+    async def get(self, key: str) -> bytes:
+        if self.is_muted:
+            raise Unavailable("no answer")
+        return await super().get(key)
+
+
+def identity(created: str) -> bytes:
+    return msgspec.json.encode(JournalIdentity(journal_stream(CLUSTER), created))
+
+
+async def watched() -> tuple[MutedStore, "asyncio.Task[None]"]:
+    """A store with our marker, and the watch over it after its first look."""
+    store = MutedStore()
+    await store.put(KEY, [identity(OURS)])
+    watch = IdentityWatch(store, CLUSTER, MemoryJournal(MemoryJournalStore(OURS)))
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(1)
+    return store, task
+
+
+async def name_other(store: MutedStore) -> None:
+    await store.delete([KEY])
+    await store.put(KEY, [identity(OTHER)])
+
+
+@in_virtual_time
+async def test_it_halts_soon_after_the_store_names_another_journal_and_says_how_to_go_back() -> None:
+    store, task = await watched()
+    await asyncio.sleep(10 * LOOK_AGAIN_S)
+    assert not task.done()
+    await name_other(store)
+    with pytest.raises(Halted, match="names the journal made at 2026-03-03") as told:
+        async with asyncio.timeout(30):
+            await task
+    assert identity(OURS).decode() in str(told.value)
+
+
+@in_virtual_time
+async def test_a_marker_that_is_gone_or_damaged_or_not_answered_for_halts_nobody_and_is_watched_on() -> None:
+    store, task = await watched()
+    store.is_muted = True
+    await asyncio.sleep(2 * LOOK_AGAIN_S)
+    store.is_muted = False
+    await store.delete([KEY])
+    await asyncio.sleep(2 * LOOK_AGAIN_S)
+    await store.put(KEY, [b"?"])
+    await asyncio.sleep(2 * LOOK_AGAIN_S)
+    assert not task.done()
+    await name_other(store)
+    with pytest.raises(Halted):
+        async with asyncio.timeout(30):
+            await task

@@ -1,0 +1,156 @@
+"""A cluster whose journal is archived and then lost, in memory: sequencers, segments in a store, and the new stream."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.contracts.batches import BatchMeta
+from penstock.contracts.commands import (
+    AllocateProducer,
+    CommitOffsets,
+    CommitSegment,
+    OffsetToCommit,
+    ProducerAllocated,
+)
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import new_segment_id
+from penstock.objectstore.memory import MemoryStore
+from penstock.runtime.journal import Journal
+from penstock.segment import build_segment
+from penstock.segment.keys import journal_archive_prefix, segment_key, snapshots_prefix
+from penstock_sequencer.journal_guard.identity import JournalIdentity, marker_key
+from penstock_sequencer.rebuild.stream import FoundStream
+from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.fakes.virtual_time import VirtualClock
+from tests.unit.sequencer.sequencer_house import CLUSTER, House
+
+OLD, NEW = "2026-01-01T00:00:00Z", "2026-03-03T00:00:00Z"
+TOPIC = "t"
+
+
+async def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
+    """Return when the condition holds, in virtual time."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.25)
+
+
+class FakeStreams:
+    """A NATS server that may have one stream; it can be told to break off at any of its steps."""
+
+    def __init__(self) -> None:
+        self.held: MemoryJournalStore | None = None
+        self.is_rebuilt = False
+        self.began = 0
+        self.steps = Steps()
+
+    async def find(self) -> FoundStream | None:
+        self.steps.step()
+        if self.held is None:
+            return None
+        return FoundStream(self.held.created, self.is_rebuilt, self.began, self.held.last_sequence)
+
+    async def make(self, first_sequence: int, replicas: int) -> FoundStream:
+        self.steps.step()
+        held = self.held = MemoryJournalStore(NEW)
+        held.first_sequence, held.last_sequence = first_sequence, first_sequence - 1
+        self.is_rebuilt, self.began = True, first_sequence
+        self.steps.step()
+        return FoundStream(NEW, True, first_sequence, first_sequence - 1)
+
+    async def journal(self) -> Journal:
+        assert self.held is not None, "the stream is asked for after it was made"
+        self.steps.step()
+        return MemoryJournal(self.held)
+
+
+class Steps:
+    """Counts what is done, and breaks off before one of it."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.break_before = -1
+
+    def step(self) -> None:
+        if self.done == self.break_before:
+            raise Unavailable("broken off")
+        self.done += 1
+
+
+class SteppedStore(MemoryStore):
+    """A store that counts puts as steps, before and after their effect."""
+
+    def __init__(self) -> None:
+        super().__init__(now_ms=VirtualClock().now_ms)
+        self.steps = Steps()
+
+    async def put(self, key, body, *, if_match=None):  # type: ignore[no-untyped-def]
+        self.steps.step()
+        etag = await super().put(key, body, if_match=if_match)
+        self.steps.step()
+        return etag
+
+    def keys(self, prefix: str) -> list[str]:
+        return sorted(key for key in self._objects.held if key.startswith(prefix))
+
+    def archived(self) -> list[str]:
+        return self.keys(journal_archive_prefix("", CLUSTER))
+
+    def snapshots(self) -> list[str]:
+        return self.keys(snapshots_prefix("", CLUSTER))
+
+    def damage(self, key: str) -> None:
+        held = self._objects.held[key]
+        self._objects.held[key] = type(held)(held.data[:-1] + b"?", held.etag, held.modified_ms)
+
+    def copy(self) -> "SteppedStore":
+        other = SteppedStore()
+        other._objects.held.update(self._objects.held)
+        return other
+
+
+class Flusher:
+    """Stores segments of one partition and commits them, as a flusher does."""
+
+    def __init__(self, house: House, store: SteppedStore, name: str = "flusher-1") -> None:
+        self.acknowledged: list[tuple[int, BatchMeta]] = []  # with their offsets
+        self._house = house
+        self._store = store
+        self._name = name
+
+    async def store(self, *batches: BatchMeta, topic: str = TOPIC, ahead_ms: int = 0) -> CommitSegment:
+        """A stored segment and its commit, not sent yet; its flusher's clock may be ahead."""
+        await asyncio.sleep(0.002)  # another millisecond
+        now_ms = self._house.clock.now_ms() + ahead_ms
+        segment_id = new_segment_id(now_ms, self._house.entropy.take(10))
+        placed = [(self._house.topic_id(topic), 0, each, bytes(each.length)) for each in batches]
+        built = build_segment(segment_id, writer=self._name, created_ms=now_ms, level=0, batches=placed)
+        await self._store.put(segment_key("", CLUSTER, 0, segment_id), built.buffers)
+        return CommitSegment(now_ms, segment_id, built.size_bytes, self._name, "z1", built.runs)
+
+    async def produce(self, *batches: BatchMeta) -> None:
+        """An acknowledged segment."""
+        commit = await self.store(*batches)
+        (outcome,) = await self._house.client.command([commit], deadline_s=10)
+        for batch, result in zip(batches, outcome.runs[0], strict=True):  # type: ignore[union-attr]
+            assert not result.refusal
+            self.acknowledged.append((result.base_offset, batch))
+
+
+async def name_old_journal(store: SteppedStore) -> None:
+    """The marker as a sequencer's first start writes it."""
+    identity = JournalIdentity(f"penstock-journal-{CLUSTER}", OLD)
+    await store.put(marker_key(CLUSTER), [msgspec.json.encode(identity)])
+
+
+async def new_producer(house: House) -> int:
+    (outcome,) = await house.client.command([AllocateProducer(house.clock.now_ms())], deadline_s=10)
+    assert isinstance(outcome, ProducerAllocated)
+    return outcome.producer_id
+
+
+async def commit_offset(house: House, offset: int) -> None:
+    """A group notes how far it has read."""
+    offsets = [OffsetToCommit(TOPIC, 0, offset, -1, "")]
+    await house.client.command([CommitOffsets(house.clock.now_ms(), "g", -1, "", None, offsets)], deadline_s=10)

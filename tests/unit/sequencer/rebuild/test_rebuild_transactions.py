@@ -1,0 +1,180 @@
+"""Transactions of which a journal lost some: none is ever committed by half, and nobody goes on as if nothing were."""
+
+import copy
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.contracts.batches import NO_SEGMENT_ID, TRANSACTIONAL, BatchMeta
+from penstock.contracts.commands import EndTxn, InitTransactionalProducer, ProducerAllocated, RaiseLevel, Refused
+from penstock.contracts.levels import TRANSACTIONS_LEVEL
+from penstock.contracts.rejections import Refusal
+from penstock.segment import SegmentIndex
+from penstock.segment.aborted import Aborted
+from penstock_sequencer.core.log import control_markers
+from penstock_sequencer.core.log.partitions import last_stable_offset
+from penstock_sequencer.core.state.cluster import State
+from tests.unit.sequencer.core.core_world import World
+from tests.unit.sequencer.rebuild.rebuild_lost import commit_of, of, partition, recover
+from tests.unit.sequencer.rebuild.rebuild_segments import BORN_MS, batch
+
+
+class Book(World):
+    """With transactions; what lies in the archive is what was done before a rebuild."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = BORN_MS
+        self.do(RaiseLevel(self.now_ms, TRANSACTIONS_LEVEL))
+        self.topic("t", partitions=1, number=1)
+
+    def init(self, name: str = "tx") -> ProducerAllocated:
+        return self.do(InitTransactionalProducer(self.now_ms, name, 60_000))  # type: ignore[no-any-return]
+
+    def of(self, writer: ProducerAllocated, sequence: int = 0, *, epoch: int = 0) -> BatchMeta:
+        meta = batch(writer.producer_id, epoch, sequence)
+        return msgspec.structs.replace(meta, attributes=TRANSACTIONAL)
+
+    def write(self, writer: ProducerAllocated) -> Refusal:
+        (result,) = self.produce(msgspec.structs.replace(self.of(writer), adds_partition=True))
+        return Refusal(result.refusal)
+
+    def end(self, writer: ProducerAllocated, name: str = "tx") -> Any:
+        return self.do(EndTxn(self.now_ms, name, writer.producer_id, writer.producer_epoch, True))
+
+    @property
+    def aborted(self) -> list[tuple[int, int]]:
+        known = partition(self).transactions
+        return [] if known is None else [each[1:] for each in map(msgspec.structs.astuple, known.aborted(0, 99, 99)[0])]
+
+
+def test_a_transaction_that_was_ongoing_comes_back_whole_and_is_aborted() -> None:
+    """Its end may be lost, or offsets that were to be committed with it."""
+    book = Book()
+    writer = book.init()
+    book.write(writer)
+    report = recover(book, of("a", 10, book.of(writer, 1)), of("b", 20, book.of(writer, 2)))
+    assert (report.recovered_batches, report.refused_batches, report.aborted_transactions) == (2, {}, 1)
+    assert book.aborted == [(0, 3)]
+    assert (last_stable_offset(partition(book)), partition(book).high_watermark) == (4, 4)
+
+
+def test_a_transaction_of_which_the_archive_knows_nothing_is_aborted() -> None:
+    book = Book()
+    writer = book.init()
+    book.write(writer)
+    book.end(writer)
+    report = recover(book, of("a", 10, book.of(writer, 1)))
+    assert (report.recovered_batches, report.aborted_transactions) == (1, 1)
+    assert book.aborted == [(2, 3)], "what was committed before the archive ended stays committed"
+
+
+def test_what_belongs_to_a_transaction_after_a_lost_end_is_refused() -> None:
+    """That raised the epoch; and nobody can commit what came after it."""
+    book = Book()
+    writer = book.init()
+    book.write(writer)
+    report = recover(book, of("a", 10, book.of(writer, 0, epoch=1)))
+    assert report.refused_batches == {"producer_fenced": 1}
+    assert book.aborted == [(0, 1)]
+
+
+def test_no_producer_goes_on_with_an_epoch_that_may_have_been_given_out_twice() -> None:
+    book = Book()
+    idle, ongoing = book.init("idle"), book.init("ongoing")
+    book.write(ongoing)
+    report = recover(book)
+    assert (report.forgotten_transactional_ids, report.aborted_transactions) == (2, 1)
+    assert not (book.state.transactions or book.state.transactions_by_producer or book.state.ongoing)
+    for name, each in (("idle", idle), ("ongoing", ongoing)):
+        assert book.write(each) == Refusal.INVALID_PRODUCER_MAPPING
+        assert book.end(each, name) == Refused(Refusal.INVALID_PRODUCER_MAPPING)
+        again = book.init(name)
+        assert again.producer_id not in (idle.producer_id, ongoing.producer_id)
+        assert book.write(again) == Refusal.NONE
+        assert not isinstance(book.end(again, name), Refused)
+
+
+class History(Book):
+    """Transactions by chance, of which each segment has one batch; `fates` is what became of each by the book."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.chance = Random(seed)
+        self.sent: list[SegmentIndex] = []
+        self.writers: dict[str, ProducerAllocated] = {}
+        self.ongoing: dict[str, list[bytes]] = {}  # segments of each producer's transaction
+        self.committed: set[bytes] = set()
+
+    def step(self) -> None:
+        name = self.chance.choice("abc")
+        if name not in self.writers or self.chance.random() < 0.05:
+            self.writers[name] = self.init(name)
+            self.ongoing[name] = []
+        elif self.chance.random() < 0.3 and self.ongoing[name]:
+            self.end_some(name)
+        elif self.chance.random() < 0.1:
+            self.send(batch(), self.committed.add)
+        else:
+            sequence = self.chance.choice([0, len(self.ongoing[name])]) if self.chance.random() < 0.1 else -1
+            sequence = len(self.ongoing[name]) if sequence < 0 else sequence
+            self.send(self.of(self.writers[name], sequence), self.ongoing[name].append)
+
+    def of(self, writer: ProducerAllocated, sequence: int = 0, *, epoch: int = 0) -> BatchMeta:
+        meta = batch(writer.producer_id, writer.producer_epoch, sequence)
+        return msgspec.structs.replace(meta, attributes=TRANSACTIONAL, adds_partition=True)
+
+    def send(self, meta: BatchMeta, note: Callable[[bytes], None]) -> None:
+        index = of(self.chance.choice("xyz"), len(self.sent) + 1, meta)
+        (result,) = commit_of(self, index).runs[0]
+        if not result.refusal and result.base_offset == partition(self).high_watermark - 1:
+            note(index.segment_id)
+        stored = msgspec.structs.replace(meta, adds_partition=False)  # as footers have it
+        self.sent.append(of(index.writer, len(self.sent) + 1, stored))
+
+    def end_some(self, name: str) -> None:
+        writer, committed = self.writers[name], self.chance.random() < 0.7
+        ended = self.do(EndTxn(self.now_ms, name, writer.producer_id, writer.producer_epoch, committed, bumps=True))
+        self.writers[name] = ProducerAllocated(ended.producer_id, ended.producer_epoch)
+        if committed:
+            self.committed.update(self.ongoing[name])
+        self.ongoing[name] = []
+
+
+def visible(state: State, metas: dict[bytes, BatchMeta]) -> set[bytes]:
+    """The segments whose batch a reader of what is committed sees."""
+    log = state.topics["t"].partitions[0]
+    known = log.transactions
+    aborted = Aborted(known.aborted(0, log.high_watermark, 10**6)[0] if known is not None else ())
+    found = set()
+    for row in range(log.extents.head, log.extents.end):
+        segment_id = control_markers.segment_id(state, log.extents.segments[row])
+        offset = log.extents.base_offsets[row]
+        if segment_id == NO_SEGMENT_ID or offset >= last_stable_offset(log):
+            continue
+        meta = metas[segment_id]
+        if not (meta.attributes & TRANSACTIONAL and aborted.has(meta.producer_id, offset)):
+            found.add(segment_id)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_half_of_a_transaction_is_ever_committed_by_a_rebuild(seed: int) -> None:
+    """What was committed while it was archived, and nothing else that is transactional, wherever the archive ends."""
+    history = History(seed)
+    for _ in range(history.chance.randint(5, 40)):
+        history.step()
+    archived, known, count = copy.deepcopy(history.state), set(history.committed), len(history.sent)
+    for _ in range(history.chance.randint(0, 20)):
+        history.step()
+    metas = {index.segment_id: index.runs[0].batches[0] for index in history.sent}
+    assert visible(history.state, metas) <= history.committed
+    plain = {each for each, meta in metas.items() if not meta.attributes & TRANSACTIONAL}
+    history.state = archived
+    report = recover(history, *history.sent[count:])
+    assert visible(history.state, metas) == known | plain
+    assert last_stable_offset(partition(history)) == partition(history).high_watermark
+    assert not report.refused_segments

@@ -1,0 +1,74 @@
+"""The running hash: any other past is found out, as far back as is remembered."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from penstock.contracts.entries import Entry
+from penstock.contracts.errors import Corrupt
+from penstock_sequencer.replication.hash_chain import Chain
+
+PASTS = st.lists(st.binary(max_size=8), min_size=1, max_size=20)
+
+
+def grown(past: list[bytes], hashes_max: int = 100) -> Chain:
+    chain = Chain(hashes_max)
+    for data in past:
+        chain.advance(data)
+    return chain
+
+
+def entry_on(chain: Chain) -> Entry:
+    return Entry("x.1", "x", chain.sequence, chain.hash, [])
+
+
+@given(PASTS, st.data())
+def test_an_entry_built_on_any_part_of_our_past_is_accepted(past: list[bytes], data: st.DataObject) -> None:
+    part = data.draw(st.integers(0, len(past)))
+    assert grown(past).check(entry_on(grown(past[:part])))
+
+
+@given(PASTS, st.data())
+def test_a_past_that_differs_anywhere_is_found_out(past: list[bytes], data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(past) - 1))
+    other = [*past[:place], past[place] + b"!", *past[place + 1 :]]
+    part = data.draw(st.integers(place + 1, len(past)))
+    with pytest.raises(Corrupt, match="builds on another past"):
+        grown(past).check(entry_on(grown(other[:part])))
+
+
+@given(PASTS)
+def test_an_entry_cannot_build_on_what_comes_after_it(past: list[bytes]) -> None:
+    with pytest.raises(Corrupt, match="was not there yet"):
+        grown(past[:-1]).check(entry_on(grown(past)))
+
+
+def test_only_so_many_hashes_are_remembered() -> None:
+    past = [bytes([number]) for number in range(10)]
+    chain = grown(past, hashes_max=4)
+    assert chain.check(entry_on(grown(past[:7])))
+    assert not chain.check(entry_on(grown(past[:6])))
+
+
+@given(PASTS, PASTS, st.integers(1, 30))
+def test_a_chain_begun_at_a_snapshot_goes_on_as_the_whole_one(past: list[bytes], more: list[bytes], kept: int) -> None:
+    whole, restored = grown(past), Chain()
+    restored.restore(len(past), whole.newest_hashes(kept))
+    assert restored.ends_with(past[-1])
+    for data in more:
+        assert restored.check(entry_on(grown(past)))
+        whole.advance(data)
+        restored.advance(data)
+        assert (restored.sequence, restored.hash) == (whole.sequence, whole.hash)
+    known = min(kept, len(past) + 1)
+    assert restored.earliest_sequence == len(past) + 1 - known
+    sequences = range(len(past) + len(more) + 1)
+    expected = [None if each < restored.earliest_sequence else whole.hash_at(each) for each in sequences]
+    assert [restored.hash_at(each) for each in sequences] == expected
+
+
+def test_a_chain_knows_its_last_entry_if_it_knows_the_hash_before_it() -> None:
+    whole, restored = grown([b"a", b"b"]), Chain()
+    assert whole.ends_with(b"b")
+    assert not whole.ends_with(b"c")
+    restored.restore(2, whole.newest_hashes(1))
+    assert restored.ends_with(b"anything")

@@ -1,0 +1,150 @@
+"""How far the journal reaches: one question for many, and never an answer from before it was asked for."""
+
+import asyncio
+
+import pytest
+
+from penstock.contracts.commands import CreateTopic
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.log import LATEST, OffsetOf, OffsetsQuery, OffsetsView
+from penstock.contracts.queries.topics import MetadataQuery, MetadataView
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.journal import JournalEntry, JournalLost
+from penstock_sequencer.replication.read_index import ReadIndex
+from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.fakes.virtual_time import in_virtual_time
+from tests.unit.sequencer.sequencer_house import CLUSTER, House, house
+
+
+class SlowJournal(MemoryJournal):
+    """Says how far it reaches a second after it looked."""
+
+    def __init__(self, store: MemoryJournalStore) -> None:
+        super().__init__(store)
+        self.asked = 0
+
+    async def last_sequence(self) -> int:
+        self.asked += 1
+        found = await super().last_sequence()
+        await asyncio.sleep(1)
+        return found
+
+
+@in_virtual_time
+async def test_who_comes_while_an_answer_is_on_its_way_waits_for_the_next_and_shares_it() -> None:
+    store = MemoryJournalStore()
+    journal = SlowJournal(store)
+    index = ReadIndex(journal)
+    early = asyncio.create_task(index.ask(10))
+    await asyncio.sleep(0.5)
+    store.inject(b"x")
+    late = [asyncio.create_task(index.ask(10)) for _ in range(50)]
+    assert await early == 0
+    assert [await each for each in late] == [1] * 50
+    assert journal.asked == 2
+
+
+@in_virtual_time
+async def test_if_who_asked_gives_up_the_next_in_line_asks() -> None:
+    store = MemoryJournalStore()
+    index = ReadIndex(SlowJournal(store))
+    tasks = [asyncio.create_task(index.ask(10)) for _ in range(3)]
+    await asyncio.sleep(0.5)
+    tasks[0].cancel()
+    assert await asyncio.gather(*tasks[1:]) == [0, 0]
+    assert tasks[0].cancelled()
+
+
+@in_virtual_time
+async def test_a_journal_that_is_silent_is_not_waited_for_beyond_the_time() -> None:
+    class Silent(MemoryJournal):
+        async def last_sequence(self) -> int:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    index = ReadIndex(Silent(MemoryJournalStore()))
+    loop = asyncio.get_running_loop()
+    for _ in range(3):
+        started_s = loop.time()
+        outcomes = await asyncio.gather(*(index.ask(1) for _ in range(5)), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [Unavailable] * 5
+        assert loop.time() - started_s == pytest.approx(1)
+
+
+@in_virtual_time
+async def test_a_lost_journal_says_nothing_here_because_the_replica_halts_by_itself() -> None:
+    store = MemoryJournalStore()
+    journal = MemoryJournal(store)
+    store.lose()
+    with pytest.raises(JournalLost):
+        await journal.last_sequence()
+    with pytest.raises(Unavailable, match="there is no journal"):
+        await ReadIndex(journal).ask(1)
+
+
+class LaggingJournal(MemoryJournal):
+    """Entries arrive here only while the gate is open."""
+
+    gate: asyncio.Event
+
+    def _take(self, expected: int) -> list[JournalEntry]:
+        return super()._take(expected) if self.gate.is_set() else []
+
+
+async def two_of_which_one_lags(one: House) -> tuple[SequencerClient, asyncio.Event]:
+    """A client of the replica that lags, and what ends that; the other one has entries that it does not know of."""
+    LaggingJournal.gate = asyncio.Event()
+    LaggingJournal.gate.set()
+    one.make_journal = LaggingJournal
+    await one.start("lagging")
+    LaggingJournal.gate.clear()
+    one.make_journal = MemoryJournal
+    await one.start("ahead")
+    await write_through(one, "ahead", one.create_topic("t"))
+    return SequencerClient(one.hub.connect("other gateway"), CLUSTER, one.clock), LaggingJournal.gate
+
+
+async def write_through(one: House, name: str, command: CreateTopic) -> None:
+    """As another gateway did whose replica was this one."""
+    proposals = one.running[name].sequencer._proposals
+    await proposals.propose([command])
+    await proposals.propose([one.commit("t", 3)])
+
+
+async def ask_the_lagging_one(one: House) -> None:
+    """Leave only the lagging replica to answer."""
+    for subscription in one.running["ahead"].sequencer._api._subscriptions:
+        await subscription.unsubscribe()
+
+
+@in_virtual_time
+async def test_the_end_of_a_log_is_not_told_as_it_was_before_another_gateway_told_of_more() -> None:
+    async with house() as one:
+        client, gate = await two_of_which_one_lags(one)
+        await ask_the_lagging_one(one)
+        asked = [OffsetOf(one.topic_id("t"), 0, LATEST)]
+        stale = await client.query("offsets", OffsetsQuery(0, asked), OffsetsView)
+        assert stale.sequence == 0
+        asking = asyncio.create_task(client.query("offsets", OffsetsQuery(0, asked, fresh=True), OffsetsView))
+        await asyncio.sleep(3)
+        assert not asking.done()
+        gate.set()
+        one.store.set_available(True)  # its tail looks again
+        found = await asking
+        assert [each.offset for each in found.partitions] == [3]
+
+
+@in_virtual_time
+async def test_what_asks_for_the_present_fails_in_time_while_the_journal_is_silent_and_all_else_is_answered() -> None:
+    async with house("a") as one:
+        await one.client.command([one.create_topic("t")], deadline_s=5)
+        one.store.set_available(False)
+        started_s = asyncio.get_running_loop().time()
+        with pytest.raises(Unavailable, match="the journal does not answer"):
+            await one.client.query("metadata", MetadataQuery(0, None, fresh=True), MetadataView, deadline_s=10)
+        assert asyncio.get_running_loop().time() - started_s <= 11
+        view = await one.client.query("metadata", MetadataQuery(0, None), MetadataView)
+        assert [topic.name for topic in view.topics] == ["t"]
+        one.store.set_available(True)
+        view = await one.client.query("metadata", MetadataQuery(0, None, fresh=True), MetadataView)
+        assert [topic.name for topic in view.topics] == ["t"]

@@ -1,0 +1,177 @@
+"""A replica that stood still does nothing that its senders have given up and the world has passed over."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import CollectorRegistry
+
+from penstock.contracts.commands import CommitOffsets, OffsetToCommit
+from penstock.contracts.errors import Unavailable
+from penstock.runtime.bus.bus import Inbound
+from penstock_sequencer.metrics import SequencerMetrics
+from penstock_sequencer.replication.stall_detector import STALL_S, VOID, Stalls
+from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
+from tests.testkit.fakes.virtual_time import in_virtual_time
+from tests.unit.sequencer.sequencer_house import FreezingClock, House, Running, house
+
+
+class SlowBus(MemoryBus):
+    """What waits in the socket comes in before the echo, and that when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryHub(), "me")
+        self.echoes: asyncio.Queue[Unavailable | None] = asyncio.Queue()
+
+    async def flush(self) -> None:
+        error = await self.echoes.get()
+        if error is not None:
+            raise error
+
+
+class Desk:
+    """The stalls of a process that the test stops."""
+
+    def __init__(self) -> None:
+        self.bus = SlowBus()
+        self.clock = FreezingClock()
+        self.registry = CollectorRegistry()
+        self.stalls = Stalls(self.bus, self.clock, SequencerMetrics(self.registry))
+
+    @property
+    def count(self) -> float | None:
+        return self.registry.get_sample_value("penstock_sequencer_stalls_total")
+
+    async def stand_still(self, duration_s: float) -> None:
+        self.clock.freeze()
+        await asyncio.sleep(duration_s)
+        self.clock.thaw()
+
+    async def until_settled(self) -> None:
+        async with asyncio.timeout(5):
+            while self.stalls.ticket_in() == VOID:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def desk() -> AsyncIterator[Desk]:
+    built = Desk()
+    task = asyncio.create_task(built.stalls.run())
+    await asyncio.sleep(10)
+    yield built
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_without_a_stall_a_ticket_stays_good() -> None:
+    async with desk() as one:
+        ticket = one.stalls.ticket_in()
+        await one.stand_still(0.7 * STALL_S)
+        await asyncio.sleep(3_600)
+        assert one.stalls.is_good(ticket)
+        assert one.count == 0
+
+
+@in_virtual_time
+async def test_whoever_looks_first_finds_the_stall_and_what_came_before_it_is_void() -> None:
+    async with desk() as one:
+        ticket = one.stalls.ticket_in()
+        await one.stand_still(2 * STALL_S)
+        assert not one.stalls.is_good(ticket)
+        assert one.count == 1
+
+
+@in_virtual_time
+async def test_what_comes_in_before_the_echo_is_void_and_what_is_our_own_is_not() -> None:
+    async with desk() as one:
+        await one.stand_still(60)
+        own = one.stalls.ticket()
+        for _ in range(100):
+            assert one.stalls.ticket_in() == VOID
+            await asyncio.sleep(0.1)
+        one.bus.echoes.put_nowait(None)
+        await one.until_settled()
+        assert one.stalls.is_good(own)
+        assert one.count == 1
+
+
+@in_virtual_time
+async def test_without_an_echo_another_is_asked_for() -> None:
+    async with desk() as one:
+        await one.stand_still(60)
+        one.bus.echoes.put_nowait(Unavailable("the connection broke"))
+        await asyncio.sleep(5)
+        assert one.stalls.ticket_in() == VOID
+        one.bus.echoes.put_nowait(None)
+        await one.until_settled()
+
+
+@in_virtual_time
+async def test_the_echo_of_one_stall_does_not_settle_the_next() -> None:
+    async with desk() as one:
+        await one.stand_still(60)
+        await asyncio.sleep(1)
+        await one.stand_still(60)
+        one.bus.echoes.put_nowait(None)
+        await asyncio.sleep(5)
+        assert one.stalls.ticket_in() == VOID
+        one.bus.echoes.put_nowait(None)
+        await one.until_settled()
+        assert one.count == 2
+
+
+class Stopped:
+    """A replica that takes nothing from its socket, and for which no time passes."""
+
+    def __init__(self, running: Running) -> None:
+        self.held: list[str] = []
+        self._running = running
+        self._api = running.sequencer._api
+        self._take = self._api._take
+        self._goes_on = asyncio.Event()
+        self._api._take = self._hold  # type: ignore[method-assign]
+        running.clock.freeze()
+
+    async def _hold(self, name: str, message: Inbound) -> None:
+        self.held.append(name)
+        await self._goes_on.wait()
+        await self._take(name, message)
+
+    def go_on(self) -> None:
+        self._running.clock.thaw()
+        self._goes_on.set()
+
+
+def committing(both: House, offset: int) -> CommitOffsets:
+    return CommitOffsets(both.clock.now_ms(), "g", -1, "", None, [OffsetToCommit("t", 0, offset, -1, "")])
+
+
+@in_virtual_time
+async def test_a_replica_that_was_stopped_does_not_move_offsets_back() -> None:
+    async with house("a", "b") as both:
+        await both.client.command([both.create_topic("t")], deadline_s=5)
+        stopped = Stopped(both.running["a"])
+        while "command" not in stopped.held:
+            await both.client.command([committing(both, 100)], deadline_s=30)
+        await both.running["b"].sequencer._proposals.propose([committing(both, 200)])
+        await asyncio.sleep(60)
+        stopped.go_on()
+        await asyncio.sleep(5)
+        for running in both.running.values():
+            assert running.sequencer.replica.state.groups["g"].offsets["t"][0].offset == 200
+        assert both.running["a"].registry.get_sample_value(
+            "penstock_sequencer_requests_total", {"name": "command", "result": "failed"}
+        ) == stopped.held.count("command")
+
+
+@in_virtual_time
+async def test_a_replica_that_was_stopped_serves_again() -> None:
+    async with house("a") as one:
+        stopped = Stopped(one.running["a"])
+        asked = asyncio.create_task(one.client.command([one.create_topic("t")], deadline_s=90))
+        await asyncio.sleep(60)
+        stopped.go_on()
+        started_s = one.clock.monotonic_s()
+        await asked
+        assert one.clock.monotonic_s() - started_s < 1

@@ -1,0 +1,86 @@
+"""Who is silent: only who was not heard from by anybody for the whole of its session time-out."""
+
+import pytest
+
+from penstock.contracts.messages import HeardMember
+from penstock_sequencer.serving import liveness
+from penstock_sequencer.serving.liveness import Members
+
+TIMEOUT_MS = 10_000
+
+
+def watched(active_sequence: int = 1, waiting: bool = False, member_id: str = "m") -> tuple[str, str, int, int, bool]:
+    return ("g", member_id, TIMEOUT_MS, active_sequence, waiting)
+
+
+def looked_at(*seen: tuple[str, str, int, int, bool], at_s: float = 100.0) -> Members:
+    members = Members()
+    assert not members.silent(seen, at_s)
+    return members
+
+
+def test_a_member_seen_for_the_first_time_has_its_whole_time_left() -> None:
+    members = looked_at(watched())
+    assert not members.silent([watched()], 109.9)
+    assert members.silent([watched()], 110.0) == [("g", "m", 1)]
+
+
+def test_a_heartbeat_here_or_elsewhere_gives_time() -> None:
+    members = looked_at(watched(), watched(member_id="n"))
+    members.note("g", "m", 105.0)
+    members.take_in([HeardMember("g", "n")], 106.0)
+    assert not members.silent([watched(), watched(member_id="n")], 114.9)
+    assert members.silent([watched(), watched(member_id="n")], 115.0) == [("g", "m", 1)]
+
+
+def test_activity_in_the_journal_gives_time() -> None:
+    members = looked_at(watched(active_sequence=1))
+    assert not members.silent([watched(active_sequence=2)], 109.0)
+    assert not members.silent([watched(active_sequence=2)], 118.9)
+    assert members.silent([watched(active_sequence=2)], 119.0) == [("g", "m", 2)]
+
+
+def test_a_waiting_member_is_never_silent_and_has_its_whole_time_afterwards() -> None:
+    members = looked_at(watched(waiting=True))
+    assert not members.silent([watched(waiting=True)], 200.0)
+    assert not members.silent([watched()], 209.9)
+    assert members.silent([watched()], 210.0) == [("g", "m", 1)]
+
+
+def test_after_a_time_in_which_we_may_have_missed_heartbeats_everybody_has_its_whole_time() -> None:
+    members = looked_at(watched())
+    members.restart()
+    assert not members.silent([watched()], 150.0)
+    assert members.silent([watched()], 160.0) == [("g", "m", 1)]
+
+
+def test_a_member_stays_silent_until_it_is_gone() -> None:
+    members = looked_at(watched())
+    assert members.silent([watched()], 111.0) == members.silent([watched()], 112.0) == [("g", "m", 1)]
+
+
+def test_whom_we_heard_is_told_once() -> None:
+    members = Members()
+    members.note("g", "m", 1.0)
+    members.note("g", "m", 2.0)
+    members.note("h", "n", 2.0)
+    assert members.take_fresh() == [HeardMember("g", "m"), HeardMember("h", "n")]
+    assert members.take_fresh() == []
+
+
+def test_what_others_heard_is_not_told_on() -> None:
+    members = Members()
+    members.take_in([HeardMember("g", "m")], 1.0)
+    assert members.take_fresh() == []
+
+
+def test_heartbeats_of_whoever_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liveness, "NOTED_MAX", 3)
+    members = looked_at(watched())
+    for number in range(10):
+        members.note("g", f"stranger-{number}", 105.0)
+    members.note("g", "m", 105.0)
+    assert len(members._alive) == 3
+    assert len(members.take_fresh()) == 3
+    assert not members.silent([watched()], 114.0)
+    assert len(members._alive) == 1
