@@ -46,7 +46,7 @@ def _replace_s(state: State, first: int) -> float:
     started_s = time.perf_counter()
     ((outcome,),), _ = apply_entry(state, state.sequence + 1, [[command]])
     seconds = time.perf_counter() - started_s
-    assert isinstance(outcome, PerItem) and not any(outcome.refusals), "a run was refused"
+    assert isinstance(outcome, PerItem) and not any(outcome.rejections), "a run was refused"
     return seconds
 
 

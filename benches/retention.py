@@ -31,7 +31,7 @@ from penstock.contracts.commands import (
     LogsTrimmed,
     Outcome,
     RaiseLevel,
-    Refused,
+    Rejected,
     Tick,
 )
 from penstock.contracts.ids import NO_TOPIC_ID, TopicId, new_segment_id
@@ -111,7 +111,7 @@ class Measured:
 
     def _apply(self, command: Command) -> Outcome:
         ((outcome,),), _ = apply_entry(self.state, self.state.sequence + 1, [[command]])
-        assert not isinstance(outcome, Refused), outcome
+        assert not isinstance(outcome, Rejected), outcome
         return outcome
 
 

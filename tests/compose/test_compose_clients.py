@@ -1,4 +1,4 @@
-"""A fresh project serves clients on the host and in the network, keeps house rules, and keeps its data."""
+"""A fresh project serves clients on the host and in the network, keeps the rules, and keeps its data."""
 
 import json
 

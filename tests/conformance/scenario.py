@@ -79,7 +79,7 @@ def until(condition: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S)
     return value
 
 
-def refusal(client: Driver, name: str, /, **arguments: Any) -> str:
+def rejection(client: Driver, name: str, /, **arguments: Any) -> str:
     """Ask for what must be refused, and return what the client says of it."""
     try:
         answer = client.ask(name, **arguments)

@@ -38,7 +38,7 @@ def ping(connection: socket.socket) -> bytes:
     return connection.recv(6)
 
 
-def is_refused(server: NatsServer) -> bool:
+def is_rejected(server: NatsServer) -> bool:
     try:
         socket.create_connection(("127.0.0.1", server.port), timeout=ANSWER_TIMEOUT_S).close()
     except ConnectionRefusedError:
@@ -66,7 +66,7 @@ def test_a_killed_server_is_gone_at_once_and_comes_back_at_the_same_address(serv
         server.kill()
         with contextlib.suppress(ConnectionResetError):
             assert connection.recv(65536) in (b"", b"PING\r\n")
-    assert is_refused(server)
+    assert is_rejected(server)
     server.start()
     with client(server) as connection:
         assert ping(connection) == b"PONG\r\n"
@@ -77,7 +77,7 @@ def test_a_stopped_server_says_farewell_and_a_killed_one_does_not(server: NatsSe
     assert "Server Exiting" not in server.log_path.read_text()
     server.start()
     server.stop()
-    assert is_refused(server)
+    assert is_rejected(server)
     assert "Server Exiting" in server.log_path.read_text()
 
 

@@ -187,9 +187,9 @@ def test_what_scripts_usually_set_is_taken_and_what_nobody_keeps_is_refused(
     configs = admin.describe_configs([resource])[resource].result(30)
     assert {name: configs[name].value for name in usual} == usual
     assert configs["flush.ms"].value == str(2**63 - 1)
-    refused = admin.create_topics([NewTopic("tiered", 1, config={"remote.storage.enable": "true"})])["tiered"]
+    rejected = admin.create_topics([NewTopic("tiered", 1, config={"remote.storage.enable": "true"})])["tiered"]
     with pytest.raises(KafkaException, match=r"remote\.storage\.enable is not a supported topic configuration"):
-        refused.result(30)
+        rejected.result(30)
 
 
 def send(cluster: Cluster, topic: str, records: list[Record]) -> Any:
@@ -203,9 +203,9 @@ def test_records_without_a_key_are_named_one_by_one_where_a_topic_is_compacted(
 ) -> None:
     admin.create_topics([NewTopic("keyed", 1, config={"cleanup.policy": "compact"})])["keyed"].result(30)
     records = [Record(number, key=key, value=b"v") for number, key in enumerate((b"a", None, b"c", None))]
-    refused = send(cluster, "keyed", records)
-    assert refused.error_code == 87  # INVALID_RECORD
-    assert [error.batch_index for error in refused.record_errors] == [1, 3]
+    rejected = send(cluster, "keyed", records)
+    assert rejected.error_code == 87  # INVALID_RECORD
+    assert [error.batch_index for error in rejected.record_errors] == [1, 3]
     assert send(cluster, "keyed", records[:1]).error_code == 0
     producer = Producer({"bootstrap.servers": cluster.kafka})
     told: list[Any] = []

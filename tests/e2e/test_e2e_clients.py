@@ -168,12 +168,12 @@ def test_topics_are_made_described_grown_and_deleted(cluster: Cluster, admin: Ad
 
 
 def test_what_cannot_be_made_is_refused_by_name(admin: AdminClient) -> None:
-    refusals = {
+    rejections = {
         "INVALID_CONFIG": NewTopic("odd-config", 1, config={"remote.storage.enable": "true"}),
         "INVALID_PARTITIONS": NewTopic("no-partitions", 0),
         "TOPIC_EXCEPTION": NewTopic("not a name", 1),
     }
-    for expected, topic in refusals.items():
+    for expected, topic in rejections.items():
         with pytest.raises(KafkaException, match=expected):
             admin.create_topics([topic])[topic.topic].result(30)
 

@@ -243,8 +243,8 @@ def test_offsets_of_a_group_are_reset_deleted_and_gone_with_it(
     polled = Polled(member, lambda: member.poll(0.1))
     try:
         wait_until(lambda: polled.assignment() == [0, 1], TIMEOUT_S, "the member's partitions")
-        refused = admin.alter_consumer_group_offsets(reset)["resetting"].result(30)
-        assert {each.error.code() for each in refused.topic_partitions} == {KafkaError.UNKNOWN_MEMBER_ID}
+        rejected = admin.alter_consumer_group_offsets(reset)["resetting"].result(30)
+        assert {each.error.code() for each in rejected.topic_partitions} == {KafkaError.UNKNOWN_MEMBER_ID}
         assert python_admin.delete_group_offsets("resetting", python_places) == dict(
             zip(python_places, [GroupSubscribedToTopicError] * 2 + [NoError] * 2, strict=True)
         )

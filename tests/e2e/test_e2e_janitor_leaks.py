@@ -45,13 +45,13 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def until_deleted(cluster: Cluster, objects: int) -> None:
     """Return when so many condemned objects were deleted at least; nothing may go for another reason."""
 
-    def condemned() -> float:
+    def dead() -> float:
         found = cluster.metrics()
         its = total(found, "penstock_janitor_deleted_objects_total", reason="condemned")
         assert total(found, "penstock_janitor_deleted_objects_total") == its, "something went for another reason"
         return its if its >= objects else 0
 
-    wait_until(condemned, GONE_S, f"{objects} objects to be told as deleted")
+    wait_until(dead, GONE_S, f"{objects} objects to be told as deleted")
 
 
 def test_when_all_topics_are_gone_the_bucket_holds_snapshots_and_the_archive_only(

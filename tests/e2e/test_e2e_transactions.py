@@ -228,9 +228,9 @@ def test_a_member_that_was_replaced_commits_no_offsets(cluster: Cluster, admin: 
     producer = new_producer(cluster, topic)
     producer.begin_transaction()
     send(producer, topic, "twice")
-    with pytest.raises(KafkaException) as refused:
+    with pytest.raises(KafkaException) as rejected:
         producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], metadata, PATIENCE_S)
-    assert refused.value.args[0].txn_requires_abort()
+    assert rejected.value.args[0].txn_requires_abort()
     until_done(lambda: producer.abort_transaction(PATIENCE_S))
     assert read(cluster, topic) == []
     assert committed_offset(admin, f"g-{topic}", topic) == -1001

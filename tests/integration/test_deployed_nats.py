@@ -92,7 +92,7 @@ WILDCARDS = {
     "$SYS.>",
 }
 ANSWER_TIMEOUT_S = 60
-REFUSED_ROUTE = "authentication error"
+REJECTED_ROUTE = "authentication error"
 LAST = "refused.to.everybody"
 DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)"')
 
@@ -144,8 +144,8 @@ async def denied(kind: str, client: Client, errors: list[str], asked: set[str]) 
     await until(lambda: any(LAST in error for error in errors))
     found = [match for error in errors for match in DENIED.findall(error)]
     assert len(found) == len(errors), errors
-    refused = {subject for what, subject in found if what == kind}
-    return {subject for subject in asked if subject.lower() in refused}
+    rejected = {subject for what, subject in found if what == kind}
+    return {subject for subject in asked if subject.lower() in rejected}
 
 
 def taker(messages: list[Msg]) -> Callable[[Msg], Awaitable[None]]:
@@ -164,8 +164,8 @@ async def test_a_service_publishes_where_its_work_is_and_nowhere_else(
         for subject in everything:
             await client.publish(subject, b"")
         assert await denied("publish", client, errors, everything) == everything - MAY_PUBLISH[role]
-    refusal = f'"PENSTOCK/user:{role}" - Publish Violation - Subject "{LAST}"'
-    await until(lambda: refusal in server.log())  # the client may be told first
+    rejection = f'"PENSTOCK/user:{role}" - Publish Violation - Subject "{LAST}"'
+    await until(lambda: rejection in server.log())  # the client may be told first
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -306,9 +306,9 @@ async def test_three_servers_make_a_cluster_with_a_journal_and_let_no_stranger_i
             node.until_healthy()
         wait_until(lambda: all(has_met(node, 2) for node in nodes), ANSWER_TIMEOUT_S, "all routes")
         await check_journal(nodes[0], credentials)
-        assert not any(REFUSED_ROUTE in node.log() for node in nodes)
+        assert not any(REJECTED_ROUTE in node.log() for node in nodes)
 
         stranger = start_node("stranger", ports[3], tmp_path, Credentials(tmp_path / "others", *addresses))
         stack.callback(stranger.kill)
-        wait_until(lambda: all(REFUSED_ROUTE in node.log() for node in nodes), ANSWER_TIMEOUT_S, "it to be refused")
+        wait_until(lambda: all(REJECTED_ROUTE in node.log() for node in nodes), ANSWER_TIMEOUT_S, "it to be refused")
         assert all("stranger" not in neighbours(node) for node in nodes)

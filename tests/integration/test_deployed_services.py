@@ -127,7 +127,7 @@ async def test_who_reads_segments_may_read_and_change_nothing(
                     await put
             with pytest.raises(NotDeleted, match="AccessDenied") as raised:
                 await store.delete([key])  # answered by key, as where an object is locked
-            assert raised.value.refused == (key,), "it would be asked for again and again"
+            assert raised.value.rejected == (key,), "it would be asked for again and again"
         assert await writer.get(key) == b"bytes"
         assert [each.key for each in await writer.list("read/new")] == []
 
@@ -151,7 +151,7 @@ async def test_a_key_is_good_for_nothing_without_its_secret(
         await objectstore.open_store(f"{store_url(endpoint)}&{keys}")
 
 
-class House:
+class Rig:
     """One process of each service."""
 
     def __init__(self, folder: Path, credentials: Credentials, nats_server: DeployedNats, endpoint: str) -> None:
@@ -180,28 +180,28 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def houses(
+def rigs(
     credentials: Credentials, nats_server: DeployedNats, endpoint: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], House]]:
+) -> Iterator[Callable[[], Rig]]:
     """Builds one, and another when that was stopped: who has the tests run in which order is not ours to say."""
-    built: list[House] = []
+    built: list[Rig] = []
 
-    def get() -> House:
+    def get() -> Rig:
         if not built or built[-1].is_stopped:
-            built.append(House(tmp_path_factory.mktemp("house"), credentials, nats_server, endpoint))
+            built.append(Rig(tmp_path_factory.mktemp("rig"), credentials, nats_server, endpoint))
             built[-1].until_ready()
         return built[-1]
 
     try:
         yield get
     finally:
-        for service in (each for house in built for each in house.services.values()):
+        for service in (each for rig in built for each in rig.services.values()):
             service.kill()
 
 
 @pytest.fixture
-def house(houses: Callable[[], House]) -> House:
-    return houses()
+def rig(rigs: Callable[[], Rig]) -> Rig:
+    return rigs()
 
 
 def produce(kafka: str, values: list[bytes]) -> None:
@@ -228,9 +228,9 @@ def consume(kafka: str, count: int) -> list[bytes]:
         consumer.close()
 
 
-def test_no_secret_is_told_by_a_page_or_seen_in_a_command_line(house: House, credentials: Credentials) -> None:
+def test_no_secret_is_told_by_a_page_or_seen_in_a_command_line(rig: Rig, credentials: Credentials) -> None:
     secrets = credentials.secrets()
-    for role, service in house.services.items():
+    for role, service in rig.services.items():
         seen = "".join(service.page(path) for path in ("health", "ready", "metrics"))
         for name in ("cmdline", "environ"):
             seen += Path(f"/proc/{service.process.pid}/{name}").read_text()
@@ -239,7 +239,7 @@ def test_no_secret_is_told_by_a_page_or_seen_in_a_command_line(house: House, cre
 
 
 async def test_the_janitor_deletes_an_orphan_and_says_why(
-    house: House, nats_server: DeployedNats, endpoint: str, credentials: Credentials
+    rig: Rig, nats_server: DeployedNats, endpoint: str, credentials: Credentials
 ) -> None:
     now_ms = SystemClock().now_ms()
     old, young = (
@@ -249,7 +249,7 @@ async def test_the_janitor_deletes_an_orphan_and_says_why(
     async with store_of("flusher", endpoint, credentials) as store:
         for key in (old, young):
             await store.put(key, [b"bytes"])
-        janitor = house.services["janitor"]
+        janitor = rig.services["janitor"]
         while await store.list(old):  # as long as it takes; the test has a time-out
             assert janitor.process.poll() is None, janitor.log()
             await asyncio.sleep(0.1)
@@ -262,19 +262,19 @@ async def test_the_janitor_deletes_an_orphan_and_says_why(
 
 
 def test_records_go_in_and_come_out_and_nobody_is_refused_anything(
-    house: House, nats_server: DeployedNats, credentials: Credentials
+    rig: Rig, nats_server: DeployedNats, credentials: Credentials
 ) -> None:
     values = [b"%d" % number * 100 for number in range(RECORDS)]
-    produce(house.kafka, values)
-    assert consume(house.kafka, RECORDS) == values
+    produce(rig.kafka, values)
+    assert consume(rig.kafka, RECORDS) == values
 
     from_writer = 'penstock_cacher_loads_total{source="writer"}'
-    loads = [line for line in house.services["cacher"].page("metrics").splitlines() if line.startswith(from_writer)]
+    loads = [line for line in rig.services["cacher"].page("metrics").splitlines() if line.startswith(from_writer)]
     assert loads, "the cacher had the bytes from the flusher, over NATS"
     assert loads[0] != f"{from_writer} 0.0"
 
-    assert house.stop() == dict.fromkeys(ROLES, 0)
-    logs = {role: service.log() for role, service in house.services.items()} | {"nats": nats_server.log()}
+    assert rig.stop() == dict.fromkeys(ROLES, 0)
+    logs = {role: service.log() for role, service in rig.services.items()} | {"nats": nats_server.log()}
     for name, log in logs.items():
         assert not re.search("violation|denied", log, re.IGNORECASE), name
         assert not [secret for secret in credentials.secrets() if secret in log], f"{name} tells a secret"

@@ -128,7 +128,7 @@ async def test_every_answer_names_an_offset_at_which_the_bytes_are_stored(world:
         offsets: dict[int, dict[int, int]] = {partition: {} for partition in range(4)}
         for number, reply in enumerate(replies):
             (result,) = reply.results[0]
-            assert result.refusal == 0
+            assert result.rejection == 0
             offsets[number % 4][result.base_offset] = number
         for partition, numbers in offsets.items():
             assert sorted(numbers) == list(range(10))

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from penstock.contracts.commands import PerItem, Tick
 from penstock.contracts.ids import ENTROPY_BYTES, TopicId, new_segment_id
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.objectstore import ObjectStore
 from penstock.runtime.nats.client import NatsConnection, connect_nats
 from penstock.segment.keys import segment_key
@@ -145,7 +145,7 @@ async def merge(world: World, topic_id: TopicId) -> None:
     segment_id = new_segment_id(START_MS, bytes(ENTROPY_BYTES))
     made = compacted(segment_id, [(topic_id, 0, extents)], data.__getitem__, now_ms=START_MS, level=2)
     await world.store.put(segment_key("", CLUSTER, 2, segment_id), made.body)
-    assert await world.commit([made.command]) == [PerItem([Refusal.NONE])]
+    assert await world.commit([made.command]) == [PerItem([Rejection.NONE])]
     await world.store.delete(old)
 
 

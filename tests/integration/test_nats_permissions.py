@@ -95,13 +95,13 @@ async def test_a_refused_message_is_logged_once_and_counted_each_time_and_ends_n
     registry = prometheus_client.CollectorRegistry()
     asker = await connect(server, "asker", registry)
 
-    def refused() -> float | None:
+    def rejected() -> float | None:
         return registry.get_sample_value("penstock_bus_dropped_messages_total", {"cause": "refused"})
 
     with structlog.testing.capture_logs() as logged:
         for _ in range(3):
             await asker.bus.publish("secrets", b"")
-        await until(lambda: refused() == 3)
+        await until(lambda: rejected() == 3)
     denied = [event for event in logged if event["event"] == "nats_permission_denied"]
     assert [(event["verb"], event["subject"], event["log_level"]) for event in denied] == [
         ("publish", "secrets", "error")

@@ -109,9 +109,9 @@ async def test_the_sequencers_own_credentials_are_enough_for_a_rebuild(place: Pl
         async with asyncio.timeout(START_TIMEOUT_S):
             while await archived(place) < client.seen_sequence:
                 await asyncio.sleep(0.2)
-        refused = place.rebuild(server)
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert "is there; nothing was changed" in refused.stderr
+        rejected = place.rebuild(server)
+        assert (rejected.returncode, rejected.stdout) == (1, "")
+        assert "is there; nothing was changed" in rejected.stderr
         await connection.close()
     with deployed_nats(new_folder(place, "nats-2"), place.credentials) as server:
         done = place.rebuild(server, "--json")

@@ -79,16 +79,16 @@ async def test_without_a_server_the_connection_is_refused_in_one_sentence(monkey
 
 @pytest.mark.parametrize("url", ["", "nats://", "nats://h:99999", "nats://u:s3cret@h:port", "nats://h:4222,"])
 async def test_an_address_that_cannot_be_one_is_refused_in_one_sentence(url: str) -> None:
-    with pytest.raises(Invalid, match="a nats server is named nats://host:port") as refused:
+    with pytest.raises(Invalid, match="a nats server is named nats://host:port") as rejected:
         await connect_nats(url, name="test")
-    assert "s3cret" not in str(refused.value)
+    assert "s3cret" not in str(rejected.value)
 
 
 async def test_a_password_in_an_address_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nats_client, "CONNECT_DEADLINE_S", 0.1)
-    with pytest.raises(Unavailable, match=r"no nats server at nats://\*\*\*@127.0.0.1:1") as refused:
+    with pytest.raises(Unavailable, match=r"no nats server at nats://\*\*\*@127.0.0.1:1") as rejected:
         await connect_nats("nats://u:s3cret@127.0.0.1:1", name="test")
-    assert "s3cret" not in str(refused.value)
+    assert "s3cret" not in str(rejected.value)
 
 
 async def test_a_server_that_comes_a_moment_later_is_waited_for(tmp_path: Path) -> None:

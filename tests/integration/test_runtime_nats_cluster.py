@@ -220,9 +220,9 @@ async def test_with_too_few_nodes_there_is_no_journal_and_the_reason_is_told(
     told = ""
     async with asyncio.timeout(TIMEOUT_S):
         while not re.search(expected, told):  # another one where nodes are busy with something else
-            with pytest.raises(Unavailable) as refused:
+            with pytest.raises(Unavailable) as rejected:
                 await connection.journal(name, create=True, replicas=5)
-            told = str(refused.value)
+            told = str(rejected.value)
 
 
 async def test_a_node_alone_has_no_journal_and_that_is_told(

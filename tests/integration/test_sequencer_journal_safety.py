@@ -32,7 +32,9 @@ class Process:
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in (given | settings).items()]
         self._log = folder / "sequencer.log"
         with self._log.open("wb") as output:
-            self.process = subprocess.Popen([sys.executable, "-m", "penstock_sequencer", *flags], stdout=output, stderr=output)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock_sequencer", *flags], stdout=output, stderr=output
+            )
 
     def page(self, path: str) -> str:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{self._port}/{path}", timeout=READY_TIMEOUT_S) as answer:

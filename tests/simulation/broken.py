@@ -12,7 +12,7 @@ from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import AllocateProducer, CommandReply, CommandRequest, ProducerAllocated
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_flusher.flush import Flush, Flushes
 from penstock_gateway.fetch.timestamp_search import first_at
 from penstock_gateway.kafka.topic_cache import TopicCache
@@ -80,12 +80,12 @@ def commit_out_of_order() -> AbstractContextManager[Any]:
     return mock.patch.multiple(Flushes, _upload=upload_then_first, _commit_for_ever=commit_for_ever)
 
 
-def forget_duplicates() -> AbstractContextManager[Any]:
+def remove_duplicates() -> AbstractContextManager[Any]:
     """The machine takes a batch that it has already for a new one."""
 
     def accept_again(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
         verdict = accept(state, partition, batch, offset)
-        return None if verdict is not None and not verdict.refusal else verdict
+        return None if verdict is not None and not verdict.rejection else verdict
 
     return mock.patch("penstock_sequencer.core.commits.segment_commit.accept", accept_again)
 
@@ -95,7 +95,7 @@ def answer_duplicates_with_new_offset() -> AbstractContextManager[Any]:
 
     def place_anew(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
         verdict = accept(state, partition, batch, offset)
-        if verdict is None or verdict.refusal:
+        if verdict is None or verdict.rejection:
             return verdict
         return BatchResult(0, offset, partition.log_start_offset)
 
@@ -136,7 +136,7 @@ def keep_deleted_topics() -> AbstractContextManager[Any]:
     def keep(_self: TopicCache, _names: object = ()) -> None:
         """Know it all."""
 
-    return mock.patch.multiple(TopicCache, forget=keep, forget_all=keep)
+    return mock.patch.multiple(TopicCache, remove=keep, remove_all=keep)
 
 
 def find_times_too_late() -> AbstractContextManager[Any]:
@@ -152,8 +152,8 @@ def find_times_too_late() -> AbstractContextManager[Any]:
 def let_former_members_stay() -> AbstractContextManager[Any]:
     """The machine takes a member for present although another has come with its instance id."""
 
-    def check_instance(group: Group, member_id: str, instance_id: str | None) -> Refusal:
-        return Refusal.NONE if instance_id in group.static_members else check_member(group, member_id, instance_id)
+    def check_instance(group: Group, member_id: str, instance_id: str | None) -> Rejection:
+        return Rejection.NONE if instance_id in group.static_members else check_member(group, member_id, instance_id)
 
     return mock.patch("penstock_sequencer.core.all_groups.queries.check_member", check_instance)
 
@@ -174,7 +174,7 @@ BROKEN: dict[str, Break] = {
         acknowledge_before_commit,
         acknowledge_before_upload,
         commit_out_of_order,
-        forget_duplicates,
+        remove_duplicates,
         answer_duplicates_with_new_offset,
         serve_before_catching_up,
         answer_from_the_past,

@@ -7,7 +7,7 @@ from unittest import mock
 
 from penstock.contracts.configs.topics import RetentionConfigs
 from penstock_janitor.checkpoints import Checkpoints
-from penstock_janitor.deletion import Deleted, Deletion, Doomed
+from penstock_janitor.deletion import Deleted, Deletion, PendingDelete
 from penstock_janitor.judge import Now, Rules
 from penstock_janitor.reaper import Reaper
 from penstock_sequencer.core.log import retention
@@ -53,14 +53,14 @@ def sweep_what_is_young() -> AbstractContextManager[Any]:
     return mock.patch("penstock_janitor.service.Rules", lambda grace_ms, _: Rules(grace_ms, -ALWAYS))
 
 
-def forget_before_deletion() -> AbstractContextManager[Any]:
+def remove_before_deletion() -> AbstractContextManager[Any]:
     """A janitor has the journal forget segments whose objects it deletes only then."""
     delete, end = Deletion.delete, Reaper._end
 
-    async def delete_later(self: Deletion, doomed: Sequence[Doomed]) -> Deleted:
-        if all(each.segment_id for each in doomed):
-            return Deleted(list(doomed))
-        return await delete(self, doomed)
+    async def delete_later(self: Deletion, pending_delete: Sequence[PendingDelete]) -> Deleted:
+        if all(each.segment_id for each in pending_delete):
+            return Deleted(list(pending_delete))
+        return await delete(self, pending_delete)
 
     async def end_then_delete(self: Reaper, job_id: str, deleted: Deleted) -> None:
         await end(self, job_id, deleted)
@@ -103,7 +103,7 @@ BROKEN_JANITORS: dict[str, Break] = {
         count_the_grace_by_its_own_clock,
         age_orphans_by_its_own_clock,
         sweep_what_is_young,
-        forget_before_deletion,
+        remove_before_deletion,
         delete_before_snapshots_know,
         commit_what_is_old,
         expire_one_more,

@@ -78,7 +78,7 @@ def deliver_for_ever() -> AbstractContextManager[Any]:
     return mock.patch.multiple("penstock_sequencer.core.share.acquire_ack", rules_of=without_limit)
 
 
-def forget_what_was_released() -> AbstractContextManager[Any]:
+def remove_what_was_released() -> AbstractContextManager[Any]:
     """The machine takes records for done with that are released, or whose lock has ended."""
 
     def end_them(rules: Rules, hold: Hold) -> Hold:
@@ -107,7 +107,7 @@ BROKEN_SHARES: dict[str, Break] = {
         give_out_what_is_locked,
         hear_whoever_speaks,
         deliver_for_ever,
-        forget_what_was_released,
+        remove_what_was_released,
         take_transactions_for_nothing,
     )
 }

@@ -6,8 +6,8 @@ from typing import Any
 from unittest import mock
 
 from penstock.contracts.batches import AbortedTransaction, BatchMeta, BatchResult
-from penstock.contracts.commands import EndTxn, OffsetToCommit, Refused, TransactionEnded
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.commands import EndTxn, OffsetToCommit, Rejected, TransactionEnded
+from penstock.contracts.rejections import Rejection
 from penstock_gateway.tail.tail_index import PartitionView
 from penstock_sequencer.core.commits import transactional_batches
 from penstock_sequencer.core.groups import pending_offsets
@@ -72,11 +72,11 @@ def commit_offsets_at_once() -> AbstractContextManager[Any]:
 
     def add_and_commit(
         state: State, transaction: Transaction, group_id: str, item: OffsetToCommit, seen_sequence: int
-    ) -> Refusal:
-        refusal = add_pending(state, transaction, group_id, item, seen_sequence)
+    ) -> Rejection:
+        rejection = add_pending(state, transaction, group_id, item, seen_sequence)
         for topic_id, offsets in transaction.offsets[group_id].items():
             pending_offsets._commit(state, group_id, topic_id, dict(offsets))
-        return refusal
+        return rejection
 
     return mock.patch("penstock_sequencer.core.transactions.offset_commands.add_pending", add_and_commit)
 
@@ -115,8 +115,8 @@ def _with_aborted(
 def let_anybody_end() -> AbstractContextManager[Any]:
     """The machine lets producers go on that were fenced."""
 
-    def find_any(state: State, command: TransactionCommand) -> Transaction | Refused:
-        return state.transactions.get(command.transactional_id) or Refused(Refusal.INVALID_PRODUCER_MAPPING)
+    def find_any(state: State, command: TransactionCommand) -> Transaction | Rejected:
+        return state.transactions.get(command.transactional_id) or Rejected(Rejection.INVALID_PRODUCER_MAPPING)
 
     return mock.patch("penstock_sequencer.core.transactions.coordinator.find_transaction", find_any)
 
@@ -133,7 +133,7 @@ def commit_what_somebody_else_aborts() -> AbstractContextManager[Any]:
 def end_in_one_partition() -> AbstractContextManager[Any]:
     """The machine ends a transaction in the first of its partitions only."""
 
-    def end_in_first(state: State, command: EndTxn, changes: Changes) -> TransactionEnded | Refused:
+    def end_in_first(state: State, command: EndTxn, changes: Changes) -> TransactionEnded | Rejected:
         transaction = state.transactions.get(command.transactional_id)
         if transaction is not None:
             transaction.partitions = dict(list(transaction.partitions.items())[:1])
@@ -149,7 +149,7 @@ def tell_offsets_that_may_change() -> AbstractContextManager[Any]:
 
 def take_offsets_of_former_members() -> AbstractContextManager[Any]:
     """The machine lets whoever was in a group commit offsets of it with a transaction."""
-    return mock.patch("penstock_sequencer.core.transactions.offset_commands._refusal", lambda *_: Refusal.NONE)
+    return mock.patch("penstock_sequencer.core.transactions.offset_commands._rejection", lambda *_: Rejection.NONE)
 
 
 BROKEN_TRANSACTIONS: dict[str, Break] = {

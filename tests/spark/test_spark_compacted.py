@@ -19,7 +19,7 @@ from tests.spark.source_world import (
 from penstock.contracts.batches import Extent
 from penstock.contracts.commands import PerItem, ReplaceExtents
 from penstock.contracts.ids import TopicId, new_segment_id
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.objectstore import open_store
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
@@ -40,7 +40,7 @@ RECORDS = 12_000
 VALUE_BYTES = 2_000
 START_MS = 1_700_000_000_000
 DROPPED_EVERY = 7  # batches, as key compaction drops them
-REFUSALS_MAX = 600
+REJECTIONS_MAX = 600
 DEADLINE_S = 60
 MIB = 1024 * 1024
 
@@ -103,10 +103,10 @@ async def written(store, topic_id: TopicId, extents: list[list[Extent]]) -> Comp
 
 async def accepted(sequencers: SequencerClient, command: ReplaceExtents) -> bool:
     """A young cluster refuses until all its sequencers have said that they know the command."""
-    for _ in range(REFUSALS_MAX):
+    for _ in range(REJECTIONS_MAX):
         [outcome] = await sequencers.command([command], deadline_s=DEADLINE_S)
         if isinstance(outcome, PerItem):
-            return outcome.refusals == [Refusal.NONE] * PARTITIONS
+            return outcome.rejections == [Rejection.NONE] * PARTITIONS
         await asyncio.sleep(0.2)
     return False
 

@@ -1,6 +1,6 @@
 """Topics, configurations, records and groups, made, described, altered and deleted."""
 
-from tests.conformance.scenario import Scenario, Stage, refusal, until
+from tests.conformance.scenario import Scenario, Stage, rejection, until
 from tests.conformance.scenarios.producing import create_topic, fill
 
 COUNT = 30
@@ -13,10 +13,10 @@ def topics(stage: Stage) -> None:
         client.ask("create_topic", topic=topic, partitions=3, configs={"retention.ms": "86400000"})
         assert client.ask("describe_topic", topic=topic) == {"partitions": 3}
         assert topic in client.ask("list_topics")
-        assert "exist" in refusal(client, "create_topic", topic=topic, partitions=1, configs={}).lower()
+        assert "exist" in rejection(client, "create_topic", topic=topic, partitions=1, configs={}).lower()
         client.ask("delete_topic", topic=topic)
         until(lambda: topic not in client.ask("list_topics"), "the topic to be gone")
-        assert refusal(client, "delete_topic", topic=topic)
+        assert rejection(client, "delete_topic", topic=topic)
         client.ask("create_topic", topic=topic, partitions=1, configs={})
         assert client.ask("describe_topic", topic=topic) == {"partitions": 1}
 
@@ -37,7 +37,7 @@ def partitions(stage: Stage) -> None:
         client.ask("create_topic", topic=topic, partitions=1, configs={})
         client.ask("add_partitions", topic=topic, total=4)
         until(lambda: client.ask("describe_topic", topic=topic) == {"partitions": 4}, "four partitions")
-        assert refusal(client, "add_partitions", topic=topic, total=2)
+        assert rejection(client, "add_partitions", topic=topic, total=2)
 
 
 def configs(stage: Stage) -> None:
@@ -51,8 +51,8 @@ def configs(stage: Stage) -> None:
         assert client.ask("describe_configs", topic=topic)["max.message.bytes"] == "3000"
         client.ask("alter_config", topic=topic, name="max.message.bytes", value=None)
         assert client.ask("describe_configs", topic=topic)["max.message.bytes"] == "1048588"
-        assert refusal(client, "alter_config", topic=topic, name="max.message.bytes", value="many")
-        assert refusal(client, "create_topic", topic=stage.name("odd"), partitions=1, configs={"no.such": "1"})
+        assert rejection(client, "alter_config", topic=topic, name="max.message.bytes", value="many")
+        assert rejection(client, "create_topic", topic=stage.name("odd"), partitions=1, configs={"no.such": "1"})
 
 
 def records(stage: Stage) -> None:
@@ -66,7 +66,7 @@ def records(stage: Stage) -> None:
         moved = {"0": [10, COUNT], "1": [0, COUNT]}
         until(lambda: client.ask("list_offsets", topic=topic) == moved, "the log's start to move")
         assert client.ask("consume", topic=topic, count=2 * COUNT - 10)
-        assert refusal(client, "delete_records", topic=topic, partition=0, before=COUNT + 1)
+        assert rejection(client, "delete_records", topic=topic, partition=0, before=COUNT + 1)
 
 
 def groups(stage: Stage) -> None:

@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.driver import NotOffered
-from tests.conformance.scenario import TIMEOUT_S, Scenario, Stage, refusal
+from tests.conformance.scenario import TIMEOUT_S, Scenario, Stage, rejection
 from tests.testkit.loads.ledger import QUIET, read_everything
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -76,7 +76,7 @@ def compacted(stage: Stage) -> None:
     create_topic(stage.bootstrap, topic, 1, **{"cleanup.policy": "compact"})
     with stage.driver() as client:
         client.ask("produce", topic=topic, codec="none", values=["kept"], keys=["key"])
-        assert refusal(client, "produce", topic=topic, codec="none", values=["refused"])
+        assert rejection(client, "produce", topic=topic, codec="none", values=["refused"])
         assert [each[3] for each in client.ask("consume", topic=topic, count=1)] == ["kept"]
 
 

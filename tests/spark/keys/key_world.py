@@ -13,7 +13,7 @@ from penstock.contracts.configs.topics import compaction_configs
 from penstock.contracts.ids import new_segment_id, new_topic_id
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.queries.compaction import LogsQuery, LogView, SegmentExtentsQuery, SegmentsQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.cleaning import delete_horizon_ms
 from penstock.kafkawire.records import Record, batches, build_batch, decode_records, read_batch_header
 from penstock.runtime.clock import SystemClock
@@ -141,7 +141,7 @@ class KeyWorld:
                     each.length,
                     each.max_timestamp,
                 )
-                found.setdefault((each.topic_id, each.partition), []).append(KeyExtent(read, segment.claimed))
+                found.setdefault((each.topic_id, each.partition), []).append(KeyExtent(read, segment.leased))
         for extents in found.values():
             extents.sort(key=lambda each: each.input.base_offset)
         return found
@@ -153,7 +153,7 @@ class KeyWorld:
         """To the state machine; whether every run was accepted."""
         self.set_time()
         outcome = self.machine.do(msgspec.structs.replace(command, now_ms=self.machine.now_ms))
-        return all(refusal == Refusal.NONE for refusal in outcome.refusals)
+        return all(rejection == Rejection.NONE for rejection in outcome.rejections)
 
     def compact(
         self, session: Any = None, limits: KeyLimits = AT_ONCE, commit: Commit | None = None, **options: Any

@@ -90,10 +90,10 @@ def test_damaged_records_are_refused_alike(data: bytes, position: int, several: 
     spoiled = bytearray(plain(batch))
     position %= len(spoiled)
     spoiled[position : position + len(data)] = data
-    assert refuses(Records, [batch], [bytes(spoiled)]) == refuses(scan_records, bytes(spoiled), batch.header)
+    assert rejects(Records, [batch], [bytes(spoiled)]) == rejects(scan_records, bytes(spoiled), batch.header)
 
 
-def refuses(read: object, *arguments: object) -> bool:
+def rejects(read: object, *arguments: object) -> bool:
     try:
         read(*arguments)  # type: ignore[operator]
     except DecodeError:
@@ -163,11 +163,11 @@ def test_parts_within_the_bounds_have_every_last_record(monkeypatch: pytest.Monk
 def test_survivors_are_given_up_to_each_offset(offsets: set[int], steps: list[int], chunk: int) -> None:
     ascending = sorted(offsets)
 
-    def pieces() -> Iterator[object]:
+    def fragments() -> Iterator[object]:
         for start in range(0, len(ascending), chunk):
             yield pa.array(ascending[start : start + chunk], pa.int64()).to_numpy()
 
-    survivors = Survivors(pieces())
+    survivors = Survivors(fragments())
     before = -1
     for step in steps:
         taken = survivors.up_to(before + step)

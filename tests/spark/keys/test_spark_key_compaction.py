@@ -201,7 +201,7 @@ def test_a_damaged_batch_ends_the_job_and_changes_nothing(tmp_path: Path, codec:
     (report,) = world.compact()
     ((kind, reason),) = report.failures
     assert kind == "Corrupt" and "wrong crc" in reason
-    assert (report.outputs_committed, report.outputs_refused) == (0, 0)
+    assert (report.outputs_committed, report.outputs_rejected) == (0, 0)
     assert len(world.batches()) == len(before)
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == objects
 
@@ -226,7 +226,7 @@ def test_a_job_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
     (job,) = world.jobs()
     world.compact()
     report = world.compaction().run("late", job, world.commit)
-    assert (report.outputs_committed, report.outputs_refused) == (0, 1)
+    assert (report.outputs_committed, report.outputs_rejected) == (0, 1)
     assert offsets(world) == [1, 2]
 
 

@@ -143,6 +143,6 @@ def test_a_record_without_a_key_is_refused_in_a_stock_clients_words(cluster: Clu
     for key in (b"a", None):
         producer.produce(TOPIC, b"value", key, partition=0, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(60) == 0
-    refused = [error for error in errors if error is not None]
-    assert refused, "a record without a key was stored"
-    assert {error.name() for error in refused} <= {"INVALID_RECORD", "_INVALID_DIFFERENT_RECORD"}  # type: ignore[attr-defined]
+    rejected = [error for error in errors if error is not None]
+    assert rejected, "a record without a key was stored"
+    assert {error.name() for error in rejected} <= {"INVALID_RECORD", "_INVALID_DIFFERENT_RECORD"}  # type: ignore[attr-defined]

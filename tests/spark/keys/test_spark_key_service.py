@@ -65,7 +65,7 @@ async def test_what_was_merged_is_compacted_by_key(world: World) -> None:
     assert [offset for offset, _ in world.read(plain_id, 0)] == [0, 1, 2]
     assert [extent.segment.level for extent in world.extents(topic_id, 0)] == [2]
     assert (log(world, topic_id).dirty_bytes, log(world, topic_id).cleaned_offset) == (0, 6)
-    assert not world.machine.state.claims
+    assert not world.machine.state.leases
 
 
 async def test_two_compactors_share_key_compaction(world: World) -> None:
@@ -126,7 +126,7 @@ async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_is_tried_agai
     failed = {"kind": "keys", "result": "failed"}
     await while_running([world.compactor()], lambda: until(lambda: world.metric("jobs_total", **failed) == 1))
     assert log(world, topic_id).cleaned_offset == 0
-    assert not world.machine.state.claims
+    assert not world.machine.state.leases
 
 
 async def test_where_more_waits_nobody_waits_for_the_next_look(world: World) -> None:

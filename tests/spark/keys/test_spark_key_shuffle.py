@@ -34,7 +34,7 @@ def test_a_large_partition_is_compacted_output_by_output(spark: Any, tmp_path: P
         (job,) = world.jobs(IN_PARTS)
         assert len(job.outputs) > 3
         (report,) = world.compact(spark, IN_PARTS, **SMALL)
-        assert (report.failures, report.outputs_refused) == ([], 0)
+        assert (report.failures, report.outputs_rejected) == ([], 0)
         assert report.outputs_committed == len(job.outputs) == len(world.live())
         assert world.read() == world.expected(), f"turn {turn}"
         assert report.records_left == len(world.expected())
@@ -72,10 +72,10 @@ def test_after_an_output_that_was_refused_none_follows(spark: Any, tmp_path: Pat
     world.flush((0, keyed(b"a", value=bytes(9_000))))
     sent: list[ReplaceExtents] = []
 
-    def refuse(command: ReplaceExtents) -> bool:
+    def reject(command: ReplaceExtents) -> bool:
         sent.append(command)
         return False
 
-    (report,) = world.compact(spark, IN_PARTS, commit=refuse, **SMALL)
-    assert (report.outputs_committed, report.outputs_refused, len(sent)) == (0, 1, 1)
+    (report,) = world.compact(spark, IN_PARTS, commit=reject, **SMALL)
+    assert (report.outputs_committed, report.outputs_rejected, len(sent)) == (0, 1, 1)
     assert [offset for offset, _ in world.read()] == [4, 5, 6, 7]

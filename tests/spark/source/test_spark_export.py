@@ -144,16 +144,16 @@ def test_an_export_that_dies_anywhere_is_as_if_it_had_not_been(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_exports_to_one_folder_exclude_each_other(cluster: Cluster, topic: str, tmp_path: Path, kind: str) -> None:
-    refusals: list[str] = []
+    rejections: list[str] = []
 
     def meanwhile(task: FileTask, splits: Sequence[Split], say: Callable[[str], None]) -> list[ExportedFile]:
-        with pytest.raises(Conflict, match=r"another export to .* is running") as refused:
+        with pytest.raises(Conflict, match=r"another export to .* is running") as rejected:
             export(cluster, topic, tmp_path, kind)
-        refusals.append(str(refused.value))
+        rejections.append(str(rejected.value))
         return here(task, splits, say)
 
     assert export(cluster, topic, tmp_path, kind, meanwhile).rows == 3000
-    assert len(refusals) == 1
+    assert len(rejections) == 1
 
 
 def test_a_folder_has_one_topic_in_one_format(cluster: Cluster, topic: str, tmp_path: Path) -> None:

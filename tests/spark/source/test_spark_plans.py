@@ -9,7 +9,7 @@ from penstock.contracts.commands import Command, CommitSegment, CreateTopic, Out
 from penstock.contracts.ids import new_segment_id
 from penstock.contracts.queries.log import OffsetFound
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.records import Record, build_batch
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import segment_key
@@ -75,7 +75,7 @@ class LyingCatalog(Catalog):
         self._extent = extent
 
     async def offsets_at(self, wanted: Any) -> list[OffsetFound]:
-        return [OffsetFound(Refusal.NONE, -1, self._extent, 1) for _ in wanted]
+        return [OffsetFound(Rejection.NONE, -1, self._extent, 1) for _ in wanted]
 
 
 async def test_a_time_that_no_record_bears_out_makes_a_reader_begin_early_and_end_late() -> None:

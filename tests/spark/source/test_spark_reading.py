@@ -33,7 +33,7 @@ class Bucket:
         self.extents: dict[int, list[Extent]] = defaultdict(list)
         self.rows: list[Row] = []
         self.ranges: list[Range] = []
-        self.piece_bytes = 1000
+        self.fragment_bytes = 1000
 
     def add(self, level: int, runs: Sequence[tuple[int, list[list[int]]]]) -> None:
         """A segment: per partition its batches, each with the record counts before gaps (as key compaction leaves)."""
@@ -66,8 +66,8 @@ class Bucket:
             if key not in self.objects:
                 raise NotFound(f"no object: {key}")
             data = memoryview(self.objects[key])[position : position + length]
-            for start in range(0, length, self.piece_bytes):
-                yield data[start : start + self.piece_bytes]
+            for start in range(0, length, self.fragment_bytes):
+                yield data[start : start + self.fragment_bytes]
 
     def wanted(self, first: int, behind: int) -> list[Wanted]:
         """These offsets of every partition."""
@@ -89,10 +89,10 @@ segments = st.lists(st.tuples(st.integers(0, 2), runs), min_size=1, max_size=5)
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(segments, st.integers(0, 40), st.integers(0, 60), st.sampled_from([7, 61, 1000, 10**6]), st.integers(100, 3000))
 def test_every_wanted_record_is_read_once_and_in_order(
-    many: list, first: int, count: int, piece_bytes: int, split_bytes: int
+    many: list, first: int, count: int, fragment_bytes: int, split_bytes: int
 ) -> None:
     bucket = Bucket()
-    bucket.piece_bytes = piece_bytes
+    bucket.fragment_bytes = fragment_bytes
     for level, each in many:
         bucket.add(level, sorted(each.items()))
     wanted = bucket.wanted(first, first + count)

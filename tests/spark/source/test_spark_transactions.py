@@ -79,7 +79,7 @@ class Source:
         with StoreRanges(self._world.place.url) as ranges:
 
             def stream(wanted: Sequence[Range]) -> Iterator[memoryview]:
-                return (piece.data for piece in ranges.stream(wanted))
+                return (fragment.data for fragment in ranges.stream(wanted))
 
             found = [row for batch in read_split(split, columns, stream, replan) for row in batch.to_pylist()]
         return [(row["offset"], row["key"], row["value"]) for row in found if row["partition"] == partition]

@@ -45,7 +45,12 @@ class CompactorProcess:
             **EAGER,
             **{key.replace("_", "-"): value for key, value in settings.items()},
         }
-        command = [sys.executable, "-m", "penstock_compactor", *(part for key in flags for part in (f"--{key}", flags[key]))]
+        command = [
+            sys.executable,
+            "-m",
+            "penstock_compactor",
+            *(part for key in flags for part in (f"--{key}", flags[key])),
+        ]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output)
 

@@ -81,7 +81,12 @@ class JanitorProcess:
             "store-url": store_url,
             "http-port": self._http.rpartition(":")[2],
         }
-        command = [sys.executable, "-m", "penstock_janitor", *(part for key in flags for part in (f"--{key}", flags[key]))]
+        command = [
+            sys.executable,
+            "-m",
+            "penstock_janitor",
+            *(part for key in flags for part in (f"--{key}", flags[key])),
+        ]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output)
 

@@ -33,7 +33,9 @@ class Process:
         }
         flags = [part for key, value in all_settings.items() for part in (f"--{key.replace('_', '-')}", value)]
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen([sys.executable, "-m", "penstock_sequencer", *flags], stdout=output, stderr=output)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock_sequencer", *flags], stdout=output, stderr=output
+            )
 
     def get(self, path: str) -> str:
         with urllib.request.urlopen(self.http + path, timeout=5) as answer:

@@ -14,7 +14,7 @@ from typing import Any
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.configs.quotas import QUOTAS
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
-from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REFUSED_CONFIGS
+from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS
 from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS
 from penstock_gateway.server.dispatch import HANDLERS
 
@@ -32,7 +32,7 @@ def page_with_tables(page: str, results: dict[str, Any] | None) -> str:
         "clients": lambda: _clients(results),
         "topic_configs": _topic_configs,
         "inert_configs": _inert_configs,
-        "refused_configs": _refused_configs,
+        "refused_configs": _rejected_configs,
         "cluster_configs": _cluster_configs,
         "group_configs": _group_configs,
         "quotas": _quotas,
@@ -130,8 +130,8 @@ def _inert_configs() -> list[str]:
     return _table(["name", "default", "why it need not have any"], rows)
 
 
-def _refused_configs() -> list[str]:
-    return _table(["name", "why"], [[f"`{name}`", why] for name, why in REFUSED_CONFIGS.items()])
+def _rejected_configs() -> list[str]:
+    return _table(["name", "why"], [[f"`{name}`", why] for name, why in REJECTED_CONFIGS.items()])
 
 
 def _cluster_configs() -> list[str]:

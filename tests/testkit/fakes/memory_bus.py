@@ -166,7 +166,7 @@ class MemoryBus:
 
     async def close(self) -> None:
         self._closed, self.is_connected = True, False
-        self.hub.forget(self)
+        self.hub.disconnect(self)
         self._break_off_requests()
         self._connected.set()
         self._ended.set()
@@ -246,7 +246,7 @@ class MemoryHub:
         """Route no more to the subscription; return when what was routed to it before has come."""
         self.remove(subscription)
 
-    def forget(self, bus: MemoryBus) -> None:
+    def disconnect(self, bus: MemoryBus) -> None:
         """The connection was closed."""
         self._buses.pop(bus.name, None)
         for subscription in [each for each in self._subscriptions if each.bus is bus]:
@@ -256,7 +256,7 @@ class MemoryHub:
         """The process behind the connection is gone: nothing more comes from it or goes to it."""
         bus = self._buses[name]
         bus.cut()
-        self.forget(bus)
+        self.disconnect(bus)
 
     def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
         """Take a message from a connection."""

@@ -11,10 +11,10 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import OutputSegment, ReplacedRun, ReplaceExtents
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries.log import PlanPartition, PlanQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END, place_batch
 from penstock.segment import CompactedRun, CompactedWriter
-from penstock_gateway.fetch.batch_assembly import Piece, start_of, walk
+from penstock_gateway.fetch.batch_assembly import Fragment, start_of, walk
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.state.cluster import State
 
@@ -52,14 +52,14 @@ def extents_of(state: State, topic_id: TopicId, partition: int) -> list[Extent]:
     """All extents of a partition as the state machine has them now."""
     query = PlanQuery(0, [PlanPartition(topic_id, partition, 0, EVERYTHING)], EVERYTHING)
     (plan,) = queries.plan(state, query).partitions
-    assert plan.refusal is Refusal.NONE
+    assert plan.rejection is Rejection.NONE
     return plan.extents
 
 
 def batches_of(extent: Extent, data: Buffer) -> list[Batch]:
     """The batches in an extent's bytes, with their real offsets."""
     found = []
-    for placed in walk(Piece(start_of(extent), extent.length), data):
+    for placed in walk(Fragment(start_of(extent), extent.length), data):
         batch = bytearray(memoryview(data)[placed.start : placed.end])
         place_batch(batch, 0, placed.base_offset, EPOCH)
         found.append((placed.base_offset, placed.last_offset, bytes(batch)))

@@ -82,7 +82,7 @@ def summary_of(state: State) -> dict[str, Any]:
             for topic in state.topics.values()
         },
         "answered_topics": [topic.name for topic in queries.metadata(state, MetadataQuery(0, None)).topics],
-        "deleted_topics": {topic_id.hex(): forget_ms for topic_id, forget_ms in state.deleted_topics.items()},
+        "deleted_topics": {topic_id.hex(): expires_ms for topic_id, expires_ms in state.deleted_topics.items()},
         "commits": [key.hex() for key in state.commits],
         "groups": {group_id: _group(group) for group_id, group in state.groups.items()},
     }

@@ -1,7 +1,7 @@
 """A load that runs while things break: an idempotent producer and a consumer group, and what both must have seen.
 
-`python -m tests.testkit.loads.steady_load --bootstrap HOST:PORT` runs it as a process: a line of JSON with the counts every
-second, and one with the verdict after SIGTERM; the exit code is 0 if every promise was kept.
+`python -m tests.testkit.loads.steady_load --bootstrap HOST:PORT` runs it as a process. It prints a line of JSON with
+the counts every second, and one with the result after SIGTERM. The exit code is 0 if every promise was kept.
 """
 
 import argparse

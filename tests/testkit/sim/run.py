@@ -88,7 +88,7 @@ def _happened(world: World) -> dict[str, int]:
             "runs compacted": sum(compactor.replaced for compactor in world.compactors),
             "log starts moved": world.warden.trimmed,
             "objects deleted": world.warden.deleted,
-            "segments forgotten": world.warden.forgotten,
+            "segments forgotten": world.warden.removed,
             "nights": world.nights,
             "topics come and gone": world.passing.lives,
             "topics faded": world.fading.lives,

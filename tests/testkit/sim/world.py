@@ -28,7 +28,7 @@ from tests.testkit.fakes.memory_bus import MESSAGE_BYTES_MAX
 from tests.testkit.sim.clients.asker import Asker
 from tests.testkit.sim.clients.compactor import Compactor
 from tests.testkit.sim.clients.consumer import Reader
-from tests.testkit.sim.clients.consumer_member import Claims, ConsumerMember, opening
+from tests.testkit.sim.clients.consumer_member import ConsumerMember, OwnershipClaims, opening
 from tests.testkit.sim.clients.fading import Fading
 from tests.testkit.sim.clients.kafka import CREATE_TOPICS, Disconnected, KafkaClient
 from tests.testkit.sim.clients.member import GroupLedger, Member
@@ -77,10 +77,10 @@ SCALED: dict[str, Any] = {
     "penstock_gateway.tail.tail_index.BELIEVED_S": 0.5,  # less than half of any grace
     "penstock_gateway.handlers.data.fetch.BELIEVED_S": 0.5,
     "penstock.segment.keys.SHARDS": SHARDS,  # so that janitors are soon through with them
-    "penstock_janitor.house.SHARDS": SHARDS,
-    "penstock_janitor.sweep.SHARD_CHORES": SHARDS,
+    "penstock_janitor.store_maintenance.SHARDS": SHARDS,
+    "penstock_janitor.sweep.SHARD_TASKS": SHARDS,
     "penstock_janitor.sweep.SHARDS_AT_ONCE": SHARDS // 2,
-    "penstock_janitor.pace.PAUSE_MAX_S": 3.0,
+    "penstock_janitor.backoff_loop.PAUSE_MAX_S": 3.0,
 }
 # What a service must never have to say of messages that only its own kind sends.
 BUGS = frozenset(
@@ -148,8 +148,8 @@ class World(Surroundings):
         sequencer = SequencerClient(bus, CLUSTER, SimClock(self.timeline))
         self.fading = Fading(self.client("fading"), self.oracle, FADING_TOPIC, START_MS, sequencer)
         self.group = GroupLedger(GROUP, self.oracle)
-        self.claims = Claims(GROUP, TOPIC, self.oracle)
-        self.journal.observers.append(self.claims.observe)
+        self.leases = OwnershipClaims(GROUP, TOPIC, self.oracle)
+        self.journal.observers.append(self.leases.observe)
         is_new = self.stream(CONSUMER_PROTOCOL_STREAM).random() < CONSUMER_PROTOCOL_SHARE
         self.has_consumer_group = is_new and not self.old_replicas
         self.transactions = Transactions(self)
@@ -236,7 +236,7 @@ class World(Surroundings):
 
     def _member(self, client: KafkaClient) -> Member:
         if self.has_consumer_group:
-            return ConsumerMember(client, self.oracle, self.group, self.claims, TOPIC, self.partitions)
+            return ConsumerMember(client, self.oracle, self.group, self.leases, TOPIC, self.partitions)
         return Member(client, self.oracle, self.group, TOPIC, self.partitions)
 
     def _begin_extras(self, requests: int) -> None:

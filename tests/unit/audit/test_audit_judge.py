@@ -5,7 +5,7 @@ from array import array
 import pytest
 
 from penstock.audit.inventory import Inventory
-from penstock.audit.judge import CONDEMNED_GRACE_MS, ORPHAN_AGE_MIN_MS, judge
+from penstock.audit.judge import DEAD_GRACE_MS, ORPHAN_AGE_MIN_MS, judge
 from penstock.contracts.ids import SegmentId, new_segment_id
 from penstock.contracts.queries.compaction import SegmentView
 from penstock.contracts.queries.topics import TopicView
@@ -25,7 +25,7 @@ def key_of(segment_id: SegmentId, level: int = 0) -> str:
     return segment_key("", CLUSTER, level, segment_id)
 
 
-LIVE, CONDEMNED, YOUNG = segment_of(1), segment_of(2), segment_of(3, NOW_MS - ORPHAN_AGE_MIN_MS + 1)
+LIVE, DEAD_SEGMENT, YOUNG = segment_of(1), segment_of(2), segment_of(3, NOW_MS - ORPHAN_AGE_MIN_MS + 1)
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ def sound() -> Inventory:
         named={LIVE: (0, SIZE_BYTES)},
         segments={
             LIVE: SegmentView(0, LIVE, 0, SIZE_BYTES, LIVE_BYTES, 2, -1, False),
-            CONDEMNED: SegmentView(1, CONDEMNED, 0, SIZE_BYTES, 0, 0, NOW_MS - 1, False),
+            DEAD_SEGMENT: SegmentView(1, DEAD_SEGMENT, 0, SIZE_BYTES, 0, 0, NOW_MS - 1, False),
         },
         clock_ms=NOW_MS,
         objects={
             key_of(LIVE): SIZE_BYTES,
-            key_of(CONDEMNED): SIZE_BYTES,
+            key_of(DEAD_SEGMENT): SIZE_BYTES,
             key_of(YOUNG): 7,
             snapshot_key("", CLUSTER, 5): 11,
             journal_archive_key("", CLUSTER, 1, 5): 12,
@@ -70,7 +70,7 @@ def test_a_live_segment_without_its_object_is_missing(sound: Inventory) -> None:
 
 
 def test_a_condemned_segment_may_be_gone(sound: Inventory) -> None:
-    del sound.objects[key_of(CONDEMNED)]
+    del sound.objects[key_of(DEAD_SEGMENT)]
     assert kinds(sound) == []
 
 
@@ -132,6 +132,6 @@ def test_a_segment_that_was_committed_while_the_audit_looked_is_no_finding(sound
 
 
 def test_condemned_segments_beyond_their_grace_are_counted_by_themselves(sound: Inventory) -> None:
-    sound.clock_ms += CONDEMNED_GRACE_MS
+    sound.clock_ms += DEAD_GRACE_MS
     _, shares = judge(sound, CLUSTER, NOW_MS)
     assert shares.objects["condemned"] == 1

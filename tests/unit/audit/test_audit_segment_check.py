@@ -18,7 +18,7 @@ TOPIC = new_topic_id(bytes(range(16)))
 SEGMENT = new_segment_id(1_800_000_000_000, bytes(10))
 KEY = "c/segments/000/0-X"
 FIRST_OFFSET = 100
-PIECE_BYTES = 50  # smaller than a batch, so that every batch is put together from pieces
+FRAGMENT_BYTES = 50  # smaller than a batch, so that every batch is put together from pieces
 
 
 class Objects(dict[str, bytes]):
@@ -28,8 +28,8 @@ class Objects(dict[str, bytes]):
         for key, position, length in ranges:
             if key not in self:
                 raise NotFound(key)
-            for start in range(position, position + length, PIECE_BYTES):
-                yield self[key][start : min(start + PIECE_BYTES, position + length)]
+            for start in range(position, position + length, FRAGMENT_BYTES):
+                yield self[key][start : min(start + FRAGMENT_BYTES, position + length)]
 
 
 def batch(count: int, timestamp: int = 5) -> bytes:

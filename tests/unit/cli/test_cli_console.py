@@ -20,7 +20,7 @@ from tests.testkit.servers.ports import free_ports
 REASON = "its <server> acknowledges too soon"
 
 
-class House:
+class Rig:
     """One service of each role and each helper, as far as the console sees it."""
 
     def __init__(self, data: Path) -> None:
@@ -52,69 +52,69 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    made = House(tmp_path)
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    made = Rig(tmp_path)
     await made.open()
     yield made
     await made.close()
 
 
-async def test_when_all_is_well_nothing_is_called_degraded(house: House) -> None:
-    status, text = await house.page("/health")
+async def test_when_all_is_well_nothing_is_called_degraded(rig: Rig) -> None:
+    status, text = await rig.page("/health")
     told = json.loads(text)
     assert (status, told["ready"], told["degraded"]) == (200, True, [])
-    assert "degraded" not in (await house.page("/"))[1]
+    assert "degraded" not in (await rig.page("/"))[1]
 
 
-async def test_what_is_wrong_is_told_with_its_instance_and_keeps_nobody_from_being_ready(house: House) -> None:
-    house.health["sequencer"].set_degraded("journal", REASON)
-    status, text = await house.page("/health")
+async def test_what_is_wrong_is_told_with_its_instance_and_keeps_nobody_from_being_ready(rig: Rig) -> None:
+    rig.health["sequencer"].set_degraded("journal", REASON)
+    status, text = await rig.page("/health")
     wrong = {"service": "sequencer", "instance": "sequencer-1", "name": "journal", "reason": REASON}
     assert (status, json.loads(text)["degraded"]) == (200, [wrong])
-    assert (await house.page("/ready"))[0] == 200
-    page = (await house.page("/"))[1]
+    assert (await rig.page("/ready"))[0] == 200
+    page = (await rig.page("/"))[1]
     assert "sequencer-1 is degraded: its &lt;server&gt; acknowledges too soon" in page
     assert (
         'penstock_degraded{instance="sequencer-1",reason="journal",service="sequencer",zone="z"} 1.0'
-        in (await house.page("/metrics"))[1]
+        in (await rig.page("/metrics"))[1]
     )
 
 
-async def test_nobody_waits_for_a_helper(house: House) -> None:
-    house.health["compactor"].set_ready(False, "starting")
-    status, text = await house.page("/health")
+async def test_nobody_waits_for_a_helper(rig: Rig) -> None:
+    rig.health["compactor"].set_ready(False, "starting")
+    status, text = await rig.page("/health")
     assert status == 200
     assert json.loads(text)["instances"]["compactor"] == 1
 
 
-async def test_one_service_that_is_not_ready_is_enough_to_say_so_with_its_reason(house: House) -> None:
-    house.health["flusher"].set_ready(False, "starting")
-    status, text = await house.page("/ready")
+async def test_one_service_that_is_not_ready_is_enough_to_say_so_with_its_reason(rig: Rig) -> None:
+    rig.health["flusher"].set_ready(False, "starting")
+    status, text = await rig.page("/ready")
     assert (status, json.loads(text)["waiting"]) == (503, ["flusher-1 is not ready: starting"])
-    page = (await house.page("/"))[1]
+    page = (await rig.page("/"))[1]
     assert 'Penstock <span class="bad">is not ready</span>' in page
     assert '<p class="bad">flusher-1 is not ready: starting</p>' in page
 
 
-async def test_a_service_that_is_not_there_is_named(house: House) -> None:
-    house.gone = {"cacher", "janitor"}
-    status, text = await house.page("/health")
+async def test_a_service_that_is_not_there_is_named(rig: Rig) -> None:
+    rig.gone = {"cacher", "janitor"}
+    status, text = await rig.page("/health")
     assert (status, json.loads(text)["waiting"]) == (503, ["there is no cacher"])
 
 
-async def test_each_service_has_links_to_what_it_says_itself(house: House) -> None:
-    [gateway] = house.live("gateway")
-    page = (await house.page("/"))[1]
+async def test_each_service_has_links_to_what_it_says_itself(rig: Rig) -> None:
+    [gateway] = rig.live("gateway")
+    page = (await rig.page("/"))[1]
     assert f'<a href="http://{gateway.http}/health">' in page
     assert f'<a href="http://{gateway.http}/metrics">' in page
 
 
 async def test_a_disk_with_little_room_is_told_before_it_is_full(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk, "FREE_BYTES_MIN", 2**80)
-    status, text = await house.page("/health")
+    status, text = await rig.page("/health")
     [wrong] = json.loads(text)["degraded"]
     assert (status, wrong["service"], wrong["name"]) == (200, "up", "disk")
     assert wrong["reason"].endswith(f"MiB are free under {tmp_path}; on a full disk nothing is acknowledged")
-    assert f"up is degraded: {wrong['reason']}" in (await house.page("/"))[1]
+    assert f"up is degraded: {wrong['reason']}" in (await rig.page("/"))[1]

@@ -19,7 +19,7 @@ from tests.testkit.waiting import TIMEOUT_S, until
 RESTARTING = "the journal takes no entries; restarting nats-server"
 
 
-class House:
+class Rig:
     """A supervisor of which only the nats-server runs."""
 
     def __init__(self, data: Path, port: int, monitor_port: int) -> None:
@@ -45,52 +45,52 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     with take_folder(tmp_path), reserved_port() as port, reserved_port() as monitor_port:
-        built = House(tmp_path, port, monitor_port)
+        built = Rig(tmp_path, port, monitor_port)
         yield built
         built.nats.kill()
         await built.keeper
 
 
 async def test_a_sequencer_that_found_the_journal_stuck_has_the_nats_server_restarted(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await house.until_nats_runs(restarts=0)
+    await rig.until_nats_runs(restarts=0)
     monkeypatch.setattr(children, "HEALTHY_AFTER_S", 0.0)
-    await house.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
-    await house.until_nats_runs(restarts=1)
-    assert house.said[0] == RESTARTING
-    assert house.said[1].startswith("nats-server ")
+    await rig.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
+    await rig.until_nats_runs(restarts=1)
+    assert rig.said[0] == RESTARTING
+    assert rig.said[1].startswith("nats-server ")
 
 
 async def test_two_sequencers_that_find_it_at_once_have_it_restarted_once(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await house.until_nats_runs(restarts=0)
+    await rig.until_nats_runs(restarts=0)
     monkeypatch.setattr(children, "HEALTHY_AFTER_S", 0.0)
-    await house.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
+    await rig.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
     monkeypatch.undo()
-    await house.until_nats_runs(restarts=1)
-    pid = house.nats.pid
-    await house.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
-    assert (house.nats.pid, house.said.count(RESTARTING)) == (pid, 1)
+    await rig.until_nats_runs(restarts=1)
+    pid = rig.nats.pid
+    await rig.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
+    assert (rig.nats.pid, rig.said.count(RESTARTING)) == (pid, 1)
 
 
 @pytest.mark.parametrize("code", [0, 1, -9])
 async def test_a_sequencer_that_ended_otherwise_leaves_the_nats_server_alone(
-    house: House, monkeypatch: pytest.MonkeyPatch, code: int
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    await house.until_nats_runs(restarts=0)
+    await rig.until_nats_runs(restarts=0)
     monkeypatch.setattr(children, "HEALTHY_AFTER_S", 0.0)
-    pid = house.nats.pid
-    await house.supervisor._after_death(code)
-    assert (house.nats.pid, house.said) == (pid, [])
+    pid = rig.nats.pid
+    await rig.supervisor._after_death(code)
+    assert (rig.nats.pid, rig.said) == (pid, [])
 
 
-def test_every_service_tells_the_supervisor_how_it_ended(house: House) -> None:
-    services = [child for role in house.supervisor._services.values() for child in role]
-    assert [child._after_death for child in services] == [house.supervisor._after_death] * 4
+def test_every_service_tells_the_supervisor_how_it_ended(rig: Rig) -> None:
+    services = [child for role in rig.supervisor._services.values() for child in role]
+    assert [child._after_death for child in services] == [rig.supervisor._after_death] * 4
 
 
 def test_the_port_is_below_those_that_the_kernel_gives_to_connections_and_reserved() -> None:
@@ -117,7 +117,7 @@ def test_what_cannot_be_told_the_user_stops_nothing(monkeypatch: pytest.MonkeyPa
 
 
 async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_with_spark(
-    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     found: list[str] = []
     python = tmp_path / "python"
@@ -131,10 +131,10 @@ async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_wi
 
     monkeypatch.setattr(up, "need_spark_python", find)
     monkeypatch.setattr(up, "SPARK_POLL_S", 0.01)
-    supervisor = house.supervisor
+    supervisor = rig.supervisor
     keeping = asyncio.create_task(supervisor._keep_helpers())
     supervisor._is_ready.set()
-    await until(lambda: "compaction waits: Spark is not installed" in house.said)
+    await until(lambda: "compaction waits: Spark is not installed" in rig.said)
     (janitor,) = supervisor._helpers
     assert janitor.spec.argv == ["nice", "-n", "5", sys.executable, "-m", "penstock_janitor"], "it waits for no Spark"
     found.append(str(python))
@@ -145,11 +145,11 @@ async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_wi
     supervisor._begin_no_more()
     await asyncio.gather(janitor.stop(TIMEOUT_S), compactor.stop(TIMEOUT_S))
     await keeping
-    assert house.said == ["compaction waits: Spark is not installed", "compaction waits no more"]
+    assert rig.said == ["compaction waits: Spark is not installed", "compaction waits no more"]
 
 
 async def test_too_little_room_on_the_disk_is_told_once_and_so_is_its_end(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
     trouble = ["only 3 MiB are free"]
@@ -160,16 +160,16 @@ async def test_too_little_room_on_the_disk_is_told_once_and_so_is_its_end(
 
     monkeypatch.setattr(up, "disk_trouble", look)
     monkeypatch.setattr(up, "DISK_POLL_S", 0.001)
-    watching = asyncio.create_task(house.supervisor._watch_disk())
+    watching = asyncio.create_task(rig.supervisor._watch_disk())
     await until(lambda: len(looks) > 3)
     trouble[0] = ""
     await until(lambda: looks.count("") > 3)
     watching.cancel()
-    assert [line.split(" under ")[0] for line in house.said] == ["only 3 MiB are free", "there is room again"]
+    assert [line.split(" under ")[0] for line in rig.said] == ["only 3 MiB are free", "there is room again"]
 
 
 async def test_helpers_that_wait_for_spark_are_not_started_while_everything_stops(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[str] = []
 
@@ -180,7 +180,7 @@ async def test_helpers_that_wait_for_spark_are_not_started_while_everything_stop
 
     monkeypatch.setattr(up, "need_spark_python", find)
     monkeypatch.setattr(up, "SPARK_POLL_S", 0.01)
-    supervisor = house.supervisor
+    supervisor = rig.supervisor
     keeping = asyncio.create_task(supervisor._keep_helpers())
     supervisor._is_ready.set()
     await until(lambda: supervisor._helpers)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.contracts.commands import ClaimJob, ReleaseJob, ReplaceExtents
+from penstock.contracts.commands import LeaseJob, ReleaseJob, ReplaceExtents
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
-from penstock_compactor.merge.jobs import NotClaimed
+from penstock_compactor.merge.jobs import NotLeased
 from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
 from tests.testkit.waiting import until
 from tests.unit.compactor.compactor_world import World, while_running
@@ -39,20 +39,20 @@ async def test_a_claim_lasts_as_long_as_its_job(world: World) -> None:
     topic_id = world.create_topic(1)
     world.flush((topic_id, 0, ["a"]))
     jobs = world.jobs()
-    async with jobs.claimed(everything(world).segment_ids):
-        assert [segment.claimed for segment in world.segments()] == [True]
-        with pytest.raises(NotClaimed):
+    async with jobs.leased(everything(world).segment_ids):
+        assert [segment.leased for segment in world.segments()] == [True]
+        with pytest.raises(NotLeased):
             await world.jobs("compactor-2").merge(everything(world), ())
-    assert [segment.claimed for segment in world.segments()] == [False]
-    assert [type(each) for each in world.machine.sent] == [ClaimJob, ClaimJob, ReleaseJob]
+    assert [segment.leased for segment in world.segments()] == [False]
+    assert [type(each) for each in world.machine.sent] == [LeaseJob, LeaseJob, ReleaseJob]
 
 
 async def test_the_claim_of_a_compactor_that_died_ends_by_itself(world: World) -> None:
     topic_id = world.create_topic(1)
     world.flush((topic_id, 0, ["a"]))
-    claim = world.jobs()._claim_of("job", everything(world).segment_ids)
-    world.machine.apply(claim)
-    world.machine.pass_time(claim.lease_ms + 1)
+    lease = world.jobs()._lease_of("job", everything(world).segment_ids)
+    world.machine.apply(lease)
+    world.machine.pass_time(lease.lease_ms + 1)
     assert (await world.jobs("compactor-2").merge(everything(world), ())).is_good
 
 
@@ -75,7 +75,7 @@ async def test_what_went_meanwhile_is_refused_and_the_rest_is_done(world: World)
     choice = everything(world)
     world.spark.before_collect = lambda: world.delete_topic(2)
     ended = await world.jobs().merge(choice, ())
-    assert (ended.accepted, ended.refused) == (1, 1)
+    assert (ended.accepted, ended.rejected) == (1, 1)
     assert world.metric("runs_total", result="unknown_topic") == 1
     world.check_all_readable()
 
@@ -101,7 +101,7 @@ async def test_a_job_whose_spark_breaks_changes_nothing_and_gives_its_claim_back
     with pytest.raises(Unavailable, match=r"the JVM is gone$"):
         await world.jobs().merge(everything(world), ())
     assert world.levels() == [0]
-    assert not world.machine.state.claims
+    assert not world.machine.state.leases
 
 
 async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_gives_its_claim_back(
@@ -122,7 +122,7 @@ async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_gives_its_cla
     with pytest.raises(Unavailable, match="not done after"):
         await world.jobs().merge(everything(world), ())
     assert world.levels() == [0]
-    assert not world.machine.state.claims
+    assert not world.machine.state.leases
 
 
 async def test_outputs_that_are_more_than_one_command_may_have_go_in_several(
@@ -152,7 +152,7 @@ async def test_a_compactor_merges_until_there_is_nothing_to_merge(world: World) 
     await while_running([compactor], work)
     world.check_all_readable()
     assert len(world.sessions) == 1, "one session for all jobs"
-    assert not world.machine.state.claims
+    assert not world.machine.state.leases
 
 
 async def test_two_compactors_share_the_work(world: World) -> None:
@@ -206,7 +206,7 @@ async def test_a_drained_compactor_leaves_its_work_to_others(world: World) -> No
         await until(lambda: world.spark.cancelled)
         go_on.set()
         await draining
-        assert not world.machine.state.claims
+        assert not world.machine.state.leases
 
     await while_running([compactor], work)
     assert world.levels() == [0, 0, 0]

@@ -27,11 +27,11 @@ def extent(
     level: int = 1,
     age_ms: int = HOUR_MS,
     time_ms: int = NOW_MS,
-    claimed: bool = False,
+    leased: bool = False,
 ) -> KeyExtent:
     """Ten offsets in a segment of its own."""
     segment_id = new_segment_id(NOW_MS - age_ms, number.to_bytes(10, "big"))
-    return KeyExtent(KeyInput(segment_id, level, 10 * number, 10 * number + 9, 64, length, time_ms), claimed)
+    return KeyExtent(KeyInput(segment_id, level, 10 * number, 10 * number + 9, 64, length, time_ms), leased)
 
 
 def extents(*lengths: int, **options: Any) -> list[KeyExtent]:
@@ -97,7 +97,7 @@ def test_a_few_bytes_wait_for_more_for_a_while(age_ms: int, is_due: bool) -> Non
 @pytest.mark.parametrize(
     "stop",
     [
-        extent(1, claimed=True),
+        extent(1, leased=True),
         extent(1, level=0, age_ms=10 * 60_000 - 1),
         KeyExtent(msgspec.structs.replace(extent(1).input, last_offset=10**6)),
         KeyExtent(msgspec.structs.replace(extent(1).input, base_offset=11)),
@@ -131,7 +131,7 @@ def test_a_log_that_starts_inside_an_extent_is_compacted_from_that_extent_on(sta
 
 
 def test_a_claimed_clean_extent_keeps_the_partition_waiting() -> None:
-    assert plans([extent(0, claimed=True), extent(1)], cleaned=10) == []
+    assert plans([extent(0, leased=True), extent(1)], cleaned=10) == []
 
 
 def test_small_partitions_go_together_and_large_ones_alone() -> None:

@@ -12,8 +12,8 @@ from penstock_compactor.planning.listing import FULL_INTERVAL_S, Listing
 FULL_BYTES = 1000
 
 
-def segment(row: int, level: int = 0, size: int = 10, condemned_ms: int = -1) -> SegmentView:
-    return SegmentView(row, row.to_bytes(16, "big"), level, size, size, 1, condemned_ms, False)
+def segment(row: int, level: int = 0, size: int = 10, dead_since_ms: int = -1) -> SegmentView:
+    return SegmentView(row, row.to_bytes(16, "big"), level, size, size, 1, dead_since_ms, False)
 
 
 def look(listing: Listing, table: Sequence[SegmentView], now_s: float, page: int = 3) -> int:
@@ -63,7 +63,7 @@ def test_forgotten_segments_are_back_when_they_are_seen_again() -> None:
     listing = Listing(FULL_BYTES)
     table = [segment(row) for row in range(3)]
     look(listing, table, 0.0)
-    listing.forget([table[1].segment_id])
+    listing.remove([table[1].segment_id])
     assert rows(listing) == [0, 2]
     look(listing, table, 1.0)
     assert rows(listing) == [0, 1, 2]

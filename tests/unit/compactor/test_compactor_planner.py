@@ -22,9 +22,9 @@ def identifier(row: int, born_ms: int = NOW_MS) -> SegmentId:
 
 
 def segment(
-    row: int, level: int = 0, *, size: int = 1000, extents: int = 1, age_ms: int = 0, claimed: bool = False
+    row: int, level: int = 0, *, size: int = 1000, extents: int = 1, age_ms: int = 0, leased: bool = False
 ) -> SegmentView:
-    return SegmentView(row, identifier(row, NOW_MS - age_ms), level, size, size, extents, -1, claimed)
+    return SegmentView(row, identifier(row, NOW_MS - age_ms), level, size, size, extents, -1, leased)
 
 
 def chosen(
@@ -73,8 +73,8 @@ def test_segments_with_more_extents_than_a_command_may_replace_are_merged_two_by
 
 def test_what_others_have_or_nothing_points_to_is_left_alone() -> None:
     waiting = [segment(row) for row in range(34)]
-    waiting[3] = segment(3, claimed=True)
-    waiting[4] = msgspec.structs.replace(waiting[4], condemned_ms=NOW_MS)
+    waiting[3] = segment(3, leased=True)
+    waiting[4] = msgspec.structs.replace(waiting[4], dead_since_ms=NOW_MS)
     waiting[5] = segment(5, extents=0)
     busy = {waiting[6].segment_id}
     jobs = choose([*waiting, *[segment(row) for row in range(34, 40)]], {}, now_ms=NOW_MS, limits=LIMITS, busy=busy)

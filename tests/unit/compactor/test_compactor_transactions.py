@@ -57,7 +57,7 @@ async def test_markers_are_stored_among_the_records_around_them(world: Transacti
         world.end(writer, committed=True)
     before = world.batches_of(log)[0]
     ended = await merge(world, 0)
-    assert (ended.accepted, ended.refused) == (1, 0)
+    assert (ended.accepted, ended.rejected) == (1, 0)
     assert ends(world, log) == [(0, 8)]
     assert world.plan(log).markers == []
     after = world.batches_of(log)[0]
@@ -158,7 +158,7 @@ async def test_markers_count_among_what_one_command_replaces(tmp_path: Path) -> 
         world.write((log, writer, PAIRS))
         world.end(writer, committed=True)
     ended = await merge(world, 0)
-    assert (ended.accepted, ended.refused) == (3, 0)
+    assert (ended.accepted, ended.rejected) == (3, 0)
     assert ends(world, log) == [(0, 5), (6, 11), (12, 14)]
     assert world.read_committed(log) == world.expected(log)
 

@@ -100,7 +100,7 @@ class TransactionWorld(World):
         commit = CommitSegment(now_ms, segment_id, built.size_bytes, "flusher-1", "z1", built.runs)
         (outcome,) = self.machine.apply(commit)
         assert isinstance(outcome, SegmentCommitted), outcome
-        assert not any(result.refusal for run in outcome.runs for result in run), outcome
+        assert not any(result.rejection for run in outcome.runs for result in run), outcome
         # A segment has its runs in the order of their partitions, and each the batches in the order of their coming.
         for log, producer, pairs in written:
             self._note(log, producer, pairs)

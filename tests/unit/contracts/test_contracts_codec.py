@@ -7,7 +7,7 @@ from penstock.contracts import codec, commands, entries, messages
 from penstock.contracts.batches import BatchMeta, BatchResult, BatchRun, Extent, SegmentRef
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.queries import log as queries
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 
 SEGMENT = SegmentRef(b"s" * 16, 0, 1000, "flusher-1", "z1")
 COMMIT = commands.CommitSegment(
@@ -22,15 +22,17 @@ MESSAGES = [
         9,
         [
             commands.Done(),
-            commands.Refused(Refusal.TOPIC_EXISTS, "no"),
+            commands.Rejected(Rejection.TOPIC_EXISTS, "no"),
             commands.SegmentCommitted([[BatchResult(0, 5, 0)]]),
             commands.Joined(1, "consumer", "range", "a", "b", [commands.JoinedMember("a", None, b"")]),
             commands.Waiting("m", 3),
-            commands.PerItem([Refusal.NONE]),
+            commands.PerItem([Rejection.NONE]),
         ],
     ),
     queries.PlanQuery(3, [queries.PlanPartition(b"t" * 16, 0, 5, 100)], 1000),
-    queries.Plan(3, [queries.PartitionPlan(b"t" * 16, 0, Refusal.NONE, 0, 5, 5, [Extent(0, 4, SEGMENT, 64, 500, 7)])]),
+    queries.Plan(
+        3, [queries.PartitionPlan(b"t" * 16, 0, Rejection.NONE, 0, 5, 5, [Extent(0, 4, SEGMENT, 64, 500, 7)])]
+    ),
     messages.Advanced(4, [messages.PartitionAdvance(b"t" * 16, 0, 0, 5, 5, [Extent(0, 4, SEGMENT, 64, 1, 7)])], ["t"]),
     messages.Presence(
         "gateway", "z1", "g-1", "0.1.0", leaving=True, listeners=(messages.ListenerAddress("PLAINTEXT", "h", 9092),)

@@ -3,13 +3,13 @@
 import pytest
 
 from penstock.contracts.configs import topics as topic_configs
-from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REFUSED_CONFIGS
+from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS
 from penstock.contracts.levels import INERT_CONFIGS_LEVEL, level_of_configs
 
 
 def test_every_default_is_a_value_that_would_be_accepted() -> None:
     defaults = {name: config.default for name, config in topic_configs.TOPIC_CONFIGS.items()}
-    assert topic_configs.objections(defaults) == []
+    assert topic_configs.validation_errors(defaults) == []
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_every_default_is_a_value_that_would_be_accepted() -> None:
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(name: str, value: str) -> None:
-    (sentence,) = topic_configs.objections({name: value})
+    (sentence,) = topic_configs.validation_errors({name: value})
     assert name in sentence
 
 
@@ -51,18 +51,18 @@ def test_the_largest_batch_follows_the_topic() -> None:
 
 @pytest.mark.parametrize("value", ["delete", "compact", "compact,delete", "delete,compact", "compact, delete"])
 def test_a_cleanup_policy_is_one_or_both(value: str) -> None:
-    assert topic_configs.objections({"cleanup.policy": value}) == []
+    assert topic_configs.validation_errors({"cleanup.policy": value}) == []
     assert topic_configs.is_compacted({"cleanup.policy": value}) is ("compact" in value)
 
 
 @pytest.mark.parametrize("value", ["0", "1", "0.5", "1.0", "5e-1", "0.01"])
 def test_a_ratio_is_a_number_from_0_to_1(value: str) -> None:
-    assert topic_configs.objections({"min.cleanable.dirty.ratio": value}) == []
+    assert topic_configs.validation_errors({"min.cleanable.dirty.ratio": value}) == []
 
 
 def test_the_compaction_lags_must_leave_room_for_each_other() -> None:
-    assert topic_configs.objections({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}) == []
-    (sentence,) = topic_configs.objections({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
+    assert topic_configs.validation_errors({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}) == []
+    (sentence,) = topic_configs.validation_errors({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
     assert "min.compaction.lag.ms" in sentence and "max.compaction.lag.ms" in sentence
 
 
@@ -139,27 +139,27 @@ def test_whose_clock_counts_and_how_far_another_may_be_off_follows_the_topic() -
 
 
 def test_the_clusters_defaults_have_the_brokers_names() -> None:
-    assert topic_configs.cluster_objections({"log.retention.ms": "1", "log.retention.bytes": "-1"}) == []
+    assert topic_configs.cluster_validation_errors({"log.retention.ms": "1", "log.retention.bytes": "-1"}) == []
     for name, value in (("retention.ms", "1"), ("log.retention.hours", "1"), ("log.retention.ms", "-2")):
-        (sentence,) = topic_configs.cluster_objections({name: value})
+        (sentence,) = topic_configs.cluster_validation_errors({name: value})
         assert name in sentence
 
 
 @pytest.mark.parametrize("name", topic_configs.GROUP_CONFIGS)
 def test_what_is_configured_of_groups_has_bounds_and_is_the_clusters_alone(name: str) -> None:
     default = topic_configs.GROUP_CONFIGS[name].default
-    assert topic_configs.cluster_objections({name: default}) == []
+    assert topic_configs.cluster_validation_errors({name: default}) == []
     assert topic_configs.group_config(name, {}) == int(default)
     for value in ("-1", str(2**31), "many", ""):
-        assert topic_configs.cluster_objections({name: value})
-    assert topic_configs.objections({name: default})
+        assert topic_configs.cluster_validation_errors({name: value})
+    assert topic_configs.validation_errors({name: default})
 
 
 def test_the_shortest_session_timeout_is_not_longer_than_the_longest() -> None:
     both = {"group.min.session.timeout.ms": "9000", "group.max.session.timeout.ms": "8999"}
-    (sentence,) = topic_configs.cluster_objections(both)
+    (sentence,) = topic_configs.cluster_validation_errors(both)
     assert "must not be larger" in sentence
-    assert topic_configs.cluster_objections(both | {"group.max.session.timeout.ms": "9000"}) == []
+    assert topic_configs.cluster_validation_errors(both | {"group.max.session.timeout.ms": "9000"}) == []
 
 
 # Of Kafka 4.3: every configuration that a topic can have there, but for internal ones.
@@ -202,10 +202,10 @@ KAFKAS = [
 
 @pytest.mark.parametrize("name", KAFKAS)
 def test_each_of_kafkas_configurations_is_either_accepted_or_refused_with_a_reason(name: str) -> None:
-    assert (name in topic_configs.TOPIC_CONFIGS) != (name in REFUSED_CONFIGS)
-    if name in REFUSED_CONFIGS:
-        (objection,) = topic_configs.objections({name: "1"})
-        assert objection == f"{name} is not a supported topic configuration: {REFUSED_CONFIGS[name]}"
+    assert (name in topic_configs.TOPIC_CONFIGS) != (name in REJECTED_CONFIGS)
+    if name in REJECTED_CONFIGS:
+        (validation_error,) = topic_configs.validation_errors({name: "1"})
+        assert validation_error == f"{name} is not a supported topic configuration: {REJECTED_CONFIGS[name]}"
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_each_of_kafkas_configurations_is_either_accepted_or_refused_with_a_reas
     ],
 )
 def test_what_has_no_effect_may_still_be_no_nonsense(name: str, good: str, bad: str) -> None:
-    assert topic_configs.objections({name: good}) == []
-    assert topic_configs.objections({name: bad}) != []
+    assert topic_configs.validation_errors({name: good}) == []
+    assert topic_configs.validation_errors({name: bad}) != []
     assert topic_configs.TOPIC_CONFIGS[name].documentation.startswith("Accepted, and without effect.")
 
 

@@ -16,10 +16,10 @@ from penstock.runtime.clock import Clock
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
 from penstock_flusher.flush import Flushes
+from penstock_flusher.fragments import Fragment
 from penstock_flusher.intake import Intake
-from penstock_flusher.joins import Joins
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.pieces import Piece
+from penstock_flusher.reassembly import Joins
 from penstock_flusher.recent import RecentSegments
 from tests.testkit.fakes.virtual_time import CountingEntropy
 
@@ -182,7 +182,7 @@ class Rig:
         limits = BufferLimits(
             bytes_max=bytes_max, batches_max=1_000, interval_s=interval_s, quiet_s=quiet_s, quiet_under_way_max=0
         )
-        self.buffer: ActiveBuffer[Piece] = ActiveBuffer(limits, TokenBucket(1_000.0))
+        self.buffer: ActiveBuffer[Fragment] = ActiveBuffer(limits, TokenBucket(1_000.0))
         self.intake = Intake(
             buffer=self.buffer,
             joins=Joins(5.0),
@@ -211,8 +211,8 @@ class Rig:
         return message
 
     def close_buffer(self) -> None:
-        pieces = self.buffer.close(Reason.TIMER, self.clock.monotonic_s())
-        self.flushes.submit(pieces, Reason.TIMER)
+        fragments = self.buffer.close(Reason.TIMER, self.clock.monotonic_s())
+        self.flushes.submit(fragments, Reason.TIMER)
 
     async def send_and_close(self, *produces: FlushProduce) -> FakeInbound:
         message = await self.send(*produces)

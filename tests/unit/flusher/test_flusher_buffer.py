@@ -73,7 +73,7 @@ def test_with_too_many_segments_under_way_quiet_does_not_close_it() -> None:
 def test_when_everybody_who_was_answered_is_back_it_closes_at_once() -> None:
     buffer = new_buffer()
     buffer.add([Stone(0, 1)], 0.0)
-    buffer.note_answered(2, 0.001)
+    buffer.record_answered(2, 0.001)
     buffer.add([Stone(1, 1)], 0.002)
     assert buffer.reason_to_close(0.002, 0) is None
     buffer.add([Stone(2, 1)], 0.0021)
@@ -83,7 +83,7 @@ def test_when_everybody_who_was_answered_is_back_it_closes_at_once() -> None:
 def test_who_does_not_come_back_is_waited_for_no_longer_than_quiet() -> None:
     buffer = new_buffer()
     buffer.add([Stone(0, 1)], 0.0)
-    buffer.note_answered(1, 0.002)
+    buffer.record_answered(1, 0.002)
     assert buffer.reason_to_close(0.004, 0) is None
     assert buffer.due_s(0) == pytest.approx(0.005)
     assert buffer.reason_to_close(0.005, 0) is Reason.QUIET

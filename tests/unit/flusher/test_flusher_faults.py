@@ -9,13 +9,13 @@ from hypothesis import given, settings, strategies as st
 from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import Command, Outcome
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.segment import read_index
 from tests.testkit.fakes.virtual_time import VirtualClock, VirtualLoop
 from tests.unit.flusher.flusher_fakes import HeldStore, LoggingSequencers, Rig, produce
 
 REQUESTS = 40
-ALLOWED_REFUSALS = {Refusal.NONE, Refusal.OVERLOADED, Refusal.OUTCOME_UNKNOWN}
+ALLOWED_REJECTIONS = {Rejection.NONE, Rejection.OVERLOADED, Rejection.OUTCOME_UNKNOWN}
 
 
 class FaultyStore(HeldStore):
@@ -87,11 +87,11 @@ async def _scenario(chance: random.Random) -> None:
         results = [(await message.reply()).results[0][0] for message in messages]
         assert rig.budget.held_bytes == 0
     assert sequencers.running_most == 1
-    assert {result.refusal for result in results} <= ALLOWED_REFUSALS
-    accepted = [(result.base_offset, number) for number, result in enumerate(results) if not result.refusal]
+    assert {result.rejection for result in results} <= ALLOWED_REJECTIONS
+    accepted = [(result.base_offset, number) for number, result in enumerate(results) if not result.rejection]
     assert accepted == sorted(accepted)
     for base_offset, number in accepted:
         assert sequencers.log[base_offset] == bytes([number]) * 100
     for number, result in enumerate(results):
-        if result.refusal == Refusal.OVERLOADED:
+        if result.rejection == Rejection.OVERLOADED:
             assert bytes([number]) * 100 not in sequencers.log

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.batches import BatchResult
-from penstock.contracts.commands import Refused, SegmentCommitted
+from penstock.contracts.commands import Rejected, SegmentCommitted
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
 from penstock.contracts.ids import segment_born_ms, ulid_text
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.objectstore import AlreadyExists
 from penstock.segment import read_index
 from tests.unit.flusher.flusher_fakes import OTHER_TOPIC, TOPIC, HeldStore, LoggingSequencers, Rig, produce, until
@@ -26,7 +26,7 @@ async def test_the_answer_comes_after_the_store_and_after_the_commit() -> None:
         assert not message.replied.done()
         rig.sequencers.replies.put_nowait(None)
         reply = await message.reply()
-    assert [[result.refusal for result in results] for results in reply.results] == [[0]]
+    assert [[result.rejection for result in results] for results in reply.results] == [[0]]
     assert reply.sequence == 1
 
 
@@ -114,7 +114,7 @@ async def test_a_commit_in_doubt_is_sent_again_with_the_same_segments() -> None:
     async with Rig() as rig:
         rig.sequencers.replies.put_nowait(Unavailable("no answer"))
         message = await rig.send_and_close(produce(1))
-        assert (await message.reply()).results[0][0].refusal == 0
+        assert (await message.reply()).results[0][0].rejection == 0
     first, second = rig.sequencers.segment_ids()
     assert first == second
     assert len(rig.store.objects) == 1
@@ -128,9 +128,9 @@ async def test_a_commit_in_doubt_until_too_old_is_answered_as_unknown_and_the_ne
         young = await rig.send_and_close(produce(2))
         await until(lambda: len(rig.store.objects) == 2)
         rig.sequencers.replies.put_nowait(Unavailable("no answer"))
-        assert (await old.reply()).results[0][0].refusal == Refusal.OUTCOME_UNKNOWN
+        assert (await old.reply()).results[0][0].rejection == Rejection.OUTCOME_UNKNOWN
         rig.sequencers.replies.put_nowait(None)
-        assert (await young.reply()).results[0][0].refusal == 0
+        assert (await young.reply()).results[0][0].rejection == 0
     assert len(rig.store.objects) == 2  # in doubt nothing is deleted
 
 
@@ -141,8 +141,8 @@ async def test_an_upload_given_up_is_refused_without_a_commit_and_the_next_go_on
         rig.store.ends[2].set_result(None)
         rig.store.ends[1].set_exception(Unavailable("the store does not answer"))
         rig.store.ends[0].set_result(None)
-        refusals = [(await message.reply()).results[0][0].refusal for message in messages]
-    assert refusals == [0, Refusal.OVERLOADED, 0]
+        rejections = [(await message.reply()).results[0][0].rejection for message in messages]
+    assert rejections == [0, Rejection.OVERLOADED, 0]
     committed = [segment_id for request in rig.sequencers.segment_ids() for segment_id in request]
     assert [key[-26:] for key in rig.store.objects] == [ulid_text(each) for each in reversed(committed)]
 
@@ -152,23 +152,23 @@ async def test_an_object_that_is_there_already_is_never_committed() -> None:
         message = await rig.send_and_close(produce(1))
         await until(lambda: rig.store.ends)
         rig.store.ends[0].set_exception(AlreadyExists("another's object"))
-        assert (await message.reply()).results[0][0].refusal == Refusal.OVERLOADED
+        assert (await message.reply()).results[0][0].rejection == Rejection.OVERLOADED
     assert not rig.sequencers.requests
 
 
 @pytest.mark.parametrize(
     ("said", "answered"),
     [
-        (Refusal.SEGMENT_TOO_OLD, Refusal.OUTCOME_UNKNOWN),
-        (Refusal.INVALID_REQUEST, Refusal.INVALID_REQUEST),
+        (Rejection.SEGMENT_TOO_OLD, Rejection.OUTCOME_UNKNOWN),
+        (Rejection.INVALID_REQUEST, Rejection.INVALID_REQUEST),
     ],
 )
-async def test_a_refused_segment_refuses_all_of_its_batches(said: Refusal, answered: Refusal) -> None:
+async def test_a_refused_segment_refuses_all_of_its_batches(said: Rejection, answered: Rejection) -> None:
     async with Rig() as rig:
-        rig.sequencers.replies.put_nowait([Refused(said)])
+        rig.sequencers.replies.put_nowait([Rejected(said)])
         message = await rig.send_and_close(produce(1, 100, 100), produce(2))
         results = (await message.reply()).results
-    assert [[result.refusal for result in each] for each in results] == [[answered, answered], [answered]]
+    assert [[result.rejection for result in each] for each in results] == [[answered, answered], [answered]]
 
 
 async def test_a_commit_that_fits_no_message_is_refused_and_the_next_go_on() -> None:
@@ -176,9 +176,9 @@ async def test_a_commit_that_fits_no_message_is_refused_and_the_next_go_on() -> 
         large = await rig.send_and_close(produce(1))
         await until(lambda: rig.sequencers.requests)
         rig.sequencers.replies.put_nowait(Invalid("over the maximum"))
-        assert (await large.reply()).results[0][0].refusal == Refusal.INVALID_REQUEST
+        assert (await large.reply()).results[0][0].rejection == Rejection.INVALID_REQUEST
         rig.sequencers.replies.put_nowait(None)
-        assert (await (await rig.send_and_close(produce(2))).reply()).results[0][0].refusal == 0
+        assert (await (await rig.send_and_close(produce(2))).reply()).results[0][0].rejection == 0
 
 
 async def test_an_answer_of_the_wrong_shape_ends_the_process_and_not_the_data() -> None:

@@ -12,7 +12,7 @@ from penstock.objectstore import AlreadyExists
 from penstock.objectstore.memory import MemoryStore
 from penstock_flusher.hedged_puts import HEDGED_BYTES_MAX, HedgedPuts
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.put_pace import HEDGES_MAX, PATIENCE_FACTOR, PATIENCE_S_MIN, SAMPLES_MIN, PutPace
+from penstock_flusher.put_latency import HEDGES_MAX, PATIENCE_FACTOR, PATIENCE_S_MIN, SAMPLES_MIN, PutPace
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 
 USUAL_S = 0.05
@@ -104,16 +104,16 @@ async def test_what_exists_because_the_other_put_came_first_is_no_error() -> Non
 async def test_one_attempts_failure_leaves_it_to_the_other() -> None:
     hedging = Hedging()
     await hedging.learn()
-    refused = (2 * USUAL_S, Unavailable("the store refused"))
-    assert await hedging.put(refused, 2 * USUAL_S) == pytest.approx(HEDGED_AFTER_S + 2 * USUAL_S)
+    rejected = (2 * USUAL_S, Unavailable("the store refused"))
+    assert await hedging.put(rejected, 2 * USUAL_S) == pytest.approx(HEDGED_AFTER_S + 2 * USUAL_S)
 
 
 @in_virtual_time
 async def test_when_both_fail_what_may_have_had_its_effect_is_told() -> None:
     hedging = Hedging()
     await hedging.learn()
-    refused, exists = Unavailable("the store refused"), AlreadyExists("object exists")
-    for first, second in ((refused, exists), (exists, refused)):
+    rejected, exists = Unavailable("the store refused"), AlreadyExists("object exists")
+    for first, second in ((rejected, exists), (exists, rejected)):
         with pytest.raises(Unavailable):
             await hedging.put((2 * USUAL_S, first), (2 * USUAL_S, second))
     with pytest.raises(Conflict):
@@ -156,10 +156,10 @@ def test_a_store_that_is_slow_for_all_costs_its_share_of_puts_more_and_no_others
     hedges = 0
     for _ in range(1_000):
         hedges += pace.take_hedge()
-        pace.note_put(1.0)
+        pace.record_put(1.0)
     assert hedges == pytest.approx(50, abs=1)
     for _ in range(1_000):
-        pace.note_put(0.001)
+        pace.record_put(0.001)
     assert pace.patience_s == PATIENCE_S_MIN
     assert sum(pace.take_hedge() for _ in range(100)) == HEDGES_MAX
 
@@ -167,7 +167,7 @@ def test_a_store_that_is_slow_for_all_costs_its_share_of_puts_more_and_no_others
 def test_nothing_is_put_twice_before_the_usual_time_is_known() -> None:
     pace = PutPace(1.0)
     for _ in range(SAMPLES_MIN - 1):
-        pace.note_put(0.01)
+        pace.record_put(0.01)
         assert pace.patience_s is None
-    pace.note_put(0.01)
+    pace.record_put(0.01)
     assert pace.patience_s is not None

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.contracts.codec import encode_with_payload
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushRequest
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 from tests.unit.flusher.flusher_fakes import (
     MIB,
@@ -21,13 +21,13 @@ from tests.unit.flusher.flusher_fakes import (
     until,
 )
 
-OVERLOADED = Refusal.OVERLOADED
+OVERLOADED = Rejection.OVERLOADED
 
 
 async def test_a_full_buffer_is_flushed_at_once() -> None:
     async with Rig(bytes_max=1_000) as rig:
         message = await rig.send(produce(1, 1_000))
-        assert (await message.reply()).results[0][0].refusal == 0
+        assert (await message.reply()).results[0][0].rejection == 0
     assert rig.metrics.closed.labels("size")._value.get() == 1
 
 
@@ -111,7 +111,7 @@ async def test_a_request_whose_next_part_never_comes_is_refused_and_others_keep_
         whole = [await rig.send(produce(number), gateway="g2") for number in (1, 2)]
         rig.clock.seconds += 5
         rig.intake._wake.set()
-        assert (await torn.reply()).results[0][0].refusal == OVERLOADED
+        assert (await torn.reply()).results[0][0].rejection == OVERLOADED
         rig.close_buffer()
         assert [(await message.reply()).results[0][0].base_offset for message in whole] == [0, 1]
     ((commit,),) = rig.sequencers.requests
@@ -121,27 +121,27 @@ async def test_a_request_whose_next_part_never_comes_is_refused_and_others_keep_
 async def test_a_lost_part_refuses_the_rest_of_its_request() -> None:
     async with Rig() as rig:
         messages = [await rig.send(produce(1, part=part, parts=4)) for part in (0, 2, 3)]
-        assert [(await message.reply()).results[0][0].refusal for message in messages] == [OVERLOADED] * 3
+        assert [(await message.reply()).results[0][0].rejection for message in messages] == [OVERLOADED] * 3
         assert rig.budget.held_bytes == 0
 
 
 async def test_what_does_not_fit_into_the_budget_is_refused_at_once_and_nothing_of_it_is_stored() -> None:
     async with Rig(budget_bytes=10_000) as rig:
         held = await rig.send(produce(1, 8_000))
-        refused = await rig.send(produce(2, 500, 500), produce(3))
-        results = (await refused.reply()).results
-        assert [[result.refusal for result in each] for each in results] == [[OVERLOADED] * 2, [OVERLOADED]]
+        rejected = await rig.send(produce(2, 500, 500), produce(3))
+        results = (await rejected.reply()).results
+        assert [[result.rejection for result in each] for each in results] == [[OVERLOADED] * 2, [OVERLOADED]]
         rig.close_buffer()
-        assert (await held.reply()).results[0][0].refusal == 0
+        assert (await held.reply()).results[0][0].rejection == 0
         again = await rig.send_and_close(produce(2, 500, 500))
-        assert (await again.reply()).results[0][0].refusal == 0
+        assert (await again.reply()).results[0][0].rejection == 0
     assert len(rig.sequencers.requests) == 2
 
 
 async def test_a_part_that_does_not_fit_refuses_the_parts_before_and_after_it() -> None:
     async with Rig(budget_bytes=10_000) as rig:
         messages = [await rig.send(produce(1, 4_500, part=part, parts=3)) for part in range(3)]
-        assert [(await message.reply()).results[0][0].refusal for message in messages] == [OVERLOADED] * 3
+        assert [(await message.reply()).results[0][0].rejection for message in messages] == [OVERLOADED] * 3
         assert rig.budget.held_bytes == 0
 
 
@@ -149,7 +149,7 @@ async def test_bytes_uploading_and_committing_count_against_the_budget() -> None
     async with Rig(budget_bytes=10_000, sequencers=LoggingSequencers(held=True)) as rig:
         first = await rig.send_and_close(produce(1, 8_000))
         await until(lambda: rig.sequencers.requests)
-        assert (await (await rig.send(produce(2, 8_000))).reply()).results[0][0].refusal == OVERLOADED
+        assert (await (await rig.send(produce(2, 8_000))).reply()).results[0][0].rejection == OVERLOADED
         rig.sequencers.replies.put_nowait(None)
         assert (await first.reply()).throttle_ms > 0
         await rig.flushes.until_idle()
@@ -195,9 +195,9 @@ async def test_a_malformed_message_is_dropped_and_the_next_is_served(data: bytes
         malformed = FakeInbound(data)
         await rig.intake.handle(malformed)
         good = await rig.send_and_close(produce(2))
-        assert (await good.reply()).results[0][0].refusal == 0
+        assert (await good.reply()).results[0][0].rejection == 0
         assert not malformed.replied.done()
-        assert rig.metrics.refused_messages.labels("malformed")._value.get() == 1
+        assert rig.metrics.rejected_messages.labels("malformed")._value.get() == 1
 
 
 async def test_draining_flushes_what_is_whole_and_refuses_what_is_torn() -> None:
@@ -206,8 +206,8 @@ async def test_draining_flushes_what_is_whole_and_refuses_what_is_torn() -> None
         torn = await rig.send(produce(2, part=0, parts=2))
         await rig.intake.drain()
         await rig.flushes.until_idle()
-        assert (await torn.reply()).results[0][0].refusal == OVERLOADED
-        assert (await whole.reply()).results[0][0].refusal == 0
+        assert (await torn.reply()).results[0][0].rejection == OVERLOADED
+        assert (await whole.reply()).results[0][0].rejection == 0
     assert rig.metrics.closed.labels("drain")._value.get() == 1
 
 

@@ -5,7 +5,7 @@ import math
 import msgspec
 from hypothesis import given, strategies as st
 
-from penstock_flusher.joins import Joins
+from penstock_flusher.reassembly import Joins
 
 
 class Bit(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from penstock.contracts.batches import Extent, Marker, SegmentRef
 from penstock.contracts.commands import PerItem
 from penstock.contracts.ids import TopicId, new_segment_id
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.segment.keys import segment_key
 from penstock_gateway.tail.control_batches import MarkerExtent, with_markers
 from penstock_sequencer.core.log.control_markers import markers_among
@@ -58,10 +58,10 @@ async def compact(
     (output,) = made.command.outputs
     segment = SegmentRef(segment_id, level, output.size_bytes, "", "")
     await world.store.put(key_of(segment), made.body)
-    assert await world.commit([made.command]) == [PerItem([Refusal.NONE] * len(partitions))]
+    assert await world.commit([made.command]) == [PerItem([Rejection.NONE] * len(partitions))]
     return segment
 
 
-async def forget_segment(world: World, segment: SegmentRef) -> None:
+async def remove_segment(world: World, segment: SegmentRef) -> None:
     """Delete a segment's object, as after its grace."""
     await world.store.delete([key_of(segment)])

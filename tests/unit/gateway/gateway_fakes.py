@@ -116,10 +116,10 @@ class FakeSequencer:
         self.hold: asyncio.Event | None = None
         self.unheard_of: set[str] = set()  # topics that a replica knows only if it looks into the journal first
 
-    def note_sequence(self, sequence: int) -> None:
+    def record_sequence(self, sequence: int) -> None:
         self.seen_sequence = max(self.seen_sequence, sequence)
 
-    def note_level(self, level: int) -> None:
+    def record_level(self, level: int) -> None:
         self.seen_level = max(self.seen_level or 0, level)
 
     async def command(self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0) -> list[Outcome]:
@@ -176,7 +176,7 @@ class FakeFlusher:
         self.requests: list[tuple[FlushRequest, bytes]] = []
         self._unanswered: list[tuple[Inbound, FlushRequest]] = []
         self.answers_at_once = True
-        self.refusal = 0
+        self.rejection = 0
         self.next_offset = 0
         self.throttle_ms = 0
         self.on_produce: Callable[[int], None] = lambda number: None
@@ -224,8 +224,8 @@ class FakeFlusher:
         return FlushReply(7, [self._results(produce) for produce in request.produces], self.throttle_ms)
 
     def _results(self, produce: FlushProduce) -> list[BatchResult]:
-        if self.refusal:
-            return [BatchResult(self.refusal)] * len(produce.batches)
+        if self.rejection:
+            return [BatchResult(self.rejection)] * len(produce.batches)
         results = []
         for batch in produce.batches:
             results.append(BatchResult(0, self.next_offset, 0))

@@ -107,10 +107,10 @@ class CoreSequencer:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    def note_sequence(self, sequence: int) -> None:
+    def record_sequence(self, sequence: int) -> None:
         self.seen_sequence = max(self.seen_sequence, sequence)
 
-    def note_level(self, level: int) -> None:
+    def record_level(self, level: int) -> None:
         self.seen_level = max(self.seen_level or 0, level)
 
     def apply(self, commands: list[Command]) -> tuple[list[Outcome], Advanced]:
@@ -125,7 +125,7 @@ class CoreSequencer:
 
     async def command(self, commands: list[Command], *, deadline_s: float) -> list[Outcome]:
         outcomes, _ = self.apply(commands)
-        self.note_sequence(len(self.entries))
+        self.record_sequence(len(self.entries))
         return outcomes
 
     async def query(self, name: str, query: Any, view: type[Any], *, deadline_s: float = 10.0) -> Any:
@@ -138,7 +138,7 @@ class CoreSequencer:
         if self.behind is not None and self.behind.sequence >= self.seen_sequence and not wants_newest:
             state = self.behind
         answer = getattr(queries, name)(state, query)
-        self.note_sequence(answer.sequence)
+        self.record_sequence(answer.sequence)
         return answer
 
 

@@ -23,8 +23,8 @@ from penstock.kafkawire.api.share_fetch import (
     AcknowledgementBatch,
     FetchPartition,
     FetchTopic,
-    ForgottenTopic,
     PartitionData,
+    ForgottenTopic,
     ShareFetchRequest,
     ShareFetchResponse,
 )
@@ -40,7 +40,7 @@ Said = dict[int, list[tuple[int, int, int]]]  # partition -> first and last offs
 async def open_world(world: World, partitions: int = 1, **configs: str) -> TopicId:
     """A topic, and a group that is to read it from its beginning."""
     topic_id = await world.open(partitions=partitions)
-    world.sequencer.note_level(SHARE_GROUPS_LEVEL)
+    world.sequencer.record_level(SHARE_GROUPS_LEVEL)
     settings = {"share.auto.offset.reset": "earliest"} | {
         name.replace("_", "."): value for name, value in configs.items()
     }
@@ -70,7 +70,7 @@ class Member:
         self,
         *partitions: int,
         said: Said | None = None,
-        forgotten: tuple[int, ...] = (),
+        removed: tuple[int, ...] = (),
         version: int = 2,
         **options: int,
     ) -> ShareFetchResponse:
@@ -85,7 +85,7 @@ class Member:
             batch_size=500,
             min_bytes=1,
             topics=[FetchTopic(self.topic_id, fetch_partitions)] if fetch_partitions else [],
-            forgotten_topics_data=[ForgottenTopic(self.topic_id, list(forgotten))] if forgotten else [],
+            forgotten_topics_data=[ForgottenTopic(self.topic_id, list(removed))] if removed else [],
         )
         request = msgspec.structs.replace(request, **options)
         response = await share_fetch.handle(self.gateway, self.client, version, request)

@@ -124,7 +124,7 @@ class WatchedStore:
     def __init__(self, world: "World") -> None:
         self.objects = MemoryStore(now_ms=world.clock.now_ms)
         self.deleted: list[str] = []  # in the order in which it was asked, also in vain
-        self.refused: set[str] = set()  # that cannot be deleted
+        self.rejected: set[str] = set()  # that cannot be deleted
         self.throttled = 0  # so many deletions from now on
         self.delete_times_s: list[float] = []
         self._world = world
@@ -136,8 +136,8 @@ class WatchedStore:
             raise Throttled("503 SlowDown")
         self.deleted += keys
         self._world.check_dead(keys)
-        left = [key for key in keys if key in self.refused]
-        await self.objects.delete([key for key in keys if key not in self.refused])
+        left = [key for key in keys if key in self.rejected]
+        await self.objects.delete([key for key in keys if key not in self.rejected])
         if left:
             raise NotDeleted("access denied", left, left)
 
@@ -403,7 +403,7 @@ class World:
         """Key -> live extents of every segment in the table."""
         from penstock.contracts.queries.compaction import SegmentsQuery
 
-        view = QUESTIONS["segments"].answer(self.state, SegmentsQuery(0, 0, [], 5_000, condemned=True))  # type: ignore[misc]
+        view = QUESTIONS["segments"].answer(self.state, SegmentsQuery(0, 0, [], 5_000, dead=True))  # type: ignore[misc]
         return {
             segment_key("", CLUSTER, each.level, each.segment_id): each.live_extents
             for each in view.segments  # type: ignore[attr-defined]

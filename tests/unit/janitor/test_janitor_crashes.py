@@ -16,12 +16,12 @@ CRASH_POINTS = (
     "retention",
     "condemned",
     "known_segments",
-    "TakeChore",
-    "EndChore",
+    "TakeTaskLease",
+    "EndTaskLease",
     "ExpireLogs",
     "DropExtents",
-    "ClaimJob",
-    "ForgetSegments+ReleaseJob",
+    "LeaseJob",
+    "RemoveSegments+ReleaseJob",
     "get",
     "list shard",
     "list",
@@ -38,8 +38,8 @@ A_WHILE_S = 3 * GRACE_S  # for everything that there is to do
 @pytest.fixture(autouse=True)
 def _few_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.segment.keys.SHARDS", SHARDS)
-    monkeypatch.setattr("penstock_janitor.house.SHARDS", SHARDS)
-    monkeypatch.setattr("penstock_janitor.sweep.SHARD_CHORES", SHARDS)
+    monkeypatch.setattr("penstock_janitor.store_maintenance.SHARDS", SHARDS)
+    monkeypatch.setattr("penstock_janitor.sweep.SHARD_TASKS", SHARDS)
     monkeypatch.setattr("penstock_janitor.sweep.SHARDS_AT_ONCE", 5)
     monkeypatch.setattr("penstock_sequencer.core.log.extent_reclaim.EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
 
@@ -70,10 +70,10 @@ async def prepare(built: World) -> set[str]:
 async def check_all_is_done(built: World, left: set[str]) -> None:
     assert set(await built.store.keys()) == left
     assert not await built.store.objects.unfinished("")
-    assert built.state.segments.condemned_count == 0
+    assert built.state.segments.dead_count == 0
     assert set(built.live()) <= left
-    assert not built.state.claims
-    assert not built.state.chore_leases
+    assert not built.state.leases
+    assert not built.state.task_leases
 
 
 @in_virtual_time

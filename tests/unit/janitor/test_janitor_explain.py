@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.contracts import codec, subjects
-from penstock.contracts.commands import ClaimJob, ReleaseJob
+from penstock.contracts.commands import LeaseJob, ReleaseJob
 from penstock.contracts.errors import Undelivered
 from penstock.contracts.messages import ExplainReply, ExplainRequest
 from penstock_janitor.identity import Identity, marker_key
@@ -64,7 +64,7 @@ async def test_a_condemned_segment_that_somebody_has_claimed_waits() -> None:
         await started(built)
         await built.go_on(GRACE_S + 10)
         (segment_id,) = (built.state.segments.id(slot) for slot in built.state.segments.by_number)
-        built.apply(ClaimJob(0, "merge", "compactor-1", [segment_id], MINUTE_MS))
+        built.apply(LeaseJob(0, "merge", "compactor-1", [segment_id], MINUTE_MS))
         reply = await ask(built, key)
         assert (reply.verdict, reply.facts["claimed"]) == ("waiting", "yes")
         assert "a compactor, or a janitor that deletes it, has claimed it" in reply.reason

@@ -18,7 +18,7 @@ from penstock_janitor.judge import (
     Now,
     Rules,
     Verdict,
-    judge_condemned,
+    judge_dead,
     judge_segment,
     judge_unfinished,
     may_be_orphan,
@@ -34,10 +34,10 @@ OLD_MS = BORN_MS + ORPHAN_AGE_MIN_MS
 NOW = Now(OLD_MS, OLD_MS, secured_sequence=100, watched_sequence=100)
 
 
-def known(*, condemned_ms: int = -1, condemned_sequence: int = 0, level: int = 0) -> KnownSegment:
-    extents = 3 if condemned_ms < 0 else 0
-    view = SegmentView(0, SEGMENT, level, 500, 100 * extents, extents, condemned_ms, False)
-    return KnownSegment(view, False, condemned_sequence)
+def known(*, dead_since_ms: int = -1, dead_sequence: int = 0, level: int = 0) -> KnownSegment:
+    extents = 3 if dead_since_ms < 0 else 0
+    view = SegmentView(0, SEGMENT, level, 500, 100 * extents, extents, dead_since_ms, False)
+    return KnownSegment(view, False, dead_sequence)
 
 
 def verdict(what: KnownSegment | None, now: Now = NOW, level: int = 0) -> Verdict:
@@ -56,19 +56,19 @@ def test_what_has_extents_lives() -> None:
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        (NOW, Verdict.CONDEMNED),
+        (NOW, Verdict.DEAD_SEGMENT),
         (msgspec.structs.replace(NOW, clock_ms=NOW.clock_ms - 1), Verdict.WAITING),
         (msgspec.structs.replace(NOW, watched_sequence=99), Verdict.WAITING),
         (msgspec.structs.replace(NOW, watched_sequence=NEVER), Verdict.WAITING),
         (msgspec.structs.replace(NOW, secured_sequence=99), Verdict.WAITING),
-        (msgspec.structs.replace(NOW, own_ms=0), Verdict.CONDEMNED),
+        (msgspec.structs.replace(NOW, own_ms=0), Verdict.DEAD_SEGMENT),
     ],
 )
 def test_what_is_condemned_goes_after_the_grace_by_both_and_when_two_snapshots_tell(
     now: Now, expected: Verdict
 ) -> None:
-    condemned = known(condemned_ms=NOW.clock_ms - RULES.grace_ms, condemned_sequence=100)
-    assert verdict(condemned, now) is expected
+    dead = known(dead_since_ms=NOW.clock_ms - RULES.grace_ms, dead_sequence=100)
+    assert verdict(dead, now) is expected
 
 
 @pytest.mark.parametrize(
@@ -131,21 +131,21 @@ def test_an_upload_goes_when_it_is_old_by_both_clocks() -> None:
     other=st.integers(0, 2),
     clock=st.integers(0, 2**48),
     own=st.integers(0, 2**48),
-    condemned_ms=st.integers(0, 2**48),
+    dead_since_ms=st.integers(0, 2**48),
     sequences=st.tuples(st.integers(0, 200), st.integers(-1, 200), st.integers(-1, 200)),
 )
 def test_nothing_that_has_extents_ever_goes(
-    extents: int, level: int, other: int, clock: int, own: int, condemned_ms: int, sequences: tuple[int, int, int]
+    extents: int, level: int, other: int, clock: int, own: int, dead_since_ms: int, sequences: tuple[int, int, int]
 ) -> None:
-    condemned_sequence, secured, watched = sequences
-    view = SegmentView(0, SEGMENT, level, 500, extents, extents, -1 if extents else condemned_ms, False)
+    dead_sequence, secured, watched = sequences
+    view = SegmentView(0, SEGMENT, level, 500, extents, extents, -1 if extents else dead_since_ms, False)
     judged = judge_segment(
-        other, SEGMENT, KnownSegment(view, True, condemned_sequence), Now(clock, own, secured, watched), RULES
+        other, SEGMENT, KnownSegment(view, True, dead_sequence), Now(clock, own, secured, watched), RULES
     )
     if judged.goes and level == other:
         assert not extents
-        assert clock - condemned_ms >= RULES.grace_ms
-        assert condemned_sequence <= min(secured, watched)
+        assert clock - dead_since_ms >= RULES.grace_ms
+        assert dead_sequence <= min(secured, watched)
 
 
 @pytest.mark.parametrize("reason", ["readers may know of it", "by its own watch", "two snapshots of after that"])
@@ -155,7 +155,7 @@ def test_a_sentence_says_what_it_waits_for(reason: str) -> None:
         "by its own watch": Now(10**6, 0, secured_sequence=9),
         "two snapshots of after that": Now(10**6, 0, watched_sequence=9),
     }[reason]
-    judged = judge_condemned(0, 9, now, RULES)
+    judged = judge_dead(0, 9, now, RULES)
     assert judged.verdict is Verdict.WAITING
     assert reason in judged.reason
 

@@ -6,8 +6,8 @@ import itertools
 from prometheus_client import CollectorRegistry
 
 from penstock.contracts.errors import Corrupt, Unavailable
+from penstock_janitor.backoff_loop import FIRST_PAUSE_S, PAUSE_MAX_S, Around, Loop
 from penstock_janitor.metrics import JanitorMetrics
-from penstock_janitor.pace import FIRST_PAUSE_S, PAUSE_MAX_S, Around, Loop
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import SeededEntropy
 

@@ -11,14 +11,14 @@ from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, World,
 SLACK_S = 130.0  # two looks of the reaper
 
 
-async def condemn(built: World, count: int = 1, name: str = "gone") -> list[str]:
+async def mark_dead(built: World, count: int = 1, name: str = "gone") -> list[str]:
     """Segments of a topic that is deleted."""
     built.create_topic(name)
     keys = [await built.flush(name) for _ in range(count)]
     built.delete_topic(name)
     await built.go_on(1)
     built.tick()
-    assert built.state.segments.condemned_count >= count
+    assert built.state.segments.dead_count >= count
     return keys
 
 
@@ -26,7 +26,7 @@ async def condemn(built: World, count: int = 1, name: str = "gone") -> list[str]
 async def test_a_condemned_segment_goes_after_the_grace_and_is_forgotten_then() -> None:
     async with world() as built:
         running = built.start()
-        (key,) = await condemn(built)
+        (key,) = await mark_dead(built)
         await built.go_on(GRACE_S - 5)
         assert key in await built.store.keys()
         await built.go_on(SLACK_S)
@@ -51,7 +51,7 @@ async def test_what_is_live_stays() -> None:
 @in_virtual_time
 async def test_a_janitor_that_comes_anew_waits_for_a_grace_by_its_own_watch() -> None:
     async with world() as built:
-        (key,) = await condemn(built)
+        (key,) = await mark_dead(built)
         await built.go_on(2 * GRACE_S)
         built.start()
         await built.go_on(GRACE_S - 5)
@@ -65,7 +65,7 @@ async def test_a_journal_clock_that_jumps_ahead_makes_nothing_go_early() -> None
     async with world() as built:
         built.start()
         await built.go_on(GRACE_S + 10)
-        (key,) = await condemn(built)
+        (key,) = await mark_dead(built)
         built.journal_ahead_ms = 5 * HOUR_MS
         await built.go_on(GRACE_S - 70)
         assert key in await built.store.keys()
@@ -78,7 +78,7 @@ async def test_a_journal_clock_that_stands_still_makes_it_stay() -> None:
     async with world() as built:
         built.start()
         built.journal_ahead_ms = 3 * HOUR_MS
-        (key,) = await condemn(built)
+        (key,) = await mark_dead(built)
         built.journal_ahead_ms = 0
         await built.go_on(2 * GRACE_S)
         assert key in await built.store.keys()
@@ -91,7 +91,7 @@ async def test_a_janitor_whose_wall_clock_is_wrong_deletes_as_any_other() -> Non
     for ahead_ms in (-7 * HOUR_MS, 7 * HOUR_MS):
         async with world() as built:
             built.start(ahead_ms=ahead_ms)
-            (key,) = await condemn(built)
+            (key,) = await mark_dead(built)
             await built.go_on(GRACE_S - 5)
             assert key in await built.store.keys()
             await built.go_on(SLACK_S)
@@ -103,7 +103,7 @@ async def test_it_waits_until_two_snapshots_hold_what_condemned_it() -> None:
     async with world() as built:
         built.start()
         built.takes_snapshots = False
-        (key,) = await condemn(built)
+        (key,) = await mark_dead(built)
         await built.go_on(3 * GRACE_S)
         assert key in await built.store.keys()
         built.takes_snapshots = True
@@ -115,7 +115,7 @@ async def test_it_waits_until_two_snapshots_hold_what_condemned_it() -> None:
 async def test_many_go_a_thousand_at_a_time() -> None:
     async with world() as built:
         built.start()
-        keys = await condemn(built, 2_300)
+        keys = await mark_dead(built, 2_300)
         await built.go_on(GRACE_S + SLACK_S)
         assert not set(keys) & set(await built.store.keys())
         assert sorted(built.store.deleted) == sorted(keys)
@@ -126,7 +126,7 @@ async def test_many_go_a_thousand_at_a_time() -> None:
 async def test_a_dry_run_tells_of_all_that_would_go_a_thousand_at_a_time() -> None:
     async with world() as built:
         built.start(dry_run=True)
-        keys = await condemn(built, 2_300)
+        keys = await mark_dead(built, 2_300)
         with capture_logs() as logs:
             await built.go_on(GRACE_S + 3 * SLACK_S)
         told = [line["key"] for line in logs if line["event"] == "object_would_go"]
@@ -138,9 +138,9 @@ async def test_a_dry_run_tells_of_all_that_would_go_a_thousand_at_a_time() -> No
 async def test_two_janitors_never_delete_a_key_twice_in_good_weather() -> None:
     async with world() as built:
         janitors = [built.start(f"janitor-{number}", reap_interval_ms=10_000) for number in range(3)]
-        keys = await condemn(built, 1_500)
+        keys = await mark_dead(built, 1_500)
         await built.go_on(GRACE_S + SLACK_S)
-        more = await condemn(built, 700, "gone-too")
+        more = await mark_dead(built, 700, "gone-too")
         await built.go_on(GRACE_S + SLACK_S)
         assert sorted(built.store.deleted) == sorted(keys + more)
         assert sum(each.metric("deleted_objects_total", reason="condemned") for each in janitors) == 2_200
@@ -150,13 +150,13 @@ async def test_two_janitors_never_delete_a_key_twice_in_good_weather() -> None:
 async def test_of_a_batch_that_fails_in_part_the_rest_is_forgotten_and_the_part_tried_again() -> None:
     async with world() as built:
         running = built.start()
-        keys = await condemn(built, 10)
-        built.store.refused = {keys[0], keys[7]}
+        keys = await mark_dead(built, 10)
+        built.store.rejected = {keys[0], keys[7]}
         await built.go_on(GRACE_S + SLACK_S)
-        assert set(keys) & set(await built.store.keys()) == built.store.refused
+        assert set(keys) & set(await built.store.keys()) == built.store.rejected
         assert len(built.state.segments) == 2
         assert "access denied" in running.told["deletion"]
-        built.store.refused = set()
+        built.store.rejected = set()
         await built.go_on(2 * SLACK_S)
         assert not set(keys) & set(await built.store.keys())
         assert len(built.state.segments) == 0
@@ -167,9 +167,9 @@ async def test_of_a_batch_that_fails_in_part_the_rest_is_forgotten_and_the_part_
 async def test_keys_that_cannot_be_deleted_do_not_keep_others_from_going() -> None:
     async with world() as built:
         built.start()
-        stuck = await condemn(built, 1_000, "stuck")
-        built.store.refused = set(stuck)
-        keys = await condemn(built, 20)
+        stuck = await mark_dead(built, 1_000, "stuck")
+        built.store.rejected = set(stuck)
+        keys = await mark_dead(built, 20)
         await built.go_on(GRACE_S + 4 * SLACK_S)
         assert not set(keys) & set(await built.store.keys())
 
@@ -178,7 +178,7 @@ async def test_keys_that_cannot_be_deleted_do_not_keep_others_from_going() -> No
 async def test_a_throttled_store_is_asked_ever_more_slowly() -> None:
     async with world() as built:
         built.start(reap_interval_ms=1_000)
-        keys = await condemn(built)
+        keys = await mark_dead(built)
         built.store.throttled = 8
         await built.go_on(GRACE_S + 2_000)
         assert not set(keys) & set(await built.store.keys())
@@ -194,7 +194,7 @@ async def test_another_journal_begins_the_grace_anew() -> None:
     async with world() as built:
         built.start()
         await built.go_on(GRACE_S + 10)
-        (key,) = await condemn(built)
+        (key,) = await mark_dead(built)
         built.identity = Identity(built.identity.stream, "2026-02-02T00:00:00Z")
         await built.write_marker(built.identity)
         built.journal_ahead_ms = HOUR_MS
@@ -208,20 +208,20 @@ async def test_another_journal_begins_the_grace_anew() -> None:
 async def test_before_each_batch_the_bucket_has_to_be_the_journal_s() -> None:
     async with world() as built:
         running = built.start(sweep_interval_ms=24 * HOUR_MS)  # so that nobody else looks in between
-        (key,) = await condemn(built)
+        (key,) = await mark_dead(built)
         await built.go_on(GRACE_S - 10)
         await built.write_marker(Identity(built.identity.stream, "2026-02-02T00:00:00Z"))
         await built.go_on(SLACK_S)
         assert key in await built.store.keys()
         assert "nothing in it is touched" in running.told["reaper"]
-        assert not built.state.claims
+        assert not built.state.leases
 
 
 @in_virtual_time
 async def test_sequencers_that_are_away_cost_nothing_but_time() -> None:
     async with world() as built:
         running = built.start()
-        (key,) = await condemn(built)
+        (key,) = await mark_dead(built)
         built.is_down = True
         await built.go_on(GRACE_S + SLACK_S)
         assert "no sequencer answered" in running.told["reaper"]

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.contracts.commands import DropExtents, ExpireLogs, TakeChore, Tick
+from penstock.contracts.commands import DropExtents, ExpireLogs, TakeTaskLease, Tick
 from penstock_janitor import retention
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, Fate, World, world
@@ -107,7 +107,7 @@ async def test_where_there_is_nothing_to_do_the_journal_hears_nothing() -> None:
         await built.go_on(HOUR_MS / 1000)
         assert not [each for each in built.applied if isinstance(each, ExpireLogs | DropExtents)]
         assert not [
-            each for each in built.applied if isinstance(each, TakeChore) and each.first == retention.KIND.first
+            each for each in built.applied if isinstance(each, TakeTaskLease) and each.first == retention.KIND.first
         ]
 
 
@@ -178,7 +178,7 @@ def test_where_nothing_goes_a_look_ends_though_commits_go_on(monkeypatch: pytest
             for partition in range(5):
                 await built.flush("large", partition=partition)
             await built.go_on(3)
-            built.apply(TakeChore(0, "another", retention.KIND.first, retention.KIND.stop, 0, 600_000))
+            built.apply(TakeTaskLease(0, "another", retention.KIND.first, retention.KIND.stop, 0, 600_000))
             monkeypatch.setattr(built, "tick", lambda: built._apply([Tick(built.state.clock_ms + 7)]))
             running = built.start(ahead_ms=HOUR_MS, fate=Fate("retention", 50), dry_run=dry_run)
             await built.go_on(LOOK_S - 5)
@@ -211,7 +211,7 @@ async def test_deleted_topics_go_faster_than_ticks_take_them() -> None:
         built.delete_topic("t")
         running = built.start()
         await built.go_on(0.5)
-        assert len(built.state.doomed) == 0
+        assert len(built.state.pending_delete) == 0
         assert running.metric("dropped_extents_total") >= 2_000
 
 
@@ -223,9 +223,9 @@ async def test_deleted_topics_are_let_go_of_when_their_window_is_over_by_both_cl
         built.start()
         built.journal_ahead_ms = 24 * HOUR_MS
         await built.go_on(HOUR_MS / 1000 - 1)
-        assert len(built.state.buried) == 1
+        assert len(built.state.recoverable) == 1
         await built.go_on(2 + LOOK_S)
-        assert not built.state.buried
+        assert not built.state.recoverable
 
 
 @in_virtual_time

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.contracts.commands import SHARD_CHORES, TakeChore
+from penstock.contracts.commands import SHARD_TASKS, TakeTaskLease
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock_janitor.identity import REBUILT_SEQUENCE_MIN, Identity, marker_key
 from penstock_janitor.judge import ORPHAN_AGE_MIN_MS
@@ -42,9 +42,9 @@ async def test_the_whole_bucket_is_looked_through_once_in_an_interval() -> None:
     async with world() as built:
         running = built.start(retention_interval_ms=HOUR_MS, reap_interval_ms=HOUR_MS)
         await built.go_on(0.9 * DAY_S)
-        assert running.fate.calls["list shard"] == SHARD_CHORES
+        assert running.fate.calls["list shard"] == SHARD_TASKS
         await built.go_on(1.1 * DAY_S)
-        assert running.fate.calls["list shard"] == 2 * SHARD_CHORES
+        assert running.fate.calls["list shard"] == 2 * SHARD_TASKS
 
 
 @in_virtual_time
@@ -53,7 +53,7 @@ async def test_several_janitors_share_a_sweep() -> None:
         janitors = [built.start(f"janitor-{number}", **QUICK) for number in range(3)]
         await built.go_on(0.9 * INTERVAL_S)
         listed = [running.fate.calls["list shard"] for running in janitors]
-        assert sum(listed) == SHARD_CHORES
+        assert sum(listed) == SHARD_TASKS
         assert min(listed) > 0
 
 
@@ -110,13 +110,13 @@ async def test_live_and_condemned_segments_are_none_of_its_business() -> None:
     async with world() as built:
         built.create_topic("stays", retention_ms="-1")
         built.create_topic("goes", retention_ms="-1")
-        live, condemned = await built.flush("stays"), await built.flush("goes")
+        live, dead = await built.flush("stays"), await built.flush("goes")
         await built.go_on(2 * AGE_S)
         built.takes_snapshots = False  # so that the reaper waits
         built.delete_topic("goes")
         running = built.start(**QUICK)
         await built.go_on(2 * INTERVAL_S)
-        assert {live, condemned} <= set(await built.store.keys())
+        assert {live, dead} <= set(await built.store.keys())
         assert running.fate.calls["delete"] == 0
 
 
@@ -202,11 +202,11 @@ async def test_a_sweep_goes_on_where_a_janitor_died() -> None:
         first = built.start("janitor-1", **QUICK)
         await built.go_on(INTERVAL_S / 4)
         before = first.fate.calls["list shard"]
-        assert 0 < before < SHARD_CHORES
+        assert 0 < before < SHARD_TASKS
         await built.kill("janitor-1")
         second = built.start("janitor-2", **QUICK)
         await built.go_on(0.7 * INTERVAL_S)
-        assert SHARD_CHORES <= before + second.fate.calls["list shard"] <= SHARD_CHORES + 50
+        assert SHARD_TASKS <= before + second.fate.calls["list shard"] <= SHARD_TASKS + 50
 
 
 @in_virtual_time
@@ -215,8 +215,8 @@ async def test_a_drained_janitor_leaves_its_shards_to_others_at_once() -> None:
         built.start("janitor-1", **QUICK)
         await built.go_on(1)
         await built.stop("janitor-1")
-        assert not built.state.chore_leases
-        assert any(isinstance(command, TakeChore) for command in built.applied)
+        assert not built.state.task_leases
+        assert any(isinstance(command, TakeTaskLease) for command in built.applied)
 
 
 @in_virtual_time
@@ -248,7 +248,7 @@ def test_in_the_wrong_bucket_it_refuses_to_do_anything(wrong: str) -> None:
             await built.go_on(2 * AGE_S)
             assert set(keys) <= set(await built.store.keys())
             assert not running.fate.calls["delete"]
-            assert not [command for command in built.applied if isinstance(command, TakeChore)]
+            assert not [command for command in built.applied if isinstance(command, TakeTaskLease)]
             for loop in ("reaper", "retention", "sweep", "house"):
                 assert "this is not the store of cluster test, and nothing in it is touched" in running.told[loop]
             await built.write_marker(built.identity)
@@ -314,8 +314,8 @@ async def _something_of_all(built: World) -> list[str]:
     """The keys of an orphan and of a condemned segment."""
     old = await orphan(built)
     built.create_topic("gone")
-    condemned = await built.flush("gone")
+    dead = await built.flush("gone")
     built.delete_topic("gone")
     await built.go_on(2)
     built.tick()
-    return [old, condemned]
+    return [old, dead]

@@ -108,14 +108,14 @@ def test_frames_come_out_whole_and_in_order_however_the_bytes_arrive(frames: lis
     got_fed, got_filled = [], []
     position = 0
     while position < len(stream):
-        piece = stream[position : position + chance.choice((1, 3, 100, 5_000, 70_000))]
-        fed.feed(piece)
+        fragment = stream[position : position + chance.choice((1, 3, 100, 5_000, 70_000))]
+        fed.feed(fragment)
         got_fed += drain(fed) if chance.random() < 0.7 else []
-        size = receive(filled, piece)
+        size = receive(filled, fragment)
         got_filled += drain(filled) if chance.random() < 0.7 else []
-        while size < len(piece):
-            size += receive(filled, piece[size:])
-        position += len(piece)
+        while size < len(fragment):
+            size += receive(filled, fragment[size:])
+        position += len(fragment)
     assert got_fed + drain(fed) == frames
     assert got_filled + drain(filled) == frames
 
@@ -164,15 +164,15 @@ def chunks(data: bytes, size: int) -> list[bytes]:
     return [data[position : position + size] for position in range(0, len(data), size)]
 
 
-def buffers_used(reader: FrameReader, pieces: list[bytes]) -> int:
+def buffers_used(reader: FrameReader, fragments: list[bytes]) -> int:
     """How many different buffers the reader asked to be filled while these pieces came."""
     used = []
-    for piece in pieces:
-        while piece:
+    for fragment in fragments:
+        while fragment:
             owner = reader.get_buffer().obj
             if not used or used[-1] is not owner:
                 used.append(owner)
-            piece = piece[receive(reader, piece) :]
+            fragment = fragment[receive(reader, fragment) :]
     return len(used)
 
 
@@ -187,8 +187,8 @@ def test_feeding_a_large_frame_in_small_pieces_makes_room_in_doubling_steps() ->
     reader = FrameReader(FRAME_BYTES_MAX)
     stream = framed(bytes(4_000_000))
     owners = set()
-    for piece in chunks(stream, 1400):
-        reader.feed(piece)
+    for fragment in chunks(stream, 1400):
+        reader.feed(fragment)
         owners.add(len(reader.get_buffer().obj))
     assert len(owners) <= 12
     assert drain(reader) == [bytes(4_000_000)]

@@ -69,11 +69,11 @@ def test_noise_is_decoded_or_refused_and_nothing_else(case: Case) -> None:
         noisy = bytearray(data)
         for _ in range(chance.randint(1, 4) if noisy else 0):
             noisy[chance.randrange(len(noisy))] = chance.choice((0, 1, 127, 128, 255, chance.randrange(256)))
-        decode_or_refuse(case, bytes(noisy))
-        decode_or_refuse(case, chance.randbytes(chance.randint(0, 60)))
+        decode_or_reject(case, bytes(noisy))
+        decode_or_reject(case, chance.randbytes(chance.randint(0, 60)))
 
 
-def decode_or_refuse(case: Case, data: bytes) -> None:
+def decode_or_reject(case: Case, data: bytes) -> None:
     """What could be decoded is a message like any other."""
     with contextlib.suppress(DecodeError):
         message = case.decode(data)
@@ -163,4 +163,4 @@ def plain(value: Any, ours: Any) -> Any:
 @given(st.binary(max_size=40), st.sampled_from(CASES))
 @settings(max_examples=300, deadline=None)
 def test_random_bytes_raise_nothing_but_decode_errors(data: bytes, case: Case) -> None:
-    decode_or_refuse(case, data)
+    decode_or_reject(case, data)

@@ -318,10 +318,10 @@ def test_record_bytes_are_views_when_decoded_and_the_same_objects_when_encoded()
     view = decode(RecordsField, data).value
     data[4:6] = b"xy"
     assert view == b"xy"
-    pieces: list[primitives.Buffer] = [b"one", memoryview(b"two"), bytearray(b"three")]
-    head, *records = make_encoder(RecordsField, 0, False)(RecordsField(pieces))
+    fragments: list[primitives.Buffer] = [b"one", memoryview(b"two"), bytearray(b"three")]
+    head, *records = make_encoder(RecordsField, 0, False)(RecordsField(fragments))
     assert head == (11).to_bytes(4, "big")
-    assert all(ours is theirs for ours, theirs in zip(records, pieces, strict=True))
+    assert all(ours is theirs for ours, theirs in zip(records, fragments, strict=True))
 
 
 def test_several_buffers_of_records_without_a_byte_are_empty_records() -> None:

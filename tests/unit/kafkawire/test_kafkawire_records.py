@@ -150,7 +150,7 @@ def idempotent(**settings: int) -> bytes:
     return build_batch(JAVA_RECORDS, **fields)  # type: ignore[arg-type]
 
 
-REFUSED = {
+REJECTED = {
     "no bytes": (b"", ErrorCode.INVALID_RECORD),
     "a few bytes": (bytes(16), ErrorCode.CORRUPT_MESSAGE),
     "an old message": (bytes(16) + b"\x01" + bytes(10), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
@@ -182,9 +182,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("batch", "refusal"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_produced_batch_is_refused_for_what_is_wrong_with_it(batch: bytes, refusal: ErrorCode) -> None:
-    assert check(batch) is refusal
+@pytest.mark.parametrize(("batch", "rejection"), REJECTED.values(), ids=REJECTED.keys())
+def test_a_produced_batch_is_refused_for_what_is_wrong_with_it(batch: bytes, rejection: ErrorCode) -> None:
+    assert check(batch) is rejection
 
 
 def test_the_largest_batch_allowed_is_accepted_and_one_byte_more_is_not() -> None:
@@ -283,7 +283,7 @@ def test_a_compacted_batch_keeps_its_last_offset() -> None:
 def test_damaged_records_are_a_decode_error_or_other_records_and_nothing_else(codec: int) -> None:
     chance = random.Random(codec)
     batch = build_batch([Record(i, 1000 + i, b"key", b"value" * 20, (("h", b"x"),)) for i in range(20)], codec=codec)
-    refused = 0
+    rejected = 0
     for _ in range(1500):
         data = bytearray(batch)
         for _ in range(chance.randint(1, 3)):
@@ -293,8 +293,8 @@ def test_damaged_records_are_a_decode_error_or_other_records_and_nothing_else(co
         try:
             decode_records(data, decompressed_bytes_max=LIMIT)
         except DecodeError:
-            refused += 1
-    assert refused > 100
+            rejected += 1
+    assert rejected > 100
 
 
 @pytest.mark.parametrize(

@@ -233,9 +233,9 @@ async def test_a_put_that_was_given_up_under_way_is_unavailable_and_stores_nothi
     assert await store.list("") == []
 
 
-@pytest.mark.parametrize(("code", "is_refused"), [(errno.EIO, False), (errno.EPERM, True)])
+@pytest.mark.parametrize(("code", "is_rejected"), [(errno.EIO, False), (errno.EPERM, True)])
 async def test_a_file_that_cannot_be_deleted_is_named_and_all_others_are_gone(
-    store: FileStore, monkeypatch: pytest.MonkeyPatch, code: int, is_refused: bool
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, code: int, is_rejected: bool
 ) -> None:
     for key in ("a/1", "a/2", "b/3"):
         await store.put(key, [b"bytes"])
@@ -252,7 +252,7 @@ async def test_a_file_that_cannot_be_deleted_is_named_and_all_others_are_gone(
     ) as raised:
         await store.delete(["a/1", "a/2", "b/3", "c/absent"])
     assert raised.value.keys == ("a/2",)
-    assert raised.value.refused == (("a/2",) if is_refused else ())
+    assert raised.value.rejected == (("a/2",) if is_rejected else ())
     assert [listed.key for listed in await store.list("")] == ["a/2"]
 
 

@@ -240,7 +240,7 @@ async def test_keys_that_could_not_be_deleted_are_named_and_all_others_are_gone(
     server.answer = not_deleted(d="AccessDenied", b="SlowDown", c="InternalError")
     with pytest.raises(NotDeleted, match="3 objects not deleted, the first of them b: s3 answered") as raised:
         await store.delete(["a", "b", "c", "d"])
-    assert (raised.value.keys, raised.value.refused) == (("b", "c", "d"), ("d",))
+    assert (raised.value.keys, raised.value.rejected) == (("b", "c", "d"), ("d",))
     assert len(server.requests) == 1, "the client tried again by itself"
 
 
@@ -253,7 +253,7 @@ async def test_a_failure_that_names_no_key_leaves_all_in_doubt(server: ScriptedS
     server.answer = answer(200, body=b"<DeleteResult><Error><Code>InternalError</Code></Error></DeleteResult>")
     with pytest.raises(NotDeleted) as raised:
         await store.delete(["a", "b"])
-    assert (raised.value.keys, raised.value.refused) == (("a", "b"), ())
+    assert (raised.value.keys, raised.value.rejected) == (("a", "b"), ())
 
 
 @pytest.mark.parametrize(

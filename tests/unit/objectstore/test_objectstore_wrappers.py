@@ -232,13 +232,13 @@ class Stubborn(FaultyStore):
 
     async def delete(self, keys: Sequence[str]) -> None:
         self.asked.append(list(keys))
-        refused = [key for key in keys if key in self.locked]
+        rejected = [key for key in keys if key in self.locked]
         left = [key for key in keys if self.times.get(key, 0) > 0]
         for key in left:
             self.times[key] -= 1
-        await super().delete([key for key in keys if key not in left + refused])
-        if left or refused:
-            raise NotDeleted("the store is stubborn", left + refused, refused)
+        await super().delete([key for key in keys if key not in left + rejected])
+        if left or rejected:
+            raise NotDeleted("the store is stubborn", left + rejected, rejected)
 
 
 async def test_only_keys_in_doubt_are_deleted_again() -> None:
@@ -255,7 +255,7 @@ async def test_what_a_store_will_never_delete_is_not_asked_for_again() -> None:
     inner = Stubborn(times={"b": 1}, locked=["a", "c"])
     with pytest.raises(NotDeleted, match="the store is stubborn") as raised:
         await retrying(inner).delete(["a", "b", "c", "d"])
-    assert (raised.value.keys, raised.value.refused) == (("a", "c"), ("a", "c"))
+    assert (raised.value.keys, raised.value.rejected) == (("a", "c"), ("a", "c"))
     assert inner.asked == [["a", "b", "c", "d"], ["b"]]
 
 
@@ -263,11 +263,11 @@ async def test_a_delete_names_what_is_in_doubt_when_the_deadline_would_pass() ->
     inner = Stubborn("ok", Throttled("slow down"), times={"b": 99}, locked=["a"])
     with pytest.raises(NotDeleted, match="2 objects not deleted, the first of them b: the store is stubborn") as raised:
         await retrying(inner, deadline_s=5.0, first_pause_s=1.0).delete(["a", "b", "c"])
-    assert (raised.value.keys, raised.value.refused) == (("b", "a"), ("a",))
+    assert (raised.value.keys, raised.value.rejected) == (("b", "a"), ("a",))
     away = FaultyStore(*["before"] * 99)
     with pytest.raises(NotDeleted, match="lost before its effect") as raised:
         await retrying(away).delete(["a", "b"])
-    assert (raised.value.keys, raised.value.refused) == (("a", "b"), ())
+    assert (raised.value.keys, raised.value.rejected) == (("a", "b"), ())
 
 
 async def test_a_delete_that_can_never_succeed_is_passed_on_at_once() -> None:

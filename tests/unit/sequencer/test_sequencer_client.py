@@ -132,8 +132,8 @@ async def test_an_answer_that_is_none_raises_the_alarm() -> None:
 async def test_a_query_asks_for_at_least_what_was_seen_whoever_told_it() -> None:
     view = codec.encode(MetadataView(40, []))
     async with Rig(view, view, view) as rig:
-        rig.client.note_sequence(30)
-        rig.client.note_sequence(20)
+        rig.client.record_sequence(30)
+        rig.client.record_sequence(20)
         for min_sequence in (0, 35, 99):
             await rig.client.query("metadata", MetadataQuery(min_sequence, None), MetadataView)
         assert [codec.decode(data, MetadataQuery).min_sequence for data in rig.asked] == [30, 40, 99]
@@ -144,7 +144,7 @@ async def test_a_sequence_seen_between_two_attempts_counts_for_the_second() -> N
     async with Rig(None, codec.encode(MetadataView(9, []))) as rig:
         asked = asyncio.create_task(rig.client.query("metadata", MetadataQuery(0, None), MetadataView))
         await asyncio.sleep(0.5)
-        rig.client.note_sequence(8)
+        rig.client.record_sequence(8)
         await asked
         assert [codec.decode(data, MetadataQuery).min_sequence for data in rig.asked] == [0, 8]
 
@@ -175,7 +175,7 @@ async def test_a_command_that_is_sent_again_says_no_more_than_was_known_when_it_
         commit = CommitOffsets(1, "g", 3, "m", None, [OffsetToCommit("t", 0, 5, 1, "")], rig.client.seen_sequence)
         asking = asyncio.create_task(rig.client.command([commit], deadline_s=5))
         await asyncio.sleep(0.5)
-        rig.client.note_sequence(99)
+        rig.client.record_sequence(99)
         await asking
         assert [codec.decode(data, CommandRequest).commands for data in rig.asked] == [[commit]] * 3
 
@@ -186,6 +186,6 @@ async def test_the_clusters_level_is_unknown_until_it_was_told_and_never_falls()
         assert rig.client.seen_level is None
         first_s = rig.clock.monotonic_s()
         for told, seen in ((0, 0), (3, 3), (2, 3)):
-            rig.client.note_level(told)
+            rig.client.record_level(told)
             assert (rig.client.seen_level, rig.client.level_told_s) == (seen, first_s)
             await asyncio.sleep(1)

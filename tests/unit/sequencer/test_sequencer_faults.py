@@ -9,7 +9,7 @@ import pytest
 from penstock.contracts.commands import SegmentCommitted
 from penstock_sequencer.core.snapshot.codec import encode_state
 from tests.testkit.fakes.virtual_time import in_virtual_time
-from tests.unit.sequencer.sequencer_house import House, house
+from tests.unit.sequencer.sequencer_rig import SequencerRig, rig
 
 NAMES = ("a", "b", "c")
 COMMITS = 60
@@ -19,7 +19,7 @@ WRITERS = 4
 class Faults:
     """One thing after the other goes wrong, and is mended."""
 
-    def __init__(self, one: House, seed: int) -> None:
+    def __init__(self, one: SequencerRig, seed: int) -> None:
         self._house = one
         self._random = random.Random(seed)
         self._kinds: list[Callable[[], Awaitable[None]]] = [
@@ -65,7 +65,7 @@ class Faults:
         self._house.store.inject(data)
 
 
-async def write(one: House, records: list[tuple[int, int]], choose: random.Random) -> None:
+async def write(one: SequencerRig, records: list[tuple[int, int]], choose: random.Random) -> None:
     """Commit segments one after the other; (first offset, count) of each acknowledged one."""
     for _ in range(COMMITS // WRITERS):
         count = choose.randint(1, 5)
@@ -81,7 +81,7 @@ def test_acknowledged_commits_are_dense_and_unique_and_all_replicas_agree(seed: 
 
     @in_virtual_time
     async def simulate() -> None:
-        async with house(*NAMES) as three:
+        async with rig(*NAMES) as three:
             await three.client.command([three.create_topic("t")], deadline_s=5)
             records: list[tuple[int, int]] = []
             faults = asyncio.create_task(Faults(three, seed).run())
@@ -102,7 +102,7 @@ def check_dense(records: list[tuple[int, int]]) -> None:
         expected += count
 
 
-async def check_agreement(three: House) -> None:
+async def check_agreement(three: SequencerRig) -> None:
     """Mend everything; all replicas, and one that starts anew, have applied the whole journal alike."""
     three.store.set_available(True)
     for name in NAMES:

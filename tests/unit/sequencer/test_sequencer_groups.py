@@ -9,7 +9,7 @@ from penstock.contracts.commands import (
     LeavingMember,
     MemberAssignment,
     Outcome,
-    Refused,
+    Rejected,
     Synced,
     SyncGroup,
     Waiting,
@@ -22,33 +22,33 @@ from penstock.contracts.queries.groups import (
     HeartbeatQuery,
     HeartbeatView,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from tests.testkit.fakes.virtual_time import in_virtual_time
-from tests.unit.sequencer.sequencer_house import House, house
+from tests.unit.sequencer.sequencer_rig import SequencerRig, rig
 
 GROUP = "g"
 
 
-async def wait(one: House, kind: str, waiting: Waiting, wait_ms: int = 1_000) -> GroupWaitView:
+async def wait(one: SequencerRig, kind: str, waiting: Waiting, wait_ms: int = 1_000) -> GroupWaitView:
     query = GroupWaitQuery(0, kind, GROUP, waiting.member_id, waiting.generation, wait_ms)
     return await one.client.query("group_wait", query, GroupWaitView)
 
 
-async def settled(one: House, kind: str, outcome: Outcome) -> Outcome:
+async def settled(one: SequencerRig, kind: str, outcome: Outcome) -> Outcome:
     """The outcome that a member gets in the end."""
     while isinstance(outcome, Waiting):
         outcome = (await wait(one, kind, outcome)).outcome
     return outcome
 
 
-async def join(one: House, member_id: str) -> Joined:
+async def join(one: SequencerRig, member_id: str) -> Joined:
     (outcome,) = await one.client.command([one.join(GROUP, member_id)], deadline_s=5)
     joined = await settled(one, "join", outcome)
     assert isinstance(joined, Joined), joined
     return joined
 
 
-async def sync(one: House, joined: Joined) -> Synced:
+async def sync(one: SequencerRig, joined: Joined) -> Synced:
     assignments = [MemberAssignment(member.member_id, member.member_id.encode()) for member in joined.members]
     command = SyncGroup(
         one.clock.now_ms(), GROUP, joined.generation, joined.member_id, None, "consumer", "range", assignments
@@ -59,17 +59,17 @@ async def sync(one: House, joined: Joined) -> Synced:
     return synced
 
 
-async def heartbeat(one: House, joined: Joined) -> Refusal:
+async def heartbeat(one: SequencerRig, joined: Joined) -> Rejection:
     query = HeartbeatQuery(0, GROUP, joined.generation, joined.member_id, None)
-    return (await one.client.query("heartbeat", query, HeartbeatView)).refusal
+    return (await one.client.query("heartbeat", query, HeartbeatView)).rejection
 
 
-async def members(one: House) -> list[str]:
+async def members(one: SequencerRig) -> list[str]:
     view = await one.client.query("describe_groups", DescribeGroupsQuery(0, [GROUP]), DescribeGroupsView)
     return [member.member_id for member in view.groups[0].members]
 
 
-async def stable_group(one: House, *names: str) -> list[Joined]:
+async def stable_group(one: SequencerRig, *names: str) -> list[Joined]:
     joined = await asyncio.gather(*(join(one, name) for name in names))
     synced = await asyncio.gather(*(sync(one, each) for each in joined))
     assert [each.assignment.decode() for each in synced] == list(names)
@@ -78,15 +78,15 @@ async def stable_group(one: House, *names: str) -> list[Joined]:
 
 @in_virtual_time
 async def test_members_that_join_together_through_two_replicas_get_one_generation_and_their_assignments() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         joined = await stable_group(both, "m1", "m2", "m3")
         assert {each.generation for each in joined} == {1}
-        assert [await heartbeat(both, each) for each in joined] == [Refusal.NONE] * 3
+        assert [await heartbeat(both, each) for each in joined] == [Rejection.NONE] * 3
 
 
 @in_virtual_time
 async def test_who_waits_is_answered_as_soon_as_there_is_an_answer() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         (outcome,) = await both.client.command([both.join(GROUP, "m1")], deadline_s=5)
         assert isinstance(outcome, Waiting)
         started_s = both.clock.monotonic_s()
@@ -97,7 +97,7 @@ async def test_who_waits_is_answered_as_soon_as_there_is_an_answer() -> None:
 
 @in_virtual_time
 async def test_who_waits_longer_than_it_wanted_is_told_to_wait_on() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         (outcome,) = await one.client.command([one.join(GROUP, "m1")], deadline_s=5)
         assert isinstance(outcome, Waiting)
         started_s = one.clock.monotonic_s()
@@ -107,7 +107,7 @@ async def test_who_waits_longer_than_it_wanted_is_told_to_wait_on() -> None:
 
 @in_virtual_time
 async def test_who_waits_at_a_replica_that_dies_is_answered_by_the_other() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         (outcome,) = await both.client.command([both.join(GROUP, "m1")], deadline_s=5)
         answer = asyncio.create_task(settled(both, "join", outcome))
         await asyncio.sleep(0.1)
@@ -117,7 +117,7 @@ async def test_who_waits_at_a_replica_that_dies_is_answered_by_the_other() -> No
 
 @in_virtual_time
 async def test_who_waits_at_a_replica_that_drains_is_sent_elsewhere_at_once() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         (outcome,) = await one.client.command([one.join(GROUP, "m1")], deadline_s=5)
         assert isinstance(outcome, Waiting)
         waiting = asyncio.create_task(wait(one, "join", outcome, wait_ms=20_000))
@@ -129,20 +129,20 @@ async def test_who_waits_at_a_replica_that_drains_is_sent_elsewhere_at_once() ->
 
 @in_virtual_time
 async def test_a_member_that_sends_heartbeats_to_either_replica_stays() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         (joined,) = await stable_group(both, "m1")
         for _ in range(20):
             await asyncio.sleep(3)
-            assert await heartbeat(both, joined) is Refusal.NONE
+            assert await heartbeat(both, joined) is Rejection.NONE
         assert await members(both) == ["m1"]
 
 
 @in_virtual_time
 async def test_a_member_that_falls_silent_goes_after_its_session_time_out_and_the_others_are_told() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         loud, _silent = await stable_group(both, "m1", "m2")
         started_s = both.clock.monotonic_s()
-        while await heartbeat(both, loud) is Refusal.NONE:
+        while await heartbeat(both, loud) is Rejection.NONE:
             await asyncio.sleep(0.5)
         assert 9.9 <= both.clock.monotonic_s() - started_s <= 11.6  # the session time-out is 10 s
         assert await members(both) == ["m1"]
@@ -150,7 +150,7 @@ async def test_a_member_that_falls_silent_goes_after_its_session_time_out_and_th
 
 @in_virtual_time
 async def test_what_one_replica_heard_keeps_the_others_from_expiring_the_member() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         (joined,) = await stable_group(both, "m1")
         await both.kill("b")
         for _ in range(3):
@@ -160,13 +160,13 @@ async def test_what_one_replica_heard_keeps_the_others_from_expiring_the_member(
         query = HeartbeatQuery(0, GROUP, joined.generation, joined.member_id, None)
         for _ in range(10):
             await asyncio.sleep(3)
-            both.running["a"].sequencer._api._note_heartbeat(query, HeartbeatView(0, Refusal.NONE))
+            both.running["a"].sequencer._api._record_heartbeat(query, HeartbeatView(0, Rejection.NONE))
         assert await members(both) == ["m1"]
 
 
 @in_virtual_time
 async def test_members_are_not_expired_for_a_time_in_which_nobody_could_be_heard() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         (joined,) = await stable_group(both, "m1")
         for running in both.running.values():
             running.bus.cut()
@@ -174,13 +174,13 @@ async def test_members_are_not_expired_for_a_time_in_which_nobody_could_be_heard
         for running in both.running.values():
             running.bus.mend()
         await asyncio.sleep(5)
-        assert await heartbeat(both, joined) is Refusal.NONE
+        assert await heartbeat(both, joined) is Rejection.NONE
         assert not [entry for entry in both.entries() if isinstance(entry.requests[0][0], ExpireMember)]
 
 
 @in_virtual_time
 async def test_heartbeats_count_while_the_journal_stands_still() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         (joined,) = await stable_group(one, "m1")
         await asyncio.sleep(9)
         await heartbeat(one, joined)
@@ -189,24 +189,24 @@ async def test_heartbeats_count_while_the_journal_stands_still() -> None:
         await heartbeat(one, joined)
         one.store.set_available(True)
         await asyncio.sleep(9)
-        assert await heartbeat(one, joined) is Refusal.NONE
+        assert await heartbeat(one, joined) is Rejection.NONE
 
 
 @in_virtual_time
 async def test_a_stranger_is_told_so_and_not_remembered() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         query = HeartbeatQuery(0, GROUP, 1, "stranger", None)
         view = await one.client.query("heartbeat", query, HeartbeatView)
-        assert view.refusal is Refusal.UNKNOWN_MEMBER
+        assert view.rejection is Rejection.UNKNOWN_MEMBER
         assert not one.running["a"].sequencer._api._members.take_fresh()
 
 
 @in_virtual_time
 async def test_who_waits_for_a_group_that_it_has_left_is_told_so() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         (outcome,) = await one.client.command([one.join(GROUP, "m1")], deadline_s=5)
         assert isinstance(outcome, Waiting)
         waiting = asyncio.create_task(wait(one, "join", outcome, wait_ms=20_000))
         leave = LeaveGroup(one.clock.now_ms(), GROUP, [LeavingMember("m1", None)])
         await one.client.command([leave], deadline_s=5)
-        assert (await waiting).outcome == Refused(Refusal.UNKNOWN_MEMBER)
+        assert (await waiting).outcome == Rejected(Rejection.UNKNOWN_MEMBER)

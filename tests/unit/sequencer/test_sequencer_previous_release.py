@@ -16,12 +16,12 @@ from penstock.contracts.commands import (
     Command,
     CommitOffsets,
     CommitSegment,
-    ForgetSegments,
-    NoteArchived,
-    NoteSnapshot,
     OffsetToCommit,
     RaiseLevel,
-    Refused,
+    RecordArchived,
+    RecordSnapshot,
+    Rejected,
+    RemoveSegments,
     SegmentCommitted,
     TakeCustody,
 )
@@ -36,7 +36,7 @@ from penstock_sequencer.replication.halt import Halted
 from penstock_sequencer.storage.snapshot_format import FORMAT_VERSION, read_snapshot
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.loads.recorded_journal import read_entries, read_summary, replay, summary_of
-from tests.unit.sequencer.sequencer_house import House, house
+from tests.unit.sequencer.sequencer_rig import SequencerRig, rig
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 RECORDINGS = sorted(FIXTURES.glob("journal-*"))
@@ -111,7 +111,7 @@ def the_same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
     return all(told[key] == expected[key] for key in told.keys() - {"sequence", "clock_ms"})
 
 
-def fill(empty: House, folder: Path) -> None:
+def fill(empty: SequencerRig, folder: Path) -> None:
     for data in read_entries(folder):
         empty.store.inject(data)
 
@@ -119,7 +119,7 @@ def fill(empty: House, folder: Path) -> None:
 @recorded
 @in_virtual_time
 async def test_a_sequencer_replays_the_journal_to_the_same_hash_and_goes_on(folder: Path) -> None:
-    async with house() as one:
+    async with rig() as one:
         fill(one, folder)
         expected = read_summary(folder)
         running = await one.start("a")
@@ -133,7 +133,7 @@ async def test_a_sequencer_replays_the_journal_to_the_same_hash_and_goes_on(fold
         await commits_go_on(one, expected)
 
 
-async def commits_go_on(one: House, expected: dict[str, Any]) -> None:
+async def commits_go_on(one: SequencerRig, expected: dict[str, Any]) -> None:
     """An idempotent producer of the old release sends its last batch again and then the next."""
     topic = expected["topics"]["orders"]
     topic_id = TopicId(bytes.fromhex(topic["id"]))
@@ -149,17 +149,17 @@ async def commits_go_on(one: House, expected: dict[str, Any]) -> None:
     assert isinstance(outcome, SegmentCommitted), outcome
     duplicate, accepted = outcome.runs[0]
     assert (duplicate.base_offset, accepted.base_offset) == (base_offset, partition["high_watermark"])
-    assert accepted.refusal == 0
+    assert accepted.rejection == 0
 
 
 @in_virtual_time
 async def test_two_replicas_go_on_with_the_old_journal_alike() -> None:
-    async with house() as both:
+    async with rig() as both:
         fill(both, OLDEST)
         started = [await both.start(name) for name in ("a", "b")]
         for _ in range(5):
             (outcome,) = await both.client.command([both.create_topic(f"new-{_}")], deadline_s=5)
-            assert not isinstance(outcome, Refused)
+            assert not isinstance(outcome, Rejected)
         for running in started:
             await running.sequencer.replica.until_applied(both.store.last_sequence, 5)
         assert len({running.metric("chain_check") for running in started}) == 1
@@ -174,8 +174,8 @@ def state_behind_the_snapshot() -> State:
     item = OffsetToCommit("orders", 0, 3, 1, "noted")
     entries: list[list[Command]] = [
         [TakeCustody(now_ms, "r")],
-        [NoteArchived(now_ms + 1, "r", 5)],
-        [NoteSnapshot(now_ms + 2, "r", 7), CommitOffsets(now_ms + 2, "assigned-by-hand", -1, "", None, [item])],
+        [RecordArchived(now_ms + 1, "r", 5)],
+        [RecordSnapshot(now_ms + 2, "r", 7), CommitOffsets(now_ms + 2, "assigned-by-hand", -1, "", None, [item])],
     ]
     for sequence, commands in enumerate(entries, state.sequence + 1):
         apply_entry(state, sequence, [[command] for command in commands])
@@ -217,7 +217,7 @@ def test_a_snapshot_of_the_second_format_holds_the_state_that_the_whole_journal_
     known = list(read.segments.all_ids())
     steps: list[Command] = [
         RaiseLevel(read.clock_ms, JANITOR_LEVEL),
-        *(ForgetSegments(read.clock_ms, known[start::3]) for start in range(3)),
+        *(RemoveSegments(read.clock_ms, known[start::3]) for start in range(3)),
     ]
     for command in steps:
         outcomes = [apply_entry(state, state.sequence + 1, [[command]]) for state in (read, replayed)]
@@ -237,7 +237,7 @@ def entry_of_a_newer_release() -> bytes:
 
 @in_virtual_time
 async def test_a_command_of_a_newer_release_halts_a_replica_rather_than_being_left_out() -> None:
-    async with house() as one:
+    async with rig() as one:
         one.store.inject(entry_of_a_newer_release())
         with pytest.raises(ExceptionGroup) as caught:
             await one.start("a")

@@ -4,12 +4,12 @@ from penstock.contracts.commands import AlterShareOffsets, ShareOffset
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
-from tests.unit.sequencer.sequencer_house import house
+from tests.unit.sequencer.sequencer_rig import rig
 
 
 @in_virtual_time
 async def test_metrics_tell_how_many_share_groups_there_are_and_what_is_in_flight() -> None:
-    async with house() as built:
+    async with rig() as built:
         running = await built.start("a", SHARE_GROUPS_LEVEL)
         await until(lambda: built.level == SHARE_GROUPS_LEVEL)
         assert running.metric("share_groups") == 0

@@ -10,15 +10,15 @@ from penstock.contracts.commands import (
     TransactionPartition,
 )
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
-from tests.unit.sequencer.sequencer_house import house
+from tests.unit.sequencer.sequencer_rig import rig
 
 
 @in_virtual_time
 async def test_announcements_tell_the_level_and_metrics_how_many_transactions_are_ongoing() -> None:
-    async with house() as built:
+    async with rig() as built:
         running = await built.start("a", TRANSACTIONS_LEVEL)
         await until(lambda: built.level == TRANSACTIONS_LEVEL)
         now_ms, topic = built.clock.now_ms(), built.create_topic("t")
@@ -31,7 +31,7 @@ async def test_announcements_tell_the_level_and_metrics_how_many_transactions_ar
         who = (now_ms, "tx", allocated.producer_id, allocated.producer_epoch)
         partitions = [TransactionPartition(topic.topic_id, 0)]
         assert await built.client.command([AddPartitionsToTxn(*who, partitions)], deadline_s=5) == [
-            PerItem([Refusal.NONE])
+            PerItem([Rejection.NONE])
         ]
         assert running.metric("ongoing_transactions") == 1
         (ended,) = await built.client.command([EndTxn(*who, True)], deadline_s=5)

@@ -48,8 +48,8 @@ def pattern(size: int) -> bytes:
 
 def joined(ranges: StoreRanges, wanted: Sequence[Range]) -> list[bytes]:
     found = [bytearray() for _ in wanted]
-    for piece in ranges.stream(wanted):
-        found[piece.number] += piece.data
+    for fragment in ranges.stream(wanted):
+        found[fragment.number] += fragment.data
     return [bytes(data) for data in found]
 
 
@@ -105,8 +105,8 @@ def test_no_more_is_asked_for_than_the_window_holds() -> None:
     with opened(store, window_bytes=4 * MIB) as ranges:
         stream = ranges.stream([Range("a", 0, 20 * MIB)])
         taken = 0
-        for piece in stream:
-            taken += len(piece.data)
+        for fragment in stream:
+            taken += len(fragment.data)
             assert sum(each.length for each in store.asked) <= taken + 4 * MIB
     assert taken == 20 * MIB
     assert len(store.asked) > 5

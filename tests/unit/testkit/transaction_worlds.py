@@ -294,7 +294,7 @@ def _consumers(history: History) -> list[Transaction]:
     return [each for each in _read_transactions(history) if each.consumed]
 
 
-def forget_offsets(history: History) -> bool:
+def remove_offsets(history: History) -> bool:
     """A transaction's records are read, its offsets are not the group's: they are consumed once more."""
     found = _consumers(history)
     if len(found) < 2:
@@ -362,7 +362,7 @@ MUTATIONS: list[Callable[[History], bool]] = [
     move_what_was_acknowledged,
     lose_what_was_acknowledged_and_aborted,
     let_a_zombie_commit,
-    forget_offsets,
+    remove_offsets,
     commit_offsets_without_records,
     show_offsets_of_the_aborted,
     let_offsets_go_back,

@@ -133,5 +133,5 @@ def check_share(store_url: str, share: bytes) -> bytes:
     """One task: the checks of a share, both packed."""
     with StoreRanges(store_url) as store:
         checks = msgspec.msgpack.decode(share, type=list[SegmentCheck])
-        found = check_segments(checks, lambda ranges: (piece.data for piece in store.stream(ranges)))
+        found = check_segments(checks, lambda ranges: (fragment.data for fragment in store.stream(ranges)))
     return msgspec.msgpack.encode(found)

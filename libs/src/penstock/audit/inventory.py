@@ -19,7 +19,7 @@ from penstock.contracts.queries.compaction import (
 from penstock.contracts.queries.janitor import UsageQuery, UsageView
 from penstock.contracts.queries.log import PartitionPlan, Plan, PlanPartition, PlanQuery
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.objectstore import ObjectStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing
 from penstock.runtime.bus.sequencer_client import SequencerClient
@@ -89,7 +89,9 @@ async def _log_starts(client: SequencerClient, topic_id: TopicId, partitions: Se
     wanted = [PlanPartition(topic_id, each, 0, 0) for each in partitions]
     plan = await client.query("plan", PlanQuery(0, wanted, 0), Plan)
     return {
-        found.partition: found.log_start_offset for found in plan.partitions if found.refusal != Refusal.UNKNOWN_TOPIC
+        found.partition: found.log_start_offset
+        for found in plan.partitions
+        if found.rejection != Rejection.UNKNOWN_TOPIC
     }
 
 
@@ -98,7 +100,7 @@ def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPl
 
     Without extents a log ends early only if the plan `had_room` for some.
     """
-    if found.refusal == Refusal.UNKNOWN_TOPIC:  # it was deleted meanwhile
+    if found.rejection == Rejection.UNKNOWN_TOPIC:  # it was deleted meanwhile
         return None
     if offset < found.log_start_offset:  # retention was faster
         return found.log_start_offset
@@ -114,7 +116,7 @@ def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPl
         offset = extent.last_offset + 1
     if offset < found.high_watermark and (found.extents or not had_room):
         return offset
-    if offset < found.high_watermark and found.refusal == Refusal.NONE:
+    if offset < found.high_watermark and found.rejection == Rejection.NONE:
         inventory.findings.append(_hole(inventory, number, found.partition, offset, found.high_watermark))
     return None
 
@@ -145,7 +147,7 @@ def _hole(inventory: Inventory, number: int, partition: int, first: int, end: in
 async def _segments(client: SequencerClient) -> AsyncIterator[SegmentsView]:
     row = 0
     while row >= 0:
-        query = SegmentsQuery(0, row, [], SEGMENTS_PER_QUERY, condemned=True)
+        query = SegmentsQuery(0, row, [], SEGMENTS_PER_QUERY, dead=True)
         view = await client.query("segments", query, SegmentsView)
         yield view
         row = view.next_row

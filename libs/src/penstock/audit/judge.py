@@ -14,7 +14,7 @@ from penstock.segment.keys import parse_journal_archive_key, parse_segment_key, 
 NO_PREFIX = ""  # the store's address has a prefix of its own
 # Nobody may commit a segment 15 minutes after its birth; the janitor, and so the audit, waits four times that long.
 ORPHAN_AGE_MIN_MS = 60 * 60 * 1000
-CONDEMNED_GRACE_MS = 10 * 60 * 1000  # for readers that still know of it; after that it is the janitor's
+DEAD_GRACE_MS = 10 * 60 * 1000  # for readers that still know of it; after that it is the janitor's
 _IDENTITY = "journal-identity"
 _POSITION, _LENGTH = 4, 5  # in an extent's row
 
@@ -66,9 +66,9 @@ def _explain(inventory: Inventory, cluster: str, key: str, size_bytes: int, now_
     if segment is not None and segment.size_bytes != size_bytes:
         what = f"it has {size_bytes} bytes, the journal says {segment.size_bytes}"
         return "live", Finding("object-resized", key, what)
-    if segment is None or segment.condemned_ms < 0:
+    if segment is None or segment.dead_since_ms < 0:
         return "live", _miscounted(inventory, key, segment)
-    return ("grace" if inventory.clock_ms - segment.condemned_ms < CONDEMNED_GRACE_MS else "condemned"), None
+    return ("grace" if inventory.clock_ms - segment.dead_since_ms < DEAD_GRACE_MS else "condemned"), None
 
 
 def _is_journal_s(key: str, cluster: str) -> bool:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.cli.running import add_cluster_flags, connected_bus, read_cluster
-from penstock.contracts.commands import Refused, UndeleteTopic
+from penstock.contracts.commands import Rejected, UndeleteTopic
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.contracts.ids import ID_BYTES, TopicId, is_legal_topic_name, topic_id_text
 from penstock.contracts.queries.topics import DeletedTopicsQuery, DeletedTopicsView, DeletedTopicView
@@ -92,8 +92,8 @@ async def undelete(cluster: ClusterAddress, name: str, topic_id: TopicId | None)
         topic = choose((await deleted_topics(client)).topics, name, topic_id)
         command = UndeleteTopic(clock.now_ms(), name, topic.topic_id, client.seen_sequence)
         (outcome,) = await client.command([command], deadline_s=DEADLINE_S)
-    if isinstance(outcome, Refused):
-        raise Invalid(f"topic {name!r} cannot come back: {outcome.message or outcome.refusal.name}")
+    if isinstance(outcome, Rejected):
+        raise Invalid(f"topic {name!r} cannot come back: {outcome.message or outcome.rejection.name}")
     return (
         f"topic {name} is back: id {topic_id_text(topic.topic_id)}, "
         f"{topic.partitions:,} partitions, {topic.size_bytes:,} bytes"

@@ -78,8 +78,8 @@ class AbortedTransaction(msgspec.Struct, frozen=True, array_like=True, gc=False)
 
 
 class BatchResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of one produced batch: `refusal` 0 and its offset, or why not."""
+    """What became of one produced batch: `rejection` 0 and its offset, or why not."""
 
-    refusal: int  # a Refusal's value, 0 for accepted
+    rejection: int  # a Refusal's value, 0 for accepted
     base_offset: int = -1
     log_start_offset: int = -1

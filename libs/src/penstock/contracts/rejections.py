@@ -3,7 +3,7 @@
 import enum
 
 
-class Refusal(enum.IntEnum):
+class Rejection(enum.IntEnum):
     """A refusal is a value, never an exception; the numbers are stored in the journal's outcomes and never reused."""
 
     NONE = 0
@@ -34,7 +34,7 @@ class Refusal(enum.IntEnum):
     OUTCOME_UNKNOWN = 25  # given by services, never by the machine: a time-out, the effect may or may not be there
     INVALID_REQUEST = 26
     STALE = 27  # something newer was committed that its sender did not know of; asked again it knows
-    ALREADY_CLAIMED = 28  # a compaction job, or one of its segments, by somebody whose lease is not over
+    ALREADY_LEASED = 28  # a compaction job, or one of its segments, by somebody whose lease is not over
     EXTENTS_CHANGED = 29  # since a compaction job was planned
     POLICY_VIOLATION = 30  # records of a topic that is only compacted are not deleted
     INVALID_TXN_STATE = 31  # no transaction that this could be part of, or that could end so

@@ -144,10 +144,10 @@ class _Decoder:
     def sized(self, kind: Kind, name: str, target: str, null_allowed: bool) -> None:
         length = self.head(name, "h" if kind.name == "string" else "i", two_bytes_likely=kind.name == "records")
         end = self.source.local("end")
-        piece = f"view[position:{end}]"
+        fragment = f"view[position:{end}]"
         self.source.open(f"if {length} >= 0:")
         self.source.add(f"{end} = position + {length}")
-        made = {"string": f"str({piece}, 'utf-8')", "bytes": f"bytes({piece})", "records": piece}[kind.name]
+        made = {"string": f"str({fragment}, 'utf-8')", "bytes": f"bytes({fragment})", "records": fragment}[kind.name]
         self.source.add(f"{target} = {made}", f"position = {end}")
         self.null(name, target, null_allowed)
 

@@ -64,7 +64,7 @@ class _Encoder:
         source.add("return buffers")
         return source.build("message", _NAMES)
 
-    def make_piece(self, field: Field) -> Callable[[Any], bytes]:
+    def make_fragment(self, field: Field) -> Callable[[Any], bytes]:
         """A function from the value of a tagged field to its bytes."""
         self.source.add("pieces = []", "append = pieces.append")
         self.value(field.shape, field.name, "value", is_nullable(field, self.version))
@@ -216,7 +216,7 @@ class _Encoder:
         found = source.local("tagged")
         source.add(f"{found} = []")
         for field in fields:
-            encode = source.constant(_Encoder(self.version, self.flexible).make_piece(field), "encode")
+            encode = source.constant(_Encoder(self.version, self.flexible).make_fragment(field), "encode")
             source.open(f"if {tests[field.name]}:")
             source.add(f"{found}.append(({field.tag}, {encode}({term}.{field.name})))")
             source.close()

@@ -76,8 +76,8 @@ def skip_tags(view: Buffer, position: int, count: int) -> int:
 
 def tag_section(fields: Iterable[tuple[int, bytes]]) -> bytes:
     """A section of tagged fields, given in ascending order of their tags."""
-    pieces = [b""]
+    fragments = [b""]
     for tag, data in fields:
-        pieces += uvarint(tag), uvarint(len(data)), data
-    pieces[0] = uvarint(len(pieces) // 3)
-    return b"".join(pieces)
+        fragments += uvarint(tag), uvarint(len(data)), data
+    fragments[0] = uvarint(len(fragments) // 3)
+    return b"".join(fragments)

@@ -124,7 +124,7 @@ def check_batch(
     """
     size = len(records)
     if size < BATCH_OVERHEAD or records[MAGIC_POSITION] != MAGIC:
-        return _refusal_of_stump(records)
+        return _rejection_of_stump(records)
     header = BatchHeader(*HEADER.unpack_from(records))
     if header.base_offset:  # offsets are not the producer's to choose, and what looks like a copied log is no produce
         return ErrorCode.INVALID_RECORD
@@ -134,10 +134,10 @@ def check_batch(
         return ErrorCode.INVALID_RECORD if LENGTH_END < header.length + LENGTH_END < size else ErrorCode.CORRUPT_MESSAGE
     if crc32c.crc32c(memoryview(records)[CRC_START:]) != header.crc:
         return ErrorCode.CORRUPT_MESSAGE
-    return _refusal(header, zstd_allowed, transactional_allowed) or header
+    return _rejection(header, zstd_allowed, transactional_allowed) or header
 
 
-def _refusal_of_stump(records: Buffer) -> ErrorCode:
+def _rejection_of_stump(records: Buffer) -> ErrorCode:
     if not records:
         return ErrorCode.INVALID_RECORD
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
@@ -145,7 +145,7 @@ def _refusal_of_stump(records: Buffer) -> ErrorCode:
     return ErrorCode.CORRUPT_MESSAGE
 
 
-def _refusal(header: BatchHeader, zstd_allowed: bool, transactional_allowed: bool) -> ErrorCode:
+def _rejection(header: BatchHeader, zstd_allowed: bool, transactional_allowed: bool) -> ErrorCode:
     """What a header says that a producer may not say; `NONE` if nothing."""
     attributes = header.attributes
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1 or attributes & CONTROL:
@@ -294,14 +294,14 @@ def build_batch(
 
 
 def _encode_record(record: Record, base_timestamp: int) -> bytes:
-    pieces = [b"\0", varlong(record.timestamp - base_timestamp), varlong(record.offset_delta)]
-    pieces += _encode_bytes(record.key)
-    pieces += _encode_bytes(record.value)
-    pieces.append(varlong(len(record.headers)))
+    fragments = [b"\0", varlong(record.timestamp - base_timestamp), varlong(record.offset_delta)]
+    fragments += _encode_bytes(record.key)
+    fragments += _encode_bytes(record.value)
+    fragments.append(varlong(len(record.headers)))
     for key, value in record.headers:
-        pieces += _encode_bytes(key.encode())
-        pieces += _encode_bytes(value)
-    body = b"".join(pieces)
+        fragments += _encode_bytes(key.encode())
+        fragments += _encode_bytes(value)
+    body = b"".join(fragments)
     return varlong(len(body)) + body
 
 

@@ -24,11 +24,11 @@ class Throttled(Unavailable):
 class NotDeleted(Unavailable):
     """Some of the keys of one call are in doubt, all others are deleted.
 
-    `keys` are those in doubt, `refused` those of them that the store will not let go of, however often it is asked.
+    `keys` are those in doubt, `rejected` those of them that the store will not let go of, however often it is asked.
     """
 
-    def __init__(self, why: str, keys: Sequence[str], refused: Sequence[str] = ()) -> None:
+    def __init__(self, why: str, keys: Sequence[str], rejected: Sequence[str] = ()) -> None:
         super().__init__(f"{len(keys)} objects not deleted, the first of them {keys[0]}: {why}")
         self.why = why
         self.keys = tuple(keys)
-        self.refused = tuple(refused)
+        self.rejected = tuple(rejected)

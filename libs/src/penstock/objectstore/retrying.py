@@ -80,7 +80,7 @@ class RetryingStore:
     async def delete(self, keys: Sequence[str]) -> None:
         """As every store; only those in doubt are deleted again, and `NotDeleted` says which of them are at last."""
         check_keys(keys)
-        left, refused, why = list(keys), list[str](), ""
+        left, rejected, why = list(keys), list[str](), ""
 
         async def attempt() -> None:
             nonlocal left, why
@@ -88,8 +88,8 @@ class RetryingStore:
                 await self._inner.delete(left)
             except NotDeleted as error:
                 why = error.why
-                refused.extend(error.refused)
-                left = [key for key in error.keys if key not in error.refused]
+                rejected.extend(error.rejected)
+                left = [key for key in error.keys if key not in error.rejected]
                 if left:
                     raise
 
@@ -97,9 +97,9 @@ class RetryingStore:
             await self.retried(attempt, f"delete of {len(keys)} objects")
         except Unavailable as error:
             said = error.why if isinstance(error, NotDeleted) else str(error)
-            raise NotDeleted(said, [*left, *refused], refused) from error
-        if refused:
-            raise NotDeleted(why, refused, refused)
+            raise NotDeleted(said, [*left, *rejected], rejected) from error
+        if rejected:
+            raise NotDeleted(why, rejected, rejected)
 
     async def begin_parts(self, key: str, part_bytes: int) -> "RetryingParts":
         """As every store; where an attempt was in doubt an upload may be left behind, as a crash leaves one."""

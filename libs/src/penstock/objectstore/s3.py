@@ -35,7 +35,7 @@ OPTIONS = ("endpoint", "region", "access_key", "secret_key", "addressing")
 ADDRESSINGS = ("path", "virtual")
 
 _ABSENT_CODES = frozenset({"NoSuchKey", "404"})
-_REFUSED_CODES = frozenset({"AccessDenied"})  # also where an object is locked; any other may be mended by itself
+_REJECTED_CODES = frozenset({"AccessDenied"})  # also where an object is locked; any other may be mended by itself
 _BUCKET_IS_THERE_CODES = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 
 
@@ -187,8 +187,8 @@ class S3Store:
         }
         if codes:
             in_doubt = [key for key in keys if key in codes] or keys
-            refused = [key for key in in_doubt if codes.get(key) in _REFUSED_CODES]
-            raise NotDeleted(f"s3 answered {next(iter(codes.values()))}", in_doubt, refused)
+            rejected = [key for key in in_doubt if codes.get(key) in _REJECTED_CODES]
+            raise NotDeleted(f"s3 answered {next(iter(codes.values()))}", in_doubt, rejected)
 
     async def begin_parts(self, key: str, part_bytes: int) -> "S3Parts":
         check_parts(key, part_bytes)

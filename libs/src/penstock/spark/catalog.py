@@ -21,7 +21,7 @@ from penstock.contracts.queries.log import (
     PlanQuery,
 )
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats.client import connect_nats
@@ -72,7 +72,7 @@ class Catalog:
         ]
         found = {}
         for (name, partition), plan in zip(asked, await self._plans([each for _, each in asked]), strict=True):
-            if plan.refusal == Refusal.UNKNOWN_TOPIC:
+            if plan.rejection == Rejection.UNKNOWN_TOPIC:
                 raise Conflict(f"topic {name!r} was deleted meanwhile")
             end = plan.last_stable_offset if committed else plan.high_watermark
             found[name, partition.partition] = LogBounds(plan.log_start_offset, end)
@@ -94,7 +94,7 @@ class Catalog:
                 PlanPartition(each.wanted.topic_id, each.wanted.partition, each.next_offset, budget) for each in asked
             ]
             plans = await self._plans(places)
-            if not any(plan.extents or plan.refusal for plan in plans):
+            if not any(plan.extents or plan.rejection for plan in plans):
                 first = waiting[0]
                 raise Conflict(f"{first.wanted.topic} [{first.wanted.partition}] has no offset {first.next_offset}")
             for each, plan in zip(asked, plans, strict=True):
@@ -116,9 +116,9 @@ class Catalog:
 
 def _take(search: _Search, plan: PartitionPlan) -> None:
     wanted = search.wanted
-    if plan.refusal == Refusal.UNKNOWN_TOPIC:
+    if plan.rejection == Rejection.UNKNOWN_TOPIC:
         raise Conflict(f"topic {wanted.topic!r} was deleted meanwhile")
-    if plan.refusal != Refusal.NONE:
+    if plan.rejection != Rejection.NONE:
         raise Conflict(
             f"{wanted.topic} [{wanted.partition}] has offsets {plan.log_start_offset} to {plan.high_watermark}, "
             f"wanted are those from {search.next_offset} on"

@@ -36,7 +36,7 @@ class Range(NamedTuple):
     length: int
 
 
-class Piece(NamedTuple):
+class Fragment(NamedTuple):
     """Bytes of the range that is the `number`th of those given, from 0; a large range comes in several, in order."""
 
     number: int
@@ -139,7 +139,7 @@ class StoreRanges:
         """The result of any call of the store."""
         return self._start(work(self._store)).result()
 
-    def stream(self, ranges: Sequence[Range | tuple[str, int, int]]) -> Iterator[Piece]:
+    def stream(self, ranges: Sequence[Range | tuple[str, int, int]]) -> Iterator[Fragment]:
         """The bytes of all ranges in their order; what the store raises is raised where its bytes would come.
 
         The memory of a piece is free again when neither the caller nor a later piece needs its block.
@@ -150,7 +150,7 @@ class StoreRanges:
             for cut in cuts:
                 data = reading.take(cut.block)
                 start = cut.position - cut.block.position
-                yield Piece(cut.number, memoryview(data)[start : start + cut.length], cut.is_last)
+                yield Fragment(cut.number, memoryview(data)[start : start + cut.length], cut.is_last)
         finally:
             reading.cancel()
 

@@ -62,10 +62,10 @@ def _read(progress: "_Progress", columns: Columns, stream: Stream) -> Iterator[A
                     from_offset=run.from_offset,
                     to_offset=run.to_offset,
                 )
-                progress.note_batch(last_offset + 1)
+                progress.record_batch(last_offset + 1)
                 if columns.is_full and (full := columns.take()) is not None:
                     yield full
-            progress.note_end()
+            progress.record_end()
 
 
 def batches_of(
@@ -125,11 +125,11 @@ class _Progress:
         """Whether anything was read."""
         return self._number > 0 or self._next_offset >= 0
 
-    def note_batch(self, next_offset: int) -> None:
+    def record_batch(self, next_offset: int) -> None:
         """All before this offset of the present run is in the columns."""
         self._next_offset = next_offset
 
-    def note_end(self) -> None:
+    def record_end(self) -> None:
         """All of the present run is in the columns."""
         self._number += 1
         self._next_offset = -1

@@ -170,7 +170,7 @@ def read_in_task(address: ClusterAddress, columns: Sequence[str], split: Split) 
     with StoreRanges(address.store_url) as ranges:
 
         def stream(wanted: Sequence[Range]) -> Iterator[memoryview]:
-            return (piece.data for piece in ranges.stream(wanted))
+            return (fragment.data for fragment in ranges.stream(wanted))
 
         def replan(rest: Split) -> Split:
             return run_apart(replanned(address, rest))

@@ -32,7 +32,7 @@ class CacherMetrics:
             registry=registry,
         )
         self.served_bytes = Counter("penstock_cacher_served_bytes", "Bytes answered.", registry=registry)
-        self.refused_reads = Counter(
+        self.rejected_reads = Counter(
             "penstock_cacher_refused_reads", "Ranges answered with -1, by reason.", ["reason"], registry=registry
         )
         self.evictions = Counter("penstock_cacher_evictions", "Chunks that had to make room.", registry=registry)

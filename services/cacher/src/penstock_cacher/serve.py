@@ -63,7 +63,7 @@ class CacheServer:
         if not missing:
             await self._answer(inbound, wanted, held)
         elif len(self._tasks) >= REQUESTS_MAX or self._bytes_with(needed) > self._requests_bytes_max:
-            self._metrics.refused_reads.labels("overload").inc(len(missing))
+            self._metrics.rejected_reads.labels("overload").inc(len(missing))
             await self._answer(inbound, wanted, held)
         else:
             self._begin(self._load_and_answer(inbound, wanted, held, missing), list(needed))
@@ -92,7 +92,7 @@ class CacheServer:
                 left_bytes -= read.length
                 reads.append(read)
             else:
-                self._metrics.refused_reads.labels("impossible").inc()
+                self._metrics.rejected_reads.labels("impossible").inc()
                 reads.append(None)
         return reads
 
@@ -132,7 +132,7 @@ class CacheServer:
         try:
             held[chunk] = await self._reads.load(chunk, segment)
         except PenstockError:
-            self._metrics.refused_reads.labels("not_loaded").inc()
+            self._metrics.rejected_reads.labels("not_loaded").inc()
 
     async def _answer(self, inbound: Inbound, reads: list[SegmentRead | None], held: dict[Chunk, Buffer]) -> None:
         lengths = []

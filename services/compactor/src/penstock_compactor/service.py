@@ -16,7 +16,7 @@ from penstock.contracts.queries.topics import MetadataQuery, MetadataView, Topic
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock_compactor.keys.work import KeyWork
-from penstock_compactor.merge.jobs import Ended, Jobs, NotClaimed
+from penstock_compactor.merge.jobs import Ended, Jobs, NotLeased
 from penstock_compactor.merge.spark_runner import SparkRunner
 from penstock_compactor.metrics import CompactorMetrics
 from penstock_compactor.planning.listing import Listing
@@ -146,8 +146,8 @@ class Compactor:
             return
         # What is told of the others may be minutes old: where that matters the claim is refused.
         flushed = (segment for segment in self._listing.segments if segment.level == FLUSHED)
-        claimed = {segment.segment_id for segment in flushed if segment.claimed}
-        for job in (await self._keys.look(self._topics, self._busy() | claimed))[:1]:
+        leased = {segment.segment_id for segment in flushed if segment.leased}
+        for job in (await self._keys.look(self._topics, self._busy() | leased))[:1]:
             self._begin(group, Kind.KEYS, job.segment_ids, job.size_bytes, partial(self._keys.compact, job))
 
     def _busy(self) -> set[SegmentId]:
@@ -199,13 +199,13 @@ class Compactor:
                 segments=len(segments),
                 bytes=size_bytes,
                 runs=ended.accepted,
-                refused=ended.refused,
+                rejected=ended.rejected,
                 failed_outputs=len(ended.failures),
                 seconds=round(seconds, 2),
             )
-        except NotClaimed:
+        except NotLeased:
             result = "not_claimed"
-            self._listing.forget(set(segments))
+            self._listing.remove(set(segments))
         except PenstockError as error:
             result = "failed"
             self._after(segments, False)
@@ -216,7 +216,7 @@ class Compactor:
 
     def _after(self, segments: Sequence[SegmentId], is_good: bool) -> None:
         """Segments of a job that failed wait, longer each time, so that one damaged batch does not keep us busy."""
-        self._listing.forget(set(segments))
+        self._listing.remove(set(segments))
         for segment_id in segments:
             if is_good:
                 self._setbacks.pop(segment_id, None)

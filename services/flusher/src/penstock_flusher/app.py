@@ -18,11 +18,11 @@ from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, TokenBucket
 from penstock_flusher.config import FlusherConfig, put_hedge_share, quiet_puts_per_second
 from penstock_flusher.flush import Flushes
+from penstock_flusher.fragments import Fragment
 from penstock_flusher.hedged_puts import HedgedPuts
 from penstock_flusher.intake import Intake
-from penstock_flusher.joins import Joins
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.pieces import Piece
+from penstock_flusher.reassembly import Joins
 from penstock_flusher.recent import RecentSegments
 from penstock_flusher.serve import RecentServer
 
@@ -147,7 +147,7 @@ class FlusherApp:
         return msgspec.structs.replace(said, load_bytes=budget.held_bytes, budget_bytes=budget.bytes_max)
 
 
-def _buffer(config: FlusherConfig) -> ActiveBuffer[Piece]:
+def _buffer(config: FlusherConfig) -> ActiveBuffer[Fragment]:
     limits = BufferLimits(
         bytes_max=config.flush_bytes_max,
         batches_max=config.flush_batches_max,

@@ -18,7 +18,7 @@ class Weighed(Protocol):
     def batch_count(self) -> int: ...
 
 
-Piece = TypeVar("Piece", bound=Weighed)
+Fragment = TypeVar("Fragment", bound=Weighed)
 
 
 class Reason(enum.StrEnum):
@@ -60,7 +60,7 @@ class TokenBucket:
         self._ready_s = max(self._ready_s, now_s - self._kept_s) + self._period_s
 
 
-class ActiveBuffer(Generic[Piece]):
+class ActiveBuffer(Generic[Fragment]):
     """Whole requests in the order in which they came.
 
     It is due at the first of: full; `interval_s` after its first byte; or *quiet*, when every producer waits for us and
@@ -78,7 +78,7 @@ class ActiveBuffer(Generic[Piece]):
         self._empty()
 
     def _empty(self) -> None:
-        self._pieces: list[Piece] = []
+        self._fragments: list[Fragment] = []
         self._bytes = 0
         self._batches = 0
         self._first_s = math.inf
@@ -88,25 +88,25 @@ class ActiveBuffer(Generic[Piece]):
     @property
     def is_empty(self) -> bool:
         """Whether nothing is in."""
-        return not self._pieces
+        return not self._fragments
 
     @property
     def first_s(self) -> float:
         """When the first of what is in came; infinity while it is empty."""
         return self._first_s
 
-    def add(self, pieces: Sequence[Piece], now_s: float) -> None:
+    def add(self, fragments: Sequence[Fragment], now_s: float) -> None:
         """Take in all the pieces of one request; they will be in one segment."""
-        if not self._pieces:
+        if not self._fragments:
             self._first_s = now_s
         self._latest_s = now_s
-        self._pieces += pieces
-        self._bytes += sum(piece.size_bytes for piece in pieces)
-        self._batches += sum(piece.batch_count for piece in pieces)
+        self._fragments += fragments
+        self._bytes += sum(fragment.size_bytes for fragment in fragments)
+        self._batches += sum(fragment.batch_count for fragment in fragments)
 
-    def note_answered(self, requests: int, now_s: float) -> None:
+    def record_answered(self, requests: int, now_s: float) -> None:
         """So many requests were answered just now; those who sent them will soon send again, or never."""
-        self._everybody = len(self._pieces) + requests
+        self._everybody = len(self._fragments) + requests
         self._answered_s = now_s
 
     def reason_to_close(self, now_s: float, under_way: int) -> Reason | None:
@@ -123,22 +123,22 @@ class ActiveBuffer(Generic[Piece]):
         """When a buffer that is not full is due if nothing changes; infinity while it is empty."""
         return min(self._timer_s(), self._quiet_s(under_way))
 
-    def close(self, reason: Reason, now_s: float) -> list[Piece]:
+    def close(self, reason: Reason, now_s: float) -> list[Fragment]:
         """Hand over all that is in, and begin anew."""
         if reason is Reason.QUIET:
             self._quiet_tokens.take(now_s)
-        pieces = self._pieces
+        fragments = self._fragments
         self._empty()
-        return pieces
+        return fragments
 
     def _timer_s(self) -> float:
         return self._first_s + self._limits.interval_s
 
     def _quiet_s(self, under_way: int) -> float:
         limits = self._limits
-        if not self._pieces or under_way > limits.quiet_under_way_max or limits.quiet_s == math.inf:
+        if not self._fragments or under_way > limits.quiet_under_way_max or limits.quiet_s == math.inf:
             return math.inf
         since_s = max(self._latest_s, self._answered_s)
-        if len(self._pieces) < self._everybody:
+        if len(self._fragments) < self._everybody:
             since_s += limits.quiet_s
         return max(since_s, self._quiet_tokens.ready_s)

@@ -21,17 +21,17 @@ from typing import Protocol
 import structlog
 
 from penstock.contracts.batches import BatchResult
-from penstock.contracts.commands import Command, CommitSegment, Outcome, Refused, SegmentCommitted
+from penstock.contracts.commands import Command, CommitSegment, Outcome, Rejected, SegmentCommitted
 from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailable
 from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, new_segment_id, ulid_text
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.runtime.clock import Clock, Entropy
 from penstock.segment import BuiltSegment, build_segment
 from penstock.segment.keys import segment_key
 from penstock_flusher.buffer import Reason
+from penstock_flusher.fragments import Fragment, rejected
 from penstock_flusher.hedged_puts import Puts
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.pieces import Piece, refused
 from penstock_flusher.recent import RecentSegments
 
 log = structlog.get_logger()
@@ -58,7 +58,7 @@ class Sequencers(Protocol):
 class Flush:
     """One closed buffer on its way."""
 
-    pieces: list[Piece]
+    fragments: list[Fragment]
     uploaded: asyncio.Event = field(default_factory=asyncio.Event)  # or given up
     segment_id: SegmentId = b""
     built: BuiltSegment | None = None  # None again when the upload was given up
@@ -106,10 +106,10 @@ class Flushes:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def submit(self, pieces: list[Piece], reason: Reason) -> None:
+    def submit(self, fragments: list[Fragment], reason: Reason) -> None:
         """Take over a closed buffer; every piece of it will be settled."""
-        assert pieces, "an empty buffer does not close"
-        flush = Flush(pieces, closed_s=self._clock.monotonic_s())
+        assert fragments, "an empty buffer does not close"
+        flush = Flush(fragments, closed_s=self._clock.monotonic_s())
         self._to_upload.put_nowait(flush)
         self._to_commit.append(flush)
         self._idle.clear()
@@ -162,11 +162,11 @@ class Flushes:
         flush.segment_id = new_segment_id(now_ms, self._entropy.take(ENTROPY_BYTES))
         flush.born_s = self._clock.monotonic_s()
         batches = []
-        for piece in flush.pieces:
+        for fragment in flush.fragments:
             position = 0
-            for batch in piece.batches:
+            for batch in fragment.batches:
                 end = position + batch.meta.length
-                batches.append((batch.topic_id, batch.partition, batch.meta, piece.payload[position:end]))
+                batches.append((batch.topic_id, batch.partition, batch.meta, fragment.payload[position:end]))
                 position = end
         built = build_segment(flush.segment_id, writer=self._instance, created_ms=now_ms, level=LEVEL, batches=batches)
         flush.built = built
@@ -183,7 +183,7 @@ class Flushes:
             await self._to_commit[0].uploaded.wait()
             self._answered_requests = 0
             if self._to_commit[0].built is None:
-                await self._settle_refused(self._to_commit.popleft(), Refusal.OVERLOADED)
+                await self._settle_rejected(self._to_commit.popleft(), Rejection.OVERLOADED)
             else:
                 await self._commit(self._next_group())
             self._on_answered(self._answered_requests)
@@ -218,7 +218,7 @@ class Flushes:
         except Invalid as error:
             log.error("segment_commit_impossible", segments=len(group), error=str(error))
             for _ in group:
-                await self._settle_refused(self._to_commit.popleft(), Refusal.INVALID_REQUEST)
+                await self._settle_rejected(self._to_commit.popleft(), Rejection.INVALID_REQUEST)
             return
         self._metrics.commit_seconds.observe(self._clock.monotonic_s() - started_s)
         self._metrics.commit_segments.observe(len(group))
@@ -241,34 +241,34 @@ class Flushes:
     async def _give_up_too_old(self) -> None:
         born_before_s = self._clock.monotonic_s() - self._segment_age_max_s
         while self._to_commit and self._to_commit[0].built and self._to_commit[0].born_s <= born_before_s:
-            await self._settle_refused(self._to_commit.popleft(), Refusal.OUTCOME_UNKNOWN)
+            await self._settle_rejected(self._to_commit.popleft(), Rejection.OUTCOME_UNKNOWN)
 
     async def _settle(self, flush: Flush, outcome: Outcome) -> None:
-        if isinstance(outcome, Refused):
-            log.error("segment_refused", segment=ulid_text(flush.segment_id), refusal=outcome.refusal.name)
-            is_too_old = outcome.refusal is Refusal.SEGMENT_TOO_OLD
-            await self._settle_refused(flush, Refusal.OUTCOME_UNKNOWN if is_too_old else outcome.refusal)
+        if isinstance(outcome, Rejected):
+            log.error("segment_refused", segment=ulid_text(flush.segment_id), rejection=outcome.rejection.name)
+            is_too_old = outcome.rejection is Rejection.SEGMENT_TOO_OLD
+            await self._settle_rejected(flush, Rejection.OUTCOME_UNKNOWN if is_too_old else outcome.rejection)
             return
         assert flush.built is not None, "only a stored segment is committed"
         results = results_in_arrival_order(flush.built, outcome)
         self._metrics.segments.labels("committed").inc()
         self._metrics.segment_bytes.inc(flush.built.size_bytes)
-        accepted = sum(not result.refusal for result in results)
+        accepted = sum(not result.rejection for result in results)
         self._metrics.batches.labels("accepted").inc(accepted)
         self._metrics.batches.labels("refused").inc(len(results) - accepted)
         position = 0
-        for piece in flush.pieces:
-            of_piece = results[position : position + piece.batch_count]
-            position += piece.batch_count
-            await piece.message.settle(piece.index, of_piece, self._sequencers.seen_sequence)
-        self._answered_requests += len(flush.pieces)
+        for fragment in flush.fragments:
+            of_fragment = results[position : position + fragment.batch_count]
+            position += fragment.batch_count
+            await fragment.message.settle(fragment.index, of_fragment, self._sequencers.seen_sequence)
+        self._answered_requests += len(flush.fragments)
 
-    async def _settle_refused(self, flush: Flush, refusal: Refusal) -> None:
-        self._metrics.segments.labels(refusal.name.lower()).inc()
-        self._metrics.batches.labels("refused").inc(sum(piece.batch_count for piece in flush.pieces))
-        for piece in flush.pieces:
-            await piece.message.settle(piece.index, refused(piece.batches, refusal), 0)
-        self._answered_requests += len(flush.pieces)
+    async def _settle_rejected(self, flush: Flush, rejection: Rejection) -> None:
+        self._metrics.segments.labels(rejection.name.lower()).inc()
+        self._metrics.batches.labels("refused").inc(sum(fragment.batch_count for fragment in flush.fragments))
+        for fragment in flush.fragments:
+            await fragment.message.settle(fragment.index, rejected(fragment.batches, rejection), 0)
+        self._answered_requests += len(flush.fragments)
 
 
 def results_in_arrival_order(built: BuiltSegment, outcome: Outcome) -> list[BatchResult]:

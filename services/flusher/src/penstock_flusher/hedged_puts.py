@@ -12,7 +12,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, PenstockError
 from penstock.runtime.clock import Clock
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.put_pace import PutPace
+from penstock_flusher.put_latency import PutPace
 
 # What is larger takes long because of its bytes, which twice as many would not make faster. It is what flushers write
 # at full rate, too, so the PUTs of a GiB stay what they are.
@@ -46,7 +46,7 @@ class HedgedPuts:
                 if self._pace.take_hedge():
                     second = asyncio.create_task(self._store.put(key, body))
             etag = await _first_of([first] if second is None else [first, second])
-            self._pace.note_put(self._clock.monotonic_s() - began_s)
+            self._pace.record_put(self._clock.monotonic_s() - began_s)
             if second is not None:
                 self._metrics.put_hedges.labels("first" if first.done() else "second").inc()
             return etag

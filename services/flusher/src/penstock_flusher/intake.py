@@ -10,15 +10,23 @@ import structlog
 from penstock.contracts.codec import decode_with_payload
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.messages import FlushRequest
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.clock import Clock
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, Reason
 from penstock_flusher.flush import Flushes
-from penstock_flusher.joins import Joins
+from penstock_flusher.fragments import (
+    Fragment,
+    Message,
+    check_request,
+    fragments_of,
+    new_message,
+    rejected,
+    weight_bytes,
+)
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.pieces import Message, Piece, check_request, new_message, pieces_of, refused, weight_bytes
+from penstock_flusher.reassembly import Joins
 
 log = structlog.get_logger()
 
@@ -29,8 +37,8 @@ class Intake:
     def __init__(
         self,
         *,
-        buffer: ActiveBuffer[Piece],
-        joins: Joins[Piece],
+        buffer: ActiveBuffer[Fragment],
+        joins: Joins[Fragment],
         budget: Budget,
         flushes: Flushes,
         clock: Clock,
@@ -44,7 +52,7 @@ class Intake:
         self._metrics = metrics
         self._sleeps_until_s = math.inf
         self._wake = asyncio.Event()
-        flushes.on_answered(self._note_answered)
+        flushes.on_answered(self._record_answered)
 
     async def handle(self, inbound: Inbound) -> None:
         """Take one flush message in; its reply follows when all of it is committed or refused."""
@@ -52,15 +60,15 @@ class Intake:
             request, payload = decode_with_payload(inbound.data, FlushRequest)
             check_request(request, payload)
         except Corrupt as error:
-            self._metrics.refused_messages.labels("malformed").inc()
+            self._metrics.rejected_messages.labels("malformed").inc()
             log.warning("flush_message_malformed", size_bytes=len(inbound.data), error=str(error))
             return
         weight = weight_bytes(request, payload)
         if self._budget.take(weight):
             message = new_message(inbound, request, self._budget, weight)
-            await self._take_in(pieces_of(message, request, payload))
+            await self._take_in(fragments_of(message, request, payload))
         else:
-            await self._refuse_overload(new_message(inbound, request, self._budget, 0), request)
+            await self._reject_overload(new_message(inbound, request, self._budget, 0), request)
         self._metrics.held_bytes.set(self._budget.held_bytes)
 
     async def run(self) -> None:
@@ -68,41 +76,41 @@ class Intake:
         while True:
             now_s = self._clock.monotonic_s()
             self._close_if_due(now_s)
-            await self._refuse(self._joins.give_up_late(now_s), Refusal.OVERLOADED)
+            await self._reject(self._joins.give_up_late(now_s), Rejection.OVERLOADED)
             self._sleeps_until_s = self._due_s()
             await self._sleep(self._sleeps_until_s - now_s)
 
     async def drain(self) -> None:
         """Close what is in the buffer now; call it when no message comes any more."""
-        await self._refuse(self._joins.give_up_all(), Refusal.OVERLOADED)
+        await self._reject(self._joins.give_up_all(), Rejection.OVERLOADED)
         now_s = self._clock.monotonic_s()
         if not self._buffer.is_empty:
             self._close(Reason.DRAIN, now_s)
 
-    async def _take_in(self, pieces: list[Piece]) -> None:
+    async def _take_in(self, fragments: list[Fragment]) -> None:
         now_s = self._clock.monotonic_s()
-        for piece in pieces:
-            whole, torn = self._joins.add(piece, now_s)
+        for fragment in fragments:
+            whole, torn = self._joins.add(fragment, now_s)
             if whole:
                 self._buffer.add(whole, now_s)
                 self._close_if_due(now_s)
-            await self._refuse(torn, Refusal.OVERLOADED)
+            await self._reject(torn, Rejection.OVERLOADED)
         if self._due_s() < self._sleeps_until_s:
             self._wake.set()
 
-    async def _refuse_overload(self, message: Message, request: FlushRequest) -> None:
+    async def _reject_overload(self, message: Message, request: FlushRequest) -> None:
         """Refuse the whole message; surely nothing of it is stored, nor of a request that it would have continued."""
-        self._metrics.refused_messages.labels("overload").inc()
+        self._metrics.rejected_messages.labels("overload").inc()
         for index, produce in enumerate(request.produces):
-            await self._refuse(self._joins.give_up(request.gateway, produce.request), Refusal.OVERLOADED)
-            await message.settle(index, refused(produce.batches, Refusal.OVERLOADED), 0)
+            await self._reject(self._joins.give_up(request.gateway, produce.request), Rejection.OVERLOADED)
+            await message.settle(index, rejected(produce.batches, Rejection.OVERLOADED), 0)
 
-    async def _refuse(self, pieces: Sequence[Piece], refusal: Refusal) -> None:
-        for piece in pieces:
-            await piece.message.settle(piece.index, refused(piece.batches, refusal), 0)
+    async def _reject(self, fragments: Sequence[Fragment], rejection: Rejection) -> None:
+        for fragment in fragments:
+            await fragment.message.settle(fragment.index, rejected(fragment.batches, rejection), 0)
 
-    def _note_answered(self, requests: int) -> None:
-        self._buffer.note_answered(requests, self._clock.monotonic_s())
+    def _record_answered(self, requests: int) -> None:
+        self._buffer.record_answered(requests, self._clock.monotonic_s())
         self._wake.set()
 
     def _due_s(self) -> float:

@@ -21,7 +21,7 @@ class FlusherMetrics:
         self.batches = Counter(
             "penstock_flusher_batches", "Batches answered, by outcome.", ["outcome"], registry=registry
         )
-        self.refused_messages = Counter(
+        self.rejected_messages = Counter(
             "penstock_flusher_refused_messages",
             "Messages refused on arrival, by reason.",
             ["reason"],

@@ -142,8 +142,8 @@ class GatewayApp:
             sequencer=sequencer,
             topics=topics,
             registry=registry,
-            note_quotas=self._quotas.note,
-            note_news=pace.note_news,
+            record_quotas=self._quotas.note,
+            record_news=pace.record_news,
         )
         unsent = UnsentBytes(config.unsent_bytes_max)
         self._reads = SegmentReads(

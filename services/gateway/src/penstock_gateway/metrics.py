@@ -34,7 +34,7 @@ class GatewayMetrics:
         self.produced_bytes = Counter(
             "penstock_gateway_produced_bytes", "Record bytes handed to flushers.", registry=registry
         )
-        self.batches_refused = Counter(
+        self.batches_rejected = Counter(
             "penstock_gateway_batches_refused", "Record batches refused.", ["error"], registry=registry
         )
         self.throttled = Counter(
@@ -77,7 +77,7 @@ class GatewayMetrics:
             registry=registry,
         )
         self.share_acknowledged = {each: acknowledged.labels(each.name.lower()) for each in Verdict}
-        self.share_refused = Counter(
+        self.share_rejected = Counter(
             "penstock_gateway_share_refused_acknowledgements",
             "Partitions of which a member's acknowledgements were refused, by error.",
             ["error"],

@@ -18,7 +18,7 @@ TOLD_MAX = 100_000  # keys that a dry run does not tell of again
 log = structlog.get_logger()
 
 
-class Doomed(msgspec.Struct, frozen=True):
+class PendingDelete(msgspec.Struct, frozen=True):
     """An object that is to go."""
 
     key: str
@@ -30,7 +30,7 @@ class Doomed(msgspec.Struct, frozen=True):
 class Deleted(msgspec.Struct, frozen=True):
     """Those that are gone for certain; the others may be, and are tried again another time."""
 
-    gone: list[Doomed]
+    gone: list[PendingDelete]
     failure: Unavailable | None = None
 
 
@@ -46,34 +46,34 @@ class Deletion:
         self._tell_health = tell
         self._told: dict[str, None] = {}
 
-    async def delete(self, doomed: Sequence[Doomed]) -> Deleted:
+    async def delete(self, pending_delete: Sequence[PendingDelete]) -> Deleted:
         """Delete up to DELETE_KEYS_MAX objects in one request; in a dry run none is gone."""
-        assert len(doomed) <= DELETE_KEYS_MAX, f"{len(doomed)} objects at once"
-        assert all(each.judgement.goes for each in doomed), "an object that stays"
+        assert len(pending_delete) <= DELETE_KEYS_MAX, f"{len(pending_delete)} objects at once"
+        assert all(each.judgement.goes for each in pending_delete), "an object that stays"
         if self.dry_run:
-            self._tell(doomed)
-        if self.dry_run or not doomed:
+            self._tell(pending_delete)
+        if self.dry_run or not pending_delete:
             return Deleted([])
         try:
-            await self._store.delete([each.key for each in doomed])
+            await self._store.delete([each.key for each in pending_delete])
         except NotDeleted as error:
             left = set(error.keys)
-            return self._note([each for each in doomed if each.key not in left], error)
+            return self._note([each for each in pending_delete if each.key not in left], error)
         except Unavailable as error:
             return self._note([], error)
-        return self._note(list(doomed), None)
+        return self._note(list(pending_delete), None)
 
     async def end_upload(self, upload: Unfinished, judgement: Judgement) -> None:
         """Give up an upload that was judged to go; what it has stored is not told."""
         assert judgement.goes, "an upload that stays"
-        doomed = Doomed(upload.key, 0, judgement)
+        pending_delete = PendingDelete(upload.key, 0, judgement)
         if self.dry_run:
-            self._tell([doomed])
+            self._tell([pending_delete])
             return
         await self._store.abort_unfinished(upload)
-        self._note([doomed], None)
+        self._note([pending_delete], None)
 
-    def _note(self, gone: list[Doomed], failure: Unavailable | None) -> Deleted:
+    def _note(self, gone: list[PendingDelete], failure: Unavailable | None) -> Deleted:
         self._tell_health(DEGRADED, "" if failure is None else str(failure))
         for each in gone:
             reason = each.judgement.verdict
@@ -84,8 +84,8 @@ class Deletion:
             self._metrics.deleted_bytes.labels(reason).inc(each.size_bytes)
         return Deleted(gone, failure)
 
-    def _tell(self, doomed: Sequence[Doomed]) -> None:
-        for each in doomed:
+    def _tell(self, pending_delete: Sequence[PendingDelete]) -> None:
+        for each in pending_delete:
             if each.key in self._told:
                 continue
             if len(self._told) >= TOLD_MAX:

@@ -16,12 +16,12 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock.segment.keys import parse_segment_key
 from penstock_janitor.checkpoints import Checkpoints
-from penstock_janitor.house import is_known_key
 from penstock_janitor.identity import Guard, rebuilt_ms
 from penstock_janitor.judge import Judgement, Now, Rules, Verdict, age, judge_segment
+from penstock_janitor.store_maintenance import is_known_key
 
 QUESTIONS_MAX = 16  # at once; people ask them
-CLAIMED = "a compactor, or a janitor that deletes it, has claimed it, and until that is over others pass it over"
+LEASED = "a compactor, or a janitor that deletes it, has claimed it, and until that is over others pass it over"
 
 log = structlog.get_logger()
 
@@ -124,9 +124,9 @@ class Explain:
         rebuilt = rebuilt_ms(await self._guard.check(), view.sequence)
         now = Now(view.clock_ms, self._clock.now_ms(), view.secured_sequence, watched, rebuilt)
         judgement = judge_segment(level, segment_id, known, now, self._rules)
-        is_claimed = known is not None and known.view is not None and known.view.claimed
-        if is_claimed and judgement.verdict is Verdict.CONDEMNED:
-            judgement = Judgement(Verdict.WAITING, f"{judgement.reason}; {CLAIMED}")
+        is_leased = known is not None and known.view is not None and known.view.leased
+        if is_leased and judgement.verdict is Verdict.DEAD_SEGMENT:
+            judgement = Judgement(Verdict.WAITING, f"{judgement.reason}; {LEASED}")
         facts |= {
             "born_ms": str(segment_born_ms(segment_id)),
             "age": age(now.clock_ms - segment_born_ms(segment_id)),
@@ -141,12 +141,12 @@ class Explain:
                 "level": str(known.view.level),
                 "live_extents": str(known.view.live_extents),
                 "live_bytes": str(known.view.live_bytes),
-                "claimed": "yes" if is_claimed else "no",
+                "claimed": "yes" if is_leased else "no",
             }
-            if known.view.condemned_ms >= 0:
+            if known.view.dead_since_ms >= 0:
                 facts |= {
-                    "condemned_ms": str(known.view.condemned_ms),
-                    "condemned_sequence": str(known.condemned_sequence),
+                    "condemned_ms": str(known.view.dead_since_ms),
+                    "condemned_sequence": str(known.dead_sequence),
                 }
         return _of_segment(judgement, bool(listed), facts)
 

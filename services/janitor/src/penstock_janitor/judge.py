@@ -34,7 +34,7 @@ class Verdict(enum.StrEnum):
 
     LIVE = "live"
     WAITING = "waiting"  # condemned, but not for long enough
-    CONDEMNED = "condemned"
+    DEAD_SEGMENT = "condemned"
     YOUNG = "young"  # nobody knows it yet
     REMEMBERED = "remembered"  # forgotten, but its commit would still be answered
     SPARED = "spared"  # a journal that was just made anew does not know it
@@ -45,7 +45,7 @@ class Verdict(enum.StrEnum):
     ABSENT = "absent"
 
 
-GOING = (Verdict.CONDEMNED, Verdict.ORPHAN, Verdict.UNFINISHED)
+GOING = (Verdict.DEAD_SEGMENT, Verdict.ORPHAN, Verdict.UNFINISHED)
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -86,26 +86,26 @@ def judge_segment(level: int, segment_id: SegmentId, known: KnownSegment | None,
     if known.view.level != level:
         what = f"the journal knows this segment at level {known.view.level}, not {level}"
         return judge_unknown(segment_id, what, now, rules)
-    if known.view.condemned_ms < 0:
+    if known.view.dead_since_ms < 0:
         return Judgement(Verdict.LIVE, f"{known.view.live_extents} extents in {known.view.live_bytes} bytes of it")
-    return judge_condemned(known.view.condemned_ms, known.condemned_sequence, now, rules)
+    return judge_dead(known.view.dead_since_ms, known.dead_sequence, now, rules)
 
 
-def judge_condemned(condemned_ms: int, condemned_sequence: int, now: Now, rules: Rules) -> Judgement:
+def judge_dead(dead_since_ms: int, dead_sequence: int, now: Now, rules: Rules) -> Judgement:
     """Whether a segment without extents has been so for long enough."""
-    condemned = f"no extent points to it since entry {condemned_sequence}, {age(now.clock_ms - condemned_ms)} ago"
-    if now.clock_ms - condemned_ms < rules.grace_ms:
-        return Judgement(Verdict.WAITING, f"{condemned}; readers may know of it for {age(rules.grace_ms)}")
-    if condemned_sequence > now.watched_sequence:
+    dead = f"no extent points to it since entry {dead_sequence}, {age(now.clock_ms - dead_since_ms)} ago"
+    if now.clock_ms - dead_since_ms < rules.grace_ms:
+        return Judgement(Verdict.WAITING, f"{dead}; readers may know of it for {age(rules.grace_ms)}")
+    if dead_sequence > now.watched_sequence:
         return Judgement(
-            Verdict.WAITING, f"{condemned}; this janitor has not known that for {age(rules.grace_ms)} by its own watch"
+            Verdict.WAITING, f"{dead}; this janitor has not known that for {age(rules.grace_ms)} by its own watch"
         )
-    if condemned_sequence > now.secured_sequence:
+    if dead_sequence > now.secured_sequence:
         return Judgement(
             Verdict.WAITING,
-            f"{condemned}; two snapshots of after that are wanted, and they end at {now.secured_sequence}",
+            f"{dead}; two snapshots of after that are wanted, and they end at {now.secured_sequence}",
         )
-    return Judgement(Verdict.CONDEMNED, condemned)
+    return Judgement(Verdict.DEAD_SEGMENT, dead)
 
 
 def judge_unknown(segment_id: SegmentId, what: str, now: Now, rules: Rules) -> Judgement:

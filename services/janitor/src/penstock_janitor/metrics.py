@@ -18,7 +18,7 @@ class JanitorMetrics:
         )
         self.segments = Gauge("penstock_janitor_segments", "Segments, by state.", ["state"], registry=registry)
         self.extents = Gauge("penstock_janitor_extents", "Extents, those to be dropped included.", registry=registry)
-        self.condemned_seconds = Gauge(
+        self.dead_seconds = Gauge(
             "penstock_janitor_condemned_seconds",
             "Age of the oldest condemned segment by the journal's clock.",
             registry=registry,

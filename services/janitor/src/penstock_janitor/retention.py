@@ -5,9 +5,9 @@ here it is only asked what there is to do, and told to do it, in bounded steps. 
 of ours is told of: until ours says so, too, what is too old by it stays. What a death between two steps leaves:
 
 1. `usage` and `retention`: nothing was begun.
-2. TakeChore: a lease, which keeps other janitors from it as long as it lasts.
+2. TakeTaskLease: a lease, which keeps other janitors from it as long as it lasts.
 3. ExpireLogs and DropExtents: each is done wholly or not at all, and the rest is found by the next look.
-4. EndChore: all is done.
+4. EndTaskLease: all is done.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
-from penstock.contracts.commands import RETENTION_CHORE, DropExtents, ExpireLogs, ExtentsDropped, LogRef, LogsTrimmed
+from penstock.contracts.commands import RETENTION_TASK, DropExtents, ExpireLogs, ExtentsDropped, LogRef, LogsTrimmed
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.queries.janitor import OverdueLog, RetentionQuery, RetentionView, UsageQuery, UsageView
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
-from penstock_janitor.chores import COMMAND_DEADLINE_S, Chores, Kind, Taken, give_up
 from penstock_janitor.identity import Guard
 from penstock_janitor.judge import age
 from penstock_janitor.metrics import JanitorMetrics
+from penstock_janitor.task_leases import COMMAND_DEADLINE_S, Kind, Taken, TaskLeases, give_up
 
 CLOCK_AHEAD_MAX_MS = 600_000  # beyond it a clock is wrong, the journal's or ours
-KIND = Kind(RETENTION_CHORE, RETENTION_CHORE + 1, 0)  # whoever finds something to do does it
+KIND = Kind(RETENTION_TASK, RETENTION_TASK + 1, 0)  # whoever finds something to do does it
 
 log = structlog.get_logger()
 
@@ -53,7 +53,7 @@ class Retention:
         *,
         sequencers: SequencerClient,
         guard: Guard,
-        chores: Chores,
+        tasks: TaskLeases,
         clock: Clock,
         metrics: JanitorMetrics,
         tell: Callable[[str, str], None],
@@ -63,7 +63,7 @@ class Retention:
     ) -> None:
         self._sequencers = sequencers
         self._guard = guard
-        self._chores = chores
+        self._tasks = tasks
         self._clock = clock
         self._metrics = metrics
         self._tell = tell
@@ -81,12 +81,12 @@ class Retention:
             await self._look(turn)
         except PenstockError:
             if turn.taken is not None:
-                await give_up(self._chores, turn.taken)
+                await give_up(self._tasks, turn.taken)
             raise
         self._metrics.retention_lag_seconds.set(turn.lag_ms / 1000)
         self._metrics.overdue_bytes.set(turn.overdue_bytes)
         if turn.taken is not None and turn.taken.numbers:
-            await self._chores.end(turn.taken, done=True)
+            await self._tasks.end(turn.taken, done=True)
         return self._interval_s
 
     async def _let_go(self, turn: "_Turn") -> None:
@@ -135,7 +135,7 @@ class Retention:
     async def _take(self, turn: "_Turn") -> None:
         """The chore is ours, unless another janitor has it: then that one does what there is to do."""
         if turn.taken is None:
-            turn.taken = await self._chores.take(KIND)
+            turn.taken = await self._tasks.take(KIND)
 
     async def _expire(self, turn: "_Turn", logs: list[LogRef]) -> bool:
         extents = dropped_bytes = 0
@@ -171,7 +171,7 @@ class Retention:
 
     async def _keep(self, turn: "_Turn") -> None:
         assert turn.taken is not None, "nobody's turn"
-        await self._chores.keep(turn.taken)
+        await self._tasks.keep(turn.taken)
 
     def _count(self, extents: int, dropped_bytes: int) -> None:
         self._metrics.dropped_extents.inc(extents)

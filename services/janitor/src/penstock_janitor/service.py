@@ -10,19 +10,19 @@ from penstock.objectstore import ObjectStore
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
+from penstock_janitor.backoff_loop import Around, Loop
 from penstock_janitor.checkpoints import Checkpoints
-from penstock_janitor.chores import Chores, JournalChores, OwnChores
 from penstock_janitor.config import JanitorConfig
 from penstock_janitor.deletion import Deletion
 from penstock_janitor.explain import Explain
-from penstock_janitor.house import House
 from penstock_janitor.identity import Guard
 from penstock_janitor.judge import Rules
 from penstock_janitor.metrics import JanitorMetrics
-from penstock_janitor.pace import Around, Loop
 from penstock_janitor.reaper import Reaper
 from penstock_janitor.retention import Retention
+from penstock_janitor.store_maintenance import House
 from penstock_janitor.sweep import Sweep
+from penstock_janitor.task_leases import JournalTaskLeases, OwnTaskLeases, TaskLeases
 
 # Gateways believe a plan for two minutes, and may need as long again for a fetch that goes by it.
 PLAN_LIFE_MS = 240_000
@@ -76,15 +76,15 @@ class Janitor:
     ) -> list[Loop]:
         config, metrics = self._config, self._metrics
         deletion = Deletion(store, metrics, self._tell, dry_run=config.dry_run)
-        chores: Chores = (
-            OwnChores(sequencers)
+        tasks: TaskLeases = (
+            OwnTaskLeases(sequencers)
             if config.dry_run
-            else JournalChores(sequencers, config.instance, clock, config.lease_ms)
+            else JournalTaskLeases(sequencers, config.instance, clock, config.lease_ms)
         )
         retention = Retention(
             sequencers=sequencers,
             guard=guard,
-            chores=chores,
+            tasks=tasks,
             clock=clock,
             metrics=metrics,
             tell=self._tell,
@@ -111,7 +111,7 @@ class Janitor:
             store=store,
             sequencers=sequencers,
             guard=guard,
-            chores=chores,
+            tasks=tasks,
             deletion=deletion,
             rules=rules,
             clock=clock,
@@ -123,7 +123,7 @@ class Janitor:
             cluster=config.cluster,
             store=store,
             guard=guard,
-            chores=chores,
+            tasks=tasks,
             deletion=deletion,
             rules=rules,
             clock=clock,

@@ -3,10 +3,10 @@
 The keys of segments spread over a thousand shards, and each is a chore of its own: janitors share them, and what one
 did is not done again after its death. What a death between two steps leaves:
 
-1. TakeChore: leases, which keep others from these shards as long as they last.
+1. TakeTaskLease: leases, which keep others from these shards as long as they last.
 2. Listing and `known_segments`: nothing was begun.
 3. The orphans are deleted, some or all: they are nobody's. The next look at the shard finds the rest.
-4. EndChore: all is done. Without it the shards are looked through once more.
+4. EndTaskLease: all is done. Without it the shards are looked through once more.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import asyncio
 import msgspec
 import structlog
 
-from penstock.contracts.commands import SHARD_CHORES
+from penstock.contracts.commands import SHARD_TASKS
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.contracts.ids import SegmentId
 from penstock.contracts.queries.janitor import KnownSegmentsQuery, KnownSegmentsView
@@ -23,11 +23,11 @@ from penstock.objectstore.store import DELETE_KEYS_MAX, LIST_LIMIT_MAX
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock.segment.keys import parse_segment_key, segments_prefix
-from penstock_janitor.chores import Chores, Kind, Taken, give_up
-from penstock_janitor.deletion import Deletion, Doomed
+from penstock_janitor.deletion import Deletion, PendingDelete
 from penstock_janitor.identity import Guard, rebuilt_ms
 from penstock_janitor.judge import Now, Rules, judge_segment, may_be_orphan
 from penstock_janitor.metrics import JanitorMetrics
+from penstock_janitor.task_leases import Kind, Taken, TaskLeases, give_up
 
 SHARDS_AT_ONCE = 50  # so that a sweep is forty entries in the journal
 SHARE_OF_INTERVAL = 0.5  # that a sweep takes by one janitor, so that there is time for what fails
@@ -55,7 +55,7 @@ class Sweep:
         store: ObjectStore,
         sequencers: SequencerClient,
         guard: Guard,
-        chores: Chores,
+        tasks: TaskLeases,
         deletion: Deletion,
         rules: Rules,
         clock: Clock,
@@ -67,31 +67,31 @@ class Sweep:
         self._store = store
         self._sequencers = sequencers
         self._guard = guard
-        self._chores = chores
+        self._tasks = tasks
         self._deletion = deletion
         self._rules = rules
         self._clock = clock
         self._metrics = metrics
         self._interval_s = interval_s
         self._leaving = leaving
-        self._kind = Kind(0, SHARD_CHORES, int(interval_s * 1000))
+        self._kind = Kind(0, SHARD_TASKS, int(interval_s * 1000))
         self._orphaned: dict[int, tuple[float, int]] = {}  # shard -> when some were found last, their bytes
         self._unknown: dict[int, int] = {}  # shard -> objects without a segment's key
 
     async def step(self) -> float:
         """Look through some shards, if any are due; the seconds until the next."""
         await self._guard.journal()
-        taken = await self._chores.take(self._kind, SHARDS_AT_ONCE)
+        taken = await self._tasks.take(self._kind, SHARDS_AT_ONCE)
         if not taken.numbers:
             return min(taken.wait_s, WAIT_MAX_S, self._interval_s)
         try:
             await self._guard.check()
             is_done = await self._look_through(taken)
         except PenstockError:
-            await give_up(self._chores, taken)
+            await give_up(self._tasks, taken)
             raise
-        await self._chores.end(taken, done=is_done)
-        return self._interval_s * SHARE_OF_INTERVAL * len(taken.numbers) / SHARD_CHORES
+        await self._tasks.end(taken, done=is_done)
+        return self._interval_s * SHARE_OF_INTERVAL * len(taken.numbers) / SHARD_TASKS
 
     async def _look_through(self, taken: Taken) -> bool:
         """The shards one after the other; false if we are leaving and did not come to an end."""
@@ -107,7 +107,7 @@ class Sweep:
                 suspects += self._suspects(shard, page, taken)
                 if len(suspects) >= DELETE_KEYS_MAX:
                     suspects = await self._settle(suspects)
-                await self._chores.keep(taken)
+                await self._tasks.keep(taken)
                 if len(page) < LIST_LIMIT_MAX:
                     break
                 after = page[-1].key
@@ -139,13 +139,13 @@ class Sweep:
         view = await self._sequencers.query("known_segments", query, KnownSegmentsView)
         journal = await self._guard.check()  # afterwards: so it is no older than the one that has answered
         now = Now(view.clock_ms, self._clock.now_ms(), rebuilt_ms=rebuilt_ms(journal, view.sequence))
-        doomed = []
+        pending_delete = []
         for suspect, known in zip(asked, view.segments, strict=True):
             judgement = judge_segment(suspect.level, suspect.segment_id, known, now, self._rules)
             if judgement.goes:
-                doomed.append(Doomed(suspect.info.key, suspect.info.size_bytes, judgement))
+                pending_delete.append(PendingDelete(suspect.info.key, suspect.info.size_bytes, judgement))
                 self._count(suspect.info)
-        deleted = await self._deletion.delete(doomed)
+        deleted = await self._deletion.delete(pending_delete)
         if deleted.failure is not None:
             raise deleted.failure
         return left

@@ -51,4 +51,4 @@ class Asker:
                 if each.error_code or each.offset not in (before[partition], now):
                     what = f"the first offset of {self._topic}-{partition} from {time_ms} ms on"
                     why = f"{ErrorCode(each.error_code).name}: {each.offset}, was {before[partition]}, is {now}"
-                    self._oracle.refused(self._client.name, what, why)
+                    self._oracle.rejected(self._client.name, what, why)

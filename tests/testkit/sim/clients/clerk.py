@@ -11,7 +11,7 @@ from tests.testkit.loads.transaction_history import History, Life, Sent, Transac
 from tests.testkit.sim.clients.consumer import Reading
 from tests.testkit.sim.clients.kafka import REQUEST_TIMEOUT_S, Disconnected, KafkaClient, KafkaConnection as Connection
 from tests.testkit.sim.clients.member import LOST, RETRIABLE, GroupLedger, Member, Rejoin
-from tests.testkit.sim.clients.transaction_wire import NEW, OLD, Fenced, Member as Committer, Refused, TransactionWire
+from tests.testkit.sim.clients.transaction_wire import NEW, OLD, Fenced, Member as Committer, Rejected, TransactionWire
 from tests.testkit.sim.judges.oracle import Oracle
 
 TIMEOUTS_MS = (10_000, 20_000)
@@ -96,10 +96,10 @@ class Clerk(Member):
         committer = Committer(self.generation, self._member_id, self._instance_id)
         try:
             await self._wire.commit_offsets(group_id, self._topic, due, committer)
-        except Refused as refused:
+        except Rejected as rejected:
             await self._end(committed=False)
-            self._check("a transaction's offsets", refused.error)
-            raise Rejoin from refused
+            self._check("a transaction's offsets", rejected.error)
+            raise Rejoin from rejected
         has_left = await self._dawdle(connection)
         self._history.ask(transaction)
         await self._end(committed=True)

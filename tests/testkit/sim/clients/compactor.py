@@ -14,7 +14,7 @@ from penstock.contracts.errors import PenstockError
 from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, new_segment_id
 from penstock.contracts.levels import COMMAND_LEVELS
 from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.objectstore import ObjectStore, streamed_put
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
@@ -51,7 +51,7 @@ class Compactor:
         self._topics = topics
         self._state = state
         self.replaced = 0  # runs
-        self.refused = 0
+        self.rejected = 0
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -77,8 +77,8 @@ class Compactor:
         await asyncio.sleep(self._stream.uniform(0, JOB_S_MAX))
         (outcome,) = await self._sequencer.command([made.command], deadline_s=COMMIT_DEADLINE_S)
         if isinstance(outcome, PerItem):
-            self.replaced += outcome.refusals.count(Refusal.NONE)
-            self.refused += len(outcome.refusals) - outcome.refusals.count(Refusal.NONE)
+            self.replaced += outcome.rejections.count(Rejection.NONE)
+            self.rejected += len(outcome.rejections) - outcome.rejections.count(Rejection.NONE)
 
     def _some_of(self, extents: list[Extent]) -> list[Extent]:
         first = self._stream.randrange(len(extents) + 1)

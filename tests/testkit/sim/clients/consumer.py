@@ -65,7 +65,7 @@ class Reading:
         found = False
         retry = ErrorCode.NONE
         if response.error_code:
-            self._oracle.refused(self._client.name, "a fetch", ErrorCode(response.error_code).name)
+            self._oracle.rejected(self._client.name, "a fetch", ErrorCode(response.error_code).name)
         for topic in response.responses:
             for each in topic.partitions:
                 if each.error_code in RETRIABLE:
@@ -78,7 +78,7 @@ class Reading:
                     continue
                 if each.error_code:
                     what = f"a fetch of {self._topic}-{each.partition_index} from {offset} on"
-                    self._oracle.refused(self._client.name, what, ErrorCode(each.error_code).name)
+                    self._oracle.rejected(self._client.name, what, ErrorCode(each.error_code).name)
                     continue
                 records = b"" if each.records is None else bytes(each.records)
                 self.positions[each.partition_index] = self._oracle.fetched(
@@ -148,4 +148,4 @@ class Reader:
                 if each.error_code or not floor <= each.offset <= end:
                     what = f"the end of {self._topic}-{each.partition_index}"
                     why = f"{ErrorCode(each.error_code).name}: {each.offset}, read {floor}, committed {end}"
-                    self._oracle.refused(self.name, what, why)
+                    self._oracle.rejected(self.name, what, why)

@@ -48,7 +48,7 @@ class StaleEpoch(Exception):
     """The member has an epoch of which it has not heard."""
 
 
-class Claims:
+class OwnershipClaims:
     """What each member was told that it has, until it gave that back or was told that it is out."""
 
     def __init__(self, group_id: str, topic: str, oracle: Oracle) -> None:
@@ -77,7 +77,7 @@ class Claims:
             if truth is not None:
                 known = {*truth.assigned.get(topic.topic_id, ()), *truth.revoking.get(topic.topic_id, ())}
                 if not known.issuperset(held):
-                    self._oracle.refused(member_id, f"having {held}", f"the group knows of {sorted(known)}")
+                    self._oracle.rejected(member_id, f"having {held}", f"the group knows of {sorted(known)}")
 
     def lose(self, member_id: str) -> None:
         """The member has nothing any more."""
@@ -90,12 +90,18 @@ class ConsumerMember(Member):
     commit_version = 9  # the first that says of a member that its epoch is stale
 
     def __init__(
-        self, client: KafkaClient, oracle: Oracle, ledger: GroupLedger, claims: Claims, topic: str, partitions: int
+        self,
+        client: KafkaClient,
+        oracle: Oracle,
+        ledger: GroupLedger,
+        leases: OwnershipClaims,
+        topic: str,
+        partitions: int,
     ) -> None:
         super().__init__(client, oracle, ledger, topic, partitions)
         self._instance_id = None
         self._member_id = base64.urlsafe_b64encode(self._stream.randbytes(MEMBER_ID_BYTES)).decode().rstrip("=")
-        self._claims = claims
+        self._leases = leases
         self._beat_s = 0.0
         self._is_unsure = True  # an answer may be lost: then it says all about itself once more
         self._has_news = False  # what it has is not what it said last
@@ -115,7 +121,7 @@ class ConsumerMember(Member):
     def _lose(self) -> None:
         self.generation, self.assigned, self._reading = JOINS, None, None
         self._committed = {}
-        self._claims.lose(self._member_id)
+        self._leases.lose(self._member_id)
 
     async def _beat(self, connection: Connection) -> None:
         """Heartbeats, until there is nothing to say any more."""
@@ -127,7 +133,7 @@ class ConsumerMember(Member):
                 await self._give_up(connection, [each for each in before if each not in news])
                 self.assigned, self._has_news = news, True
                 self._oracle.heard(self.name, f"epoch {self.generation}: {news}")
-            self._claims.hold(self._member_id, self.assigned or [])
+            self._leases.hold(self._member_id, self.assigned or [])
             if not self._has_news:
                 self._beat_s = asyncio.get_running_loop().time() + answer.heartbeat_interval_ms / 1000
                 return

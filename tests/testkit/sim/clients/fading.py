@@ -119,7 +119,7 @@ class Fading(Passing):
         start = self._oracle.log(self._topic, 0).start
         if told.error_code or told.offset > start:
             why = f"{ErrorCode(told.error_code).name}: {told.offset}, it is {start}"
-            self._oracle.refused(self._client.name, f"the start of {self._topic}", why)
+            self._oracle.rejected(self._client.name, f"the start of {self._topic}", why)
         reading.positions[0] = max(reading.positions[0], told.offset)
         reading.is_out_of_range = False
 
@@ -133,7 +133,7 @@ class Fading(Passing):
         start = self._oracle.log(self._topic, 0).start
         if told.error_code or not offset <= told.low_watermark <= start:
             why = f"{ErrorCode(told.error_code).name}: {told.low_watermark}, its start is {start}"
-            self._oracle.refused(self._client.name, f"the deletion of {self._topic} up to {offset}", why)
+            self._oracle.rejected(self._client.name, f"the deletion of {self._topic} up to {offset}", why)
 
     async def _go_and_come_back(self) -> bool:
         """Delete the topic; whether it is there again."""

@@ -48,17 +48,17 @@ class IsolatedReading(Reading):
         where = f"the end of what is decided in {self._topic}-{number}"
         if not 0 <= partition.last_stable_offset <= min(log.stable, partition.high_watermark):
             told = f"{partition.last_stable_offset} of {partition.high_watermark}"
-            self._oracle.refused(self._client.name, where, f"it is said to be {told}, it is {log.stable}")
+            self._oracle.rejected(self._client.name, where, f"it is said to be {told}, it is {log.stable}")
         is_committed = self.isolation_level == READ_COMMITTED
         if is_committed and self.positions[number] > log.stable:
-            self._oracle.refused(self._client.name, where, f"{self.positions[number]} was reached, it is {log.stable}")
+            self._oracle.rejected(self._client.name, where, f"{self.positions[number]} was reached, it is {log.stable}")
         data = b"" if partition.records is None else bytes(partition.records)
         aborted = partition.aborted_transactions or []
         for header, records, is_hidden in _batches(data, aborted if is_committed else []):
             truth = log.at(header.base_offset)
             if is_committed and records and truth is not None and truth.is_aborted != is_hidden:
                 why = f"with {aborted}, aborted is {truth.is_aborted}"
-                self._oracle.refused(self._client.name, f"{self._topic}-{number} at {header.base_offset}", why)
+                self._oracle.rejected(self._client.name, f"{self._topic}-{number} at {header.base_offset}", why)
             for record in records if not is_hidden else ():
                 at = header.base_offset + record.offset_delta
                 if at >= offset and record.value is not None and record.value.startswith(self._prefix):

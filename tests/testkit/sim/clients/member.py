@@ -69,7 +69,7 @@ class GroupLedger:
             self.committed[partition] = max(offset, 0)
         elif max(offset, 0) < floor:
             what = f"the offset of {self.group_id}-{partition}"
-            self._oracle.refused(who, what, f"it went back to {offset}, {floor} was acknowledged")
+            self._oracle.rejected(who, what, f"it went back to {offset}, {floor} was acknowledged")
         # What a member is told was committed, though perhaps nobody heard so, as when the answer was lost.
         self.committed[partition] = max(self.committed[partition], offset)
 
@@ -162,7 +162,7 @@ class Member:
         answer = await connection.ask(HEARTBEAT, 4, request)
         error = ErrorCode(answer.error_code)
         if error not in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID) and error not in RETRIABLE:
-            self._oracle.refused(self.name, f"a heartbeat of {former_id}, whose place was taken,", error.name)
+            self._oracle.rejected(self.name, f"a heartbeat of {former_id}, whose place was taken,", error.name)
 
     async def _sync(self, connection: Connection, shares: dict[str, list[int]]) -> None:
         request = SyncGroupRequest(
@@ -195,7 +195,7 @@ class Member:
                 self._ledger.told(self.name, each.partition_index, offset, floors.get(each.partition_index, 0))
                 told[each.partition_index] = max(offset, 0)
         if set(told) != set(partitions):
-            self._oracle.refused(self.name, "an offset fetch", f"{sorted(told)} came when {partitions} were asked for")
+            self._oracle.rejected(self.name, "an offset fetch", f"{sorted(told)} came when {partitions} were asked for")
         self._committed = dict(told)
         return told
 
@@ -266,7 +266,7 @@ class Member:
             raise Rejoin
         answer: Any = await connection.ask(LEAVE_GROUP, 5, request)
         if answer.error_code and answer.error_code not in RETRIABLE:
-            self._oracle.refused(self.name, f"the leave of {member_id}", ErrorCode(answer.error_code).name)
+            self._oracle.rejected(self.name, f"the leave of {member_id}", ErrorCode(answer.error_code).name)
         raise Rejoin
 
     def _check(self, what: str, code: int) -> None:
@@ -281,5 +281,5 @@ class Member:
             raise Rejoin
         if error in self.retriable:
             raise Disconnected(f"to be asked again: {error.name}")
-        self._oracle.refused(self.name, what, error.name)
+        self._oracle.rejected(self.name, what, error.name)
         raise Disconnected(error.name)

@@ -13,11 +13,11 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import PerItem
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
 from penstock.contracts.queries.compaction import SegmentExtentsQuery, SegmentExtentsView, SegmentsQuery, SegmentsView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.objectstore import streamed_put
 from penstock.segment import CompactedWriter
 from penstock.segment.keys import segment_key
-from penstock.spark.ranges import Piece, Range, StoreRanges
+from penstock.spark.ranges import Fragment, Range, StoreRanges
 from penstock_compactor.merge.jobs import replacement
 from penstock_compactor.merge.merge_task import write_runs
 from penstock_compactor.merge.outputs import Contents, tasks_of
@@ -54,8 +54,8 @@ class Merger(Compactor):
         command = replacement(self._clock.now_ms(), "job", [(task, merged)])
         (outcome,) = await self._sequencer.command([command], deadline_s=COMMIT_DEADLINE_S)
         if isinstance(outcome, PerItem):
-            self.replaced += outcome.refusals.count(Refusal.NONE)
-            self.refused += len(outcome.refusals) - outcome.refusals.count(Refusal.NONE)
+            self.replaced += outcome.rejections.count(Rejection.NONE)
+            self.rejected += len(outcome.rejections) - outcome.rejections.count(Rejection.NONE)
 
     async def _write(self, task: MergeTask) -> Merged:
         born_ms = self._clock.now_ms()
@@ -85,8 +85,8 @@ class _Ranges:
     def __init__(self, data: Sequence[bytes]) -> None:
         self._data = data
 
-    def stream(self, ranges: Sequence[Range]) -> Iterator[Piece]:
+    def stream(self, ranges: Sequence[Range]) -> Iterator[Fragment]:
         """One piece for each."""
         for number, (asked, data) in enumerate(zip(ranges, self._data, strict=True)):
             assert asked.length == len(data), "they are asked for in the order in which they were read"
-            yield Piece(number, memoryview(data), is_last=True)
+            yield Fragment(number, memoryview(data), is_last=True)

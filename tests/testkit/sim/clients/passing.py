@@ -91,7 +91,7 @@ class Passing:
         (topic,) = (await connection.ask(METADATA, 12, asked, METADATA_TIMEOUT_S)).topics
         errors = [topic.error_code, *(each.error_code for each in topic.partitions)]
         if any(errors) or len(topic.partitions) != 1:
-            self._oracle.refused(self._client.name, f"metadata of {self._topic}", ErrorCode(max(errors)).name)
+            self._oracle.rejected(self._client.name, f"metadata of {self._topic}", ErrorCode(max(errors)).name)
 
     async def _write(self, connection: Connection, batch: bytes) -> None:
         data = TopicProduceData(self._topic, partition_data=[PartitionProduceData(0, batch)])
@@ -101,7 +101,7 @@ class Passing:
         if error in RETRIABLE:
             raise Disconnected(error.name)
         if error:
-            self._oracle.refused(self._client.name, f"a batch for {self._topic}", error.name)
+            self._oracle.rejected(self._client.name, f"a batch for {self._topic}", error.name)
         else:
             self._oracle.acknowledged(self._client.name, self._topic, 0, told.base_offset, batch)
             self._end = max(self._end, told.base_offset + 1)
@@ -117,11 +117,11 @@ class Passing:
         error = ErrorCode(answer.responses[0].error_code)
         if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             if not was_in_doubt:
-                self._oracle.refused(self._client.name, f"the deletion of {self._topic}", error.name)
+                self._oracle.rejected(self._client.name, f"the deletion of {self._topic}", error.name)
         elif error:
             raise Disconnected(error.name)
         elif not was_in_doubt and self._topic in self._oracle.state.topics:
-            self._oracle.refused(self._client.name, f"the deletion of {self._topic}", "it is still there")
+            self._oracle.rejected(self._client.name, f"the deletion of {self._topic}", "it is still there")
 
     async def _write_to_nothing(self) -> None:
         """The oracle finds out if this is acknowledged although there is no topic."""

@@ -214,7 +214,7 @@ class Producer:
                 retry = error
                 continue
             if error:
-                self._oracle.refused(self.name, f"request {sending.number} to {partition}", error.name)
+                self._oracle.rejected(self.name, f"request {sending.number} to {partition}", error.name)
             else:
                 self.acknowledged += 1
                 sending.offsets[partition] = answer.base_offset

@@ -148,7 +148,7 @@ class ShareMember:
         self._check("a fetch", ErrorCode(answer.error_code))
         count = sum(self._take(each, part, said, since) for each in answer.responses for part in each.partitions)
         if is_exact and count > records_max:
-            self._oracle.refused(self.name, f"a fetch of {records_max} records", f"{count} came")
+            self._oracle.rejected(self.name, f"a fetch of {records_max} records", f"{count} came")
 
     def _request(self, said: dict[Key, Said], records_max: int, *, is_exact: bool) -> ShareFetchRequest:
         named = self._session if self._session_epoch == OPENS else list(said)
@@ -188,7 +188,9 @@ class ShareMember:
             self._book.told_acquired(self.name, self._member_id, key, acquired, since)
             for offset in range(each.first_offset, each.last_offset + 1):
                 if offset not in there:
-                    self._oracle.refused(self.name, f"{part.partition_index} at {offset}", "it came without its record")
+                    self._oracle.rejected(
+                        self.name, f"{part.partition_index} at {offset}", "it came without its record"
+                    )
                 self._decide(key, offset)
                 count += 1
         return count
@@ -207,10 +209,10 @@ class ShareMember:
             for position, header in batches(data):
                 truth = None if log is None else log.at(header.base_offset)
                 if truth is None or not is_same(truth, header, data[position : position + size_bytes(header)]):
-                    self._oracle.refused(self.name, f"{key[1]} at {header.base_offset}", "it is not what was stored")
+                    self._oracle.rejected(self.name, f"{key[1]} at {header.base_offset}", "it is not what was stored")
                 found |= dict.fromkeys(range(header.base_offset, header.base_offset + header.last_offset_delta + 1))
         except DecodeError as error:
-            self._oracle.refused(self.name, f"what it fetched of {key[1]}", str(error))
+            self._oracle.rejected(self.name, f"what it fetched of {key[1]}", str(error))
         return found
 
     async def _acknowledge(self, connection: Connection, *, closes: bool = False) -> None:
@@ -273,7 +275,7 @@ class ShareMember:
         if error is ErrorCode.NONE:
             return
         if error not in UNSURE:
-            self._oracle.refused(self.name, what, error.name)
+            self._oracle.rejected(self.name, what, error.name)
         if not unsure:
             raise Disconnected(f"to be asked again: {error.name}")
 

@@ -49,7 +49,7 @@ class Fenced(Exception):
     """Somebody else has the transactional id now, or the transaction took too long."""
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """What was asked for is not done, for a reason that the life has to judge."""
 
     def __init__(self, error: ErrorCode) -> None:
@@ -94,7 +94,7 @@ class TransactionWire:
         self._timeout_ms = timeout_ms
         self._patience_s = client.stream.choice(PATIENCES_S)
         self._connection: KafkaConnection | None = None
-        self.judged: frozenset[ErrorCode] = frozenset()  # errors that are told as `Refused`
+        self.judged: frozenset[ErrorCode] = frozenset()  # errors that are told as `Rejected`
 
     async def init(self) -> None:
         """Take the transactional id over, or go on with another epoch."""
@@ -215,8 +215,8 @@ class TransactionWire:
             if error in FENCED:
                 raise Fenced(error.name)
             if error in self.judged:
-                raise Refused(error)
+                raise Rejected(error)
             if error not in RETRIABLE:
-                self._oracle.refused(self._client.name, f"{what} of {self._id}", error.name)
+                self._oracle.rejected(self._client.name, f"{what} of {self._id}", error.name)
                 raise Fenced(error.name)
         return bool(errors)

@@ -69,7 +69,7 @@ class Network:
         listener.admit(socket)
         answer.set_result(socket)
 
-    def forget(self, socket: "ClientSocket") -> None:
+    def remove(self, socket: "ClientSocket") -> None:
         """The connection is over."""
         for sockets in self._sockets.values():
             sockets.pop(socket, None)
@@ -138,7 +138,7 @@ class ClientSocket:
             return
         if data is None:
             self.is_open = False
-            self._network.forget(self)
+            self._network.remove(self)
             self._loop.call_soon(self.on_close)
         else:
             self._loop.call_soon(self.on_data, data)
@@ -203,7 +203,7 @@ class SimTransport:
     def _end(self) -> None:
         if not self._is_closing:
             self._is_closing = True
-            self._network.forget(self._socket)
+            self._network.remove(self._socket)
             self._socket.send_back(None)
             self._loop.call_soon(self._protocol.connection_lost, None)
 

@@ -56,7 +56,7 @@ class Oracle:
                 if isinstance(command, CommitSegment) and isinstance(outcome, SegmentCommitted):
                     self._take(command, outcome)
                 elif isinstance(command, CommitOffsets) and isinstance(outcome, PerItem):
-                    self._note_offsets(command, outcome, level_before)
+                    self._record_offsets(command, outcome, level_before)
                 else:
                     self.book.applied(command, outcome)
         self.book.settle()
@@ -89,7 +89,7 @@ class Oracle:
         """A client was told something that is worth a line."""
         self._note(f"{who} heard {what}")
 
-    def refused(self, who: str, what: str, error: str) -> None:
+    def rejected(self, who: str, what: str, error: str) -> None:
         """A client was told something that it should never have to hear."""
         self._fail(f"{who}: {what} was refused: {error}")
 
@@ -162,11 +162,11 @@ class Oracle:
         """All batches of a partition as they were produced, in order."""
         return [batch.data for batch in self.log(topic, partition).batches]
 
-    def _note_offsets(self, command: CommitOffsets, outcome: PerItem, level_before: int) -> None:
+    def _record_offsets(self, command: CommitOffsets, outcome: PerItem, level_before: int) -> None:
         """`level_before` is that before the entry, which may itself raise the level behind these offsets."""
-        for offset, refusal in zip(command.offsets, outcome.refusals, strict=True):
+        for offset, rejection in zip(command.offsets, outcome.rejections, strict=True):
             key = (command.group_id, offset.partition)
-            if refusal:
+            if rejection:
                 continue
             before, level = self._offsets.get(key, (0, 0))
             if offset.offset < before and level < LATE_COMMANDS_LEVEL:  # whose entry was not noted then
@@ -194,7 +194,7 @@ class Oracle:
             log = self.logs.setdefault(key, PartitionLog())
             position = run.position
             for meta, result in zip(run.batches, results, strict=True):
-                if not result.refusal:
+                if not result.rejection:
                     self._accept(key, log, LogBatch(result.base_offset, meta, data[position : position + meta.length]))
                 position += meta.length
 

@@ -23,7 +23,7 @@ from penstock.contracts.commands import (
     consumer_groups,
 )
 from penstock.contracts.ids import TopicId
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from tests.testkit.sim.judges.oracle import Oracle
 
 Key = tuple[TopicId, int]
@@ -87,9 +87,9 @@ class ShareBook:
     def _note(self, command: Command, outcome: Outcome) -> None:
         match command:
             case ShareRecords() if isinstance(outcome, RecordsShared):
-                self._note_records(command, outcome)
+                self._record_records(command, outcome)
             case ExpireMember() | ShareHeartbeat(member_epoch=consumer_groups.LEAVE_EPOCH):
-                self._note_departure(command.member_id)
+                self._record_departed(command.member_id)
 
     def told_acquired(self, who: str, member_id: str, key: Key, acquired: tuple[int, int, int], since: int) -> None:
         """A member was told that it has some records: it got them after it asked."""
@@ -130,13 +130,13 @@ class ShareBook:
         """Whether it is done with, or was delivered as often as it may be."""
         return fate.is_done or any(count >= self._delivery_limit for _, count, _ in fate.acquired)
 
-    def _note_records(self, command: ShareRecords, outcome: RecordsShared) -> None:
+    def _record_records(self, command: ShareRecords, outcome: RecordsShared) -> None:
         is_repeated = outcome.acquisition <= self._acquisitions
         self._acquisitions = max(self._acquisitions, outcome.acquisition)
         if is_repeated:
             return  # what a member got the first time, as far as it has that still
         for wanted, shared in self._parts(command, outcome):
-            if wanted.judged and shared.judged is Refusal.NONE:
+            if wanted.judged and shared.judged is Rejection.NONE:
                 self._take_verdicts(command.member_id, wanted)
         if command.releases_through:
             self._give_back(command)
@@ -185,7 +185,7 @@ class ShareBook:
         fate.lock = Lock(member_id, self._clock_ms + self._lock_ms, outcome.acquisition)
         fate.acquired.append((member_id, count, self.sequence))
 
-    def _note_departure(self, member_id: str) -> None:
+    def _record_departed(self, member_id: str) -> None:
         """Who is no member has nothing; nor has who came in this entry, perhaps again."""
         group = self._oracle.state.share_groups.get(self._group_id)
         member = None if group is None else group.members.get(member_id)

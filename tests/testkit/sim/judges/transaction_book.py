@@ -54,9 +54,9 @@ class TransactionBook:
         """A command had an outcome."""
         if isinstance(command, EndTxn) and isinstance(outcome, TransactionEnded):
             self._end(command)
-            self._note_epoch(outcome.producer_id, outcome.producer_epoch)
+            self._record_epoch(outcome.producer_id, outcome.producer_epoch)
         elif isinstance(command, InitTransactionalProducer) and isinstance(outcome, ProducerAllocated):
-            self._note_epoch(outcome.producer_id, outcome.producer_epoch)
+            self._record_epoch(outcome.producer_id, outcome.producer_epoch)
 
     def take_markers(self, key: LogKey, log: PartitionLog, stop: int) -> None:
         """Nobody asked for the ends that stand between the log's end and `stop`: those transactions were aborted."""
@@ -78,7 +78,7 @@ class TransactionBook:
             if not logs:
                 self._open.pop(owner, None)
 
-    def _note_epoch(self, producer_id: int, epoch: int) -> None:
+    def _record_epoch(self, producer_id: int, epoch: int) -> None:
         self._newest[producer_id] = max(epoch, self._newest.get(producer_id, 0))
 
     def _end(self, command: EndTxn) -> None:

@@ -15,13 +15,13 @@ from penstock.contracts.commands import (
     Command,
     DeleteRecords,
     ExpireLogs,
-    ForgetSegments,
     Outcome,
     PerItem,
+    RemoveSegments,
 )
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import SegmentId, TopicId, segment_born_ms
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.segment.keys import (
     parse_journal_archive_key,
     parse_segment_key,
@@ -43,7 +43,7 @@ SNAPSHOTS_THAT_TELL = 2  # either may turn out to be damaged when the journal is
 
 
 @dataclass(frozen=True)
-class Condemned:
+class DeadSegments:
     """Since when, by which entry, and at which level a segment is dead."""
 
     since_s: float
@@ -65,17 +65,17 @@ class Warden:
         self._fail = fail
         self._now_s = now_s
         self._grace_s = grace_s
-        self._condemned: dict[SegmentId, Condemned] = {}
-        self._forgotten: dict[SegmentId, None] = {}
+        self._dead: dict[SegmentId, DeadSegments] = {}
+        self._removed: dict[SegmentId, None] = {}
         self._gone: dict[str, None] = {}  # keys that were deleted
-        self._seen_condemned = 0
+        self._seen_dead = 0
         oracle.on_applied.append(self._applied)
         store.on_delete = self._check_deletion
 
     @property
-    def forgotten(self) -> int:
+    def removed(self) -> int:
         """How many segments the journal forgot."""
-        return len(self._forgotten)
+        return len(self._removed)
 
     def _applied(self, commands: list[Command], outcomes: list[Outcome]) -> None:
         for partition in self._oracle.state.partitions_by_index.values():
@@ -83,9 +83,9 @@ class Warden:
             if log is not None and partition.log_start_offset != log.start:
                 self._check_start(commands, partition, log)
         for command, outcome in zip(commands, outcomes, strict=True):
-            if isinstance(command, ForgetSegments) and isinstance(outcome, PerItem):
-                self._note_forgotten(command, outcome)
-        self._note_condemned()
+            if isinstance(command, RemoveSegments) and isinstance(outcome, PerItem):
+                self._record_removed(command, outcome)
+        self._record_dead()
 
     def _check_start(self, commands: list[Command], partition: Partition, log: PartitionLog) -> None:
         """A log's start moved: forward, and not beyond what may go."""
@@ -122,45 +122,47 @@ class Warden:
                 what = f"{age_ms} ms old, {left_bytes} bytes come behind it"
                 self._fail(f"{where} let go of {batch.base_offset}, {what}; {configs}")
 
-    def _note_condemned(self) -> None:
+    def _record_dead(self) -> None:
         segments = self._oracle.state.segments
-        if len(segments.condemned) + len(self._forgotten) == self._seen_condemned:
+        if len(segments.dead) + len(self._removed) == self._seen_dead:
             return
-        self._seen_condemned = len(segments.condemned) + len(self._forgotten)
-        for slot in segments.condemned:
+        self._seen_dead = len(segments.dead) + len(self._removed)
+        for slot in segments.dead:
             ref = segments.ref(slot)
-            if ref.segment_id not in self._condemned:
+            if ref.segment_id not in self._dead:
                 key = segment_key("", self._cluster, ref.level, ref.segment_id)
-                sequence = segments.condemned_sequences[slot]
-                self._condemned[ref.segment_id] = Condemned(self._now_s(), sequence, key)
+                sequence = segments.dead_sequences[slot]
+                self._dead[ref.segment_id] = DeadSegments(self._now_s(), sequence, key)
 
-    def _note_forgotten(self, command: ForgetSegments, outcome: PerItem) -> None:
-        for segment_id, refusal in zip(command.segment_ids, outcome.refusals, strict=True):
-            condemned = self._condemned.get(segment_id)
-            if refusal is not Refusal.NONE or condemned is None:
+    def _record_removed(self, command: RemoveSegments, outcome: PerItem) -> None:
+        for segment_id, rejection in zip(command.segment_ids, outcome.rejections, strict=True):
+            dead = self._dead.get(segment_id)
+            if rejection is not Rejection.NONE or dead is None:
                 continue
-            self._forgotten[segment_id] = None
-            if condemned.key not in self._gone:
-                self._fail(f"the journal forgot {condemned.key}, which was never deleted")
+            self._removed[segment_id] = None
+            if dead.key not in self._gone:
+                self._fail(f"the journal forgot {dead.key}, which was never deleted")
 
     def _check_deletion(self, name: str, keys: Sequence[str]) -> None:
         """The store deletes, in this moment."""
         for key in keys:
-            objection = self._objection(key) if name.startswith(JANITOR) else _objection_to_others(key)
-            if objection and self._store.size_of(key) is not None:
-                self._fail(f"{name} deleted {key}: {objection}")
+            validation_error = (
+                self._validation_error(key) if name.startswith(JANITOR) else _validation_error_to_others(key)
+            )
+            if validation_error and self._store.size_of(key) is not None:
+                self._fail(f"{name} deleted {key}: {validation_error}")
             self._gone[key] = None
 
-    def _objection(self, key: str) -> str:
+    def _validation_error(self, key: str) -> str:
         try:
             level, segment_id = parse_segment_key(key)
         except Invalid:
             return "it is no segment"
         self.deleted += 1
         state = self._oracle.state
-        condemned = self._condemned.get(segment_id)
-        if condemned is not None and condemned.key == key:
-            return "" if segment_id in self._forgotten else self._objection_to_condemned(condemned)
+        dead = self._dead.get(segment_id)
+        if dead is not None and dead.key == key:
+            return "" if segment_id in self._removed else self._validation_error_to_dead(dead)
         if (
             state.segments.find(segment_id) != NO_SLOT
             and state.segments.ref(state.segments.find(segment_id)).level == level
@@ -169,22 +171,22 @@ class Warden:
         age_ms = state.clock_ms - segment_born_ms(segment_id)
         return "" if age_ms >= ORPHAN_AGE_MS else f"nobody knows it, and it is {age_ms} ms old"
 
-    def _objection_to_condemned(self, condemned: Condemned) -> str:
-        dead_s = self._now_s() - condemned.since_s
+    def _validation_error_to_dead(self, dead: DeadSegments) -> str:
+        dead_s = self._now_s() - dead.since_s
         if dead_s < self._grace_s:
             return f"it is dead for {dead_s:.3f} s, the grace is {self._grace_s:g} s"
         snapshots = [parse_snapshot_key(key) for key in self._store.keys(f"{self._cluster}/snapshots/")]
-        if sum(each >= condemned.sequence for each in snapshots) < SNAPSHOTS_THAT_TELL:
-            return f"entry {condemned.sequence} condemned it, the snapshots are of {snapshots}"
+        if sum(each >= dead.sequence for each in snapshots) < SNAPSHOTS_THAT_TELL:
+            return f"entry {dead.sequence} condemned it, the snapshots are of {snapshots}"
         return ""
 
 
 def is_the_journals(key: str) -> bool:
     """Whether an object is one of the journal's own that may be there when all topics are gone."""
-    return not _objection_to_others(key) or key.endswith("/journal-identity")
+    return not _validation_error_to_others(key) or key.endswith("/journal-identity")
 
 
-def _objection_to_others(key: str) -> str:
+def _validation_error_to_others(key: str) -> str:
     """What services other than janitors may delete."""
     for parse in (parse_snapshot_key, parse_journal_archive_key):
         try:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.commands import CreateTopic, DeleteTopic, Done, Outcome, Refused, Tick, TopicCreated
+from penstock.contracts.commands import CreateTopic, DeleteTopic, Done, Outcome, Rejected, Tick, TopicCreated
 from penstock.contracts.configs.topics import TOPIC_CONFIGS
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.topics import TopicView, ValidateView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -158,7 +158,7 @@ async def test_in_a_new_cluster_a_topic_waits_for_the_level_that_it_needs() -> N
     for _ in range(20):
         await asyncio.sleep(0)
     assert not creating.done()
-    world.sequencer.note_level(3)
+    world.sequencer.record_level(3)
     assert (await creating)["t"].error_code == 0
 
 
@@ -175,7 +175,7 @@ async def test_a_topic_named_twice_in_a_request_is_refused_once() -> None:
 
 async def test_a_topic_that_exists_is_refused() -> None:
     world = new_world()
-    world.sequencer.on_command = lambda command: Refused(Refusal.TOPIC_EXISTS, "topic 't' exists")
+    world.sequencer.on_command = lambda command: Rejected(Rejection.TOPIC_EXISTS, "topic 't' exists")
     result = (await created(world, topic()))["t"]
     assert (result.error_code, result.error_message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "topic 't' exists")
 
@@ -207,7 +207,7 @@ async def test_a_topic_named_twice_is_refused_as_that_also_where_it_exists(valid
 
 async def test_validation_refuses_what_creation_would() -> None:
     world = accepting_world()
-    exists = Refused(Refusal.TOPIC_EXISTS, "Topic 'b' already exists.")
+    exists = Rejected(Rejection.TOPIC_EXISTS, "Topic 'b' already exists.")
     world.sequencer.views["validate"] = lambda query: ValidateView(
         1, [exists if each.name == "b" else TopicCreated(each.topic_id, each.partitions, {}) for each in query.commands]
     )
@@ -269,7 +269,9 @@ async def test_a_deletion_that_lost_against_another_is_of_an_unknown_topic() -> 
     world = new_world()
     view = world.sequencer.add_topic("a")
     world.sequencer.add_topic("b")
-    world.sequencer.on_command = lambda command: Done() if isinstance(command, Tick) else Refused(Refusal.UNKNOWN_TOPIC)
+    world.sequencer.on_command = lambda command: (
+        Done() if isinstance(command, Tick) else Rejected(Rejection.UNKNOWN_TOPIC)
+    )
     topics = [DeleteTopicState(None, view.topic_id), DeleteTopicState("b")]
     response = await ask(world, DELETE_TOPICS, 6, DeleteTopicsRequest(topics))
     codes = [each.error_code for each in response.responses]
@@ -328,7 +330,7 @@ async def test_topics_grow_each_with_its_own_verdict(version: int) -> None:
     world = new_world()
     world.sequencer.views["validate"] = lambda query: ValidateView(1, [Done() for _ in query.commands])
     world.sequencer.on_command = lambda command: (
-        Done() if command.count == 9 else Refused(Refusal.INVALID_PARTITIONS, "has 8 already")  # type: ignore[union-attr]
+        Done() if command.count == 9 else Rejected(Rejection.INVALID_PARTITIONS, "has 8 already")  # type: ignore[union-attr]
     )
     topics = [
         CreatePartitionsTopic("a", 9, None),
@@ -353,9 +355,9 @@ async def test_topics_grow_each_with_its_own_verdict(version: int) -> None:
 
 async def test_growth_is_only_validated_if_that_is_asked_for() -> None:
     world = accepting_world()
-    refused = Refused(Refusal.INVALID_PARTITIONS, "Topic already has 3 partition(s).")
+    rejected = Rejected(Rejection.INVALID_PARTITIONS, "Topic already has 3 partition(s).")
     world.sequencer.views["validate"] = lambda query: ValidateView(
-        1, [refused if each.count == 3 else Done() for each in query.commands]
+        1, [rejected if each.count == 3 else Done() for each in query.commands]
     )
     topics = [CreatePartitionsTopic("a", 3), CreatePartitionsTopic("b", 4)]
     response = await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics, validate_only=True))
@@ -369,8 +371,8 @@ async def test_growth_is_only_validated_if_that_is_asked_for() -> None:
 async def test_an_assignment_is_refused_only_where_a_topic_would_grow() -> None:
     world = accepting_world()
     verdicts = {
-        "absent": Refused(Refusal.UNKNOWN_TOPIC, "The topic 'absent' does not exist."),
-        "same": Refused(Refusal.INVALID_PARTITIONS, "Topic already has 3 partition(s)."),
+        "absent": Rejected(Rejection.UNKNOWN_TOPIC, "The topic 'absent' does not exist."),
+        "same": Rejected(Rejection.INVALID_PARTITIONS, "Topic already has 3 partition(s)."),
         "grows": Done(),
     }
     world.sequencer.views["validate"] = lambda query: ValidateView(1, [verdicts[each.name] for each in query.commands])

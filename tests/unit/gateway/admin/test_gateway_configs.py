@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.commands import AlterConfigs, ConfigChange, ConfigOperation, Done, Outcome, Refused
+from penstock.contracts.commands import AlterConfigs, ConfigChange, ConfigOperation, Done, Outcome, Rejected
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
 from penstock.contracts.queries.topics import ValidateView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import alter_configs
 from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from penstock.kafkawire.api.incremental_alter_configs import (
@@ -84,8 +84,8 @@ async def test_a_broker_is_known_by_its_id_on_the_clients_listener(listener: str
     )
     (result,) = await described(world, own, client=client)
     assert {config.name: config.value for config in result.configs}["advertised.listeners"] == address
-    (refused,) = await described(world, strange, client=client)
-    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    (rejected,) = await described(world, strange, client=client)
+    assert rejected.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_a_broker_tells_its_settings_as_they_are() -> None:
@@ -281,7 +281,9 @@ async def test_an_answer_does_not_echo_megabytes() -> None:
 
 
 async def test_a_sequencers_refusal_is_the_resources_own() -> None:
-    world = altering_world(Refused(Refusal.UNKNOWN_TOPIC, "no such topic"), Refused(Refusal.INVALID_CONFIG, "no list"))
+    world = altering_world(
+        Rejected(Rejection.UNKNOWN_TOPIC, "no such topic"), Rejected(Rejection.INVALID_CONFIG, "no list")
+    )
     assert await altering(world, resource("absent"), resource("t"), resource("good")) == {
         (TOPIC, "absent"): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic"),
         (TOPIC, "t"): (ErrorCode.INVALID_CONFIG, "no list"),
@@ -290,7 +292,7 @@ async def test_a_sequencers_refusal_is_the_resources_own() -> None:
 
 
 async def test_who_did_not_know_of_another_gateways_change_asks_again_for_that_topic_only() -> None:
-    world = altering_world(Refused(Refusal.STALE, "changed since"), Done())
+    world = altering_world(Rejected(Rejection.STALE, "changed since"), Done())
     assert await altering(world, resource("t"), resource("other")) == {
         (TOPIC, "t"): (0, None),
         (TOPIC, "other"): (0, None),
@@ -299,7 +301,7 @@ async def test_who_did_not_know_of_another_gateways_change_asks_again_for_that_t
 
 
 async def test_who_comes_too_late_again_and_again_is_told_to_ask_once_more() -> None:
-    world = altering_world(*[Refused(Refusal.STALE, "changed since")] * 100)
+    world = altering_world(*[Rejected(Rejection.STALE, "changed since")] * 100)
     code, message = (await altering(world, resource("t")))[TOPIC, "t"]
     assert (code, message) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "changed since")
     assert len(altered(world)) == 3
@@ -311,7 +313,7 @@ async def test_validation_only_asks_and_alters_nothing() -> None:
 
     def validate(query: Any) -> ValidateView:
         asked.extend(query.commands)
-        return ValidateView(1, [Refused(Refusal.INVALID_CONFIG, "no") for _ in query.commands])
+        return ValidateView(1, [Rejected(Rejection.INVALID_CONFIG, "no") for _ in query.commands])
 
     world.sequencer.views["validate"] = validate
     good = resource("t", AlterableConfig("retention.ms", SET, "1"))

@@ -11,11 +11,11 @@ from penstock.contracts.commands import (
     LogsTrimmed,
     LogTrimmed,
     Outcome,
-    Refused,
+    Rejected,
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.log import OffsetFound, OffsetsView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.unit.gateway.gateway_fakes import World, new_world
@@ -25,7 +25,7 @@ DELETE_RECORDS = 21
 HIGH_WATERMARK = 90
 
 
-def trimming_world(**refusals: Refusal) -> World:
+def trimming_world(**rejections: Rejection) -> World:
     """Sequencers that move log starts to where they are told, or refuse all of a topic's."""
     world = new_world()
     names: dict[bytes, str] = {}
@@ -35,12 +35,12 @@ def trimming_world(**refusals: Refusal) -> World:
         return LogsTrimmed([verdict(log) for log in command.logs], is_more=True)
 
     def verdict(log: LogOffset) -> LogTrimmed:
-        refusal = refusals.get(names[log.topic_id], Refusal.NONE)
-        return LogTrimmed(refusal) if refusal else LogTrimmed(refusal, log.offset)
+        rejection = rejections.get(names[log.topic_id], Rejection.NONE)
+        return LogTrimmed(rejection) if rejection else LogTrimmed(rejection, log.offset)
 
     def ends(query: Any) -> OffsetsView:
         assert query.fresh, "the end is what anybody was told of before"
-        return OffsetsView(1, [OffsetFound(Refusal.NONE, HIGH_WATERMARK, None, 1) for _ in query.partitions])
+        return OffsetsView(1, [OffsetFound(Rejection.NONE, HIGH_WATERMARK, None, 1) for _ in query.partitions])
 
     world.sequencer.on_command = trim
     world.sequencer.views["offsets"] = ends
@@ -93,7 +93,7 @@ async def test_what_is_not_there_or_named_twice_is_refused_and_the_rest_is_done(
 
 async def test_a_log_that_is_refused_keeps_its_records_and_tells_why() -> None:
     world = trimming_world(
-        far=Refusal.OFFSET_OUT_OF_RANGE, compacted=Refusal.POLICY_VIOLATION, gone=Refusal.UNKNOWN_TOPIC
+        far=Rejection.OFFSET_OUT_OF_RANGE, compacted=Rejection.POLICY_VIOLATION, gone=Rejection.UNKNOWN_TOPIC
     )
     for name in ("far", "compacted", "gone", "good"):
         world.sequencer.add_topic(name)
@@ -127,7 +127,9 @@ async def test_a_log_whose_end_nobody_knows_is_left_alone() -> None:
         ("t", 0): (ErrorCode.REQUEST_TIMED_OUT, -1),
         ("t", 1): (0, 5),
     }
-    world.sequencer.views["offsets"] = lambda query: OffsetsView(1, [OffsetFound(Refusal.UNKNOWN_TOPIC, -1, None, -1)])
+    world.sequencer.views["offsets"] = lambda query: OffsetsView(
+        1, [OffsetFound(Rejection.UNKNOWN_TOPIC, -1, None, -1)]
+    )
     assert await deleted(world, {"t": [(2, -1)]}) == {("t", 2): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}
 
 
@@ -142,6 +144,6 @@ async def test_a_deletion_whose_outcome_nobody_knows_is_a_time_out() -> None:
 async def test_a_command_refused_as_a_whole_is_refused_for_each_log() -> None:
     world = trimming_world()
     world.sequencer.add_topic("t", 2)
-    world.sequencer.on_command = lambda command: Refused(Refusal.INVALID_REQUEST, "no")
+    world.sequencer.on_command = lambda command: Rejected(Rejection.INVALID_REQUEST, "no")
     verdicts = await deleted(world, {"t": [(0, 5), (1, 5)]})
     assert set(verdicts.values()) == {(ErrorCode.INVALID_REQUEST, -1)}

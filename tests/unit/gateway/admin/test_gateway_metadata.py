@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.commands import CreateTopic, Outcome, Refused, TopicCreated
+from penstock.contracts.commands import CreateTopic, Outcome, Rejected, TopicCreated
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.describe_cluster import DescribeClusterRequest
 from penstock.kafkawire.api.metadata import MetadataRequest, MetadataRequestTopic
 from penstock.kafkawire.error_codes import ErrorCode
@@ -24,7 +24,7 @@ def creating_world(**settings: Any) -> World:
     def create(command: Any) -> Outcome:
         assert isinstance(command, CreateTopic)
         if command.name in world.sequencer.topics:
-            return Refused(Refusal.TOPIC_EXISTS)
+            return Rejected(Rejection.TOPIC_EXISTS)
         view = world.sequencer.add_topic(command.name, command.partitions)
         return TopicCreated(view.topic_id, view.partitions, {})
 
@@ -146,7 +146,7 @@ async def test_asking_by_id_makes_nothing() -> None:
 
 async def test_a_refused_creation_is_answered_with_its_reason() -> None:
     world = new_world()
-    world.sequencer.on_command = lambda command: Refused(Refusal.INVALID_TOPIC)
+    world.sequencer.on_command = lambda command: Rejected(Rejection.INVALID_TOPIC)
     assert errors(await ask(world, 3, VERSION, named("a.b"))) == {"a.b": ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 

@@ -22,7 +22,7 @@ from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
 from penstock_gateway.quotas.rate_meter import BURST_S, WAIT_S_MAX, Meter, share_of
-from penstock_gateway.quotas.throttle import Timed, connection_delay_s, note_arrival
+from penstock_gateway.quotas.throttle import Timed, connection_delay_s, record_joined
 from penstock_gateway.server.dispatch import HANDLERS
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_fakes import World, gateway_presence, new_client, new_world
@@ -56,7 +56,7 @@ async def produced(world: World, client: Any, records: int = 1) -> Any:
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch(records))])]
     request = ProduceRequest(None, -1, 30_000, data)
     frame = request_frame(PRODUCE, 9, encode_request(PRODUCE, 9, request), client.client_id)
-    note_arrival(world.gateway, client, memoryview(frame))
+    record_joined(world.gateway, client, memoryview(frame))
     return await ask(world, PRODUCE, 9, request, client)
 
 
@@ -488,8 +488,8 @@ async def test_partitions_that_are_added_and_topics_that_are_deleted_count_as_we
     )
     assert (grown.results[0].error_code, grown.throttle_time_ms) == (0, 2000)  # three more than there were
     deletion = DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000)
-    refused = await ask(world, DELETE_TOPICS, 5, deletion, new_client())
-    assert refused.responses[0].error_code == 89
+    rejected = await ask(world, DELETE_TOPICS, 5, deletion, new_client())
+    assert rejected.responses[0].error_code == 89
     world.clock.now_s += 2
     deleted = await ask(world, DELETE_TOPICS, 5, deletion, new_client())
     assert (deleted.responses[0].error_code, deleted.throttle_time_ms) == (0, 4000)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.commands import AlterClientQuotas, Done, QuotaChange, QuotaPart, Refused
+from penstock.contracts.commands import AlterClientQuotas, Done, QuotaChange, QuotaPart, Rejected
 from penstock.contracts.queries.topics import ValidateView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import API_TABLE
 from penstock.kafkawire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from penstock.kafkawire.api.alter_replica_log_dirs import (
@@ -124,8 +124,8 @@ async def test_topics_and_brokers_are_resources_with_configurations(world: World
     assert found(await ask(world, LIST_RESOURCES, 1, ListConfigResourcesRequest([2]))) == topics
     assert found(await ask(world, LIST_RESOURCES, 1, ListConfigResourcesRequest([4]))) == {broker}
     assert found(await ask(world, LIST_RESOURCES, 0, ListConfigResourcesRequest())) == set()
-    refused = await ask(world, LIST_RESOURCES, 1, ListConfigResourcesRequest([2, 8]))
-    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+    rejected = await ask(world, LIST_RESOURCES, 1, ListConfigResourcesRequest([2, 8]))
+    assert rejected.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def with_quotas(world: World) -> None:
@@ -211,8 +211,8 @@ async def test_each_entity_is_altered_or_refused_by_itself(world: World, version
             ]
         ),
     )
-    refused = ErrorCode.INVALID_REQUEST
-    assert [each.error_code for each in response.entries] == [0, 0, *[refused] * 5]
+    rejected = ErrorCode.INVALID_REQUEST
+    assert [each.error_code for each in response.entries] == [0, 0, *[rejected] * 5]
     assert all(each.error_message for each in response.entries[2:])
     assert "no_such_rate" in response.entries[5].error_message
     sent = [command for commands in world.sequencer.commands for command in commands]
@@ -233,7 +233,7 @@ async def test_an_entity_that_occurs_twice_is_refused_once(world: World) -> None
 
 
 async def test_who_did_not_know_of_a_change_tries_again_knowing_it(world: World) -> None:
-    answers = [Refused(Refusal.STALE, "changed since"), Done()]
+    answers = [Rejected(Rejection.STALE, "changed since"), Done()]
     world.sequencer.on_command = lambda command: answers.pop(0)
     request = AlterClientQuotasRequest([entry({"user": "a"}, producer_byte_rate=1.0)])
     assert (await ask(world, ALTER_QUOTAS, 1, request)).entries[0].error_code == 0

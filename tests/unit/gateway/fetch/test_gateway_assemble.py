@@ -12,8 +12,8 @@ from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.contracts.messages import SegmentRead
 from penstock.kafkawire.records import BATCH_OVERHEAD, batches, place_batch
-from penstock_gateway.fetch.batch_assembly import Cursor, Piece, assemble, pieces_from, read_of, start_of, walk
-from penstock_gateway.fetch.partition_reader import Portion, read_portions
+from penstock_gateway.fetch.batch_assembly import Cursor, Fragment, assemble, fragments_from, read_of, start_of, walk
+from penstock_gateway.fetch.partition_reader import PartitionRead, read_partition_reads
 from penstock_gateway.fetch.position_cache import PositionHints
 from penstock_gateway.fetch.prefetch import ReadAhead
 from penstock_gateway.segments.segment_reader import Data
@@ -91,10 +91,12 @@ class LogReads:
         return [memoryview(self.log.bytes_of(read)) for read in reads]
 
 
-def portion(log: Log, offset: int, *, bytes_max: int, cursor: Cursor | None = None, **kwargs: object) -> Portion:
+def partition_read(
+    log: Log, offset: int, *, bytes_max: int, cursor: Cursor | None = None, **kwargs: object
+) -> PartitionRead:
     extents = [each for each in log.extents if each.last_offset >= offset]
     settings: dict[str, object] = {"end_offset": log.end, "whole_first": True, "read_bytes": bytes_max} | kwargs
-    return Portion(
+    return PartitionRead(
         key=KEY,
         offset=offset,
         leader_epoch=EPOCH,
@@ -106,8 +108,8 @@ def portion(log: Log, offset: int, *, bytes_max: int, cursor: Cursor | None = No
 
 
 async def read(log: Log, offset: int, **kwargs: int) -> bytes:
-    wanted = portion(log, offset, **kwargs)
-    await read_portions(LogReads(log), [wanted])  # type: ignore[arg-type]
+    wanted = partition_read(log, offset, **kwargs)
+    await read_partition_reads(LogReads(log), [wanted])  # type: ignore[arg-type]
     assert wanted.error is None
     return bytes(wanted.records or b"")
 
@@ -146,10 +148,10 @@ async def test_a_consumer_that_goes_on_where_it_stopped_gets_every_batch_once(lo
     offset, got = 0, b""
     while offset < log.end:
         extent = next(each for each in log.extents if each.last_offset >= offset)
-        wanted = portion(
+        wanted = partition_read(
             log, offset, bytes_max=bytes_max, cursor=reads.hints.place(KEY, offset, extent) or start_of(extent)
         )
-        await read_portions(reads, [wanted])  # type: ignore[arg-type]
+        await read_partition_reads(reads, [wanted])  # type: ignore[arg-type]
         assert wanted.records, "a consumer that gets nothing is stuck"
         got += wanted.records
         *_, (_, header) = batches(wanted.records)
@@ -163,8 +165,8 @@ async def test_a_consumer_in_a_large_extent_is_not_sent_to_its_start_again() -> 
     for offset in range(100):
         cursor = reads.hints.place(KEY, offset, log.extents[0]) or start_of(log.extents[0])
         assert cursor.base_offset == offset
-        wanted = portion(log, offset, bytes_max=1_100, cursor=cursor)
-        await read_portions(reads, [wanted])  # type: ignore[arg-type]
+        wanted = partition_read(log, offset, bytes_max=1_100, cursor=cursor)
+        await read_partition_reads(reads, [wanted])  # type: ignore[arg-type]
     assert reads.read_bytes <= 100 * 1_100
 
 
@@ -186,8 +188,8 @@ async def test_a_search_that_is_cut_short_goes_on_from_where_it_got_to() -> None
     while True:
         rounds += 1
         cursor = reads.hints.place(KEY, offset, log.extents[0]) or start_of(log.extents[0])
-        wanted = portion(log, offset, bytes_max=1_100_000, cursor=cursor)
-        await read_portions(reads, [wanted])  # type: ignore[arg-type]
+        wanted = partition_read(log, offset, bytes_max=1_100_000, cursor=cursor)
+        await read_partition_reads(reads, [wanted])  # type: ignore[arg-type]
         if wanted.records:
             break
     assert bytes(wanted.records) == log.batches[19][2]
@@ -196,7 +198,7 @@ async def test_a_search_that_is_cut_short_goes_on_from_where_it_got_to() -> None
 
 
 def damaged(log: Log, position: int, value: bytes) -> bytes:
-    raw = bytearray(log.bytes_of(read_of(Piece(start_of(log.extents[0]), log.extents[0].length))))
+    raw = bytearray(log.bytes_of(read_of(Fragment(start_of(log.extents[0]), log.extents[0].length))))
     raw[position : position + len(value)] = value
     return bytes(raw)
 
@@ -222,16 +224,19 @@ SIZE = len(LOG.batches[0][2])
 )
 def test_bytes_that_are_not_the_extents_are_never_handed_out(position: int, value: bytes) -> None:
     extent = LOG.extents[0]
-    piece = Piece(start_of(extent), extent.length)
+    fragment = Fragment(start_of(extent), extent.length)
     with pytest.raises(Corrupt, match="segment 0000"):
-        list(walk(piece, damaged(LOG, position, value)))
+        list(walk(fragment, damaged(LOG, position, value)))
 
 
 def test_an_extent_that_ends_in_the_middle_of_a_header_is_corrupt() -> None:
     extent = msgspec.structs.replace(LOG.extents[0], length=SIZE + 20)
     with pytest.raises(Corrupt, match="no batch"):
         list(
-            walk(Piece(start_of(extent), extent.length), LOG.bytes_of(read_of(Piece(start_of(extent), extent.length))))
+            walk(
+                Fragment(start_of(extent), extent.length),
+                LOG.bytes_of(read_of(Fragment(start_of(extent), extent.length))),
+            )
         )
 
 
@@ -241,12 +246,12 @@ def test_any_bytes_at_all_are_batches_of_the_extent_or_corrupt(noise: bytes, lev
     extent = LOG.extents[0] if level == 0 else above_level_0(LOG.extents[0])
     data = noise.ljust(extent.length, b"\0")[: extent.length]
     with pytest.raises(Corrupt):
-        list(walk(Piece(start_of(extent), extent.length), data))
+        list(walk(Fragment(start_of(extent), extent.length), data))
 
 
 def test_a_piece_that_could_not_be_read_ends_the_answer() -> None:
     log = Log([[(1, 5)], [(1, 5)]])
-    first, second = (Piece(start_of(extent), extent.length) for extent in log.extents)
+    first, second = (Fragment(start_of(extent), extent.length) for extent in log.extents)
     failure = Unavailable("no answer")
     arguments = {"bytes_max": 1_000, "whole_first": True, "leader_epoch": EPOCH}
     taken = assemble(0, 2, [(first, log.bytes_of(read_of(first))), (second, failure)], **arguments)  # type: ignore[arg-type]
@@ -258,9 +263,9 @@ def test_a_piece_that_could_not_be_read_ends_the_answer() -> None:
 def test_pieces_go_through_the_extents_until_the_bytes_are_used_up() -> None:
     log = Log([[(1, 100)], [(1, 100)], [(1, 100)]])
     length = log.extents[0].length
-    pieces = pieces_from(start_of(log.extents[1]), log.extents, length + 100)
-    assert [(piece.cursor.extent.base_offset, piece.length) for piece in pieces] == [(1, length), (2, 100)]
-    assert len(pieces_from(start_of(log.extents[1]), log.extents, length + BATCH_OVERHEAD - 1)) == 1
+    fragments = fragments_from(start_of(log.extents[1]), log.extents, length + 100)
+    assert [(fragment.cursor.extent.base_offset, fragment.length) for fragment in fragments] == [(1, length), (2, 100)]
+    assert len(fragments_from(start_of(log.extents[1]), log.extents, length + BATCH_OVERHEAD - 1)) == 1
 
 
 def test_a_hint_of_another_segment_or_place_is_not_followed() -> None:
@@ -291,6 +296,6 @@ def test_the_hints_used_least_go_first() -> None:
 async def test_a_batch_too_large_for_its_share_is_not_read_for_nothing() -> None:
     log = Log([[(1, 50_000)]])
     reads = LogReads(log)
-    wanted = portion(log, 0, bytes_max=1_000, whole_first=False)
-    await read_portions(reads, [wanted])  # type: ignore[arg-type]
+    wanted = partition_read(log, 0, bytes_max=1_000, whole_first=False)
+    await read_partition_reads(reads, [wanted])  # type: ignore[arg-type]
     assert (wanted.records, reads.read_bytes) == (None, 1_000)

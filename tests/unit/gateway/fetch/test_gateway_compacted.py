@@ -24,7 +24,7 @@ from penstock_gateway.handlers.data import fetch
 from penstock_gateway.tail.tail_index import BELIEVED_S
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.loads.compaction import Batch, empty_batch, extents_of
-from tests.unit.gateway.gateway_compaction import all_batches, compact, forget_segment, key_of
+from tests.unit.gateway.gateway_compaction import all_batches, compact, key_of, remove_segment
 from tests.unit.gateway.gateway_read_world import START_MS, World, asking, batch_of, partitions_of, values_of
 
 SCAN_BYTES, PLACE_BYTES = 400, 150  # a few batches are a long run
@@ -379,7 +379,7 @@ async def test_a_reader_whose_extents_were_replaced_and_deleted_is_answered_from
     old = [await world.produce(topic_id, {0: [batch_of(b"%d" % number)], 1: [batch_of(b"x")]}) for number in range(3)]
     await compact(world, topic_id, [0])
     for segment in old:
-        await forget_segment(world, segment)
+        await remove_segment(world, segment)
     before = world.sequencer.asked.count("plan")
     answers = partitions_of(await world.fetch(asking({0: 1})))
     assert (answers[0].error_code, values_of(answers[0])) == (0, {1: b"1", 2: b"2"})
@@ -392,7 +392,7 @@ async def test_only_what_is_gone_is_read_again_and_within_the_budget(world: Worl
     gone = await world.produce(topic_id, {0: [batch_of(bytes(100)), batch_of(bytes(100))]})
     await world.produce(topic_id, {1: [batch_of(bytes(100))]})
     await compact(world, topic_id, [0])
-    await forget_segment(world, gone)
+    await remove_segment(world, gone)
     size = len(batch_of(bytes(100)))
     answers = partitions_of(await world.fetch(asking({0: 0, 1: 0}, max_bytes=2 * size + 10)))
     assert [answer.error_code for answer in answers.values()] == [0, 0]
@@ -402,7 +402,7 @@ async def test_only_what_is_gone_is_read_again_and_within_the_budget(world: Worl
 async def test_what_stays_away_is_an_error_after_one_more_plan(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
-    await forget_segment(world, await compact(world, topic_id, [0]))
+    await remove_segment(world, await compact(world, topic_id, [0]))
     answer = partitions_of(await world.fetch(asking({0: 0})))[0]
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert world.sequencer.asked.count("plan") == 2
@@ -413,7 +413,7 @@ async def test_a_time_is_searched_again_where_its_segment_is_gone(world: World) 
     old = await world.produce(topic_id, {0: [batch_of(b"a", b"b", timestamps=[10, 20])]})
     world.sequencer.fall_behind()
     await compact(world, topic_id, [0])
-    await forget_segment(world, old)
+    await remove_segment(world, old)
     stale, world.sequencer.behind = world.sequencer.behind, None
     real_query = world.sequencer.query
     asked: list[str] = []
@@ -458,7 +458,7 @@ async def test_a_fetch_that_waits_for_more_does_not_read_by_an_old_plan() -> Non
     (old,) = [extent.segment for extent in extents_of(world.sequencer.state, topic_id, 0)]
     await compact(world, topic_id, [0])
     await asyncio.sleep(BELIEVED_S + 1)
-    await forget_segment(world, old)
+    await remove_segment(world, old)
     asked = world.sequencer.asked.count("plan")
     assert values_of(partitions_of(await waiting)[0]) == {0: b"a"}
     assert world.sequencer.asked.count("plan") == asked, "it had looked again already"

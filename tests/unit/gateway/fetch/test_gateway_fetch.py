@@ -423,8 +423,8 @@ async def test_another_leader_epoch_than_ours_is_refused(world: World, step: int
 async def test_a_session_is_never_given_and_cannot_be_gone_on_with(world: World) -> None:
     await world.open()
     assert (await world.fetch(asking({0: 0}, session_epoch=0))).session_id == 0
-    refused = await world.fetch(asking({0: 0}, session_id=5, session_epoch=1, max_wait_ms=FOR_EVER_MS))
-    assert (refused.error_code, refused.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+    rejected = await world.fetch(asking({0: 0}, session_id=5, session_epoch=1, max_wait_ms=FOR_EVER_MS))
+    assert (rejected.error_code, rejected.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
     closing = await world.fetch(FetchRequest(session_id=5, session_epoch=-1, max_wait_ms=FOR_EVER_MS))
     assert closing.error_code == 0
 
@@ -445,7 +445,7 @@ async def test_without_sequencers_a_client_is_told_to_try_again_and_the_tail_is_
     answers = partitions_of(await world.fetch(asking({0: 0, 1: 0}, max_wait_ms=FOR_EVER_MS)))
     assert values_of(answers[0]) == {0: b"a"}
     assert answers[1].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    world.topics.forget_all()
+    world.topics.remove_all()
     assert partitions_of(await world.fetch(asking({0: 0})))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

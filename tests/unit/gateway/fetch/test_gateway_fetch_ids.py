@@ -90,7 +90,7 @@ async def test_a_gateway_that_has_not_heard_of_it_serves_the_old_topic_or_nothin
     assert (await world.topics.find(["t"]))["t"].topic_id == old_id, "it has not heard of the new one"
     (data,) = partitions_of(await fetched(world, by_id(old_id, {0: 0}))).values()
     assert values_of(data) == {0: b"old"}
-    world.tail.forget((old_id, 0))  # the sequencers, who are asked then, know better
+    world.tail.remove((old_id, 0))  # the sequencers, who are asked then, know better
     assert await errors(world, by_id(old_id, {0: 0})) == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 

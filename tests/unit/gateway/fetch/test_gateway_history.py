@@ -164,14 +164,14 @@ async def test_who_replays_one_partition_and_follows_another_has_its_news_at_onc
         monkeypatch.setattr("tests.unit.gateway.gateway_read_world.START_MS", world.clock.now_ms())
         await world.produce(topic_id, {1: [batch_of(b"new")]})
         pace = world.reads.pace = HistoryPace(SLOW, world.clock)
-        pace.note_followed()
+        pace.record_followed()
         assert await pace.until_due(HistoryTurn(), SLOW // 4, 0)  # somebody else has the next quarter of a second
         request = asking({0: 0, 1: BATCHES})
         held = partitions_of(await world.fetch(request))
         assert not held[0].records
         assert values_of(held[1]) == {BATCHES: b"new"}
         await asyncio.sleep(0.25)
-        pace.note_followed()
+        pace.record_followed()
         both = partitions_of(await world.fetch(request))
         assert both[0].records
         assert both[1].records == held[1].records
@@ -188,7 +188,7 @@ async def test_where_there_is_more_news_than_an_answer_takes_history_has_its_par
     world.reads.pace = HistoryPace(10**12, world.clock)  # always due
     brought = [0, 0]
     for _ in range(2 * BATCHES):
-        world.reads.pace.note_followed()
+        world.reads.pace.record_followed()
         answer = partitions_of(await world.fetch(asking({0: 0, 1: BATCHES})))
         for number, data in answer.items():
             brought[number] += bool(data.records)
@@ -199,7 +199,7 @@ async def test_who_only_replays_waits_for_his_turn(world: World) -> None:
     await filled(world)
     let_it_be_history(world)
     pace = world.reads.pace = HistoryPace(SLOW, world.clock)
-    pace.note_followed()
+    pace.record_followed()
     began_s = world.clock.monotonic_s()
     assert await pace.until_due(HistoryTurn(), SLOW // 10, 0)
     assert partitions_of(await world.fetch(asking({0: 0})))[0].records
@@ -227,9 +227,9 @@ async def test_between_two_answers_of_history_everybody_else_has_a_turn(world: W
 async def test_who_reads_on_in_short_runs_has_the_next_ones_loaded_beyond_his_answers_plan(world: World) -> None:
     topic_id = await world.open(partitions=1)
     refs = [await world.produce(topic_id, {0: [batch_of(bytes(BATCH_BYTES))]}) for _ in range(12)]
-    world.tail.forget((topic_id, 0))  # so there are plans
+    world.tail.remove((topic_id, 0))  # so there are plans
     let_it_be_history(world)
-    told = note_told(world)
+    told = record_told(world)
     for offset in range(2):
         answer = partitions_of(await world.fetch(asking({0: offset}, partition_max_bytes=BATCH_BYTES)))[0]
         assert list(values_of(answer)) == [offset]
@@ -247,7 +247,7 @@ async def test_plans_beyond_an_answer_have_a_bounded_number_of_short_runs() -> N
     assert ahead.plan_bytes_for(KEY, 11) == 0, "nobody is there"
 
 
-def note_told(world: World) -> list[SegmentRead]:
+def record_told(world: World) -> list[SegmentRead]:
     told: list[SegmentRead] = []
 
     async def load_ahead(reads: Sequence[SegmentRead]) -> None:

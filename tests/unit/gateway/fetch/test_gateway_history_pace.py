@@ -25,7 +25,7 @@ PATIENCE_S = 1.0
 def paced(bytes_per_second: int) -> HistoryPace:
     """A pace that somebody is followed by."""
     pace = HistoryPace(bytes_per_second, VirtualClock())
-    pace.note_followed()
+    pace.record_followed()
     return pace
 
 
@@ -57,10 +57,10 @@ async def test_while_somebody_follows_the_end_history_has_the_rate_that_was_set(
 async def test_the_older_the_news_is_when_it_comes_the_faster_is_history() -> None:
     pace = paced(0)
     assert pace.bytes_per_second == BYTES_PER_SECOND_MIN
-    pace.note_news(0.25, 1)
+    pace.record_news(0.25, 1)
     assert pace.bytes_per_second == pytest.approx(0.25 * BYTES_PER_SECOND_PER_AGE_S)
     for _ in range(200):
-        pace.note_news(0.0, 1)
+        pace.record_news(0.0, 1)
     assert pace.bytes_per_second == BYTES_PER_SECOND_MIN
 
 
@@ -70,7 +70,7 @@ async def test_who_fell_behind_what_is_written_can_catch_up() -> None:
     written = 40 * MIB
     for _ in range(60):
         await asyncio.sleep(1)
-        pace.note_news(0.001, written)
+        pace.record_news(0.001, written)
     assert 1.5 * written < pace.bytes_per_second < 2.5 * written
     await asyncio.sleep(60)
     assert pace.bytes_per_second == BYTES_PER_SECOND_MIN
@@ -84,7 +84,7 @@ async def test_who_gave_up_following_holds_nobody_back_after_a_while_whatever_wa
     await asyncio.sleep(FOLLOWED_S)
     assert not pace.is_held
     assert await pace.until_due(turn, MIB, 0)
-    pace.note_followed()
+    pace.record_followed()
     assert await pace.until_due(turn, MIB, 0)
 
 
@@ -101,7 +101,7 @@ async def test_nobody_waits_longer_than_he_has_patience_and_all_have_the_same() 
             asked_s = loop.time()
             got[number] += await pace.until_due(turn, MIB, PATIENCE_S)
             assert loop.time() - asked_s <= PATIENCE_S + 1e-6
-            pace.note_followed()
+            pace.record_followed()
             await asyncio.sleep(0.005)
 
     await asyncio.gather(*(replay(number) for number in range(READS)))
@@ -117,7 +117,7 @@ async def test_who_has_no_patience_has_a_turn_all_the_same() -> None:
     for _ in range(100):
         got += await pace.until_due(eager, MIB, 0)
         await pace.until_due(other, MIB, 0.1)
-        pace.note_followed()
+        pace.record_followed()
     assert got == pytest.approx(5, abs=1)
 
 

@@ -49,7 +49,7 @@ async def follow(world: World, topic_id: TopicId, is_known: bool) -> None:
     if is_known:
         await world.fetch(asking({0: 0}))
     else:
-        world.tail.forget((topic_id, 0))
+        world.tail.remove((topic_id, 0))
 
 
 @KNOWN
@@ -254,7 +254,7 @@ async def test_where_a_plan_has_no_room_for_all_aborted_ones_the_rest_comes_late
         await end(world, writer, committed=False)
         await write(world, topic_id, writer, b"%d" % number)
         await end(world, writer, committed=True)
-    world.tail.forget((topic_id, 0))
+    world.tail.remove((topic_id, 0))
     assert list((await read_committed(world, 0)).values()) == [b"0", b"1", b"2", b"3", b"4"]
 
 
@@ -338,9 +338,9 @@ class Run:
         partition = find_partition(self.world.sequencer.state, self.topic_id, 0)
         assert partition is not None
         stable = last_stable_offset(partition)
-        self.world.sequencer.note_sequence(self.world.sequencer.state.sequence)
+        self.world.sequencer.record_sequence(self.world.sequencer.state.sequence)
         if self.chance.random() < 0.2:
-            self.world.tail.forget((self.topic_id, 0))
+            self.world.tail.remove((self.topic_id, 0))
         offset = self.chance.choice([0, self.chance.randint(0, stable), max(stable - 3, 0)])
         limit = self.chance.choice([1, 200, 1_000, 1_048_576])
         found = await read_committed(self.world, offset, partition_max_bytes=limit)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.commands import ConsumerHeartbeat, ConsumerMembership, Outcome, Refused, TopicPartitions
+from penstock.contracts.commands import ConsumerHeartbeat, ConsumerMembership, Outcome, Rejected, TopicPartitions
 from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
 from penstock.contracts.queries.consumer_groups import (
     ConsumerGroupsView,
@@ -13,7 +13,7 @@ from penstock.contracts.queries.consumer_groups import (
     ConsumerMemberView,
 )
 from penstock.contracts.queries.groups import GroupOffsetsQuery, GroupOffsetsView, GroupSummary, GroupsView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import consumer_group_describe, consumer_group_heartbeat
 from penstock.kafkawire.api.api_versions import ApiVersionsRequest, FinalizedFeatureKey, SupportedFeatureKey
 from penstock.kafkawire.api.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -42,7 +42,7 @@ STAY = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3
 JOINED = ConsumerMembership("m", 3, 5_000, [TopicPartitions(TOPIC_ID, [0, 2])])
 
 
-def answering(*asked: ConsumerMembership | Refused | None, journaled: Outcome = JOINED) -> World:
+def answering(*asked: ConsumerMembership | Rejected | None, journaled: Outcome = JOINED) -> World:
     """Sequencers that answer the query so, one after the other, and the command so."""
     world = new_world()
     answers = iter(asked)
@@ -84,8 +84,8 @@ async def test_what_a_member_owns_is_told_in_ascending_order() -> None:
 
 
 async def test_a_refusal_counts_when_the_journals_present_state_says_the_same() -> None:
-    refused = Refused(Refusal.FENCED_MEMBER_EPOCH, "why")
-    world = answering(refused, refused)
+    rejected = Rejected(Rejection.FENCED_MEMBER_EPOCH, "why")
+    world = answering(rejected, rejected)
     response = await ask(world, HEARTBEAT, 1, STAY)
     assert (response.error_code, response.error_message) == (ErrorCode.FENCED_MEMBER_EPOCH, "why")
     asked: list[Any] = [query for _, query in world.sequencer.queries]
@@ -94,28 +94,28 @@ async def test_a_refusal_counts_when_the_journals_present_state_says_the_same() 
 
 
 async def test_a_replica_that_is_behind_fences_nobody() -> None:
-    world = answering(Refused(Refusal.FENCED_MEMBER_EPOCH), ConsumerMembership("m", 3, 5_000, None))
+    world = answering(Rejected(Rejection.FENCED_MEMBER_EPOCH), ConsumerMembership("m", 3, 5_000, None))
     assert (await ask(world, HEARTBEAT, 1, STAY)).error_code == 0
 
 
 @pytest.mark.parametrize(
-    ("refusal", "error"),
+    ("rejection", "error"),
     [
-        (Refusal.UNKNOWN_MEMBER, ErrorCode.UNKNOWN_MEMBER_ID),
-        (Refusal.UNKNOWN_GROUP, ErrorCode.GROUP_ID_NOT_FOUND),
-        (Refusal.UNRELEASED_INSTANCE, ErrorCode.UNRELEASED_INSTANCE_ID),
-        (Refusal.FENCED_INSTANCE, ErrorCode.FENCED_INSTANCE_ID),
-        (Refusal.UNSUPPORTED_ASSIGNOR, ErrorCode.UNSUPPORTED_ASSIGNOR),
-        (Refusal.INVALID_PATTERN, ErrorCode.INVALID_REGULAR_EXPRESSION),
-        (Refusal.GROUP_FULL, ErrorCode.GROUP_MAX_SIZE_REACHED),
-        (Refusal.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
-        (Refusal.UNSUPPORTED_YET, ErrorCode.UNSUPPORTED_VERSION),
-        (Refusal.STALE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        (Refusal.OVERLOADED, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (Rejection.UNKNOWN_MEMBER, ErrorCode.UNKNOWN_MEMBER_ID),
+        (Rejection.UNKNOWN_GROUP, ErrorCode.GROUP_ID_NOT_FOUND),
+        (Rejection.UNRELEASED_INSTANCE, ErrorCode.UNRELEASED_INSTANCE_ID),
+        (Rejection.FENCED_INSTANCE, ErrorCode.FENCED_INSTANCE_ID),
+        (Rejection.UNSUPPORTED_ASSIGNOR, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        (Rejection.INVALID_PATTERN, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        (Rejection.GROUP_FULL, ErrorCode.GROUP_MAX_SIZE_REACHED),
+        (Rejection.INVALID_REQUEST, ErrorCode.INVALID_REQUEST),
+        (Rejection.UNSUPPORTED_YET, ErrorCode.UNSUPPORTED_VERSION),
+        (Rejection.STALE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (Rejection.OVERLOADED, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-async def test_each_refusal_has_its_error(refusal: Refusal, error: ErrorCode) -> None:
-    world = answering(None, journaled=Refused(refusal))
+async def test_each_refusal_has_its_error(rejection: Rejection, error: ErrorCode) -> None:
+    world = answering(None, journaled=Rejected(rejection))
     response = await ask(world, HEARTBEAT, 1, STAY)
     assert (response.error_code, response.error_message) == (error, None)
 
@@ -242,7 +242,7 @@ async def test_a_member_that_asks_for_offsets_says_who_it_is_and_may_be_refused(
 
     def view(query: GroupOffsetsQuery) -> GroupOffsetsView:
         asked.append(query)
-        return GroupOffsetsView(1, [], refusal=Refusal.STALE_MEMBER_EPOCH)
+        return GroupOffsetsView(1, [], rejection=Rejection.STALE_MEMBER_EPOCH)
 
     world.sequencer.views["group_offsets"] = view
     group = OffsetFetchRequestGroup("g", "m", 3, None)

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.commands import AlterGroupConfigs, ConfigChange, ConfigOperation, Done, Refused
+from penstock.contracts.commands import AlterGroupConfigs, ConfigChange, ConfigOperation, Done, Rejected
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock.contracts.queries.groups import GroupConfigsView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from penstock.kafkawire.api.incremental_alter_configs import (
     AlterableConfig,
@@ -84,7 +84,7 @@ async def test_what_cannot_be_never_gets_into_the_journal(name: str, value: str,
 
 async def test_a_sequencers_refusal_is_the_groups_own() -> None:
     world = share_world()
-    world.sequencer.on_command = lambda command: Refused(Refusal.INVALID_CONFIG, "no")
+    world.sequencer.on_command = lambda command: Rejected(Rejection.INVALID_CONFIG, "no")
     assert await altered(world, RESET, "earliest") == (ErrorCode.INVALID_CONFIG, "no")
 
 

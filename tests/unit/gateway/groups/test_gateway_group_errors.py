@@ -57,7 +57,7 @@ class GroupWorld:
     def do(self, command: Command) -> Outcome:
         command = msgspec.structs.replace(command, now_ms=self.now_ms)
         ((outcome,),) = apply_entry(self.state, self.state.sequence + 1, [[command]])[0]
-        self.gateway.sequencer.note_sequence(self.state.sequence)
+        self.gateway.sequencer.record_sequence(self.state.sequence)
         return outcome
 
     def configure(self, name: str, value: str) -> None:
@@ -170,7 +170,7 @@ def commit(member_id: str = "", generation: int = -1, instance: str | None = Non
     return OffsetCommitRequest("g", generation, member_id, instance, topics=topics)
 
 
-def forget(topic: str = "u", *, group: str = "g") -> OffsetDeleteRequest:
+def remove(topic: str = "u", *, group: str = "g") -> OffsetDeleteRequest:
     return OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])])
 
 
@@ -274,16 +274,16 @@ TABLE: list[tuple[Situation, int, int, Any, E]] = [
     (completing, COMMIT, 8, commit(LEADER, GENERATION), E.REBALANCE_IN_PROGRESS),
     (completing, COMMIT, 8, commit(LEADER, 7), E.ILLEGAL_GENERATION),
     # OffsetDelete: KafkaApis.handleOffsetDeleteRequest, ClassicGroup.validateOffsetDelete and isSubscribedToTopic
-    (absent, OFFSET_DELETE, 0, forget(), E.GROUP_ID_NOT_FOUND),
-    (absent, OFFSET_DELETE, 0, forget(group=""), E.INVALID_GROUP_ID),
-    (empty, OFFSET_DELETE, 0, forget(), E.NONE),
-    (empty, OFFSET_DELETE, 0, forget("t"), E.NONE),
-    (empty, OFFSET_DELETE, 0, forget("x"), E.UNKNOWN_TOPIC_OR_PARTITION),
-    (stable, OFFSET_DELETE, 0, forget(), E.NONE),
-    (stable, OFFSET_DELETE, 0, forget("t"), E.GROUP_SUBSCRIBED_TO_TOPIC),
-    (preparing, OFFSET_DELETE, 0, forget("t"), E.GROUP_SUBSCRIBED_TO_TOPIC),
-    (completing, OFFSET_DELETE, 0, forget("t"), E.GROUP_SUBSCRIBED_TO_TOPIC),
-    (connectors, OFFSET_DELETE, 0, forget(), E.NON_EMPTY_GROUP),
+    (absent, OFFSET_DELETE, 0, remove(), E.GROUP_ID_NOT_FOUND),
+    (absent, OFFSET_DELETE, 0, remove(group=""), E.INVALID_GROUP_ID),
+    (empty, OFFSET_DELETE, 0, remove(), E.NONE),
+    (empty, OFFSET_DELETE, 0, remove("t"), E.NONE),
+    (empty, OFFSET_DELETE, 0, remove("x"), E.UNKNOWN_TOPIC_OR_PARTITION),
+    (stable, OFFSET_DELETE, 0, remove(), E.NONE),
+    (stable, OFFSET_DELETE, 0, remove("t"), E.GROUP_SUBSCRIBED_TO_TOPIC),
+    (preparing, OFFSET_DELETE, 0, remove("t"), E.GROUP_SUBSCRIBED_TO_TOPIC),
+    (completing, OFFSET_DELETE, 0, remove("t"), E.GROUP_SUBSCRIBED_TO_TOPIC),
+    (connectors, OFFSET_DELETE, 0, remove(), E.NON_EMPTY_GROUP),
     # DeleteGroups: ClassicGroup.validateDeleteGroup
     (absent, DELETE, 2, DeleteGroupsRequest(["g"]), E.GROUP_ID_NOT_FOUND),
     (absent, DELETE, 2, DeleteGroupsRequest([""]), E.INVALID_GROUP_ID),
@@ -343,18 +343,18 @@ async def test_offsets_that_were_committed_meanwhile_are_deleted_when_asked_agai
     world = empty()
     assert await error_of(world, COMMIT, 8, commit()) == E.NONE
     world.gateway.sequencer.seen_sequence = world.state.sequence - 1
-    assert await error_of(world, OFFSET_DELETE, 0, forget("t")) == E.COORDINATOR_LOAD_IN_PROGRESS
-    assert await error_of(world, OFFSET_DELETE, 0, forget("t")) == E.NONE
+    assert await error_of(world, OFFSET_DELETE, 0, remove("t")) == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert await error_of(world, OFFSET_DELETE, 0, remove("t")) == E.NONE
     assert not world.state.groups["g"].offsets
 
 
 async def test_before_all_sequencers_know_how_to_delete_offsets_nobody_waits_for_them() -> None:
     world = empty()
     world.gateway.sequencer.seen_level = OFFSET_EXPIRY_LEVEL - 1
-    assert await error_of(world, OFFSET_DELETE, 0, forget()) == E.UNSUPPORTED_VERSION
+    assert await error_of(world, OFFSET_DELETE, 0, remove()) == E.UNSUPPORTED_VERSION
 
 
-@pytest.mark.parametrize(("key", "request_"), [(OFFSET_DELETE, forget()), (LEAVE, leave(LEADER))])
+@pytest.mark.parametrize(("key", "request_"), [(OFFSET_DELETE, remove()), (LEAVE, leave(LEADER))])
 async def test_without_sequencers_members_are_told_to_look_for_them_again(key: int, request_: msgspec.Struct) -> None:
     world = absent()
     world.gateway.sequencer.is_down = True

@@ -14,7 +14,7 @@ from penstock.contracts.commands import (
     Outcome,
     PerItem,
     ProducerAllocated,
-    Refused,
+    Rejected,
     Synced,
     Waiting,
 )
@@ -33,7 +33,7 @@ from penstock.contracts.queries.groups import (
     HeartbeatView,
     MemberView,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.delete_groups import DeleteGroupsRequest
 from penstock.kafkawire.api.describe_groups import DescribeGroupsRequest
 from penstock.kafkawire.api.find_coordinator import FindCoordinatorRequest
@@ -126,7 +126,9 @@ async def test_the_first_version_has_the_session_time_out_for_both() -> None:
 
 @pytest.mark.parametrize("version", range(10))
 async def test_a_refused_join_has_kafkas_error_in_every_version(version: int) -> None:
-    response = await ask(answering(Refused(Refusal.INCONSISTENT_PROTOCOL)), JOIN, version, join_request(member_id="m"))
+    response = await ask(
+        answering(Rejected(Rejection.INCONSISTENT_PROTOCOL)), JOIN, version, join_request(member_id="m")
+    )
     assert (response.error_code, response.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "m")
 
 
@@ -198,35 +200,35 @@ async def test_a_follower_waits_for_the_leaders_assignments() -> None:
 
 @pytest.mark.parametrize("version", range(6))
 async def test_a_refused_sync_has_kafkas_error(version: int) -> None:
-    world = answering(Refused(Refusal.ILLEGAL_GENERATION))
+    world = answering(Rejected(Rejection.ILLEGAL_GENERATION))
     request = SyncGroupRequest("g", protocol_type="consumer", protocol_name="range")
     assert (await ask(world, SYNC, version, request)).error_code == ErrorCode.ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize(
-    ("refusal", "error"),
+    ("rejection", "error"),
     [
-        (Refusal.NONE, ErrorCode.NONE),
-        (Refusal.REBALANCE_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS),
-        (Refusal.UNKNOWN_MEMBER, ErrorCode.UNKNOWN_MEMBER_ID),
-        (Refusal.FENCED_INSTANCE, ErrorCode.FENCED_INSTANCE_ID),
+        (Rejection.NONE, ErrorCode.NONE),
+        (Rejection.REBALANCE_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS),
+        (Rejection.UNKNOWN_MEMBER, ErrorCode.UNKNOWN_MEMBER_ID),
+        (Rejection.FENCED_INSTANCE, ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-async def test_a_heartbeat_tells_how_things_stand(refusal: Refusal, error: ErrorCode) -> None:
+async def test_a_heartbeat_tells_how_things_stand(rejection: Rejection, error: ErrorCode) -> None:
     world = new_world()
-    world.sequencer.views["heartbeat"] = lambda query: HeartbeatView(1, refusal)
+    world.sequencer.views["heartbeat"] = lambda query: HeartbeatView(1, rejection)
     assert (await ask(world, HEARTBEAT, 4, HeartbeatRequest("g", 4, "m-1"))).error_code == error
 
 
 async def test_one_member_leaves_in_old_versions_and_its_error_is_the_answers() -> None:
-    world = answering(PerItem([Refusal.UNKNOWN_MEMBER]))
+    world = answering(PerItem([Rejection.UNKNOWN_MEMBER]))
     response = await ask(world, LEAVE, 2, LeaveGroupRequest("g", "m-1"))
     assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert sent(world).members == [commands.LeavingMember("m-1", None)]
 
 
 async def test_many_members_leave_and_each_has_its_own_error() -> None:
-    world = answering(PerItem([Refusal.NONE, Refusal.UNKNOWN_MEMBER]))
+    world = answering(PerItem([Rejection.NONE, Rejection.UNKNOWN_MEMBER]))
     members = [MemberIdentity("m-1"), MemberIdentity("", "i-2")]
     response = await ask(world, LEAVE, 5, LeaveGroupRequest("g", members=members))
     assert response.error_code == 0
@@ -234,13 +236,13 @@ async def test_many_members_leave_and_each_has_its_own_error() -> None:
 
 
 async def test_a_group_refused_as_a_whole_has_the_error_for_every_leaving_member() -> None:
-    response = await ask(answering(Refused(Refusal.INVALID_GROUP)), LEAVE, 4, LeaveGroupRequest(""))
+    response = await ask(answering(Rejected(Rejection.INVALID_GROUP)), LEAVE, 4, LeaveGroupRequest(""))
     assert response.error_code == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("version", range(2, 10))
 async def test_every_committed_offset_has_its_own_verdict(version: int) -> None:
-    world = answering(PerItem([Refusal.NONE, Refusal.METADATA_TOO_LARGE, Refusal.UNKNOWN_TOPIC]))
+    world = answering(PerItem([Rejection.NONE, Rejection.METADATA_TOO_LARGE, Rejection.UNKNOWN_TOPIC]))
     partitions = [OffsetCommitRequestPartition(0, 10, 3, "note"), OffsetCommitRequestPartition(1, 11, -1, None)]
     topics = [
         OffsetCommitRequestTopic("a", partitions),
@@ -257,7 +259,9 @@ async def test_every_committed_offset_has_its_own_verdict(version: int) -> None:
 
 async def test_a_refused_commit_refuses_every_offset() -> None:
     topics = [OffsetCommitRequestTopic("a", [OffsetCommitRequestPartition(0), OffsetCommitRequestPartition(1)])]
-    response = await ask(answering(Refused(Refusal.UNKNOWN_MEMBER)), COMMIT, 8, OffsetCommitRequest("g", topics=topics))
+    response = await ask(
+        answering(Rejected(Rejection.UNKNOWN_MEMBER)), COMMIT, 8, OffsetCommitRequest("g", topics=topics)
+    )
     assert [each.error_code for each in response.topics[0].partitions] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
 
 
@@ -375,8 +379,8 @@ async def test_groups_are_deleted_one_by_one() -> None:
     world = new_world()
     outcomes: dict[str, Outcome] = {
         "a": Done(),
-        "b": Refused(Refusal.GROUP_NOT_EMPTY),
-        "c": Refused(Refusal.UNKNOWN_GROUP),
+        "b": Rejected(Rejection.GROUP_NOT_EMPTY),
+        "c": Rejected(Rejection.UNKNOWN_GROUP),
     }
     world.sequencer.on_command = lambda command: outcomes[command.group_id]  # type: ignore[union-attr]
     response = await ask(world, DELETE, 2, DeleteGroupsRequest(["a", "b", "c", "a"]))

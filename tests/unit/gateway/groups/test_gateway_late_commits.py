@@ -10,9 +10,9 @@ from penstock.contracts.commands import (
     LeaveGroup,
     Outcome,
     PerItem,
-    Refused,
+    Rejected,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.delete_groups import DeleteGroupsRequest
 from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from penstock.kafkawire.api.leave_group import LeaveGroupRequest, MemberIdentity
@@ -35,18 +35,18 @@ def world_with_newer_offsets() -> World:
 
     def judge(command: Command) -> Outcome:
         assert isinstance(command, CommitOffsets | DeleteGroup | JoinGroup | LeaveGroup)
-        world.sequencer.note_sequence(NEWER + 1)
+        world.sequencer.record_sequence(NEWER + 1)
         is_stale = command.seen_sequence < NEWER
         if isinstance(command, CommitOffsets):
-            return PerItem([Refusal.STALE if is_stale else Refusal.NONE] * len(command.offsets))
+            return PerItem([Rejection.STALE if is_stale else Rejection.NONE] * len(command.offsets))
         if is_stale:
-            return Refused(Refusal.STALE)
+            return Rejected(Rejection.STALE)
         if isinstance(command, LeaveGroup):
-            return PerItem([Refusal.NONE])
+            return PerItem([Rejection.NONE])
         return Joined(1, "consumer", "range", "i-1", "i-1", []) if isinstance(command, JoinGroup) else Done()
 
     world.sequencer.on_command = judge
-    world.sequencer.note_sequence(NEWER - 1)
+    world.sequencer.record_sequence(NEWER - 1)
     return world
 
 

@@ -55,7 +55,7 @@ async def test_a_topic_that_is_there_for_everybody_is_never_told_to_be_absent(
     known, new = sequencer.add_topic("known"), sequencer.add_topic("new")
     sequencer.unheard_of = {"new"}
     assert await cache.find(["known", "new", "nowhere"]) == {"known": known, "new": new}
-    cache.forget_all()
+    cache.remove_all()
     assert await cache.find_ids([new.topic_id]) == {new.topic_id: new}
     assert {view.name for view in await cache.everything()} == {"known", "new"}
 
@@ -64,7 +64,7 @@ async def test_a_forgotten_topic_is_asked_for_again(cache: TopicCache, sequencer
     old = sequencer.add_topic("a", 1)
     await cache.find(["a"])
     new = sequencer.add_topic("a", 2)
-    cache.forget(["a"])
+    cache.remove(["a"])
     assert cache.cached_id(old.topic_id) is None
     assert await cache.find(["a"]) == {"a": new}
 
@@ -72,7 +72,7 @@ async def test_a_forgotten_topic_is_asked_for_again(cache: TopicCache, sequencer
 async def test_after_a_gap_everything_is_asked_for_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
     sequencer.add_topic("a")
     await cache.find(["a"])
-    cache.forget_all()
+    cache.remove_all()
     assert cache.cached("a") is None
 
 
@@ -83,7 +83,7 @@ async def test_what_changes_while_it_is_asked_for_is_not_remembered(
     sequencer.hold = asyncio.Event()
     asking = asyncio.create_task(cache.find(["a"]))
     await turns()
-    cache.forget(["a"])
+    cache.remove(["a"])
     sequencer.hold.set()
     assert "a" in await asking
     assert cache.cached("a") is None

@@ -10,10 +10,10 @@ from penstock_gateway.produce.flush_packing import (
     batch_bytes_max,
     fits,
     head_of,
-    note_finished,
-    note_reply,
     pack,
     payload_of,
+    record_finished,
+    record_reply,
 )
 
 MESSAGE_BYTES_MAX = 4_096
@@ -66,10 +66,10 @@ def test_small_requests_share_a_message() -> None:
 def test_a_request_is_finished_when_all_its_parts_are_answered() -> None:
     large = produce(1, [3_000, 3_000])
     first, second = pack([large], MESSAGE_BYTES_MAX)
-    note_reply(FlushReply(1, [[BatchResult(0, 10)]]), first)
-    assert note_finished(first) == []
-    note_reply(FlushReply(1, [[BatchResult(0, 20)]]), second)
-    assert note_finished(second) == [large]
+    record_reply(FlushReply(1, [[BatchResult(0, 10)]]), first)
+    assert record_finished(first) == []
+    record_reply(FlushReply(1, [[BatchResult(0, 20)]]), second)
+    assert record_finished(second) == [large]
     assert [result.base_offset for result in large.results] == [10, 20]
 
 

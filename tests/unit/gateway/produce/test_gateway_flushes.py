@@ -10,7 +10,7 @@ from penstock.contracts.batches import BatchMeta
 from penstock.contracts.codec import encode
 from penstock.contracts.errors import Undelivered
 from penstock.contracts.messages import FlushBatch, FlushReply, Presence
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_gateway.produce.producer_route import Flushed, FlushRoute, is_undecided
 from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns
 
@@ -34,8 +34,8 @@ def submit(
     return route.submit([FlushBatch(bytes(16), 0, meta)] * count, [b"x" * size_bytes] * count, timeout_s)
 
 
-def refusals_of(flushed: Flushed) -> list[int]:
-    return [result.refusal for result in flushed.results]
+def rejections_of(flushed: Flushed) -> list[int]:
+    return [result.rejection for result in flushed.results]
 
 
 def open_route(world: World) -> FlushRoute:
@@ -94,7 +94,7 @@ async def test_what_nobody_received_is_sent_to_another_flusher_in_order(world: W
     other = await world.add_flusher("f2")
     await asyncio.gather(*futures)
     assert other.numbers == [2, 3, 4]
-    assert all(refusals_of(future.result()) == [0] for future in futures)
+    assert all(rejections_of(future.result()) == [0] for future in futures)
 
 
 async def test_a_flusher_that_was_not_there_is_tried_again_when_there_is_no_other(world: World) -> None:
@@ -108,7 +108,7 @@ async def test_a_flusher_that_was_not_there_is_tried_again_when_there_is_no_othe
     assert not future.done(), "it is left alone for a while"
     world.clock.now_s += 1
     world.flushes.sweep()
-    assert refusals_of(await future) == [0]
+    assert rejections_of(await future) == [0]
 
 
 async def test_an_answer_that_does_not_come_is_an_unknown_outcome_and_nothing_is_sent_again(world: World) -> None:
@@ -119,7 +119,7 @@ async def test_an_answer_that_does_not_come_is_an_unknown_outcome_and_nothing_is
     await turns()
     world.gateway.bus.cut()
     world.gateway.bus.mend()
-    assert refusals_of(await future) == [Refusal.OUTCOME_UNKNOWN]
+    assert rejections_of(await future) == [Rejection.OUTCOME_UNKNOWN]
     assert len(flusher.produces) + len(other.produces) == 1
 
 
@@ -132,11 +132,11 @@ async def test_a_flusher_that_vanishes_leaves_unknown_outcomes_that_nothing_over
     assert len(dead.produces) == 1
     other = await world.add_flusher("f2")
     world.directory.drop("f1")
-    assert refusals_of(await unknown) == [Refusal.OUTCOME_UNKNOWN]
+    assert rejections_of(await unknown) == [Rejection.OUTCOME_UNKNOWN]
     assert is_undecided((await waiting).results)
     assert is_undecided((await submit(route)).results)
     assert other.produces == []
-    assert refusals_of(await submit(open_route(world))) == [0]
+    assert rejections_of(await submit(open_route(world))) == [0]
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ async def test_what_waits_for_the_window_does_not_overtake_what_is_sent_again(
     flusher = await world.add_flusher("f1", budget_bytes=1_000)
     route = open_route(world)
     answers = await retried(world, *[submit(route, 5_000) for _ in range(3)])
-    assert [refusals_of(answer) for answer in answers] == [[0]] * 3
+    assert [rejections_of(answer) for answer in answers] == [[0]] * 3
     assert flusher.numbers == [1, 2, 3]
 
 
@@ -221,7 +221,7 @@ async def test_with_no_flusher_requests_wait_for_one(world: World) -> None:
     await turns()
     assert not future.done() and route.is_full
     await world.add_flusher("f1")
-    assert refusals_of(await future) == [0]
+    assert rejections_of(await future) == [0]
     assert not route.is_full
 
 
@@ -230,7 +230,7 @@ async def test_a_request_that_found_no_flusher_in_time_was_surely_not_stored(wor
     short, long = submit(route, timeout_s=5), submit(route, timeout_s=50)
     world.clock.now_s += 6
     world.flushes.sweep()
-    assert refusals_of(await short) == [Refusal.OVERLOADED]
+    assert rejections_of(await short) == [Rejection.OVERLOADED]
     assert is_undecided((await long).results), "it must not overtake the one before"
 
 
@@ -311,9 +311,9 @@ async def test_a_request_that_waits_for_the_window_too_long_was_surely_not_store
     await turns()
     world.clock.now_s += 3
     world.flushes.sweep()
-    assert refusals_of(await late) == [Refusal.OVERLOADED]
+    assert rejections_of(await late) == [Rejection.OVERLOADED]
     await flusher.answer_all()
-    assert refusals_of(await first) == [0]
+    assert rejections_of(await first) == [0]
     assert flusher.numbers == [1]
 
 
@@ -324,7 +324,7 @@ async def test_a_reply_that_makes_no_sense_is_an_unknown_outcome(world: World, r
     future = submit(open_route(world))
     await turns()
     await flusher.answer_with(reply)
-    assert refusals_of(await future) == [Refusal.OUTCOME_UNKNOWN]
+    assert rejections_of(await future) == [Rejection.OUTCOME_UNKNOWN]
 
 
 async def test_a_flushers_wish_to_slow_down_reaches_the_client(world: World) -> None:
@@ -415,7 +415,7 @@ async def play(script: list[tuple[str, int]]) -> None:
         assert [number for number in arrived if number in own] == [number for number in own if number in arrived]
     assert len(set(arrived)) == len(arrived)
     for number, future in enumerate(futures, 1):
-        assert (number in arrived) or refusals_of(future.result()) != [0]
+        assert (number in arrived) or rejections_of(future.result()) != [0]
     running.cancel()
     await asyncio.wait({running})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import place_batch
@@ -158,36 +158,36 @@ async def test_acks_0_and_an_error_closes_the_connection(world: World, flusher: 
 
 
 @pytest.mark.parametrize(
-    ("refusal", "error"),
+    ("rejection", "error"),
     [
-        (Refusal.OUT_OF_ORDER_SEQUENCE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
-        (Refusal.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
-        (Refusal.UNKNOWN_PRODUCER, ErrorCode.UNKNOWN_PRODUCER_ID),
-        (Refusal.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (Rejection.OUT_OF_ORDER_SEQUENCE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (Rejection.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (Rejection.UNKNOWN_PRODUCER, ErrorCode.UNKNOWN_PRODUCER_ID),
+        (Rejection.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
 async def test_what_the_commit_refused_is_answered_in_kafkas_words(
-    world: World, flusher: FakeFlusher, refusal: Refusal, error: ErrorCode
+    world: World, flusher: FakeFlusher, rejection: Rejection, error: ErrorCode
 ) -> None:
-    flusher.refusal = refusal
+    flusher.rejection = rejection
     assert await errors_of(world, request(("t", 0, batch()))) == [error]
 
 
 async def test_a_topic_that_the_commit_did_not_find_is_forgotten(world: World, flusher: FakeFlusher) -> None:
-    flusher.refusal = Refusal.UNKNOWN_TOPIC
+    flusher.rejection = Rejection.UNKNOWN_TOPIC
     assert await errors_of(world, request(("t", 0, batch()))) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert world.gateway.topics.cached("t") is None
 
 
-@pytest.mark.parametrize("refusal", [Refusal.OUTCOME_UNKNOWN, Refusal.OVERLOADED])
+@pytest.mark.parametrize("rejection", [Rejection.OUTCOME_UNKNOWN, Rejection.OVERLOADED])
 async def test_a_request_that_was_not_decided_ends_the_connection_so_that_nothing_overtakes_its_retry(
-    world: World, flusher: FakeFlusher, refusal: Refusal
+    world: World, flusher: FakeFlusher, rejection: Rejection
 ) -> None:
     client = new_client()
-    flusher.refusal = refusal
+    flusher.rejection = rejection
     with pytest.raises(CloseConnection, match="not decided"):
         await ask(world, 0, VERSION, request(("t", 0, batch())), client)
-    flusher.refusal = Refusal.NONE
+    flusher.rejection = Rejection.NONE
     with pytest.raises(CloseConnection, match="not decided"):
         await ask(world, 0, VERSION, request(("t", 0, batch())), client)
     assert len(flusher.produces) == 1

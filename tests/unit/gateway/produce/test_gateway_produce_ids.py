@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.contracts.ids import NO_TOPIC_ID, TopicId, topic_id_text
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.error_mapping import CloseConnection
@@ -72,7 +72,7 @@ async def test_an_id_whose_topic_went_meanwhile_is_refused_as_an_id_and_forgotte
     world: World, flusher: FakeFlusher
 ) -> None:
     topic_id = world.sequencer.topics["t"].topic_id
-    flusher.refusal = Refusal.UNKNOWN_TOPIC
+    flusher.rejection = Rejection.UNKNOWN_TOPIC
     assert await answers(world, request(topic_id, 0)) == [(ErrorCode.UNKNOWN_TOPIC_ID, -1)]
     assert world.gateway.topics.cached_id(topic_id) is None
 

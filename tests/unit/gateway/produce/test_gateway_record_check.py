@@ -97,9 +97,9 @@ async def test_other_topics_take_records_without_a_key(world: World, flusher: Fa
 
 async def test_an_idempotent_producers_sequence_is_not_spent(world: World, flusher: FakeFlusher) -> None:
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-    (refused,) = await produce(world, batch(None, **producer))
+    (rejected,) = await produce(world, batch(None, **producer))
     (stored,) = await produce(world, batch(b"a", **producer))
-    assert (refused.error_code, stored.error_code) == (ErrorCode.INVALID_RECORD, 0)
+    assert (rejected.error_code, stored.error_code) == (ErrorCode.INVALID_RECORD, 0)
     assert [each.batches[0].meta.base_sequence for each in flusher.produces] == [0]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import crc32c
 import pytest
 
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import (
@@ -98,7 +98,7 @@ async def test_other_topics_keep_the_producers_bytes_and_tell_no_time(world: Wor
 
 
 async def test_a_batch_refused_later_tells_no_time(world: World, flusher: FakeFlusher) -> None:
-    flusher.refusal = Refusal.OUT_OF_ORDER_SEQUENCE
+    flusher.rejection = Rejection.OUT_OF_ORDER_SEQUENCE
     answer = await produce(world, "appended", batch(50))
     assert (answer.error_code, answer.log_append_time_ms) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, NO_TIMESTAMP)
 

@@ -195,13 +195,13 @@ def test_patience_follows_what_answers_usually_take() -> None:
     pace = OwnerPace()
     assert pace.patience_s == PATIENCE_S_MAX
     for _ in range(SAMPLES_MIN):
-        pace.note_answer("c1", 0.0, taken_s=0.05, size_bytes=1)
+        pace.record_answer("c1", 0.0, taken_s=0.05, size_bytes=1)
     assert pace.patience_s == pytest.approx(PATIENCE_FACTOR * 0.05)
     for _ in range(1_000):
-        pace.note_answer("c1", 0.0, taken_s=0.0001, size_bytes=1)
+        pace.record_answer("c1", 0.0, taken_s=0.0001, size_bytes=1)
     assert pace.patience_s == PATIENCE_S_MIN
     for _ in range(1_000):
-        pace.note_answer("c1", 0.0, taken_s=10.0, size_bytes=1)
+        pace.record_answer("c1", 0.0, taken_s=10.0, size_bytes=1)
     assert pace.patience_s == PATIENCE_S_MAX
 
 
@@ -209,9 +209,9 @@ def test_hedges_cost_a_few_gets_per_gibibyte_whatever_is_slow() -> None:
     pace = OwnerPace()
     assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_MAX
     for _ in range(1_024):
-        pace.note_answer("c1", 0.0, taken_s=0.01, size_bytes=2**20)
+        pace.record_answer("c1", 0.0, taken_s=0.01, size_bytes=2**20)
     assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_PER_BYTE * 2**30
-    pace.note_answer("c1", 0.0, taken_s=0.01, size_bytes=2**30)
+    pace.record_answer("c1", 0.0, taken_s=0.01, size_bytes=2**30)
     assert not pace.take_hedges(3)
     assert pace.take_hedges(2)
 
@@ -230,13 +230,13 @@ async def test_no_hedge_is_made_that_would_cost_many_gets(zone: Zone) -> None:
 
 def test_who_goes_on_losing_is_left_alone_for_longer_and_one_win_ends_that() -> None:
     pace = OwnerPace()
-    left_alone_s = [pace.note_lost("c1") for _ in range(10)]
+    left_alone_s = [pace.record_lost("c1") for _ in range(10)]
     assert left_alone_s[: LOSSES_MAX - 1] == [0.0] * (LOSSES_MAX - 1)
     assert left_alone_s[LOSSES_MAX - 1 : LOSSES_MAX + 1] == [SLOW_AVOIDED_S, 2 * SLOW_AVOIDED_S]
     assert max(left_alone_s) == left_alone_s[-1] == SLOW_AVOIDED_S_MAX
-    assert pace.note_lost("c2") == 0.0
-    pace.note_won("c1")
-    assert pace.note_lost("c1") == 0.0
+    assert pace.record_lost("c2") == 0.0
+    pace.record_won("c1")
+    assert pace.record_lost("c1") == 0.0
 
 
 def owners_among(names: list[str]) -> dict[int, str]:

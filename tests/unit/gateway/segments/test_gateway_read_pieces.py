@@ -32,52 +32,52 @@ reads = st.lists(
 )
 
 
-@given(reads=reads, piece_bytes_max=st.integers(MIB, 8 * MIB))
+@given(reads=reads, fragment_bytes_max=st.integers(MIB, 8 * MIB))
 def test_pieces_are_their_ranges_in_order_each_for_one_owner(
-    reads: Sequence[SegmentRead], piece_bytes_max: int
+    reads: Sequence[SegmentRead], fragment_bytes_max: int
 ) -> None:
-    pieces = cut(reads, piece_bytes_max)
+    fragments = cut(reads, fragment_bytes_max)
     for index, read in enumerate(reads):
         position = read.position
-        for piece in (each.read for each in pieces if each.range_index == index):
-            assert (piece.segment, piece.position) == (read.segment, position)
-            assert 0 < piece.length <= piece_bytes_max
+        for fragment in (each.read for each in fragments if each.range_index == index):
+            assert (fragment.segment, fragment.position) == (read.segment, position)
+            assert 0 < fragment.length <= fragment_bytes_max
             if read.segment.level > 0:
-                last = piece.position + piece.length - 1
-                assert stripe_at(100 * MIB, piece.position) == stripe_at(100 * MIB, last)
-            position += piece.length
+                last = fragment.position + fragment.length - 1
+                assert stripe_at(100 * MIB, fragment.position) == stripe_at(100 * MIB, last)
+            position += fragment.length
         assert position == read.position + read.length
 
 
 @given(reads=reads)
 def test_every_piece_is_in_one_request_with_room_for_it(reads: Sequence[SegmentRead]) -> None:
-    pieces = cut(reads, 8 * MIB)
-    groups = list(requests_of(range(len(pieces)), pieces, 8 * MIB))
-    assert [number for group in groups for number in group] == list(range(len(pieces)))
-    assert all(group and sum(pieces[number].read.length for number in group) <= 8 * MIB for group in groups)
+    fragments = cut(reads, 8 * MIB)
+    groups = list(requests_of(range(len(fragments)), fragments, 8 * MIB))
+    assert [number for group in groups for number in group] == list(range(len(fragments)))
+    assert all(group and sum(fragments[number].read.length for number in group) <= 8 * MIB for group in groups)
 
 
 def test_a_request_has_a_bounded_number_of_ranges() -> None:
-    pieces = cut([SegmentRead(FLAT, 0, 1)] * (READS_PER_REQUEST_MAX + 1), MIB)
-    assert [len(group) for group in requests_of(range(len(pieces)), pieces, MIB)] == [READS_PER_REQUEST_MAX, 1]
+    fragments = cut([SegmentRead(FLAT, 0, 1)] * (READS_PER_REQUEST_MAX + 1), MIB)
+    assert [len(group) for group in requests_of(range(len(fragments)), fragments, MIB)] == [READS_PER_REQUEST_MAX, 1]
 
 
 @given(reads=reads)
 def test_every_piece_is_inside_of_one_get(reads: Sequence[SegmentRead]) -> None:
-    pieces = cut(reads, 8 * MIB)
-    gets = gets_of(range(len(pieces)), pieces)
-    assert sorted(number for get in gets for number in get.pieces) == list(range(len(pieces)))
+    fragments = cut(reads, 8 * MIB)
+    gets = gets_of(range(len(fragments)), fragments)
+    assert sorted(number for get in gets for number in get.fragments) == list(range(len(fragments)))
     for get in gets:
         assert get.length <= GET_BYTES_MAX
-        for read in (pieces[number].read for number in get.pieces):
+        for read in (fragments[number].read for number in get.fragments):
             assert read.segment == get.segment
             assert get.position <= read.position
             assert read.position + read.length <= get.position + get.length
 
 
 def gets_at(*positions: int) -> list[tuple[int, int]]:
-    pieces = cut([SegmentRead(FLAT, position, 100) for position in positions], MIB)
-    return [(get.position, get.length) for get in gets_of(range(len(pieces)), pieces)]
+    fragments = cut([SegmentRead(FLAT, position, 100) for position in positions], MIB)
+    return [(get.position, get.length) for get in gets_of(range(len(fragments)), fragments)]
 
 
 def test_neighbours_in_a_segment_are_one_get() -> None:

@@ -298,7 +298,7 @@ async def test_who_stood_in_line_to_replay_when_news_came_reads_nothing_and_goes
         assert await first.enter_async_context(zone.reads.room(size_bytes, is_history=True))
         waiting = asyncio.create_task(second.enter_async_context(zone.reads.room(size_bytes, is_history=True)))
         await asyncio.sleep(0)
-        zone.reads.pace.note_followed()
+        zone.reads.pace.record_followed()
         await first.aclose()
         assert not await waiting
     async with zone.reads.room(size_bytes, is_history=True) as may_read:

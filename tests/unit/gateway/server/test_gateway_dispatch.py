@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from penstock.contracts.commands import Done, Outcome, Refused
+from penstock.contracts.commands import Done, Outcome, Rejected
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatView
 from penstock.contracts.queries.groups import (
@@ -27,10 +27,10 @@ from penstock.contracts.queries.share import (
 )
 from penstock.contracts.queries.topics import ValidateView
 from penstock.contracts.queries.transactions import TransactionsView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.kafka.error_mapping import REFUSALS, CloseConnection, error_of
+from penstock_gateway.kafka.error_mapping import REJECTIONS, CloseConnection, error_of
 from penstock_gateway.server.dispatch import HANDLERS, answer
 from tests.unit.gateway.gateway_fakes import World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask, ask_raw, request_frame
@@ -47,28 +47,28 @@ CASES = [
 def scripted_world() -> World:
     world = new_world(share_groups=True)
     world.sequencer.seen_level = SHARE_GROUPS_LEVEL
-    world.sequencer.on_command = refuse
+    world.sequencer.on_command = reject
     world.sequencer.views |= {
         "groups": lambda query: GroupsView(1, []),
         "describe_groups": lambda query: DescribeGroupsView(
             1, [GroupView(i, "Dead", "", "", []) for i in query.group_ids]
         ),
         "group_offsets": lambda query: GroupOffsetsView(1, []),
-        "heartbeat": lambda query: HeartbeatView(1, Refusal.UNKNOWN_MEMBER),
-        "consumer_heartbeat": lambda query: ConsumerHeartbeatView(1, Refused(Refusal.INVALID_REQUEST)),
+        "heartbeat": lambda query: HeartbeatView(1, Rejection.UNKNOWN_MEMBER),
+        "consumer_heartbeat": lambda query: ConsumerHeartbeatView(1, Rejected(Rejection.INVALID_REQUEST)),
         "transactions": lambda query: TransactionsView(1, []),
-        "share_heartbeat": lambda query: ShareHeartbeatView(1, Refused(Refusal.INVALID_REQUEST)),
-        "share_partitions": lambda query: SharePartitionsView(1, [], refusal=Refusal.UNKNOWN_GROUP),
+        "share_heartbeat": lambda query: ShareHeartbeatView(1, Rejected(Rejection.INVALID_REQUEST)),
+        "share_partitions": lambda query: SharePartitionsView(1, [], rejection=Rejection.UNKNOWN_GROUP),
         "share_groups": lambda query: ShareGroupsView(1, [ShareGroupView(query.group_ids[0], "", 0, 0, "", [], [])]),
-        "share_offsets": lambda query: ShareOffsetsView(1, [], Refusal.UNKNOWN_GROUP),
+        "share_offsets": lambda query: ShareOffsetsView(1, [], Rejection.UNKNOWN_GROUP),
         "group_configs": lambda query: GroupConfigsView(1, [{} for _ in query.group_ids]),
         "validate": lambda query: ValidateView(1, [Done() for _ in query.commands]),
     }
     return world
 
 
-def refuse(command: Any) -> Outcome:
-    return Refused(Refusal.INVALID_REQUEST, "no")
+def reject(command: Any) -> Outcome:
+    return Rejected(Rejection.INVALID_REQUEST, "no")
 
 
 def test_every_api_has_a_handler_and_no_handler_is_without_an_api() -> None:
@@ -76,8 +76,8 @@ def test_every_api_has_a_handler_and_no_handler_is_without_an_api() -> None:
 
 
 def test_every_refusal_has_a_kafka_error() -> None:
-    assert REFUSALS.keys() == set(Refusal)
-    assert all((error == ErrorCode.NONE) == (refusal == Refusal.NONE) for refusal, error in REFUSALS.items())
+    assert REJECTIONS.keys() == set(Rejection)
+    assert all((error == ErrorCode.NONE) == (rejection == Rejection.NONE) for rejection, error in REJECTIONS.items())
 
 
 def test_a_refusal_of_a_newer_service_is_an_unknown_error() -> None:

@@ -165,8 +165,8 @@ async def test_bad_input_closes_its_connection_with_one_log_line_after_earlier_a
         client.ask_versions(2)
         assert await client.next_correlation_id() == 1
         assert await client.until_closed() == b""
-    refusals = [line for line in logs if line["event"] == "connection_refused"]
-    assert len(refusals) == 1 and refusals[0]["reason"]
+    rejections = [line for line in logs if line["event"] == "connection_refused"]
+    assert len(rejections) == 1 and rejections[0]["reason"]
     bystander.ask_versions(3)
     assert await bystander.next_correlation_id() == 3
 

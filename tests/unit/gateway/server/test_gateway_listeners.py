@@ -83,10 +83,10 @@ def test_only_those_that_are_advertised_have_another_address() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(listeners: str, advertised: str, sentence: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as rejected:
         parse_listeners(listeners, advertised)
-    assert sentence in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert sentence in str(rejected.value)
+    assert "\n" not in str(rejected.value)
 
 
 @given(st.text(), st.text())
@@ -94,8 +94,8 @@ def test_whatever_is_written_is_parsed_or_refused(listeners: str, advertised: st
     for texts in ((listeners, advertised), (f"A://{listeners}:1", ""), ("A://h:1", f"A://{advertised}:1")):
         try:
             parse_listeners(*texts)
-        except Invalid as refused:
-            assert str(refused)
+        except Invalid as rejected:
+            assert str(rejected)
 
 
 def test_settings_that_cannot_be_keep_the_gateway_from_starting(capsys: pytest.CaptureFixture[str]) -> None:

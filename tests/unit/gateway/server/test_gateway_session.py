@@ -96,7 +96,7 @@ def test_no_bytes_make_it_raise_anything_but_a_decode_error(data: bytes, step: i
         try:
             frames_of(session)
         except DecodeError:
-            session.refuse_rest()
+            session.reject_rest()
             break
     session.close()
     assert (budget.held_bytes, budget.frames) == (0, 0)
@@ -124,7 +124,7 @@ def test_a_length_that_cannot_be_is_refused_after_what_was_asked_before_is_answe
     assert begun is not None
     with pytest.raises(DecodeError, match=f"frame of {length} bytes"):
         session.next_frame()
-    session.refuse_rest()
+    session.reject_rest()
     assert session.take_output() == [] and not session.is_finished
     session.answer(begun[0], [b"answer"])
     assert session.take_output() == [b"answer"]
@@ -135,7 +135,7 @@ def test_a_refused_request_ends_the_connection_in_its_turn_and_lets_no_other_beg
     session = new_session()
     receive(session, frame(b"1") + frame(b"bad") + frame(b"3"))
     (first, _), (bad, _), (third, _) = frames_of(session)
-    session.refuse(bad)
+    session.reject(bad)
     assert not session.has_room
     session.answer(third, [b"never sent"])
     session.answer(first, [b"sent"])
@@ -206,6 +206,6 @@ def test_a_reader_that_goes_away_makes_room_for_the_next() -> None:
     budget.hold(10)
     budget.may_read(first)
     assert not budget.may_read(second)
-    budget.forget(first)
+    budget.remove(first)
     assert second.calls == 1
     assert budget.may_read(second)

@@ -128,8 +128,8 @@ async def test_an_empty_group_is_sent_elsewhere_and_forgets(world: World) -> Non
         (NO_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     assert (await offsets(world)).topics[0].partitions[0].start_offset == 2
-    forget = deleting.DeleteShareGroupOffsetsRequest(GROUP, [deleting.DeleteShareGroupOffsetsRequestTopic("t")])
-    (gone,) = (await ask(world, delete_share_group_offsets, forget)).responses
+    remove = deleting.DeleteShareGroupOffsetsRequest(GROUP, [deleting.DeleteShareGroupOffsetsRequestTopic("t")])
+    (gone,) = (await ask(world, delete_share_group_offsets, remove)).responses
     assert (gone.topic_name, gone.topic_id, gone.error_code) == ("t", topic_id, ErrorCode.NONE)
     assert not (await offsets(world)).topics
     assert one.epoch == 0

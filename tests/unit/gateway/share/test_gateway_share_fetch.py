@@ -243,8 +243,8 @@ async def test_a_renewal_keeps_records_and_acquires_nothing(world: World) -> Non
     answer = await one.acknowledge({0: [(0, 0, RENEW)]}, is_renew_ack=True)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
     assert answer.acquisition_lock_timeout_ms == 30_000
-    refused = await one.acknowledge({0: [(0, 0, RENEW)]})
-    assert refused.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+    rejected = await one.acknowledge({0: [(0, 0, RENEW)]})
+    assert rejected.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_who_is_no_member_gets_nothing_and_no_error(world: World) -> None:
@@ -268,7 +268,7 @@ async def test_a_partition_that_was_forgotten_is_not_fetched_any_more(world: Wor
     (one,) = await joined_members(world, topic_id, "m1")
     await one.fetch(0, 1)
     await world.produce(topic_id, {0: [batch_of(b"a")], 1: [batch_of(b"b")]})
-    response = await one.fetch(forgotten=(1,))
+    response = await one.fetch(removed=(1,))
     assert records(response, 0) == {0: b"a"}
     assert not records(response, 1)
 
@@ -277,7 +277,7 @@ async def test_nothing_is_acquired_that_could_not_be_read(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     segment = await world.produce(topic_id, {0: [batch_of(b"a")]}, stored=False)
-    world.tail.forget((topic_id, 0))
+    world.tail.remove((topic_id, 0))
     entries = len(world.sequencer.entries)
     assert acquired(await one.fetch(0)) == []
     assert len(world.sequencer.entries) == entries

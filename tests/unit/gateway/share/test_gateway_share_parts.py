@@ -296,8 +296,8 @@ def test_only_batches_with_something_acquired_are_sent_and_neighbours_as_one_pie
     data = b"".join(bytes([place]) * 10 for place in range(6))
     batches = read((0, 4), (5, 9), (10, 14), (15, 15), (16, 20), (21, 25), empty=(15,))
     acquired = [AcquiredRange(3, 6, 1), AcquiredRange(18, 22, 2)]
-    pieces = with_acquired(data, batches, acquired)
-    assert [bytes(piece) for piece in pieces] == [data[0:20], data[40:60]]
+    fragments = with_acquired(data, batches, acquired)
+    assert [bytes(fragment) for fragment in fragments] == [data[0:20], data[40:60]]
 
 
 @given(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.messages import Advanced, PartitionAdvance
 from penstock.contracts.queries.log import PartitionPlan
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_gateway.tail.tail_index import HELD_BACK_MAX, HOLD_BACK_S, PartitionKey, PartitionView, Tail, TailIndex
 
 TOPIC = bytes(range(16))
@@ -30,14 +30,14 @@ def advance(high_watermark: int, *extents: Extent, key: PartitionKey = KEY, log_
     return PartitionAdvance(*key, log_start, high_watermark, high_watermark, list(extents))
 
 
-def plan(high_watermark: int, *extents: Extent, refusal: Refusal = Refusal.NONE) -> PartitionPlan:
-    return PartitionPlan(*KEY, refusal, 0, high_watermark, high_watermark, list(extents))
+def plan(high_watermark: int, *extents: Extent, rejection: Rejection = Rejection.NONE) -> PartitionPlan:
+    return PartitionPlan(*KEY, rejection, 0, high_watermark, high_watermark, list(extents))
 
 
 def following(sequence: int = 10, high_watermark: int = 5) -> TailIndex:
     """An index that knows partition KEY's end."""
     index = TailIndex()
-    index.forget_all(sequence)
+    index.remove_all(sequence)
     assert index.lookup(KEY, 0, PLENTY) is None
     index.learn(sequence, plan(high_watermark), 0)
     return index
@@ -45,7 +45,7 @@ def following(sequence: int = 10, high_watermark: int = 5) -> TailIndex:
 
 def test_nothing_is_known_of_a_partition_that_nobody_asked_for() -> None:
     index = TailIndex()
-    index.forget_all(1)
+    index.remove_all(1)
     index.apply(2, [advance(5, extent(0, 4))])
     assert index.lookup(KEY, 5, PLENTY) is None
 
@@ -78,7 +78,7 @@ def test_a_plan_is_needed_for_offsets_before_what_is_held_and_behind_the_end(off
 
 def test_a_plan_from_before_the_first_question_is_not_learnt() -> None:
     index = TailIndex()
-    index.forget_all(10)
+    index.remove_all(10)
     index.lookup(KEY, 0, PLENTY)
     index.learn(9, plan(5), 0)
     assert index.lookup(KEY, 5, PLENTY) is None
@@ -111,9 +111,9 @@ def test_a_plan_that_ends_before_the_end_is_not_held() -> None:
 
 def test_a_refused_plan_teaches_nothing() -> None:
     index = TailIndex()
-    index.forget_all(10)
+    index.remove_all(10)
     index.lookup(KEY, 0, PLENTY)
-    index.learn(10, plan(0, refusal=Refusal.OFFSET_OUT_OF_RANGE), 0)
+    index.learn(10, plan(0, rejection=Rejection.OFFSET_OUT_OF_RANGE), 0)
     assert index.lookup(KEY, 0, PLENTY) is None
 
 
@@ -152,7 +152,7 @@ def test_news_of_a_log_start_alone_drops_what_lies_before_it_and_keeps_the_rest(
 
 def test_news_of_a_log_start_alone_tells_the_end_of_a_partition_that_is_not_known_yet() -> None:
     index = TailIndex()
-    index.forget_all(10)
+    index.remove_all(10)
     assert index.lookup(KEY, 3, PLENTY) is None
     index.apply(11, [advance(9, log_start=7)])
     assert index.lookup(KEY, 9, PLENTY) == PartitionView(7, 9, 9, [])
@@ -169,11 +169,11 @@ def test_extents_that_begin_behind_the_known_end_for_the_others_are_gone_are_tak
 
 def test_the_partition_asked_for_longest_ago_is_forgotten_first() -> None:
     index = TailIndex(extents_max=3)
-    index.forget_all(1)
+    index.remove_all(1)
     keys = [(TOPIC, number) for number in range(4)]
     for key in keys[:3]:
         index.lookup(key, 0, PLENTY)
-        index.learn(1, PartitionPlan(*key, Refusal.NONE, 0, 0, 0, []), 0)
+        index.learn(1, PartitionPlan(*key, Rejection.NONE, 0, 0, 0, []), 0)
     assert index.lookup(keys[0], 0, PLENTY) is not None
     index.lookup(keys[3], 0, PLENTY)
     assert [index.lookup(key, 0, PLENTY) is not None for key in (keys[0], keys[2])] == [True, True]
@@ -182,7 +182,7 @@ def test_the_partition_asked_for_longest_ago_is_forgotten_first() -> None:
 
 def test_a_partition_alone_loses_its_oldest_extents_and_keeps_its_end() -> None:
     index = TailIndex(extents_max=3)
-    index.forget_all(1)
+    index.remove_all(1)
     index.lookup(KEY, 0, PLENTY)
     index.learn(1, plan(0), 0)
     for offset in range(5):
@@ -197,7 +197,7 @@ def test_a_partition_alone_loses_its_oldest_extents_and_keeps_its_end() -> None:
 def test_a_forgotten_partition_holds_nothing() -> None:
     index = following()
     index.apply(11, [advance(8, extent(5, 7))])
-    index.forget(KEY)
+    index.remove(KEY)
     assert index.held_extents == 0
     assert index.lookup(KEY, 8, PLENTY) is None
 
@@ -323,13 +323,13 @@ class Run:
     def plan(self, partition: int, offset: int) -> None:
         sequence = self.chance.randint(self.tail.index.applied or 0, self.sequence)
         start, end = self.start(partition, sequence), self.end(partition, sequence)
-        refusal = Refusal.NONE if offset >= start else Refusal.OFFSET_OUT_OF_RANGE
+        rejection = Rejection.NONE if offset >= start else Rejection.OFFSET_OUT_OF_RANGE
         listed = [each for each in self.log[partition] if offset <= each.last_offset < end]
         if self.chance.random() < 0.2:
             listed = listed[: len(listed) // 2]
-        if refusal:
+        if rejection:
             listed = []
-        self.plans.append((sequence, PartitionPlan(TOPIC, partition, refusal, start, end, end, listed), offset))
+        self.plans.append((sequence, PartitionPlan(TOPIC, partition, rejection, start, end, end, listed), offset))
         if self.chance.random() < 0.6:
             self.tail.index.learn(*self.plans.pop())
 

@@ -11,7 +11,7 @@ from penstock.contracts import subjects
 from penstock.contracts.codec import encode
 from penstock.contracts.messages import Advanced, PartitionAdvance
 from penstock.contracts.queries.log import PartitionPlan, Plan
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_gateway.tail.tail_subscriber import TailFeed, Watch
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.virtual_time import in_virtual_time
@@ -28,21 +28,21 @@ class Told:
     """Writes down what the feed says to the topic cache and the sequencer client."""
 
     def __init__(self) -> None:
-        self.forgotten: list[str] = []
-        self.times_all_forgotten = 0
+        self.removed: list[str] = []
+        self.times_all_removed = 0
         self.sequence = 0
         self.level = 0
 
-    def forget(self, names: Iterable[str]) -> None:
-        self.forgotten += names
+    def remove(self, names: Iterable[str]) -> None:
+        self.removed += names
 
-    def forget_all(self) -> None:
-        self.times_all_forgotten += 1
+    def remove_all(self) -> None:
+        self.times_all_removed += 1
 
-    def note_sequence(self, sequence: int) -> None:
+    def record_sequence(self, sequence: int) -> None:
         self.sequence = max(self.sequence, sequence)
 
-    def note_level(self, level: int) -> None:
+    def record_level(self, level: int) -> None:
         self.level = level
 
 
@@ -114,21 +114,21 @@ async def test_a_changed_topic_wakes_everybody_and_is_forgotten(feed: Feed) -> N
     with feed.tail.watch([KEY]) as watch:
         await feed.announce(2, topics=["changed"])
         assert await watch.until(feed.deadline_s())
-    assert feed.told.forgotten == ["changed"]
-    assert feed.told.times_all_forgotten == 1  # by the first announcement
+    assert feed.told.removed == ["changed"]
+    assert feed.told.times_all_removed == 1  # by the first announcement
 
 
 @in_virtual_time
 async def test_a_missing_announcement_wakes_everybody_after_a_while_and_all_is_forgotten() -> None:
     async with opened() as feed:
         feed.tail.lookup(KEY, 0, 1)
-        feed.tail.learn(Plan(1, [PartitionPlan(*KEY, Refusal.NONE, 0, 0, 0, [])]), [0])
+        feed.tail.learn(Plan(1, [PartitionPlan(*KEY, Rejection.NONE, 0, 0, 0, [])]), [0])
         assert feed.tail.lookup(KEY, 0, 1) is not None
         with feed.tail.watch([OTHER]) as watch:
             await feed.announce(3, KEY)
             assert not await feed.is_woken(watch)
             assert await watch.until(feed.deadline_s())
-        assert feed.told.times_all_forgotten == 2
+        assert feed.told.times_all_removed == 2
         assert feed.tail.applied_sequence == 3
         assert feed.tail.lookup(KEY, 0, 1) is None
 
@@ -143,7 +143,7 @@ async def test_an_announcement_that_comes_late_is_taken_in_at_its_place() -> Non
             )
             assert await watch.until(feed.deadline_s())
         assert feed.tail.applied_sequence == 3
-        assert feed.told.times_all_forgotten == 1
+        assert feed.told.times_all_removed == 1
 
 
 async def test_bytes_that_are_no_announcement_are_passed_over(feed: Feed) -> None:

@@ -19,7 +19,7 @@ from penstock.contracts.commands import (
     Outcome,
     PerItem,
     ProducerAllocated,
-    Refused,
+    Rejected,
     TransactionEnded,
     TransactionPartition,
 )
@@ -35,7 +35,7 @@ from penstock.contracts.queries.transactions import (
     TransactionTopic,
     TransactionView,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from penstock.kafkawire.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -80,7 +80,7 @@ SEEN = 45  # the newest entry that the gateway has heard of
 def answering(outcome: Outcome | Callable[[Command], Outcome]) -> World:
     world = new_world()
     world.sequencer.add_topic("t", 2)
-    world.sequencer.note_sequence(SEEN)
+    world.sequencer.record_sequence(SEEN)
     world.sequencer.on_command = outcome if callable(outcome) else lambda command: outcome
     return world
 
@@ -144,7 +144,7 @@ async def test_a_producer_begins_with_what_the_sequencers_give_it(version: int) 
 
 @pytest.mark.parametrize("version", range(4))
 async def test_partitions_are_added_by_their_topics_ids(version: int) -> None:
-    world = answering(PerItem([Refusal.NONE] * 2))
+    world = answering(PerItem([Rejection.NONE] * 2))
     response = await ask(world, ADD_PARTITIONS, version, adding(1, 0))
     results = response.results_by_topic_v3_and_below[0].results_by_partition
     assert [(each.partition_index, each.partition_error_code) for each in results] == [(1, 0), (0, 0)]
@@ -165,7 +165,7 @@ async def test_if_one_partition_does_not_exist_none_is_added() -> None:
 
 
 async def test_a_topic_that_goes_while_it_is_added_is_not_remembered() -> None:
-    world = answering(PerItem([Refusal.UNKNOWN_TOPIC, Refusal.NONE]))
+    world = answering(PerItem([Rejection.UNKNOWN_TOPIC, Rejection.NONE]))
     response = await ask(world, ADD_PARTITIONS, 3, adding(0, 1))
     results = response.results_by_topic_v3_and_below[0].results_by_partition
     assert [each.partition_error_code for each in results] == [
@@ -201,7 +201,7 @@ async def test_a_transaction_ends_and_from_version_5_on_with_another_epoch(versi
 
 @pytest.mark.parametrize("version", range(6))
 async def test_offsets_go_with_who_commits_them_as_far_as_the_version_tells(version: int) -> None:
-    world = answering(PerItem([Refusal.NONE]))
+    world = answering(PerItem([Rejection.NONE]))
     assert await error_of_commit(world, version) == 0
     who = (2, "m-1", "i-1") if version >= 3 else (-1, "", None)
     offset = OffsetToCommit("t", 1, 5, 4 if version >= 2 else -1, "m")
@@ -221,41 +221,41 @@ async def test_offsets_go_with_who_commits_them_as_far_as_the_version_tells(vers
 )
 async def test_who_is_fenced_hears_it_in_his_versions_word(ask_error: Any, errors: list[ErrorCode]) -> None:
     for version, error in enumerate(errors):
-        assert await ask_error(answering(Refused(Refusal.PRODUCER_FENCED)), version) == error
+        assert await ask_error(answering(Rejected(Rejection.PRODUCER_FENCED)), version) == error
 
 
 @pytest.mark.parametrize("ask_error", COMMANDS)
 @pytest.mark.parametrize(
-    ("refusal", "error"),
+    ("rejection", "error"),
     [
-        (Refusal.STALE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        (Refusal.OVERLOADED, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (Refusal.INVALID_PRODUCER_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (Refusal.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
-        (Refusal.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
+        (Rejection.STALE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (Rejection.OVERLOADED, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (Rejection.INVALID_PRODUCER_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (Rejection.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
+        (Rejection.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
     ],
 )
-async def test_refusals_have_kafkas_codes(ask_error: Any, refusal: Refusal, error: ErrorCode) -> None:
-    assert await ask_error(answering(Refused(refusal)), 3) == error
+async def test_refusals_have_kafkas_codes(ask_error: Any, rejection: Rejection, error: ErrorCode) -> None:
+    assert await ask_error(answering(Rejected(rejection)), 3) == error
 
 
 @pytest.mark.parametrize(
-    ("refusal", "version", "error"),
+    ("rejection", "version", "error"),
     [
-        (Refusal.INVALID_TXN_STATE, 4, ErrorCode.TRANSACTION_ABORTABLE),
-        (Refusal.STALE, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (Refusal.STALE, 2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        (Refusal.ILLEGAL_GENERATION, 3, ErrorCode.ILLEGAL_GENERATION),
-        (Refusal.STALE_MEMBER_EPOCH, 5, ErrorCode.ILLEGAL_GENERATION),
-        (Refusal.UNKNOWN_MEMBER, 3, ErrorCode.UNKNOWN_MEMBER_ID),
-        (Refusal.FENCED_INSTANCE, 3, ErrorCode.FENCED_INSTANCE_ID),
+        (Rejection.INVALID_TXN_STATE, 4, ErrorCode.TRANSACTION_ABORTABLE),
+        (Rejection.STALE, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (Rejection.STALE, 2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (Rejection.ILLEGAL_GENERATION, 3, ErrorCode.ILLEGAL_GENERATION),
+        (Rejection.STALE_MEMBER_EPOCH, 5, ErrorCode.ILLEGAL_GENERATION),
+        (Rejection.UNKNOWN_MEMBER, 3, ErrorCode.UNKNOWN_MEMBER_ID),
+        (Rejection.FENCED_INSTANCE, 3, ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
 async def test_offsets_are_refused_in_words_that_the_version_knows(
-    refusal: Refusal, version: int, error: ErrorCode
+    rejection: Rejection, version: int, error: ErrorCode
 ) -> None:
-    assert await error_of_commit(answering(Refused(refusal)), version) == error
-    assert await error_of_commit(answering(PerItem([refusal])), version) == error
+    assert await error_of_commit(answering(Rejected(rejection)), version) == error
+    assert await error_of_commit(answering(PerItem([rejection])), version) == error
 
 
 @pytest.mark.parametrize("ask_error", [*COMMANDS, error_of_finding])
@@ -381,7 +381,7 @@ async def test_a_page_without_a_match_is_not_the_last_one() -> None:
 
 async def test_who_lists_transactions_by_a_bad_pattern_is_told_so() -> None:
     world = new_world()
-    world.sequencer.views["transactions"] = lambda query: TransactionsView(1, [], refusal=Refusal.INVALID_PATTERN)
+    world.sequencer.views["transactions"] = lambda query: TransactionsView(1, [], rejection=Rejection.INVALID_PATTERN)
     response = await ask(world, LIST, 2, ListTransactionsRequest(transactional_id_pattern="("))
     assert (response.error_code, response.transaction_states) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
 
@@ -389,7 +389,7 @@ async def test_who_lists_transactions_by_a_bad_pattern_is_told_so() -> None:
 async def test_producers_are_described_over_as_many_answers_as_it_takes() -> None:
     world = new_world()
     topic = world.sequencer.add_topic("t", 3)
-    view = PartitionProducers(Refusal.NONE, [ProducerView(7, 3, 41, 1_000, 0, 12)])
+    view = PartitionProducers(Rejection.NONE, [ProducerView(7, 3, 41, 1_000, 0, 12)])
     world.sequencer.views["producers"] = lambda query: ProducersView(1, [view])
     topics = [TopicRequest("none", [0]), TopicRequest("t", [0, 9, 2])]
     response = await ask(world, DESCRIBE_PRODUCERS, 0, DescribeProducersRequest(topics))
@@ -464,26 +464,26 @@ async def test_a_transactional_batch_needs_a_transactional_id(produce_world: Wor
 
 
 @pytest.mark.parametrize(
-    ("refusal", "version", "error"),
+    ("rejection", "version", "error"),
     [
-        (Refusal.PRODUCER_FENCED, 12, ErrorCode.INVALID_PRODUCER_EPOCH),
-        (Refusal.INVALID_PRODUCER_MAPPING, 12, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (Refusal.INVALID_TXN_STATE, 10, ErrorCode.INVALID_TXN_STATE),
-        (Refusal.INVALID_TXN_STATE, 11, ErrorCode.TRANSACTION_ABORTABLE),
-        (Refusal.POLICY_VIOLATION, 12, ErrorCode.POLICY_VIOLATION),
+        (Rejection.PRODUCER_FENCED, 12, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (Rejection.INVALID_PRODUCER_MAPPING, 12, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (Rejection.INVALID_TXN_STATE, 10, ErrorCode.INVALID_TXN_STATE),
+        (Rejection.INVALID_TXN_STATE, 11, ErrorCode.TRANSACTION_ABORTABLE),
+        (Rejection.POLICY_VIOLATION, 12, ErrorCode.POLICY_VIOLATION),
     ],
 )
 async def test_batches_are_refused_in_words_that_the_version_knows(
-    produce_world: World, refusal: Refusal, version: int, error: ErrorCode
+    produce_world: World, rejection: Rejection, version: int, error: ErrorCode
 ) -> None:
     flusher = await produce_world.add_flusher("f1")
-    flusher.refusal = refusal
+    flusher.rejection = rejection
     assert await error_of_producing(produce_world, producing(transactional()), version) == error
 
 
 async def test_a_plain_batch_of_a_transactional_producer_is_no_reason_to_abort(produce_world: World) -> None:
     flusher = await produce_world.add_flusher("f1")
-    flusher.refusal = Refusal.INVALID_TXN_STATE
+    flusher.rejection = Rejection.INVALID_TXN_STATE
     plain = transactional(transactional=False)
     assert await error_of_producing(produce_world, producing(plain), 12) == ErrorCode.INVALID_TXN_STATE
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.commands import EndTxn, Refused, TransactionEnded
+from penstock.contracts.commands import EndTxn, Rejected, TransactionEnded
 from penstock.contracts.queries.transactions import (
     DescribeTransactionsView,
     TransactionSummary,
@@ -12,7 +12,7 @@ from penstock.contracts.queries.transactions import (
     TransactionTopic,
     TransactionView,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -116,18 +116,18 @@ async def test_each_partition_has_its_own_verdict_and_one_end_is_enough() -> Non
 
 
 @pytest.mark.parametrize(
-    ("refusal", "error"),
+    ("rejection", "error"),
     [
-        (Refusal.STALE, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        (Refusal.OVERLOADED, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        (Refusal.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (Rejection.STALE, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (Rejection.OVERLOADED, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (Rejection.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
 async def test_what_changed_meanwhile_is_said_in_words_that_administrators_know(
-    refusal: Refusal, error: ErrorCode
+    rejection: Rejection, error: ErrorCode
 ) -> None:
     world = knowing(ONGOING)
-    world.sequencer.on_command = lambda command: Refused(refusal)
+    world.sequencer.on_command = lambda command: Rejected(rejection)
     assert await errors(world, marker(1)) == [[error]]
 
 

@@ -10,7 +10,7 @@ from penstock.runtime.nats.bulk_client import BULK_BYTES_MIN, ChunkReader, OneCo
 
 LIMIT = 1_000
 BULK = bytes(2 * BULK_BYTES_MIN)
-PIECES = [1, 2, 3, 40, 1_000, BULK_BYTES_MIN - 1, BULK_BYTES_MIN, BULK_BYTES_MIN + 1, 3 * BULK_BYTES_MIN]
+FRAGMENTS = [1, 2, 3, 40, 1_000, BULK_BYTES_MIN - 1, BULK_BYTES_MIN, BULK_BYTES_MIN + 1, 3 * BULK_BYTES_MIN]
 
 
 class Client:
@@ -46,7 +46,7 @@ def _wire(chance: random.Random) -> tuple[bytes, list[object]]:
     """What a server sends, and what a parser must find in it."""
     wire, expected = b"", list[object]()
     for number in range(12):
-        kind, data = chance.randrange(6), chance.randbytes(chance.choice([0, 1, *PIECES]))
+        kind, data = chance.randrange(6), chance.randbytes(chance.choice([0, 1, *FRAGMENTS]))
         subject, reply = f"subject.{number}".encode(), chance.choice([b"", b"an.inbox"])
         if kind == 0:
             wire += b"PING\r\n"
@@ -71,7 +71,7 @@ async def test_every_cut_of_the_bytes_gives_the_same_messages(seed: int) -> None
     parser = OneCopyParser(client)
     position = 0
     while position < len(wire):
-        size = chance.choice(PIECES)
+        size = chance.choice(FRAGMENTS)
         await parser.parse(wire[position : position + size])
         position += size
     assert client.found == expected

@@ -136,9 +136,9 @@ async def test_a_purge_names_the_first_entry_to_stay_and_asks_only_for_what_is_t
 
 
 async def test_a_purge_that_is_refused_may_be_tried_again() -> None:
-    refused = {"error": {"code": 503, "err_code": 10008, "description": "system temporarily unavailable"}}
+    rejected = {"error": {"code": 503, "err_code": 10008, "description": "system temporarily unavailable"}}
     with pytest.raises(Unavailable, match="cannot be purged: system temporarily unavailable"):
-        await NatsJournal(Script(info=stream(7), append=refused), "c").purge(5)
+        await NatsJournal(Script(info=stream(7), append=rejected), "c").purge(5)
 
 
 async def test_the_largest_entry_leaves_room_for_its_headers() -> None:

@@ -3,35 +3,35 @@
 import pytest
 import structlog.testing
 
-from penstock.runtime.nats.permissions import SUBJECTS_LOGGED_MAX, Refusal, RefusalLog, parse_refusal
+from penstock.runtime.nats.permissions import SUBJECTS_LOGGED_MAX, Rejection, RejectionLog, parse_rejection
 
 
 @pytest.mark.parametrize(
-    ("text", "refusal"),
+    ("text", "rejection"),
     [
-        ('nats: permissions violation for publish to "a.b"', Refusal("a.b", is_subscription=False)),
-        ('nats: permissions violation for subscription to "_inbox.x.>"', Refusal("_inbox.x.>", is_subscription=True)),
-        ('permissions violation for subscription to "a" using queue "q"', Refusal("a", is_subscription=True)),
-        ('Permissions Violation for Publish to "$JS.API.X"', Refusal("$js.api.x", is_subscription=False)),
+        ('nats: permissions violation for publish to "a.b"', Rejection("a.b", is_subscription=False)),
+        ('nats: permissions violation for subscription to "_inbox.x.>"', Rejection("_inbox.x.>", is_subscription=True)),
+        ('permissions violation for subscription to "a" using queue "q"', Rejection("a", is_subscription=True)),
+        ('Permissions Violation for Publish to "$JS.API.X"', Rejection("$js.api.x", is_subscription=False)),
     ],
 )
-def test_a_refusal_names_its_subject_and_what_was_refused(text: str, refusal: Refusal) -> None:
-    assert parse_refusal(text) == refusal
+def test_a_refusal_names_its_subject_and_what_was_refused(text: str, rejection: Rejection) -> None:
+    assert parse_rejection(text) == rejection
 
 
 @pytest.mark.parametrize(
     "text", ["", "nats: stale connection", "nats: authorization violation", "permissions violation"]
 )
 def test_other_errors_are_no_refusals(text: str) -> None:
-    assert parse_refusal(text) is None
+    assert parse_rejection(text) is None
 
 
 def test_each_refused_subject_is_logged_once() -> None:
-    refusals = RefusalLog()
+    rejections = RejectionLog()
     with structlog.testing.capture_logs() as logged:
         for _ in range(3):
-            refusals.note(Refusal("a", is_subscription=False))
-            refusals.note(Refusal("a", is_subscription=True))
+            rejections.note(Rejection("a", is_subscription=False))
+            rejections.note(Rejection("a", is_subscription=True))
     assert logged == [
         {"event": "nats_permission_denied", "log_level": "error", "verb": "publish", "subject": "a"},
         {"event": "nats_permission_denied", "log_level": "error", "verb": "subscribe", "subject": "a"},
@@ -39,8 +39,8 @@ def test_each_refused_subject_is_logged_once() -> None:
 
 
 def test_ever_new_refused_subjects_do_not_fill_the_log() -> None:
-    refusals = RefusalLog()
+    rejections = RejectionLog()
     with structlog.testing.capture_logs() as logged:
         for number in range(2 * SUBJECTS_LOGGED_MAX):
-            refusals.note(Refusal(f"inbox.{number}", is_subscription=False))
+            rejections.note(Rejection(f"inbox.{number}", is_subscription=False))
     assert len(logged) == SUBJECTS_LOGGED_MAX

@@ -9,7 +9,7 @@ from penstock.contracts.commands import (
     ConsumerMembership,
     ExpireMember,
     RaiseLevel,
-    Refused,
+    Rejected,
     TopicPartitions,
 )
 from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
@@ -119,7 +119,7 @@ class ConsumerWorld(World):
             before = [(each.epoch, each.owned, each.has_reported) for each in clients]
             for client in clients:
                 answer = self.beat(client)
-                assert not isinstance(answer, Refused), answer
+                assert not isinstance(answer, Rejected), answer
             if before == [(each.epoch, each.owned, each.has_reported) for each in clients]:
                 return
         raise AssertionError("the group does not come to rest")

@@ -20,7 +20,7 @@ def check_share_groups(state: State) -> None:
         for topic_id, shares in group.partitions.items():
             assert shares
             topics.setdefault(topic_id, set()).add(group_id)
-            assert topic_id in state.topics_by_id or topic_id in state.buried
+            assert topic_id in state.topics_by_id or topic_id in state.recoverable
             for share in shares.values():
                 check_share(state, group, share)
     assert topics == {topic_id: {*groups} for topic_id, groups in state.share_topics.items()}

@@ -11,7 +11,6 @@ from penstock.contracts.commands import (
     AllocateProducer,
     AlterClientQuotas,
     AlterConfigs,
-    ClaimJob,
     Command,
     CommitOffsets,
     CommitSegment,
@@ -27,33 +26,34 @@ from penstock.contracts.commands import (
     DeleteRecords,
     DeleteTopic,
     DropExtents,
-    EndChore,
+    EndTaskLease,
     EndTxn,
     ExpireLogs,
     ExpireMember,
-    ForgetSegments,
     GroupProtocol,
     InitTransactionalProducer,
     JoinGroup,
+    LeaseJob,
     LeaveGroup,
     LeavingMember,
     LogOffset,
     LogRef,
     MemberAssignment,
-    NoteArchived,
-    NoteSnapshot,
     OffsetToCommit,
     OutputSegment,
     QuotaChange,
     QuotaPart,
     RaiseLevel,
+    RecordArchived,
+    RecordSnapshot,
     ReleaseCustody,
     ReleaseJob,
+    RemoveSegments,
     ReplacedRun,
     ReplaceExtents,
     SyncGroup,
-    TakeChore,
     TakeCustody,
+    TakeTaskLease,
     Tick,
     TopicPartitions,
     TransactionPartition,
@@ -294,7 +294,7 @@ def compaction_commands(number: Callable[[Integers], Integers]) -> st.SearchStra
     )
     leases = number(st.sampled_from([1_000, 60_000]))
     return st.one_of(
-        st.builds(ClaimJob, number(NOW_MS), names, names, several, leases),
+        st.builds(LeaseJob, number(NOW_MS), names, names, several, leases),
         st.builds(ReleaseJob, number(NOW_MS), names, names),
         replacing,
         replacing,
@@ -309,19 +309,19 @@ def custody_commands(number: Callable[[Integers], Integers]) -> st.SearchStrateg
     return st.one_of(
         st.builds(TakeCustody, number(NOW_MS), authors, ends),
         st.builds(ReleaseCustody, number(NOW_MS), authors),
-        st.builds(NoteArchived, number(NOW_MS), authors, sequences),
-        st.builds(NoteSnapshot, number(NOW_MS), authors, sequences),
+        st.builds(RecordArchived, number(NOW_MS), authors, sequences),
+        st.builds(RecordSnapshot, number(NOW_MS), authors, sequences),
     )
 
 
 def janitor_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
-    holders, chores = st.sampled_from(["j1", "j2", "", "j" * 300]), number(st.integers(-1, 5))
+    holders, tasks = st.sampled_from(["j1", "j2", "", "j" * 300]), number(st.integers(-1, 5))
     identifiers = SEGMENT_IDS if number is usual else st.binary(max_size=17)
     periods = (number(st.sampled_from([0, 1_000, 60_000])), number(st.sampled_from([1, 1_000])))
     return st.one_of(
-        st.builds(TakeChore, number(NOW_MS), holders, chores, chores, *periods, chores),
-        st.builds(EndChore, number(NOW_MS), holders, chores, st.booleans()),
-        st.builds(ForgetSegments, number(NOW_MS), st.lists(identifiers, max_size=4)),
+        st.builds(TakeTaskLease, number(NOW_MS), holders, tasks, tasks, *periods, tasks),
+        st.builds(EndTaskLease, number(NOW_MS), holders, tasks, st.booleans()),
+        st.builds(RemoveSegments, number(NOW_MS), st.lists(identifiers, max_size=4)),
         st.builds(RaiseLevel, number(NOW_MS), st.just(2)),
         segments(number),
         st.builds(DeleteTopic, number(NOW_MS), NAMES, TOPIC_IDS),
@@ -388,8 +388,8 @@ OPENING: Log = [
 
 def cut(opening: Log, flat: list[Command], size: int) -> Log:
     """Entries of one or two requests with `size` commands in all, the opening before them."""
-    pieces = [flat[place : place + size] for place in range(0, len(flat), size)]
-    return [*opening, *([[piece[:1], piece[1:]] if size > 1 else [piece] for piece in pieces])]
+    fragments = [flat[place : place + size] for place in range(0, len(flat), size)]
+    return [*opening, *([[fragment[:1], fragment[1:]] if size > 1 else [fragment] for fragment in fragments])]
 
 
 flat_logs = st.one_of(

@@ -72,7 +72,7 @@ class TransactionWorld(World):
         (result,) = self.produce(
             self.of(writer, sequence, records=records, adds=adds), partition=partition, number=number
         )
-        if not result.refusal:
+        if not result.rejection:
             writer.sequences[place] = sequence + records
         return result
 

@@ -8,7 +8,6 @@ from penstock.contracts.commands import (
     AddPartitionsToTxn,
     AllocateProducer,
     AlterConfigs,
-    ClaimJob,
     Command,
     CommitOffsets,
     CommitSegment,
@@ -23,30 +22,31 @@ from penstock.contracts.commands import (
     DeleteRecords,
     DeleteTopic,
     DropExtents,
-    EndChore,
+    EndTaskLease,
     EndTxn,
     ExpireLogs,
     ExpireMember,
-    ForgetSegments,
     GroupProtocol,
     InitTransactionalProducer,
     JoinGroup,
+    LeaseJob,
     LeaveGroup,
     LeavingMember,
     LogOffset,
     LogRef,
     MemberAssignment,
-    NoteArchived,
-    NoteSnapshot,
     OffsetToCommit,
     OutputSegment,
     RaiseLevel,
+    RecordArchived,
+    RecordSnapshot,
     ReleaseJob,
+    RemoveSegments,
     ReplacedRun,
     ReplaceExtents,
     SyncGroup,
-    TakeChore,
     TakeCustody,
+    TakeTaskLease,
     Tick,
     TransactionPartition,
     UndeleteTopic,
@@ -142,13 +142,13 @@ class Walker:
             self.custody: 6,
             self.job: 24,
             self.job_again: 20,
-            self.claim: 6,
+            self.lease: 6,
             self.raise_level: 3 if self.state.level < SHARE_GROUPS_LEVEL else 1,
-            self.forget: 8,
+            self.remove: 8,
             self.alter_configs: 4,
             self.trim: 8,
-            self.undelete_topic: 20 if self.state.buried else 1,
-            self.chore: 6,
+            self.undelete_topic: 20 if self.state.recoverable else 1,
+            self.task: 6,
             self.transact: 60,
             self.share: 40 if self.state.level >= SHARE_GROUPS_LEVEL else 0,
         }
@@ -182,14 +182,14 @@ class Walker:
     def job_again(self) -> Command:
         return self.random.choice(self.jobs[-4:]) if self.jobs else self.job()
 
-    def claim(self) -> Command:
+    def lease(self) -> Command:
         random = self.random
         job, holder = random.choice(["j1", "j2", "j3"]), random.choice(["c1", "c2"])
         if random.random() < 0.3:
             return ReleaseJob(self.now_ms, job, holder)
         known = [each.segment_id for each in self.segments[-6:]]
         wanted = random.sample(known, min(len(known), random.randint(1, 3)))
-        return ClaimJob(self.now_ms, job, holder, wanted, random.choice([100, 60_000]))
+        return LeaseJob(self.now_ms, job, holder, wanted, random.choice([100, 60_000]))
 
     def batch(self, identifier: bytes) -> BatchMeta:
         """Most batches of a producer go on where it stands, on partition 0; some repeat, skip or bump its epoch."""
@@ -307,14 +307,14 @@ class Walker:
     def raise_level(self) -> Command:
         return RaiseLevel(self.now_ms, self.random.randint(0, SHARE_GROUPS_LEVEL))
 
-    def forget(self) -> Command:
+    def remove(self) -> Command:
         """Mostly condemned segments; a few that live, that nobody knows, or that are named twice."""
         random, table = self.random, self.state.segments
-        condemned = [table.id(slot) for slot in table.by_number if not table.live_extents[slot]]
-        named = random.sample(condemned, random.randint(0, len(condemned)))
+        dead = [table.id(slot) for slot in table.by_number if not table.live_extents[slot]]
+        named = random.sample(dead, random.randint(0, len(dead)))
         if random.random() < 0.2:
             named += random.choices([bytes(16), *table.all_ids()], k=2)
-        return ForgetSegments(self.now_ms, named)
+        return RemoveSegments(self.now_ms, named)
 
     def alter_configs(self) -> Command:
         """Of the cluster or of one topic: how long records stay, offsets, and deleted topics."""
@@ -347,17 +347,17 @@ class Walker:
         )
 
     def undelete_topic(self) -> Command:
-        names = [each.topic.name for each in self.state.buried.values()]
+        names = [each.topic.name for each in self.state.recoverable.values()]
         return UndeleteTopic(self.now_ms, self.random.choice([*names, *names, "t"]), bytes(16))
 
-    def chore(self) -> Command:
+    def task(self) -> Command:
         random = self.random
-        holder, number = random.choice(["j1", "j2"]), random.choice([*self.state.chore_leases, 7])
+        holder, number = random.choice(["j1", "j2"]), random.choice([*self.state.task_leases, 7])
         if random.random() < 0.5:
-            return EndChore(self.now_ms, holder, number, random.random() < 0.7)
+            return EndTaskLease(self.now_ms, holder, number, random.random() < 0.7)
         first = random.randint(0, 4)
         periods = (random.choice([0, 5_000, 60_000]), random.choice([1_000, 60_000]))
-        return TakeChore(
+        return TakeTaskLease(
             self.now_ms, holder, first, first + random.randint(1, 4), *periods, random.choice([-1, number])
         )
 
@@ -412,7 +412,7 @@ class Walker:
         return self.random.choice(
             [
                 TakeCustody(self.now_ms, author),
-                NoteArchived(self.now_ms, author, max(sequence, 0)),
-                NoteSnapshot(self.now_ms, author, max(sequence, 0)),
+                RecordArchived(self.now_ms, author, max(sequence, 0)),
+                RecordSnapshot(self.now_ms, author, max(sequence, 0)),
             ]
         )

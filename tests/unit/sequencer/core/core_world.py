@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock.contracts.batches import MARKER_BYTES, BatchMeta, BatchResult, BatchRun
 from penstock.contracts.commands import (
-    CHORES,
+    TASKS,
     AllocateProducer,
     AlterConfigs,
     Command,
@@ -33,7 +33,7 @@ from penstock.contracts.configs.topics import INITIAL_REBALANCE_DELAY, group_con
 from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
 from penstock.contracts.levels import JANITOR_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries.groups import GroupWaitQuery, HeartbeatQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups.idle_timers import next_deadline_ms
 from penstock_sequencer.core.log import control_markers
@@ -53,8 +53,8 @@ from penstock_sequencer.core.state.cluster import (
 )
 from penstock_sequencer.core.state.consumer_group import ASSIGNING, AWAY, RECONCILED, REVOKING, ConsumerGroup
 from penstock_sequencer.core.state.extents import Extents
-from penstock_sequencer.core.state.limits import CLAIMS_MAX, EXPIRY_STEPS, PRODUCER_EPOCH_MAX
-from penstock_sequencer.core.state.segments import MARKERS, NOT_CONDEMNED
+from penstock_sequencer.core.state.limits import EXPIRY_STEPS, JOB_LEASES_MAX, PRODUCER_EPOCH_MAX
+from penstock_sequencer.core.state.segments import MARKERS, NOT_DEAD
 from tests.unit.sequencer.core.core_share_checks import check_share_groups
 
 START_MS = 1_700_000_000_000
@@ -220,9 +220,9 @@ class World:
         shares = [MemberAssignment(who, share) for who, share in (assignments or {}).items()]
         return self.do(SyncGroup(self.now_ms, "g", generation, member_id, instance, kind, protocol, shares))
 
-    def leave(self, *members: tuple[str, str | None]) -> list[Refusal]:
-        refusals: list[Refusal] = self.leave_seen(*members, seen=-1).refusals
-        return refusals
+    def leave(self, *members: tuple[str, str | None]) -> list[Rejection]:
+        rejections: list[Rejection] = self.leave_seen(*members, seen=-1).rejections
+        return rejections
 
     def leave_seen(self, *members: tuple[str, str | None], seen: int) -> Any:
         """The outcome for whoever had seen that entry."""
@@ -246,8 +246,8 @@ class World:
     def wait_outcome(self, kind: str, member_id: str, generation: int) -> Any:
         return queries.group_wait(self.state, GroupWaitQuery(0, kind, "g", member_id, generation, 0)).outcome
 
-    def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> Refusal:
-        return queries.heartbeat(self.state, HeartbeatQuery(0, "g", generation, member_id, instance)).refusal
+    def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> Rejection:
+        return queries.heartbeat(self.state, HeartbeatQuery(0, "g", generation, member_id, instance)).rejection
 
     def finish_initial_delay(self) -> None:
         """Let the delay pass, and its one extension for those who came meanwhile."""
@@ -273,7 +273,7 @@ def check_invariants(state: State) -> None:
     live_bytes = [0] * len(state.segments.numbers)
     live_extents = [0] * len(state.segments.numbers)
     marker_count = 0
-    topics = [*state.topics.values(), *(each.topic for each in state.buried.values())]
+    topics = [*state.topics.values(), *(each.topic for each in state.recoverable.values())]
     partitions = [each for topic in topics for each in topic.partitions]
     for partition in partitions:
         check_extents(partition)
@@ -283,8 +283,8 @@ def check_invariants(state: State) -> None:
         for producer in partition.producers.values():
             check_recent(list(producer.recent), producer.last_sequence)
         assert partition.in_sweep or not partition.producers
-    assert all(each.deleted for each in state.doomed)
-    for partition in [*partitions, *state.doomed]:
+    assert all(each.deleted for each in state.pending_delete)
+    for partition in [*partitions, *state.pending_delete]:
         columns = partition.extents
         assert partition.size_bytes == sum(columns.lengths[columns.head :])
         for row in range(columns.head, columns.end):
@@ -297,16 +297,16 @@ def check_invariants(state: State) -> None:
     assert live_extents == list(state.segments.live_extents)
     check_segments(state)
     check_trimmed(state, partitions)
-    assert not state.buried.keys() & state.topics_by_id.keys()
-    assert all(0 <= number < CHORES and lease.holder for number, lease in state.chore_leases.items())
-    assert all(0 <= each <= state.clock_ms for each in state.chores_ended_ms)
+    assert not state.recoverable.keys() & state.topics_by_id.keys()
+    assert all(0 <= number < TASKS and lease.holder for number, lease in state.task_leases.items())
+    assert all(0 <= each <= state.clock_ms for each in state.tasks_ended_ms)
     assert state.extent_count == sum(live_extents) + marker_count
     assert state.partition_count == len(partitions)
     assert state.producer_count == sum(len(each.producers) for each in partitions)
     check_topic_tables(state)
     check_partition_indexes(state, partitions)
     check_contents(state, partitions)
-    check_claims(state)
+    check_leases(state)
     check_transactions(state, partitions)
     for group_id, group in state.groups.items():
         assert group.group_id == group_id
@@ -323,7 +323,10 @@ def check_invariants(state: State) -> None:
     members = [member for group in state.groups.values() for member in group.members.values()]
     offsets = [each for group in state.groups.values() for topic in group.offsets.values() for each in topic.values()]
     offsets += [
-        each for buried in state.buried.values() for group in buried.offsets.values() for each in group.values()
+        each
+        for recoverable in state.recoverable.values()
+        for group in recoverable.offsets.values()
+        for each in group.values()
     ]
     offsets += [
         each
@@ -334,7 +337,7 @@ def check_invariants(state: State) -> None:
     ]
     assert all(0 <= each.sequence <= state.sequence for each in offsets)
     assert state.level or state.transactions or not any(each.sequence for each in offsets)
-    assert 0 <= state.forgotten_sequence <= state.sequence
+    assert 0 <= state.removed_sequence <= state.sequence
     said = [len(each.name) + len(each.metadata) for member in members for each in member.protocols]
     sizes = [1_024 + len(member.assignment) for member in members] + [256 + len(each.metadata) for each in offsets]
     consumers = [group.consumer for group in state.groups.values() if group.consumer is not None]
@@ -374,22 +377,22 @@ def check_segments(state: State) -> None:
     assert list(table.by_id) == sorted(used, key=table.id)
     assert len({table.id(slot) for slot in used}) == len({table.numbers[slot] for slot in used}) == len(used)
     assert all(table.numbers[slot] < table.next_number for slot in used)
-    condemned = [slot for slot in used if not table.live_extents[slot]]
-    assert condemned == [slot for slot in used if table.condemned_ms[slot] != NOT_CONDEMNED]
+    dead = [slot for slot in used if not table.live_extents[slot]]
+    assert dead == [slot for slot in used if table.dead_since_ms[slot] != NOT_DEAD]
     if state.level >= JANITOR_LEVEL:
-        ages = {slot: (table.condemned_sequences[slot], table.condemned_ms[slot]) for slot in condemned}
-        assert list(table.condemned) == sorted(condemned, key=lambda slot: (*ages[slot], table.numbers[slot]))
+        ages = {slot: (table.dead_sequences[slot], table.dead_since_ms[slot]) for slot in dead}
+        assert list(table.dead) == sorted(dead, key=lambda slot: (*ages[slot], table.numbers[slot]))
         assert all(0 < sequence <= state.sequence for sequence, _ in ages.values())
     else:
-        assert not table.condemned
-        assert not any(table.condemned_sequences)
+        assert not table.dead
+        assert not any(table.dead_sequences)
     assert table.size_bytes_total == sum(table.sizes)
     assert table.live_bytes_total == sum(table.live_bytes)
-    assert table.condemned_count == len(condemned)
-    assert table.condemned_size_bytes == sum(table.sizes[slot] for slot in condemned)
+    assert table.dead_count == len(dead)
+    assert table.dead_size_bytes == sum(table.sizes[slot] for slot in dead)
     for slot in free:
         rows = [column[slot] for column in table._columns()]
-        assert rows == [0, 0, 0, 0, NOT_CONDEMNED, 0, 0, -1, 0]
+        assert rows == [0, 0, 0, 0, NOT_DEAD, 0, 0, -1, 0]
         assert table.id(slot) == bytes(16)
 
 
@@ -498,11 +501,11 @@ def check_highest(columns: Extents) -> None:
         assert bound >= timestamp
 
 
-def check_claims(state: State) -> None:
-    claimed = [(segment_id, job_id) for job_id, claim in state.claims.items() for segment_id in claim.segment_ids]
-    assert dict(claimed) == state.claimed
-    assert len(claimed) == len(state.claimed)
-    assert len(state.claims) <= CLAIMS_MAX
+def check_leases(state: State) -> None:
+    leased = [(segment_id, job_id) for job_id, lease in state.leases.items() for segment_id in lease.segment_ids]
+    assert dict(leased) == state.leased
+    assert len(leased) == len(state.leased)
+    assert len(state.leases) <= JOB_LEASES_MAX
 
 
 def check_topic_tables(state: State) -> None:

@@ -13,13 +13,13 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.levels import LATE_JOINS_LEVEL
 from penstock.contracts.queries.groups import GroupOffsetsQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from tests.unit.sequencer.core.core_world import World, topic_id
 
-ACCEPTED = PerItem([Refusal.NONE])
-STALE = PerItem([Refusal.STALE])
+ACCEPTED = PerItem([Rejection.NONE])
+STALE = PerItem([Rejection.STALE])
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_one_offset_that_is_late_does_not_keep_others_from_being_stored(world: W
     world.commit_offset(9, seen=seen)
     items = [OffsetToCommit("t", partition, 5, 1, "") for partition in (0, 1)]
     outcome = world.do(Commit(world.now_ms, "g", -1, "", None, items, seen))
-    assert outcome == PerItem([Refusal.STALE, Refusal.NONE])
+    assert outcome == PerItem([Rejection.STALE, Rejection.NONE])
     assert committed(world) == [9, 5]
 
 
@@ -125,7 +125,7 @@ def test_a_late_deletion_leaves_a_group_alone_that_has_committed_since(world: Wo
     seen = world.state.sequence
     assert world.do(DeleteGroup(world.now_ms, "g", seen)) == Done()
     world.commit_offset(1, seen=world.state.sequence)
-    assert world.do(DeleteGroup(world.now_ms, "g", seen)).refusal == Refusal.STALE
+    assert world.do(DeleteGroup(world.now_ms, "g", seen)).rejection == Rejection.STALE
     assert committed(world) == [1]
     assert world.do(DeleteGroup(world.now_ms, "g", world.state.sequence)) == Done()
 
@@ -133,7 +133,7 @@ def test_a_late_deletion_leaves_a_group_alone_that_has_committed_since(world: Wo
 def test_a_static_members_former_life_that_comes_late_does_not_fence_the_present_one(world: World) -> None:
     world.join("i-1", instance="i")
     world.join("i-2", instance="i")
-    assert world.join("i-1", instance="i").refusal == Refusal.FENCED_INSTANCE
+    assert world.join("i-1", instance="i").rejection == Rejection.FENCED_INSTANCE
     assert world.group().static_members == {"i": "i-2"}
 
 
@@ -148,9 +148,9 @@ def test_before_level_1_a_static_members_former_life_takes_its_place_again() -> 
 def test_a_join_that_comes_late_does_not_take_the_place_of_who_came_since(later: World) -> None:
     seen = later.state.sequence
     later.join("i-2", instance="i", seen=seen)
-    assert later.join("i-1", instance="i", seen=seen).refusal == Refusal.STALE
+    assert later.join("i-1", instance="i", seen=seen).rejection == Rejection.STALE
     assert later.group().static_members == {"i": "i-2"}
-    assert later.heartbeat("i-2", 0, instance="i") != Refusal.FENCED_INSTANCE
+    assert later.heartbeat("i-2", 0, instance="i") != Rejection.FENCED_INSTANCE
 
 
 def test_who_has_seen_a_static_member_come_takes_its_place(later: World) -> None:
@@ -159,7 +159,7 @@ def test_who_has_seen_a_static_member_come_takes_its_place(later: World) -> None
     later.commit_offset(3, generation=0, member_id="i-1", instance="i")
     later.join("i-2", instance="i", seen=seen)
     assert later.group().static_members == {"i": "i-2"}
-    assert later.join("i-3", instance="i", seen=seen).refusal == Refusal.STALE, "the place was taken since"
+    assert later.join("i-3", instance="i", seen=seen).rejection == Rejection.STALE, "the place was taken since"
     later.join("i-3", instance="i", seen=later.state.sequence)
     assert later.group().static_members == {"i": "i-3"}
 
@@ -199,15 +199,15 @@ def test_an_instance_that_is_put_out_late_stays_if_it_came_since(later: World) -
     later.join("m", seen=seen)
     later.join("i-1", instance="i", seen=seen)
     outcome = later.leave_seen(("m", None), ("", "i"), seen=seen)
-    assert outcome.refusal == Refusal.STALE
+    assert outcome.rejection == Rejection.STALE
     assert list(later.group().members) == ["m", "i-1"], "all or nothing, so it can be sent again"
-    assert later.leave_seen(("i-1", "i"), seen=seen) == PerItem([Refusal.NONE]), "a member id is used once"
+    assert later.leave_seen(("i-1", "i"), seen=seen) == PerItem([Rejection.NONE]), "a member id is used once"
     later.join("i-2", instance="i", seen=later.state.sequence)
-    assert later.leave_seen(("m", None), ("", "i"), seen=later.state.sequence) == PerItem([Refusal.NONE] * 2)
+    assert later.leave_seen(("m", None), ("", "i"), seen=later.state.sequence) == PerItem([Rejection.NONE] * 2)
 
 
 def test_since_when_static_members_have_their_places_is_in_snapshots(later: World) -> None:
     seen = later.state.sequence
     later.join("i-1", instance="i", seen=seen)
     later.state = decode_state(encode_state(later.state))
-    assert later.join("i-2", instance="i", seen=seen).refusal == Refusal.STALE
+    assert later.join("i-2", instance="i", seen=seen).rejection == Rejection.STALE

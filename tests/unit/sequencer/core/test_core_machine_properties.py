@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from penstock.contracts.commands import Command, CommandReply, CreateTopic, PerItem, Refused, SegmentCommitted, Tick
+from penstock.contracts.commands import Command, CommandReply, CreateTopic, PerItem, Rejected, SegmentCommitted, Tick
 from penstock.contracts.messages import Advanced
 from penstock.contracts.queries import (
     compaction as ask_compaction,
@@ -24,7 +24,7 @@ from penstock.contracts.queries import (
     topics as ask_topics,
     transactions as ask_transactions,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import machine, queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import encode_state
@@ -127,15 +127,15 @@ def test_a_replay_that_announces_nothing_comes_to_the_same_state(seed: int) -> N
 
 def test_walks_compact_what_they_write() -> None:
     """Or the promises above would say little about compaction."""
-    refusals: Counter[Refusal] = Counter()
+    rejections: Counter[Rejection] = Counter()
     live = 0
     for seed in range(15):
         state, said = replay(walk(seed, WALK_ENTRIES))
         outcomes = [outcome for answered, _ in said for request in answered for outcome in request]
-        refusals.update(each for outcome in outcomes if isinstance(outcome, PerItem) for each in outcome.refusals)
+        rejections.update(each for outcome in outcomes if isinstance(outcome, PerItem) for each in outcome.rejections)
         table = state.segments
         live += sum(count > 0 for count, level in zip(table.live_extents, table.levels, strict=True) if level)
-    assert min(refusals[each] for each in (Refusal.NONE, Refusal.EXTENTS_CHANGED)) > 15
+    assert min(rejections[each] for each in (Rejection.NONE, Rejection.EXTENTS_CHANGED)) > 15
     assert live > 10
 
 
@@ -161,15 +161,16 @@ def test_walks_let_go_of_what_they_wrote() -> None:
             outcomes, effects = apply_entry(state, sequence, entry)
             answered = zip(entry, outcomes, strict=True)
             pairs = [pair for commands, said in answered for pair in zip(commands, said, strict=True)]
-            seen.update(type(command).__name__ for command, said in pairs if not isinstance(said, Refused))
+            seen.update(type(command).__name__ for command, said in pairs if not isinstance(said, Rejected))
             seen["trimmed"] += sum(not each.extents for each in effects.partitions)
-            seen["buried"] += bool(state.buried)
+            seen["buried"] += bool(state.recoverable)
         seen["forgotten"] += state.segments.next_number - len(state.segments)
     assert seen["trimmed"] > 15
     assert seen["buried"] > 15
     assert seen["forgotten"] > 100
     assert seen["UndeleteTopic"] > 3
-    assert min(seen[each] for each in ("AlterConfigs", "ExpireLogs", "DropExtents", "TakeChore", "EndChore")) > 15
+    rare = ("AlterConfigs", "ExpireLogs", "DropExtents", "TakeTaskLease", "EndTaskLease")
+    assert min(seen[each] for each in rare) > 15
 
 
 @any_walk
@@ -231,7 +232,7 @@ wanted_queries = st.one_of(
     ),
     st.builds(ask_compaction.SegmentExtentsQuery, st.just(0), st.lists(wild(SMALL), max_size=6)),
     st.builds(ask_compaction.LogsQuery, st.just(0), st.lists(TOPIC_IDS, max_size=3)),
-    st.builds(ask_janitor.CondemnedQuery, st.just(0), ANY_INTEGER, ANY_INTEGER, wild(SMALL)),
+    st.builds(ask_janitor.DeadSegmentsQuery, st.just(0), ANY_INTEGER, ANY_INTEGER, wild(SMALL)),
     st.builds(ask_janitor.KnownSegmentsQuery, st.just(0), st.lists(SEGMENT_IDS | st.binary(max_size=17), max_size=4)),
     st.builds(ask_janitor.UsageQuery, st.just(0)),
     st.builds(ask_janitor.RetentionQuery, st.just(0), ANY_INTEGER, ANY_INTEGER),
@@ -258,7 +259,7 @@ FUNCTIONS = {
     ask_compaction.SegmentsQuery: queries.segments,
     ask_compaction.SegmentExtentsQuery: queries.segment_extents,
     ask_compaction.LogsQuery: queries.logs,
-    ask_janitor.CondemnedQuery: queries.condemned,
+    ask_janitor.DeadSegmentsQuery: queries.dead,
     ask_janitor.KnownSegmentsQuery: queries.known_segments,
     ask_janitor.UsageQuery: queries.usage,
     ask_janitor.RetentionQuery: queries.retention,

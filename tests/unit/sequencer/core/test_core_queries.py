@@ -17,7 +17,7 @@ from penstock.contracts.queries.log import (
     PlanQuery,
 )
 from penstock.contracts.queries.topics import MetadataQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.contracts.subjects import QUERY_NAMES
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.state.extents import Extents
@@ -68,19 +68,19 @@ def test_a_plan_begins_with_the_extent_that_holds_the_offset(world: World) -> No
 
 def test_a_plan_at_the_high_watermark_is_empty_and_no_error(world: World) -> None:
     (found,) = plan(world, (0, 50, 10_000))
-    assert (found.refusal, found.extents, found.high_watermark) == (Refusal.NONE, [], 50)
+    assert (found.rejection, found.extents, found.high_watermark) == (Rejection.NONE, [], 50)
 
 
 @pytest.mark.parametrize("offset", [-1, 51, 2**63])
 def test_an_offset_outside_of_the_log_is_out_of_range(world: World, offset: int) -> None:
     (found,) = plan(world, (0, offset, 10_000))
-    assert (found.refusal, found.extents) == (Refusal.OFFSET_OUT_OF_RANGE, [])
+    assert (found.rejection, found.extents) == (Rejection.OFFSET_OUT_OF_RANGE, [])
     assert (found.log_start_offset, found.high_watermark) == (0, 50)
 
 
 def test_a_plan_of_what_does_not_exist_says_so_beside_the_others(world: World) -> None:
     found = plan(world, (3, 0, 100), (-1, 0, 100), (1, 0, 100))
-    assert [each.refusal for each in found] == [Refusal.UNKNOWN_TOPIC, Refusal.UNKNOWN_TOPIC, Refusal.NONE]
+    assert [each.rejection for each in found] == [Rejection.UNKNOWN_TOPIC, Rejection.UNKNOWN_TOPIC, Rejection.NONE]
     assert bases(found[2]) == [0]
 
 
@@ -127,7 +127,7 @@ def test_a_time_gives_the_first_extent_that_reaches_it(world: World) -> None:
     assert offset_of(world, START_MS).extent.base_offset == 0
     assert offset_of(world, START_MS + 11).extent.base_offset == 20
     late = offset_of(world, START_MS + 41)
-    assert (late.refusal, late.offset, late.extent) == (Refusal.NONE, -1, None)
+    assert (late.rejection, late.offset, late.extent) == (Rejection.NONE, -1, None)
 
 
 def test_the_highest_timestamp_gives_the_extent_that_has_it(world: World) -> None:
@@ -139,7 +139,7 @@ def test_the_highest_timestamp_gives_the_extent_that_has_it(world: World) -> Non
 
 
 def test_the_offset_of_what_does_not_exist_is_refused(world: World) -> None:
-    assert offset_of(world, LATEST, 3).refusal == Refusal.UNKNOWN_TOPIC
+    assert offset_of(world, LATEST, 3).rejection == Rejection.UNKNOWN_TOPIC
 
 
 @given(st.lists(st.integers(-3, 12) | st.none(), max_size=300))

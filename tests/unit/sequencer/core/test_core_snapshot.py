@@ -14,19 +14,19 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from penstock.contracts.commands import (
     AlterConfigs,
-    ClaimJob,
     ConfigChange,
     ConfigOperation,
     DeleteRecords,
     DeleteTopic,
-    EndChore,
-    ForgetSegments,
+    EndTaskLease,
+    LeaseJob,
     LogOffset,
-    NoteArchived,
-    NoteSnapshot,
     RaiseLevel,
-    TakeChore,
+    RecordArchived,
+    RecordSnapshot,
+    RemoveSegments,
     TakeCustody,
+    TakeTaskLease,
     Tick,
 )
 from penstock.contracts.errors import Corrupt
@@ -90,8 +90,8 @@ def plain(value: Any) -> Any:
         if type(value).__name__ == "Extents":
             return [column[value.head :] for column in value._columns()]
         if type(value).__name__ == "Segments":
-            derived = [value.by_number, value.by_id, value.condemned, sorted(value._free), value.next_number]
-            totals = [value.size_bytes_total, value.live_bytes_total, value.condemned_count, value.condemned_size_bytes]
+            derived = [value.by_number, value.by_id, value.dead, sorted(value._free), value.next_number]
+            totals = [value.size_bytes_total, value.live_bytes_total, value.dead_count, value.dead_size_bytes]
             return [value.ids, value.names, value._name_numbers, list(value._columns()), derived, totals]
         return value
 
@@ -171,12 +171,12 @@ def test_partitions_of_deleted_topics_come_back_in_every_table_that_holds_them()
     world.state.extent_count += many
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.topic("u", number=2)
-    assert len(world.state.doomed) == len(world.state.producer_sweep) == 1
+    assert len(world.state.pending_delete) == len(world.state.producer_sweep) == 1
     world.state = read_again(world.state)
-    assert world.state.doomed[0] is world.state.producer_sweep[0]
+    assert world.state.pending_delete[0] is world.state.producer_sweep[0]
     world.do(Tick(world.now_ms))
     world.do(Tick(world.now_ms))
-    assert not world.state.doomed
+    assert not world.state.pending_delete
     assert not world.state.producer_sweep
     assert world.state.extent_count == 0
 
@@ -192,7 +192,7 @@ def test_a_log_deleted_while_it_was_trimmed_comes_back_the_same_when_it_has_gone
         world.produce(batch(10, 100))
     world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 55)]))
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    while world.state.doomed:
+    while world.state.pending_delete:
         world.do(Tick(world.now_ms))
     assert len(world.state.trimmed) == 1
     assert everything(read_again(world.state)) == everything(world.state)
@@ -241,15 +241,15 @@ def a_bit_of_everything() -> State:
     world.join("m3", instance="i", require_known_member=True)
     world.commit_offset(metadata="said", member_id="m1", generation=1)
     world.do(DeleteTopic(world.now_ms, "gone", bytes(16)))
-    world.do(NoteArchived(world.now_ms, "r1", 3))
-    world.do(NoteSnapshot(world.now_ms, "r1", 4))
+    world.do(RecordArchived(world.now_ms, "r1", 3))
+    world.do(RecordSnapshot(world.now_ms, "r1", 4))
     world.produce(batch(3, 200))
     late = world.job((1, 0, 1, 2))
     world.do(world.job((1, 0, 0, 1), (1, 0, 1, 2), cleaned=True, delete_horizon_ms=START_MS + 9_000))
     world.do(late)
     world.do(world.job((1, 0, 0, 1), level=2, cleaned=True))
     world.produce(batch(1, 70), partition=1)
-    world.do(ClaimJob(world.now_ms, "j", "c1", [world.state.segments.id(row) for row in (1, 3)], 60_000))
+    world.do(LeaseJob(world.now_ms, "j", "c1", [world.state.segments.id(row) for row in (1, 3)], 60_000))
     janitors_work(world)
     transactions(world)
     return world.state
@@ -272,16 +272,16 @@ def janitors_work(world: TransactionWorld) -> None:
         world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(number), 0, 3)]))
     for name in ("t3", "t4"):
         world.do(DeleteTopic(world.now_ms, name, bytes(16)))
-    world.do(ForgetSegments(world.now_ms, [state.segments.id(slot) for slot in state.segments.condemned[:2]]))
+    world.do(RemoveSegments(world.now_ms, [state.segments.id(slot) for slot in state.segments.dead[:2]]))
     for holder in ("a", "b"):
-        world.do(TakeChore(world.now_ms, holder, 0, 5, 60_000, 60_000))
-    world.do(EndChore(world.now_ms, "a", 0, done=True))
-    assert state.doomed, "not all is dropped of the topic that cannot come back"
+        world.do(TakeTaskLease(world.now_ms, holder, 0, 5, 60_000, 60_000))
+    world.do(EndTaskLease(world.now_ms, "a", 0, done=True))
+    assert state.pending_delete, "not all is dropped of the topic that cannot come back"
     assert [each.topic_id for each in state.trimmed] == [topic_id(4), topic_id(5)]
-    assert list(state.buried[topic_id(4)].offsets) == ["g"]
+    assert list(state.recoverable[topic_id(4)].offsets) == ["g"]
     assert state.segments._free
-    assert state.segments.condemned
-    assert (state.chore_leases.keys(), state.chores_ended_ms[0]) == ({1}, world.now_ms)
+    assert state.segments.dead
+    assert (state.task_leases.keys(), state.tasks_ended_ms[0]) == ({1}, world.now_ms)
 
 
 def transactions(world: TransactionWorld) -> None:

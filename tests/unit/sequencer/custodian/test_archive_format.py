@@ -12,7 +12,7 @@ from penstock.contracts.errors import Corrupt
 from penstock_sequencer.storage import archive_format
 from penstock_sequencer.storage.archive_format import Archive, decode_archive, encode_archive, hash_after
 
-pieces = st.builds(
+fragments = st.builds(
     Archive,
     first=st.integers(1, 2**62),
     hash_before=st.binary(min_size=16, max_size=16),
@@ -26,24 +26,24 @@ def sealed(framed: bytes) -> bytes:
     return framed + struct.pack(">I", crc32c.crc32c(framed))
 
 
-@given(pieces)
-def test_what_is_archived_is_read_back_unchanged(piece: Archive) -> None:
-    again = decode_archive(encode_archive(piece))
-    assert again == piece
-    assert again.last == piece.first + len(piece.entries) - 1
+@given(fragments)
+def test_what_is_archived_is_read_back_unchanged(fragment: Archive) -> None:
+    again = decode_archive(encode_archive(fragment))
+    assert again == fragment
+    assert again.last == fragment.first + len(fragment.entries) - 1
 
 
-@given(pieces, st.data())
-def test_the_running_hash_after_any_entry_is_that_of_the_journal(piece: Archive, data: st.DataObject) -> None:
-    count = data.draw(st.integers(0, len(piece.entries)))
-    expected = functools.reduce(next_hash, piece.entries[:count], piece.hash_before)
-    assert hash_after(piece, piece.first - 1 + count) == expected
+@given(fragments, st.data())
+def test_the_running_hash_after_any_entry_is_that_of_the_journal(fragment: Archive, data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, len(fragment.entries)))
+    expected = functools.reduce(next_hash, fragment.entries[:count], fragment.hash_before)
+    assert hash_after(fragment, fragment.first - 1 + count) == expected
 
 
 @settings(max_examples=30)
-@given(pieces, st.data())
-def test_any_changed_byte_is_noticed(piece: Archive, data: st.DataObject) -> None:
-    encoded = bytearray(encode_archive(piece))
+@given(fragments, st.data())
+def test_any_changed_byte_is_noticed(fragment: Archive, data: st.DataObject) -> None:
+    encoded = bytearray(encode_archive(fragment))
     place = data.draw(st.integers(0, len(encoded) - 1))
     encoded[place] ^= data.draw(st.integers(1, 255))
     with pytest.raises(Corrupt):
@@ -92,5 +92,5 @@ def test_entries_that_do_not_fill_their_lengths_are_refused(unpacked: bytes) -> 
 
 
 def test_entries_that_say_the_same_over_and_over_take_little_space() -> None:
-    piece = Archive(1, GENESIS_HASH, [b"the same commit, again and again"] * 1000)
-    assert len(encode_archive(piece)) < 1000
+    fragment = Archive(1, GENESIS_HASH, [b"the same commit, again and again"] * 1000)
+    assert len(encode_archive(fragment)) < 1000

@@ -20,7 +20,7 @@ from penstock_sequencer.replication.halt import Halted
 from penstock_sequencer.storage.archive_format import Archive, decode_archive, encode_archive
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import in_virtual_time
-from tests.unit.sequencer.sequencer_house import CLUSTER, House, house
+from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig, rig
 
 PREFIX = journal_archive_prefix("", CLUSTER)
 
@@ -39,14 +39,14 @@ class ArchiveStore(MemoryStore):
         super().__init__()
         self.failures: list[bool] = []  # whether the put has its effect all the same
         self.puts = 0
-        self.refusal: PenstockError | None = None  # of every put to the archive
+        self.rejection: PenstockError | None = None  # of every put to the archive
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         if not key.startswith(PREFIX):
             return await super().put(key, body, if_match=if_match)
         self.puts += 1
-        if self.refusal is not None:
-            raise self.refusal
+        if self.rejection is not None:
+            raise self.rejection
         if not self.failures:
             return await super().put(key, body, if_match=if_match)
         if self.failures.pop(0):
@@ -68,30 +68,30 @@ class ArchiveStore(MemoryStore):
         self._objects.held[key] = type(held)(held.data[:-1] + b"?", held.etag, held.modified_ms)
 
 
-async def work(built: House, commits: int = 3) -> int:
+async def work(built: SequencerRig, commits: int = 3) -> int:
     """Something happens; the sequence of the last commit."""
     for _ in range(commits):
         await built.client.command([built.commit("t")], deadline_s=60)
     return built.client.seen_sequence
 
 
-async def check_archive(built: House, store: ArchiveStore, first: int = 1) -> None:
+async def check_archive(built: SequencerRig, store: ArchiveStore, first: int = 1) -> None:
     """Every object holds the journal's own bytes, and there is no gap from `first` to the end."""
     journal = [built.store.entry(sequence) or b"" for sequence in range(1, built.store.last_sequence + 1)]
     reached = first - 1
     for key in store.archived():
-        piece = decode_archive(await store.get(key))
-        assert (piece.first, piece.last) == parse_journal_archive_key(key)
-        assert piece.first <= reached + 1
-        assert piece.entries == journal[piece.first - 1 : piece.last]
-        assert piece.hash_before == functools.reduce(next_hash, journal[: piece.first - 1], GENESIS_HASH)
-        reached = max(reached, piece.last)
+        fragment = decode_archive(await store.get(key))
+        assert (fragment.first, fragment.last) == parse_journal_archive_key(key)
+        assert fragment.first <= reached + 1
+        assert fragment.entries == journal[fragment.first - 1 : fragment.last]
+        assert fragment.hash_before == functools.reduce(next_hash, journal[: fragment.first - 1], GENESIS_HASH)
+        reached = max(reached, fragment.last)
 
 
 @in_virtual_time
 async def test_what_happens_is_archived_within_seconds_and_noted() -> None:
     store = ArchiveStore()
-    async with house("a", "b", objects=store) as built:
+    async with rig("a", "b", objects=store) as built:
         await until(lambda: built.level, 10)
         await built.client.command([built.create_topic("t")], deadline_s=5)
         last = await work(built)
@@ -104,7 +104,7 @@ async def test_what_happens_is_archived_within_seconds_and_noted() -> None:
 @in_virtual_time
 async def test_an_idle_cluster_archives_once_a_minute() -> None:
     store = ArchiveStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await asyncio.sleep(200)
         assert 2 <= len(store.archived()) <= 3
         await check_archive(built, store)
@@ -113,7 +113,7 @@ async def test_an_idle_cluster_archives_once_a_minute() -> None:
 @in_virtual_time
 async def test_the_next_custodian_goes_on_where_the_archive_ends() -> None:
     store = ArchiveStore()
-    async with house("a", "b", objects=store) as built:
+    async with rig("a", "b", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
         for _ in range(3):
             await until(lambda: any(each.metric("custodian") for each in built.running.values()))
@@ -132,7 +132,7 @@ async def test_the_next_custodian_goes_on_where_the_archive_ends() -> None:
 @in_virtual_time
 async def test_all_replicas_started_again_leave_no_gap() -> None:
     store = ArchiveStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
         await until(lambda: store.end > 0)
         await work(built)
@@ -147,7 +147,7 @@ async def test_all_replicas_started_again_leave_no_gap() -> None:
 @in_virtual_time
 async def test_a_put_in_doubt_is_made_good(has_effect: bool) -> None:
     store = ArchiveStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
         store.failures = [has_effect] * 3
         last = await work(built)
@@ -159,7 +159,7 @@ async def test_a_put_in_doubt_is_made_good(has_effect: bool) -> None:
 @in_virtual_time
 async def test_a_damaged_end_of_the_archive_is_archived_again() -> None:
     store = ArchiveStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
         for _ in range(2):
             last = await work(built)
@@ -179,7 +179,7 @@ async def test_the_archive_of_another_journal_is_not_gone_on_with() -> None:
     store = ArchiveStore()
     foreign = journal_archive_key("", CLUSTER, 1, 1)
     await store.put(foreign, [encode_archive(Archive(1, GENESIS_HASH, [b"of another journal"]))])
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
         last = await work(built)
         await until(lambda: store.end >= last)
@@ -192,7 +192,7 @@ async def test_much_at_once_goes_into_several_objects(monkeypatch: pytest.Monkey
     monkeypatch.setattr(archiver, "ENTRIES_BYTES_MAX", 4_000)
     monkeypatch.setattr(archiver, "BACKLOG_BYTES_MAX", 8_000)
     store = ArchiveStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
         await until(lambda: built.running["a"].metric("custodian"))
         for _ in range(60):
@@ -209,7 +209,7 @@ async def test_a_full_piece_of_nothing_but_housekeeping_is_archived_at_once(monk
     monkeypatch.setattr(archiver, "BACKLOG_BYTES_MAX", 4_000)
     monkeypatch.setattr(archiver, "IDLE_INTERVAL_S", 1_000_000.0)
     store = ArchiveStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await until(lambda: len(store.archived()) > 2)
         await check_archive(built, store)
 
@@ -217,16 +217,16 @@ async def test_a_full_piece_of_nothing_but_housekeeping_is_archived_at_once(monk
 @in_virtual_time
 async def test_a_store_that_refuses_the_archive_ends_nothing_and_is_tried_again() -> None:
     store = ArchiveStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
-        store.refusal = Invalid("403: the clock is skewed")
+        store.rejection = Invalid("403: the clock is skewed")
         last = await work(built)
         await until(lambda: store.puts >= 3)
         one = built.running["a"]
         assert not one.task.done()
         assert one.metric("archive_failures_total") >= 2
         assert one.health.report()["degraded"] == {"archive": "the journal is not archived: 403: the clock is skewed"}
-        store.refusal = None
+        store.rejection = None
         await until(lambda: store.end >= last)
         assert not one.health.degraded
         await check_archive(built, store)
@@ -235,9 +235,9 @@ async def test_a_store_that_refuses_the_archive_ends_nothing_and_is_tried_again(
 @in_virtual_time
 async def test_who_is_custodian_no_longer_is_not_to_blame_for_the_archive() -> None:
     store = ArchiveStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
-        store.refusal = Invalid("403: no")
+        store.rejection = Invalid("403: no")
         one = built.running["a"]
         await until(lambda: one.health.degraded)
         await one.sequencer.drain()
@@ -263,14 +263,16 @@ def damaged(data: bytes) -> bytes:
 
 
 def foreign(data: bytes) -> bytes:
-    piece = decode_archive(data)
-    return encode_archive(Archive(piece.first, piece.hash_before, [b"of another journal"] * len(piece.entries)))
+    fragment = decode_archive(data)
+    return encode_archive(
+        Archive(fragment.first, fragment.hash_before, [b"of another journal"] * len(fragment.entries))
+    )
 
 
 @in_virtual_time
 async def test_a_damaged_object_in_a_pieces_place_is_replaced_before_it_counts_as_archived() -> None:
     store = Occupied(damaged)
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
         await until(lambda: built.running["a"].metric("archived_sequence"))
         assert store.make is None
@@ -280,7 +282,7 @@ async def test_a_damaged_object_in_a_pieces_place_is_replaced_before_it_counts_a
 @in_virtual_time
 async def test_an_object_of_another_journal_in_a_pieces_place_does_not_count_as_archived() -> None:
     store = Occupied(foreign)
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
         await until(lambda: store.archived())
         (occupied,) = store.archived()
@@ -320,7 +322,7 @@ async def test_a_server_of_a_cluster_that_has_just_woken_is_given_time_to_know_i
 @in_virtual_time
 async def test_a_journal_that_ends_before_its_archive_is_not_taken_for_whole() -> None:
     store = ArchiveStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
         last = await work(built)
         await until(lambda: store.end >= last)

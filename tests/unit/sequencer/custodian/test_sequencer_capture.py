@@ -112,7 +112,7 @@ async def test_where_memory_runs_out_the_child_goes_before_its_parent() -> None:
     assert oom_score() == before
 
 
-REFUSED = {
+REJECTED = {
     "memfd_create": "make memory",
     "pipe": "make a pipe",
     "fork": "fork",
@@ -120,11 +120,11 @@ REFUSED = {
 }
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, number: int) -> None:
-    def refused(*_args: object, **_options: object) -> int:
+def reject(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, number: int) -> None:
+    def rejected(*_args: object, **_options: object) -> int:
         raise OSError(number, "not today")
 
-    monkeypatch.setattr(owner, name, refused)
+    monkeypatch.setattr(owner, name, rejected)
 
 
 def write_a_little(out: IO[bytes]) -> None:
@@ -141,13 +141,13 @@ def children() -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REJECTED)
 async def test_what_the_kernel_refuses_is_tried_later_and_leaves_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, others = open_descriptors(), children()
-    refuse(monkeypatch, os, name, errno.EAGAIN)
-    with pytest.raises(Unavailable, match=f"cannot {REFUSED[name]}: not today"):
+    reject(monkeypatch, os, name, errno.EAGAIN)
+    with pytest.raises(Unavailable, match=f"cannot {REJECTED[name]}: not today"):
         await capture_forked(write_a_little)
     assert open_descriptors() == before
     assert children() <= others
@@ -155,7 +155,7 @@ async def test_what_the_kernel_refuses_is_tried_later_and_leaves_nothing(
 
 async def test_memory_that_cannot_be_mapped_is_no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     before, others = open_descriptors(), children()
-    refuse(monkeypatch, mmap, "mmap", errno.ENOMEM)
+    reject(monkeypatch, mmap, "mmap", errno.ENOMEM)
     with pytest.raises(Unavailable, match="cannot map memory: not today"):
         await capture_forked(write_a_little)
     assert open_descriptors() == before
@@ -163,12 +163,12 @@ async def test_memory_that_cannot_be_mapped_is_no_capture(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REJECTED)
 async def test_where_no_child_may_ever_be_made_the_parent_captures(
     name: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others = children()
-    refuse(monkeypatch, os, name, number)
+    reject(monkeypatch, os, name, number)
     assert bytes(await capture_forked(write_a_little)) == b"state"
     assert children() <= others
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from penstock.contracts.codec import Buffer
-from penstock.contracts.commands import NoteArchived, ReleaseCustody, TakeCustody, Tick
+from penstock.contracts.commands import RecordArchived, ReleaseCustody, TakeCustody, Tick
 from penstock.contracts.errors import Unavailable
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import journal_archive_prefix
@@ -16,7 +16,7 @@ from penstock_sequencer.core.state.limits import CUSTODY_LEASE_MS
 from penstock_sequencer.custodian.custody import BACK_OFF_S, FRUITLESS_S_MAX
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
-from tests.unit.sequencer.sequencer_house import CLUSTER, House, Running, house
+from tests.unit.sequencer.sequencer_rig import CLUSTER, Running, SequencerRig, rig
 
 LEASE_S = CUSTODY_LEASE_MS / 1000
 
@@ -43,16 +43,16 @@ class Work:
 class Keepers:
     """Replicas that all try to become custodian, and their work."""
 
-    def __init__(self, built: House) -> None:
-        self.house = built
+    def __init__(self, built: SequencerRig) -> None:
+        self.rig = built
         self.work: dict[str, Work] = {}
 
     async def start(self, name: str) -> None:
-        self.work[name] = Work(await self.house.start(name))
+        self.work[name] = Work(await self.rig.start(name))
 
     async def kill(self, name: str) -> None:
         del self.work[name]
-        await self.house.kill(name)
+        await self.rig.kill(name)
 
     @property
     def working(self) -> list[str]:
@@ -64,12 +64,12 @@ class Keepers:
         return name
 
     def takes(self) -> int:
-        return sum(type(entry.requests[0][0]) is TakeCustody for entry in self.house.entries())
+        return sum(type(entry.requests[0][0]) is TakeCustody for entry in self.rig.entries())
 
 
 @asynccontextmanager
 async def keepers(*names: str, objects: MemoryStore | None = None) -> AsyncIterator[Keepers]:
-    async with house(objects=objects or MemoryStore()) as built:
+    async with rig(objects=objects or MemoryStore()) as built:
         made = Keepers(built)
         for name in names:
             await made.start(name)
@@ -85,20 +85,20 @@ async def test_one_of_several_becomes_custodian_soon_and_stays_so() -> None:
             await asyncio.sleep(3)
             assert three.working == [custodian]
         assert three.work[custodian].begun == 1
-        assert three.house.running[custodian].metric("custodian") == 1
+        assert three.rig.running[custodian].metric("custodian") == 1
 
 
 @in_virtual_time
 async def test_an_idle_cluster_journals_a_renewal_every_ten_seconds_and_its_ticks() -> None:
     async with keepers("a", "b") as two:
         await two.until_somebody_works()
-        before, takes = two.house.store.last_sequence, two.takes()
+        before, takes = two.rig.store.last_sequence, two.takes()
         await asyncio.sleep(600)
         renewed = two.takes() - takes
-        kinds = Counter(type(entry.requests[0][0]) for entry in two.house.entries()[before:])
+        kinds = Counter(type(entry.requests[0][0]) for entry in two.rig.entries()[before:])
         assert 45 <= renewed == kinds.pop(TakeCustody) <= 62
         assert kinds.pop(Tick) <= 620
-        assert kinds.pop(NoteArchived) <= 10  # which renew the lease, too
+        assert kinds.pop(RecordArchived) <= 10  # which renew the lease, too
         assert not kinds
 
 
@@ -128,7 +128,7 @@ async def test_a_replica_that_starts_again_follows_its_own_former_life() -> None
 async def test_a_custodian_that_stood_still_is_none_any_more_before_it_does_anything() -> None:
     async with keepers("a", "b") as two:
         first = await two.until_somebody_works()
-        running, work = two.house.running[first], two.work[first]
+        running, work = two.rig.running[first], two.work[first]
         assert work.custody.is_ours
         running.clock.skip(LEASE_S + 1)
         assert not work.custody.is_ours
@@ -141,9 +141,9 @@ HOUR_MS = 3_600_000
 
 async def bring_the_clock_an_hour_ahead(some: Keepers) -> str:
     """One replica's clock, and with its next command the machine's; who is custodian then, by a lease of that time."""
-    clock = next(iter(some.house.running.values())).clock
+    clock = next(iter(some.rig.running.values())).clock
     clock.ahead_ms = HOUR_MS
-    proposals = next(iter(some.house.running.values())).sequencer._proposals
+    proposals = next(iter(some.rig.running.values())).sequencer._proposals
     await proposals.propose([Tick(clock.now_ms())])
     await asyncio.sleep(LEASE_S)
     return await some.until_somebody_works()
@@ -175,11 +175,11 @@ async def test_while_the_machines_clock_stands_still_a_custodian_that_stood_stil
     async with keepers("a", "b") as two:
         await two.until_somebody_works()
         await bring_the_clock_an_hour_ahead(two)
-        two.house.running["a"].clock.ahead_ms = 0  # from now on all are right, and the machine's clock stands still
+        two.rig.running["a"].clock.ahead_ms = 0  # from now on all are right, and the machine's clock stands still
         custodian = await two.until_somebody_works()
         work = two.work[custodian]
         assert work.custody.is_ours
-        two.house.running[custodian].clock.skip(LEASE_S + 1)
+        two.rig.running[custodian].clock.skip(LEASE_S + 1)
         assert not work.custody.is_ours
 
 
@@ -189,11 +189,11 @@ async def test_a_custodian_that_is_stopped_hands_custody_over_at_once() -> None:
         first = await two.until_somebody_works()
         (second,) = two.work.keys() - {first}
         work = two.work[first]
-        await two.house.running[first].sequencer.drain()
+        await two.rig.running[first].sequencer.drain()
         assert not work.custody.is_ours
         async with asyncio.timeout(3):
             await until(lambda: two.working == [second])
-        assert ReleaseCustody in {type(entry.requests[0][0]) for entry in two.house.entries()}
+        assert ReleaseCustody in {type(entry.requests[0][0]) for entry in two.rig.entries()}
         await asyncio.sleep(3 * LEASE_S)
         assert two.working == [second]
 
@@ -202,21 +202,21 @@ async def test_a_custodian_that_is_stopped_hands_custody_over_at_once() -> None:
 async def test_a_stop_is_not_held_up_by_a_journal_that_takes_nothing() -> None:
     async with keepers("a") as one:
         await one.until_somebody_works()
-        one.house.store.set_available(False)
+        one.rig.store.set_available(False)
         async with asyncio.timeout(5):
-            await one.house.running["a"].sequencer.drain()
+            await one.rig.running["a"].sequencer.drain()
 
 
 @in_virtual_time
 async def test_without_a_journal_the_custodian_stops_with_its_lease_and_goes_on_after() -> None:
     async with keepers("a") as one:
         await one.until_somebody_works()
-        one.house.store.set_available(False)
+        one.rig.store.set_available(False)
         async with asyncio.timeout(LEASE_S + 1):
             await until(lambda: not one.working, LEASE_S + 1)
         with pytest.raises(Unavailable):
-            await one.work["a"].custody.note_archived(1)
-        one.house.store.set_available(True)
+            await one.work["a"].custody.record_archived(1)
+        one.rig.store.set_available(True)
         await one.until_somebody_works()
         assert one.work["a"].begun == 2
 
@@ -226,12 +226,12 @@ async def test_only_the_custodian_can_note_how_far_it_has_come() -> None:
     async with keepers("a", "b") as two:
         custodian = await two.until_somebody_works()
         (other,) = two.work.keys() - {custodian}
-        await until(lambda: two.house.store.last_sequence >= 3)
-        assert await two.work[custodian].custody.note_archived(2)
-        assert await two.work[custodian].custody.note_snapshot(1)
-        assert not await two.work[other].custody.note_archived(3)
-        assert not await two.work[other].custody.note_snapshot(3)
-        custody = two.house.running[custodian].sequencer.replica.state.custody
+        await until(lambda: two.rig.store.last_sequence >= 3)
+        assert await two.work[custodian].custody.record_archived(2)
+        assert await two.work[custodian].custody.record_snapshot(1)
+        assert not await two.work[other].custody.record_archived(3)
+        assert not await two.work[other].custody.record_snapshot(3)
+        custody = two.rig.running[custodian].sequencer.replica.state.custody
         assert (custody.archived_sequence, custody.snapshots) == (2, [1])
 
 
@@ -255,12 +255,12 @@ async def test_a_custodian_that_archives_nothing_leaves_custody_to_another_repli
         first = await two.until_somebody_works()
         (second,) = two.work.keys() - {first}
         store.is_cut_off = lambda: two.working == [first]
-        await two.house.client.command([two.house.create_topic("t")], deadline_s=5)
-        last = two.house.client.seen_sequence
+        await two.rig.client.command([two.rig.create_topic("t")], deadline_s=5)
+        last = two.rig.client.seen_sequence
         await asyncio.sleep(FRUITLESS_S_MAX - 10)
         assert two.working == [first]
         await until(lambda: two.working == [second], LEASE_S + 15)
-        await until(lambda: two.house.running[second].metric("archived_sequence") >= last)
+        await until(lambda: two.rig.running[second].metric("archived_sequence") >= last)
         await asyncio.sleep(BACK_OFF_S + FRUITLESS_S_MAX + LEASE_S)
         assert two.working == [second]
 
@@ -271,12 +271,12 @@ async def test_the_only_replica_tries_again_after_it_archived_nothing_for_long()
     async with keepers("a", objects=store) as one:
         await one.until_somebody_works()
         store.is_cut_off = lambda: True
-        await one.house.client.command([one.house.create_topic("t")], deadline_s=5)
-        last = one.house.client.seen_sequence
+        await one.rig.client.command([one.rig.create_topic("t")], deadline_s=5)
+        last = one.rig.client.seen_sequence
         await until(lambda: not one.working, FRUITLESS_S_MAX + LEASE_S + 5)
         store.is_cut_off = lambda: False
         await until(lambda: one.working, BACK_OFF_S + 5)
-        await until(lambda: one.house.running["a"].metric("archived_sequence") >= last)
+        await until(lambda: one.rig.running["a"].metric("archived_sequence") >= last)
 
 
 @in_virtual_time
@@ -284,7 +284,7 @@ async def test_work_that_fails_ends_the_replica() -> None:
     async with keepers("a") as one:
         await one.until_somebody_works()
         one.work["a"].failure.set_exception(RuntimeError("a bug"))
-        running = one.house.running.pop("a")
+        running = one.rig.running.pop("a")
         with pytest.raises(BaseExceptionGroup) as caught:
             await running.task
         assert caught.group_contains(RuntimeError, match="a bug")
@@ -293,6 +293,6 @@ async def test_work_that_fails_ends_the_replica() -> None:
 
 @in_virtual_time
 async def test_without_a_store_nobody_becomes_custodian() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await asyncio.sleep(60)
         assert one.running["a"].sequencer.replica.state.custody.holder == ""

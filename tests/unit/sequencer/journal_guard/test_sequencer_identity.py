@@ -109,7 +109,7 @@ async def test_a_marker_that_cannot_be_read_stops_the_start(rig: Rig) -> None:
     assert rig.server.made == 0
 
 
-class ForgetfulStore:
+class LossyStore:
     """Puts with an unknown outcome; `takes` says whether they have an effect."""
 
     def __init__(self, store: ObjectStore, takes: bool) -> None:
@@ -126,12 +126,12 @@ class ForgetfulStore:
 
 
 async def test_a_marker_written_without_an_answer_counts(rig: Rig) -> None:
-    rig.store = ForgetfulStore(rig.store, takes=True)  # type: ignore[assignment]
+    rig.store = LossyStore(rig.store, takes=True)  # type: ignore[assignment]
     await rig.open()
     assert (await rig.marker()).created == rig.server.streams.created
 
 
 async def test_without_a_marker_nobody_starts(rig: Rig) -> None:
-    rig.store = ForgetfulStore(rig.store, takes=False)  # type: ignore[assignment]
+    rig.store = LossyStore(rig.store, takes=False)  # type: ignore[assignment]
     with pytest.raises(Unavailable, match="does not take the object test/journal-identity"):
         await rig.open()

@@ -13,7 +13,7 @@ from penstock_sequencer.journal_guard.identity_watch import LOOK_AGAIN_S, Identi
 from penstock_sequencer.replication.halt import Halted
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import in_virtual_time
-from tests.unit.sequencer.sequencer_house import CLUSTER
+from tests.unit.sequencer.sequencer_rig import CLUSTER
 
 OURS, OTHER = "2026-01-01T00:00:00Z", "2026-03-03T00:00:00Z"
 KEY = marker_key(CLUSTER)

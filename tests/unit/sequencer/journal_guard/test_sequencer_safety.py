@@ -73,7 +73,7 @@ def test_every_server_of_the_cluster_has_to_be_named(urls: list[str], reports: d
     assert "nats_monitor_url leads to" in told
 
 
-class House:
+class Rig:
     """A safety with servers that answer what `reports` holds."""
 
     def __init__(self, **settings: object) -> None:
@@ -112,48 +112,48 @@ def no_patience(monkeypatch: pytest.MonkeyPatch, often: None) -> None:
 
 
 async def test_a_safe_journal_is_taken_without_a_word() -> None:
-    house = House(**MONITORED)
-    await house.safety.check_servers()
-    assert (house.asked, house.degraded) == (3, "")
+    rig = Rig(**MONITORED)
+    await rig.safety.check_servers()
+    assert (rig.asked, rig.degraded) == (3, "")
 
 
 async def test_an_unsafe_server_is_refused_in_a_sentence_that_says_what_to_do() -> None:
-    house = House(**MONITORED)
-    house.reports[URLS[1]] = LAZY
+    rig = Rig(**MONITORED)
+    rig.reports[URLS[1]] = LAZY
     with pytest.raises(
         Invalid,
         match=r"^the journal is not safe: the nats-server at http://n2:8222 .*sync_interval: always.*unsafe_journal",
     ):
-        await house.safety.check_servers()
+        await rig.safety.check_servers()
 
 
 async def test_a_journal_that_nobody_vouches_for_is_refused_with_the_settings_to_set() -> None:
     with pytest.raises(
         Invalid, match=r"nobody vouches for it \(set nats_monitor_url .* or journal_assurance to sync-a"
     ):
-        await House().safety.check_servers()
+        await Rig().safety.check_servers()
 
 
 async def test_an_operators_word_is_enough_and_nobody_is_asked() -> None:
-    house = House(journal_assurance="sync-always")
-    await house.safety.check_servers()
-    await house.safety.run()
-    assert (house.asked, house.degraded) == (0, "")
+    rig = Rig(journal_assurance="sync-always")
+    await rig.safety.check_servers()
+    await rig.safety.run()
+    assert (rig.asked, rig.degraded) == (0, "")
 
 
 async def test_monitoring_counts_more_than_an_operators_word() -> None:
-    house = House(**MONITORED, journal_assurance="sync-always")
-    house.reports[URLS[1]] = LAZY
+    rig = Rig(**MONITORED, journal_assurance="sync-always")
+    rig.reports[URLS[1]] = LAZY
     with pytest.raises(Invalid, match="http://n2:8222"):
-        await house.safety.check_servers()
+        await rig.safety.check_servers()
 
 
 @pytest.mark.usefixtures("no_patience")
 async def test_servers_that_do_not_answer_are_unavailable_and_not_unsafe() -> None:
-    house = House(**MONITORED)
-    house.reports.clear()
+    rig = Rig(**MONITORED)
+    rig.reports.clear()
     with pytest.raises(Unavailable, match="did not answer within"):
-        await house.safety.check_servers()
+        await rig.safety.check_servers()
 
 
 @pytest.mark.parametrize(
@@ -170,24 +170,24 @@ async def test_who_may_be_unsafe_starts_and_is_degraded(
 ) -> None:
     if not reports:
         request.getfixturevalue("no_patience")
-    house = House(**settings, unsafe_journal=True)
-    house.reports = reports
-    await house.safety.check_servers()
-    assert reason in house.degraded
+    rig = Rig(**settings, unsafe_journal=True)
+    rig.reports = reports
+    await rig.safety.check_servers()
+    assert reason in rig.degraded
 
 
 async def test_a_server_that_becomes_unsafe_degrades_until_it_is_mended() -> None:
-    house = House(**MONITORED)
-    await house.safety.check_servers()
-    looking = asyncio.create_task(house.safety.run())
-    house.reports[URLS[1]] = LAZY
-    await until(lambda: "http://n2:8222 acknowledges" in house.degraded)
-    house.reports.clear()
-    asked = house.asked
-    await until(lambda: house.asked > asked + 6)
-    assert "http://n2:8222 acknowledges" in house.degraded, "who does not answer is not mended"
-    house.reports.update(SOUND)
-    await until(lambda: not house.degraded)
+    rig = Rig(**MONITORED)
+    await rig.safety.check_servers()
+    looking = asyncio.create_task(rig.safety.run())
+    rig.reports[URLS[1]] = LAZY
+    await until(lambda: "http://n2:8222 acknowledges" in rig.degraded)
+    rig.reports.clear()
+    asked = rig.asked
+    await until(lambda: rig.asked > asked + 6)
+    assert "http://n2:8222 acknowledges" in rig.degraded, "who does not answer is not mended"
+    rig.reports.update(SOUND)
+    await until(lambda: not rig.degraded)
     looking.cancel()
 
 
@@ -197,22 +197,22 @@ def one_copy() -> Journal:
 
 async def test_fewer_copies_than_asked_for_are_refused() -> None:
     with pytest.raises(Invalid, match="it has 1 of the 3 copies that journal_replicas asks for"):
-        await House(**MONITORED).safety.check_copies(one_copy())
+        await Rig(**MONITORED).safety.check_copies(one_copy())
 
 
 async def test_one_copy_is_safe_if_no_more_are_asked_for() -> None:
-    house = House(journal_assurance="sync-always")
-    await house.safety.check_copies(one_copy())
-    assert house.degraded == ""
+    rig = Rig(journal_assurance="sync-always")
+    await rig.safety.check_copies(one_copy())
+    assert rig.degraded == ""
 
 
 async def test_too_few_copies_and_an_unsafe_server_are_both_told() -> None:
-    house = House(**MONITORED, unsafe_journal=True)
-    house.reports[URLS[1]] = LAZY
-    await house.safety.check_servers()
-    await house.safety.check_copies(one_copy())
-    assert "http://n2:8222 acknowledges" in house.degraded
-    assert "1 of the 3 copies" in house.degraded
+    rig = Rig(**MONITORED, unsafe_journal=True)
+    rig.reports[URLS[1]] = LAZY
+    await rig.safety.check_servers()
+    await rig.safety.check_copies(one_copy())
+    assert "http://n2:8222 acknowledges" in rig.degraded
+    assert "1 of the 3 copies" in rig.degraded
 
 
 class Journals:
@@ -230,7 +230,7 @@ class Journals:
 
 
 async def open_three(journals: Journals, **settings: object) -> int:
-    opener = House(**settings).safety.opener(journals)
+    opener = Rig(**settings).safety.opener(journals)
     return (await (await opener.journal("c", create=True, replicas=3)).describe()).replicas
 
 

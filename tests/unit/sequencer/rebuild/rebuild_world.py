@@ -23,7 +23,7 @@ from penstock_sequencer.journal_guard.identity import JournalIdentity, marker_ke
 from penstock_sequencer.rebuild.stream import FoundStream
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import VirtualClock
-from tests.unit.sequencer.sequencer_house import CLUSTER, House
+from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-03-03T00:00:00Z"
 TOPIC = "t"
@@ -113,9 +113,9 @@ class SteppedStore(MemoryStore):
 class Flusher:
     """Stores segments of one partition and commits them, as a flusher does."""
 
-    def __init__(self, house: House, store: SteppedStore, name: str = "flusher-1") -> None:
+    def __init__(self, rig: SequencerRig, store: SteppedStore, name: str = "flusher-1") -> None:
         self.acknowledged: list[tuple[int, BatchMeta]] = []  # with their offsets
-        self._house = house
+        self._house = rig
         self._store = store
         self._name = name
 
@@ -134,7 +134,7 @@ class Flusher:
         commit = await self.store(*batches)
         (outcome,) = await self._house.client.command([commit], deadline_s=10)
         for batch, result in zip(batches, outcome.runs[0], strict=True):  # type: ignore[union-attr]
-            assert not result.refusal
+            assert not result.rejection
             self.acknowledged.append((result.base_offset, batch))
 
 
@@ -144,13 +144,13 @@ async def name_old_journal(store: SteppedStore) -> None:
     await store.put(marker_key(CLUSTER), [msgspec.json.encode(identity)])
 
 
-async def new_producer(house: House) -> int:
-    (outcome,) = await house.client.command([AllocateProducer(house.clock.now_ms())], deadline_s=10)
+async def new_producer(rig: SequencerRig) -> int:
+    (outcome,) = await rig.client.command([AllocateProducer(rig.clock.now_ms())], deadline_s=10)
     assert isinstance(outcome, ProducerAllocated)
     return outcome.producer_id
 
 
-async def commit_offset(house: House, offset: int) -> None:
+async def commit_offset(rig: SequencerRig, offset: int) -> None:
     """A group notes how far it has read."""
     offsets = [OffsetToCommit(TOPIC, 0, offset, -1, "")]
-    await house.client.command([CommitOffsets(house.clock.now_ms(), "g", -1, "", None, offsets)], deadline_s=10)
+    await rig.client.command([CommitOffsets(rig.clock.now_ms(), "g", -1, "", None, offsets)], deadline_s=10)

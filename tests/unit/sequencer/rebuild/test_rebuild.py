@@ -33,7 +33,7 @@ from tests.unit.sequencer.rebuild.rebuild_world import (
     new_producer,
     until,
 )
-from tests.unit.sequencer.sequencer_house import CLUSTER, house
+from tests.unit.sequencer.sequencer_rig import CLUSTER, rig
 
 
 class Lost:
@@ -48,7 +48,7 @@ class Lost:
 
     async def happen(self) -> None:
         """A life of a cluster: some of it archived, some of it only in segments."""
-        async with house("a", objects=self.store) as built:
+        async with rig("a", objects=self.store) as built:
             await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
             self.producer = await new_producer(built)
             flusher = Flusher(built, self.store)
@@ -142,7 +142,7 @@ async def test_no_sequence_and_no_producer_id_is_given_out_twice() -> None:
 @in_virtual_time
 async def test_a_stored_segment_that_nobody_acknowledged_may_come_in() -> None:
     gone = Lost()
-    async with house("a", objects=gone.store) as built:
+    async with rig("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
         await until(lambda: gone.store.archived())
         await Flusher(built, gone.store).store(batch(records=4))
@@ -153,7 +153,7 @@ async def test_a_stored_segment_that_nobody_acknowledged_may_come_in() -> None:
 @in_virtual_time
 async def test_a_segment_older_than_its_flushers_newest_archived_one_comes_in_and_is_told() -> None:
     gone = Lost()
-    async with house("a", objects=gone.store) as built:
+    async with rig("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
         flusher, other = Flusher(built, gone.store), Flusher(built, gone.store, "flusher-2")
         given_up, under_way = await flusher.store(batch(records=4)), await other.store(batch(records=2))
@@ -168,7 +168,7 @@ async def test_a_segment_older_than_its_flushers_newest_archived_one_comes_in_an
 @in_virtual_time
 async def test_what_a_flusher_acknowledged_after_its_clock_stepped_back_is_not_lost() -> None:
     gone = Lost()
-    async with house("a", objects=gone.store) as built:
+    async with rig("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
         flusher = Flusher(built, gone.store)
         await built.client.command([await flusher.store(batch(), ahead_ms=60_000)], deadline_s=10)
@@ -183,7 +183,7 @@ async def test_what_a_flusher_acknowledged_after_its_clock_stepped_back_is_not_l
 @in_virtual_time
 async def test_a_segment_born_in_the_future_is_left_out_and_the_clock_stays_where_it_is() -> None:
     gone = Lost()
-    async with house("a", objects=gone.store) as built:
+    async with rig("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
         await until(lambda: gone.store.archived())
         flusher = Flusher(built, gone.store)
@@ -201,7 +201,7 @@ async def test_a_segment_born_in_the_future_is_left_out_and_the_clock_stays_wher
 @in_virtual_time
 async def test_without_the_newest_archive_objects_the_footers_bring_the_records_back() -> None:
     gone = Lost()
-    async with house("a", objects=gone.store) as built:
+    async with rig("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
         producer = await new_producer(built)
         await until(lambda: gone.store.archived())
@@ -220,7 +220,7 @@ async def test_without_the_newest_archive_objects_the_footers_bring_the_records_
 @in_virtual_time
 async def test_a_gap_in_the_archive_ends_the_exact_part_and_is_told() -> None:
     gone = Lost()
-    async with house("a", objects=gone.store) as built:
+    async with rig("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
         flusher = Flusher(built, gone.store)
         for count in range(3):
@@ -313,7 +313,7 @@ async def test_a_journal_that_is_there_is_never_replaced() -> None:
 @in_virtual_time
 async def test_at_the_wrong_server_nothing_is_made_while_the_cluster_archives() -> None:
     store, streams = SteppedStore(), FakeStreams()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
         await until(lambda: store.archived())
         await name_old_journal(store)

@@ -17,7 +17,7 @@ from tests.unit.sequencer.rebuild.rebuild_world import (
     name_old_journal,
     until,
 )
-from tests.unit.sequencer.sequencer_house import CLUSTER, house
+from tests.unit.sequencer.sequencer_rig import CLUSTER, rig
 
 
 async def store_compacted(store: SteppedStore, topic_id: bytes, now_ms: int) -> str:
@@ -37,7 +37,7 @@ async def store_compacted(store: SteppedStore, topic_id: bytes, now_ms: int) -> 
 @in_virtual_time
 async def test_a_compacted_segment_is_no_lost_commit() -> None:
     store = SteppedStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
         await until(lambda: store.archived())
         flusher = Flusher(built, store)

@@ -3,22 +3,22 @@
 from penstock.contracts.batches import NO_PRODUCER
 from penstock.contracts.commands import (
     AlterConfigs,
-    ClaimJob,
     Command,
     ConfigChange,
     ConfigOperation,
     DeleteRecords,
     DeleteTopic,
     Done,
-    ForgetSegments,
+    LeaseJob,
     LogOffset,
     LogsTrimmed,
     Outcome,
     PerItem,
+    RemoveSegments,
 )
 from penstock.contracts.ids import SegmentId
 from penstock.contracts.levels import JANITOR_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.segment.keys import segment_key, segments_prefix
 from penstock_sequencer.core.maintenance.custody import secured_sequence
 from penstock_sequencer.core.state.cluster import State
@@ -36,10 +36,10 @@ from tests.unit.sequencer.rebuild.rebuild_world import (
     name_old_journal,
     until,
 )
-from tests.unit.sequencer.sequencer_house import CLUSTER, House, house
+from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig, rig
 
 
-async def command(built: House, wanted: Command) -> Outcome:
+async def command(built: SequencerRig, wanted: Command) -> Outcome:
     (outcome,) = await built.client.command([wanted], deadline_s=10)
     return outcome
 
@@ -48,7 +48,7 @@ def known(state: State) -> list[SegmentId]:
     return [state.segments.id(slot) for slot in state.segments.by_number]
 
 
-async def a_cluster_with_three_segments(built: House, store: SteppedStore) -> Flusher:
+async def a_cluster_with_three_segments(built: SequencerRig, store: SteppedStore) -> Flusher:
     await until(lambda: built.level >= JANITOR_LEVEL)
     await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
     flusher = Flusher(built, store)
@@ -57,7 +57,7 @@ async def a_cluster_with_three_segments(built: House, store: SteppedStore) -> Fl
     return flusher
 
 
-async def all_is_archived(built: House, store: SteppedStore) -> None:
+async def all_is_archived(built: SequencerRig, store: SteppedStore) -> None:
     sequence = built.store.last_sequence
     await until(lambda: store.archived() and int(store.archived()[-1].rpartition("-")[2]) >= sequence)
 
@@ -72,15 +72,15 @@ async def rebuilt(store: SteppedStore) -> Rebuild:
 async def test_an_object_whose_segment_was_forgotten_does_not_come_back() -> None:
     """Not even one that is still there, or there again, as a deletion undone in the store."""
     store = SteppedStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         await a_cluster_with_three_segments(built, store)
         running = built.running["a"]
         state = running.sequencer.replica.state
         first, second, third = known(state)
         log = LogOffset(built.topic_id(TOPIC), 0, 2)
         assert isinstance(await command(built, DeleteRecords(built.clock.now_ms(), [log])), LogsTrimmed)
-        forgotten = await command(built, ForgetSegments(built.clock.now_ms(), [first]))
-        assert forgotten == PerItem([Refusal.NONE])
+        removed = await command(built, RemoveSegments(built.clock.now_ms(), [first]))
+        assert removed == PerItem([Rejection.NONE])
         await all_is_archived(built, store)
         await name_old_journal(store)
     assert len(store.keys(segments_prefix("", CLUSTER))) == 3
@@ -88,13 +88,13 @@ async def test_an_object_whose_segment_was_forgotten_does_not_come_back() -> Non
     assert (rebuild.report.young_segments, rebuild.report.recovered_records) == (0, 0)
     past = await read_past(store, CLUSTER, Report(cluster=CLUSTER))
     assert known(past.state) == [second, third]
-    assert [past.state.segments.id(slot) for slot in past.state.segments.condemned] == [second]
+    assert [past.state.segments.id(slot) for slot in past.state.segments.dead] == [second]
 
 
 @in_virtual_time
 async def test_what_came_for_a_topic_that_can_come_back_makes_no_topic_beside_it() -> None:
     store = SteppedStore()
-    async with house("a", objects=store) as built:
+    async with rig("a", objects=store) as built:
         flusher = await a_cluster_with_three_segments(built, store)
         topic_id = built.topic_id(TOPIC)
         window = ConfigChange("penstock.undelete.window.ms", ConfigOperation.SET, "86400000")
@@ -108,14 +108,14 @@ async def test_what_came_for_a_topic_that_can_come_back_makes_no_topic_beside_it
     assert (report.adopted_topics, report.refused_batches, report.deleted_topic_batches) == ({}, {}, 1)
     past = await read_past(store, CLUSTER, Report(cluster=CLUSTER))
     assert not past.state.topics
-    assert list(past.state.buried) == [topic_id]
+    assert list(past.state.recoverable) == [topic_id]
 
 
 def deletable(state: State) -> list[SegmentId]:
     """What janitors may delete by now, but for the grace."""
     table = state.segments
     secured = secured_sequence(state)
-    return [table.id(slot) for slot in table.condemned if table.condemned_sequences[slot] <= secured]
+    return [table.id(slot) for slot in table.dead if table.dead_sequences[slot] <= secured]
 
 
 async def check_nothing_is_missing(store: SteppedStore, gone: list[SegmentId]) -> None:
@@ -136,13 +136,13 @@ async def check_nothing_is_missing(store: SteppedStore, gone: list[SegmentId]) -
 @in_virtual_time
 async def test_no_journal_made_without_the_archive_needs_what_janitors_may_have_deleted() -> None:
     store = SteppedStore()
-    async with house(objects=store) as built:
+    async with rig(objects=store) as built:
         built.snapshots = SnapshotSettings(entries=1_000_000, interval_ms=60_000)
         await built.start("a")
         await a_cluster_with_three_segments(built, store)
         state = built.running["a"].sequencer.replica.state
         await until(lambda: len(state.custody.snapshots) == 1, 90)
-        await command(built, ClaimJob(built.clock.now_ms(), "some news", "compactor-1", known(state)[:1], 60_000))
+        await command(built, LeaseJob(built.clock.now_ms(), "some news", "compactor-1", known(state)[:1], 60_000))
         await until(lambda: len(state.custody.snapshots) == 2, 90)
         log = LogOffset(built.topic_id(TOPIC), 0, 2)
         assert isinstance(await command(built, DeleteRecords(built.clock.now_ms(), [log])), LogsTrimmed)

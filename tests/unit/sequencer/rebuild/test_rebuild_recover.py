@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.commands import DeleteTopic, SegmentCommitted
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.segment import SegmentIndex
 from penstock_sequencer.core.state.limits import SEGMENT_COMMIT_AGE_MAX_MS
 from penstock_sequencer.rebuild.recover import PRODUCER_IDS_SKIPPED
@@ -58,7 +58,7 @@ def test_a_producer_goes_on_after_the_rebuild_with_its_next_sequence() -> None:
     recover(built, of("a", 10, batch(producer, sequence=5, records=5)))
     (again,) = built.produce(batch(producer, sequence=5, records=5))
     (following,) = built.produce(batch(producer, sequence=10))
-    assert (again.refusal, again.base_offset, following.refusal, following.base_offset) == (0, 5, 0, 10)
+    assert (again.rejection, again.base_offset, following.rejection, following.base_offset) == (0, 5, 0, 10)
 
 
 def test_a_flusher_that_asks_again_hears_what_became_of_its_segment() -> None:
@@ -108,7 +108,7 @@ def test_a_batch_without_its_predecessor_comes_back_and_its_producer_goes_on() -
     built.produce(batch(producer, sequence=0))
     report = recover(built, of("a", 10, batch(producer, sequence=7)), of("a", 20, batch(producer, sequence=8)))
     assert (partition(built).high_watermark, report.leaps, report.refused_batches) == (3, 1, {})
-    assert [each.refusal for each in built.produce(batch(producer, sequence=9))] == [0]
+    assert [each.rejection for each in built.produce(batch(producer, sequence=9))] == [0]
 
 
 def test_a_producer_that_nobody_knows_comes_back_where_it_was() -> None:
@@ -132,7 +132,7 @@ def test_an_older_epoch_is_refused_and_reported() -> None:
     producer = built.producer()
     built.produce(batch(producer, epoch=3, sequence=0))
     report = recover(built, of("a", 10, batch(producer, epoch=2, sequence=0)))
-    assert report.refused_batches == {Refusal.PRODUCER_FENCED.name.lower(): 1}
+    assert report.refused_batches == {Rejection.PRODUCER_FENCED.name.lower(): 1}
 
 
 def test_partitions_that_lost_entries_added_are_there_again() -> None:

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from penstock.contracts.batches import NO_SEGMENT_ID, TRANSACTIONAL, BatchMeta
-from penstock.contracts.commands import EndTxn, InitTransactionalProducer, ProducerAllocated, RaiseLevel, Refused
+from penstock.contracts.commands import EndTxn, InitTransactionalProducer, ProducerAllocated, RaiseLevel, Rejected
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.segment import SegmentIndex
 from penstock.segment.aborted import Aborted
 from penstock_sequencer.core.log import control_markers
@@ -38,9 +38,9 @@ class Book(World):
         meta = batch(writer.producer_id, epoch, sequence)
         return msgspec.structs.replace(meta, attributes=TRANSACTIONAL)
 
-    def write(self, writer: ProducerAllocated) -> Refusal:
+    def write(self, writer: ProducerAllocated) -> Rejection:
         (result,) = self.produce(msgspec.structs.replace(self.of(writer), adds_partition=True))
-        return Refusal(result.refusal)
+        return Rejection(result.rejection)
 
     def end(self, writer: ProducerAllocated, name: str = "tx") -> Any:
         return self.do(EndTxn(self.now_ms, name, writer.producer_id, writer.producer_epoch, True))
@@ -90,12 +90,12 @@ def test_no_producer_goes_on_with_an_epoch_that_may_have_been_given_out_twice() 
     assert (report.forgotten_transactional_ids, report.aborted_transactions) == (2, 1)
     assert not (book.state.transactions or book.state.transactions_by_producer or book.state.ongoing)
     for name, each in (("idle", idle), ("ongoing", ongoing)):
-        assert book.write(each) == Refusal.INVALID_PRODUCER_MAPPING
-        assert book.end(each, name) == Refused(Refusal.INVALID_PRODUCER_MAPPING)
+        assert book.write(each) == Rejection.INVALID_PRODUCER_MAPPING
+        assert book.end(each, name) == Rejected(Rejection.INVALID_PRODUCER_MAPPING)
         again = book.init(name)
         assert again.producer_id not in (idle.producer_id, ongoing.producer_id)
-        assert book.write(again) == Refusal.NONE
-        assert not isinstance(book.end(again, name), Refused)
+        assert book.write(again) == Rejection.NONE
+        assert not isinstance(book.end(again, name), Rejected)
 
 
 class History(Book):
@@ -130,7 +130,7 @@ class History(Book):
     def send(self, meta: BatchMeta, note: Callable[[bytes], None]) -> None:
         index = of(self.chance.choice("xyz"), len(self.sent) + 1, meta)
         (result,) = commit_of(self, index).runs[0]
-        if not result.refusal and result.base_offset == partition(self).high_watermark - 1:
+        if not result.rejection and result.base_offset == partition(self).high_watermark - 1:
             note(index.segment_id)
         stored = msgspec.structs.replace(meta, adds_partition=False)  # as footers have it
         self.sent.append(of(index.writer, len(self.sent) + 1, stored))

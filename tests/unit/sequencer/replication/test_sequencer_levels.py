@@ -4,37 +4,37 @@ import asyncio
 
 import pytest
 
-from penstock.contracts.commands import NoteArchived, RaiseLevel, Refused, TakeCustody, Tick
+from penstock.contracts.commands import RaiseLevel, RecordArchived, Rejected, TakeCustody, Tick
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import NEWEST_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.objectstore.memory import MemoryStore
 from penstock_sequencer.replication.halt import Halted
 from penstock_sequencer.replication.level_raiser import LISTEN_S, RAISE_JITTER_S
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
-from tests.unit.sequencer.sequencer_house import House, house
+from tests.unit.sequencer.sequencer_rig import SequencerRig, rig
 
 OLD = 0  # what a replica of 0.1.0 knows
 SOON_S = LISTEN_S + RAISE_JITTER_S + 1.0
 
 
-async def begin(built: House) -> None:
+async def begin(built: SequencerRig) -> None:
     """A journal that is not new: somebody of the earlier release has written an entry."""
     await built.start("first", OLD)
     await built.client.command([built.create_topic("t")], deadline_s=5)
     await built.kill("first")
 
 
-def raises(built: House) -> list[int]:
+def raises(built: SequencerRig) -> list[int]:
     commands = [command for entry in built.entries() for request in entry.requests for command in request]
     return [command.level for command in commands if isinstance(command, RaiseLevel)]
 
 
 @in_virtual_time
 async def test_a_new_cluster_reaches_the_newest_level_before_others_have_to_be_listened_for() -> None:
-    async with house("a", "b", "c") as three:
+    async with rig("a", "b", "c") as three:
         assert three.level == 0
         async with asyncio.timeout(LISTEN_S - 1):
             await until(lambda: three.level == NEWEST_LEVEL)
@@ -47,7 +47,7 @@ async def test_a_new_cluster_reaches_the_newest_level_before_others_have_to_be_l
 @in_virtual_time
 async def test_replicas_of_an_earlier_release_are_replaced_one_by_one_and_none_halts() -> None:
     objects = MemoryStore()
-    async with house(objects=objects) as built:
+    async with rig(objects=objects) as built:
         for name in ("a", "b", "c"):
             await built.start(name, OLD)
         await built.client.command([built.create_topic("t")], deadline_s=5)
@@ -65,7 +65,7 @@ async def test_replicas_of_an_earlier_release_are_replaced_one_by_one_and_none_h
 @pytest.mark.parametrize("new", [1, 2, 3])
 @in_virtual_time
 async def test_an_old_replica_that_has_nothing_to_say_is_noticed_all_the_same(new: int) -> None:
-    async with house() as built:
+    async with rig() as built:
         await begin(built)
         for number in range(new):
             await built.start(f"new-{number}")
@@ -77,7 +77,7 @@ async def test_an_old_replica_that_has_nothing_to_say_is_noticed_all_the_same(ne
 
 @in_virtual_time
 async def test_before_the_level_nothing_is_journaled_that_an_old_replica_does_not_know() -> None:
-    async with house(objects=MemoryStore()) as built:
+    async with rig(objects=MemoryStore()) as built:
         await built.start("old", OLD)
         new = await built.start("new")
         await built.client.command([built.create_topic("t")], deadline_s=5)
@@ -86,12 +86,12 @@ async def test_before_the_level_nothing_is_journaled_that_an_old_replica_does_no
         await asyncio.sleep(120)
         assert not built.running["old"].task.done()
         kinds = {type(command) for entry in built.entries() for request in entry.requests for command in request}
-        assert not kinds & {TakeCustody, NoteArchived, RaiseLevel}
+        assert not kinds & {TakeCustody, RecordArchived, RaiseLevel}
 
 
 @in_virtual_time
 async def test_an_old_replica_that_was_silent_halts_when_it_comes_back_and_says_what_to_do() -> None:
-    async with house("new") as built:
+    async with rig("new") as built:
         await until(lambda: built.level == NEWEST_LEVEL, 10)
         with pytest.raises(ExceptionGroup) as caught:
             await built.start("old", OLD)
@@ -102,7 +102,7 @@ async def test_an_old_replica_that_was_silent_halts_when_it_comes_back_and_says_
 
 @in_virtual_time
 async def test_a_level_that_this_code_does_not_know_halts_it() -> None:
-    async with house() as one:
+    async with rig() as one:
         later = RaiseLevel(1_700_000_000_000, NEWEST_LEVEL + 1)
         one.store.inject(encode_entry(Entry("x.1", "x", 0, GENESIS_HASH, [[later]])))
         with pytest.raises(ExceptionGroup) as caught:
@@ -112,7 +112,7 @@ async def test_a_level_that_this_code_does_not_know_halts_it() -> None:
 
 @in_virtual_time
 async def test_who_heard_nobody_for_a_while_listens_anew() -> None:
-    async with house() as built:
+    async with rig() as built:
         await begin(built)
         new = await built.start("new")
         await asyncio.sleep(LISTEN_S - 1)
@@ -124,8 +124,8 @@ async def test_who_heard_nobody_for_a_while_listens_anew() -> None:
 
 @in_virtual_time
 async def test_nobody_else_on_the_bus_raises_the_level() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         (outcome,) = await one.client.command([RaiseLevel(one.clock.now_ms(), NEWEST_LEVEL + 1)], deadline_s=5)
-        assert isinstance(outcome, Refused)
-        assert outcome.refusal == Refusal.INVALID_REQUEST
+        assert isinstance(outcome, Rejected)
+        assert outcome.rejection == Rejection.INVALID_REQUEST
         assert one.level == 0

@@ -17,7 +17,7 @@ from penstock_sequencer.replication.stall_detector import STALL_S, Stalls
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.memory_journal import ENTRY_BYTES_MAX, MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
-from tests.unit.sequencer.sequencer_house import FreezingClock, HeldJournal
+from tests.unit.sequencer.sequencer_rig import FreezingClock, HeldJournal
 
 Answers = asyncio.Task[tuple[int, list[Outcome]]]
 

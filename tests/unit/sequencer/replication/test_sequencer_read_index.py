@@ -13,7 +13,7 @@ from penstock.runtime.journal import JournalEntry, JournalLost
 from penstock_sequencer.replication.read_index import ReadIndex
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import in_virtual_time
-from tests.unit.sequencer.sequencer_house import CLUSTER, House, house
+from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig, rig
 
 
 class SlowJournal(MemoryJournal):
@@ -91,7 +91,7 @@ class LaggingJournal(MemoryJournal):
         return super()._take(expected) if self.gate.is_set() else []
 
 
-async def two_of_which_one_lags(one: House) -> tuple[SequencerClient, asyncio.Event]:
+async def two_of_which_one_lags(one: SequencerRig) -> tuple[SequencerClient, asyncio.Event]:
     """A client of the replica that lags, and what ends that; the other one has entries that it does not know of."""
     LaggingJournal.gate = asyncio.Event()
     LaggingJournal.gate.set()
@@ -104,14 +104,14 @@ async def two_of_which_one_lags(one: House) -> tuple[SequencerClient, asyncio.Ev
     return SequencerClient(one.hub.connect("other gateway"), CLUSTER, one.clock), LaggingJournal.gate
 
 
-async def write_through(one: House, name: str, command: CreateTopic) -> None:
+async def write_through(one: SequencerRig, name: str, command: CreateTopic) -> None:
     """As another gateway did whose replica was this one."""
     proposals = one.running[name].sequencer._proposals
     await proposals.propose([command])
     await proposals.propose([one.commit("t", 3)])
 
 
-async def ask_the_lagging_one(one: House) -> None:
+async def ask_the_lagging_one(one: SequencerRig) -> None:
     """Leave only the lagging replica to answer."""
     for subscription in one.running["ahead"].sequencer._api._subscriptions:
         await subscription.unsubscribe()
@@ -119,7 +119,7 @@ async def ask_the_lagging_one(one: House) -> None:
 
 @in_virtual_time
 async def test_the_end_of_a_log_is_not_told_as_it_was_before_another_gateway_told_of_more() -> None:
-    async with house() as one:
+    async with rig() as one:
         client, gate = await two_of_which_one_lags(one)
         await ask_the_lagging_one(one)
         asked = [OffsetOf(one.topic_id("t"), 0, LATEST)]
@@ -136,7 +136,7 @@ async def test_the_end_of_a_log_is_not_told_as_it_was_before_another_gateway_tol
 
 @in_virtual_time
 async def test_what_asks_for_the_present_fails_in_time_while_the_journal_is_silent_and_all_else_is_answered() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         one.store.set_available(False)
         started_s = asyncio.get_running_loop().time()

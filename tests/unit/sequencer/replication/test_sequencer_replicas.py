@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from penstock.contracts.commands import Done, Refused, SegmentCommitted, Tick, TopicCreated
+from penstock.contracts.commands import Done, Rejected, SegmentCommitted, Tick, TopicCreated
 from penstock.contracts.entries import Entry, encode_entry, next_hash
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.replication.halt import Halted
 from penstock_sequencer.replication.proposer import APPEND_DEADLINE_S
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
-from tests.unit.sequencer.sequencer_house import House, house
+from tests.unit.sequencer.sequencer_rig import SequencerRig, rig
 
 
 def base_offset(outcome: object) -> int:
@@ -25,7 +25,7 @@ def base_offset(outcome: object) -> int:
 
 @in_virtual_time
 async def test_two_replicas_both_answer_and_end_in_the_same_state() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         await both.client.command([both.create_topic("t")], deadline_s=5)
         offsets = []
         for _ in range(20):
@@ -43,7 +43,7 @@ async def test_two_replicas_both_answer_and_end_in_the_same_state() -> None:
 
 @in_virtual_time
 async def test_replicas_tell_the_same_check_of_the_chain_and_another_after_every_entry() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         checks: list[float] = []
         for _ in range(3):
             await both.client.command([Tick(both.clock.now_ms())], deadline_s=5)
@@ -57,7 +57,7 @@ async def test_replicas_tell_the_same_check_of_the_chain_and_another_after_every
 
 @in_virtual_time
 async def test_every_entry_is_announced_once_and_by_its_author_in_the_order_of_the_journal() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         await asyncio.gather(*(one.client.command([one.commit("t")], deadline_s=5) for _ in range(30)))
         await one.client.command([Tick(one.clock.now_ms())], deadline_s=5)
@@ -69,7 +69,7 @@ async def test_every_entry_is_announced_once_and_by_its_author_in_the_order_of_t
 
 @in_virtual_time
 async def test_what_an_earlier_life_wrote_is_replayed_and_not_announced_again() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         await one.client.command([one.commit("t")], deadline_s=5)
         await one.kill("a")
@@ -83,7 +83,7 @@ async def test_what_an_earlier_life_wrote_is_replayed_and_not_announced_again() 
 
 @in_virtual_time
 async def test_an_append_whose_acknowledgement_is_lost_is_one_entry_and_answered_from_the_tail() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         before = one.store.last_sequence
         one.store.fail_next_append(with_effect=True, times=3)
@@ -94,7 +94,7 @@ async def test_an_append_whose_acknowledgement_is_lost_is_one_entry_and_answered
 
 @in_virtual_time
 async def test_an_append_that_failed_is_sent_again_until_it_is_there() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         one.store.fail_next_append(with_effect=False, times=5)
         (outcome,) = await one.client.command([one.create_topic("t")], deadline_s=5)
         assert isinstance(outcome, TopicCreated)
@@ -104,7 +104,7 @@ async def test_an_append_that_failed_is_sent_again_until_it_is_there() -> None:
 
 @in_virtual_time
 async def test_a_commit_whose_replica_dies_between_append_and_answer_is_answered_by_the_other_and_done_once() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         await both.client.command([both.create_topic("t")], deadline_s=5)
         both.store.set_available(False)
         commit = asyncio.create_task(both.client.command([both.commit("t")], deadline_s=30))
@@ -122,7 +122,7 @@ async def test_a_commit_whose_replica_dies_between_append_and_answer_is_answered
 
 @in_virtual_time
 async def test_killing_one_of_two_replicas_stalls_a_commit_for_less_than_two_seconds() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         await both.client.command([both.create_topic("t")], deadline_s=5)
         for victim in ("a", "b"):
             both.store.set_available(False)
@@ -138,7 +138,7 @@ async def test_killing_one_of_two_replicas_stalls_a_commit_for_less_than_two_sec
 
 @in_virtual_time
 async def test_without_a_journal_a_command_ends_as_unknown_and_the_replica_goes_on() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         one.store.set_available(False)
         with pytest.raises(Unavailable, match="no sequencer answered within 15 s"):
             await one.client.command([one.create_topic("t")], deadline_s=APPEND_DEADLINE_S + 5)
@@ -151,7 +151,7 @@ async def test_without_a_journal_a_command_ends_as_unknown_and_the_replica_goes_
 
 @in_virtual_time
 async def test_the_same_entry_twice_in_the_journal_does_no_harm() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         await both.client.command([both.create_topic("t")], deadline_s=5)
         await both.client.command([both.commit("t", 2)], deadline_s=5)
         commit_entry = both.store.entry(2)
@@ -164,7 +164,7 @@ async def test_the_same_entry_twice_in_the_journal_does_no_harm() -> None:
 
 @in_virtual_time
 async def test_a_damaged_entry_halts_with_a_sentence_that_names_it() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         damaged = bytearray(one.store.entry(1) or b"")
         damaged[-1] ^= 1
@@ -176,14 +176,14 @@ async def test_a_damaged_entry_halts_with_a_sentence_that_names_it() -> None:
 
 @in_virtual_time
 async def test_an_entry_of_an_unknown_version_halts() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         one.store.inject(b"\x63" + bytes(20))
         await expect_halt(one, "entry 1: journal entry of version 99")
 
 
 @in_virtual_time
 async def test_an_entry_built_on_another_past_halts() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         one.store.inject(encode_entry(Entry("x.1", "x", 1, bytes(16), [[Tick(1)]])))
         await expect_halt(one, "entry 2 by x builds on another past: hash 0{32} at entry 1")
@@ -191,14 +191,14 @@ async def test_an_entry_built_on_another_past_halts() -> None:
 
 @in_virtual_time
 async def test_an_entry_built_on_the_future_halts() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         one.store.inject(encode_entry(Entry("x.1", "x", 5, bytes(16), [[Tick(1)]])))
         await expect_halt(one, "entry 1 by x builds on entry 5, which was not there yet")
 
 
 @in_virtual_time
 async def test_a_missing_entry_halts() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         for number in range(3):
             await one.client.command([one.create_topic(f"t{number}")], deadline_s=5)
         await one.kill("a")
@@ -210,10 +210,10 @@ async def test_a_missing_entry_halts() -> None:
 
 @in_virtual_time
 async def test_a_journal_that_vanished_or_was_made_again_halts() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         one.store.lose()
         await expect_halt(one, "there is no journal|the journal is gone")
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         one.store.make_again()
         await expect_halt(one, "was made again")
@@ -221,7 +221,7 @@ async def test_a_journal_that_vanished_or_was_made_again_halts() -> None:
 
 @in_virtual_time
 async def test_a_halt_is_counted() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         running = one.running["a"]
         one.store.inject(b"nothing")
         await expect_halt(one, "version")
@@ -230,7 +230,7 @@ async def test_a_halt_is_counted() -> None:
 
 @in_virtual_time
 async def test_a_long_journal_is_replayed_before_anything_is_answered() -> None:
-    async with house() as built:
+    async with rig() as built:
         previous, chain = bytes(16), 0
         for number in range(3_000):
             data = encode_entry(Entry(f"x.{number}", "x", chain, previous, [[Tick(built.clock.now_ms() + number)]]))
@@ -246,7 +246,7 @@ async def test_a_long_journal_is_replayed_before_anything_is_answered() -> None:
 
 @in_virtual_time
 async def test_a_query_waits_for_the_sequence_that_its_asker_has_seen() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         query = MetadataQuery(2, None)
         asked = asyncio.create_task(one.client.query("metadata", query, MetadataView, deadline_s=0.9))
         await one.client.command([one.create_topic("t")], deadline_s=5)
@@ -259,7 +259,7 @@ async def test_a_query_waits_for_the_sequence_that_its_asker_has_seen() -> None:
 
 @in_virtual_time
 async def test_a_query_for_a_sequence_that_does_not_come_fails() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         with pytest.raises(Unavailable, match="journal entry 1000000 was not applied within 1 s"):
             await one.client.query(
                 "metadata", MetadataQuery(1_000_000, None), MetadataView, attempt_s=2, deadline_s=1.005
@@ -268,7 +268,7 @@ async def test_a_query_for_a_sequence_that_does_not_come_fails() -> None:
 
 @in_virtual_time
 async def test_a_client_sees_at_the_other_replica_what_the_first_one_told_it() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         for number in range(10):
             await both.client.command([both.create_topic(f"t{number}")], deadline_s=5)
             view = await both.client.query("metadata", MetadataQuery(0, None), MetadataView)
@@ -277,19 +277,19 @@ async def test_a_client_sees_at_the_other_replica_what_the_first_one_told_it() -
 
 @in_virtual_time
 async def test_a_plan_leads_to_what_was_committed() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic("t"), one.commit("t", 4)], deadline_s=5)
         wanted = PlanPartition(one.topic_id("t"), 0, 2, 1_000)
         plan = await one.client.query("plan", PlanQuery(0, [wanted], 1_000), Plan)
         (partition,) = plan.partitions
-        assert partition.refusal is Refusal.NONE
+        assert partition.rejection is Rejection.NONE
         assert partition.high_watermark == 4
         assert [(extent.base_offset, extent.last_offset) for extent in partition.extents] == [(0, 3)]
 
 
 @in_virtual_time
 async def test_a_sender_with_a_fast_clock_does_not_move_the_machine_into_the_future() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         (outcome,) = await one.client.command([Tick(one.clock.now_ms() + 3_600_000)], deadline_s=5)
         assert outcome == Done()
         assert one.running["a"].sequencer.replica.state.clock_ms <= one.clock.now_ms()
@@ -297,17 +297,17 @@ async def test_a_sender_with_a_fast_clock_does_not_move_the_machine_into_the_fut
 
 @in_virtual_time
 async def test_a_refusal_of_the_machine_is_an_outcome() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         commands = [one.create_topic("bad name"), one.create_topic("good")]
-        refused, created = await one.client.command(commands, deadline_s=5)
-        assert isinstance(refused, Refused)
-        assert refused.refusal is Refusal.INVALID_TOPIC
+        rejected, created = await one.client.command(commands, deadline_s=5)
+        assert isinstance(rejected, Rejected)
+        assert rejected.rejection is Rejection.INVALID_TOPIC
         assert isinstance(created, TopicCreated)
 
 
 @in_virtual_time
 async def test_a_tick_comes_about_every_second_from_one_of_the_replicas() -> None:
-    async with house("a", "b", "c") as three:
+    async with rig("a", "b", "c") as three:
         await until(lambda: three.level, 10)
         before = three.store.last_sequence
         await asyncio.sleep(60)
@@ -317,7 +317,7 @@ async def test_a_tick_comes_about_every_second_from_one_of_the_replicas() -> Non
 
 @in_virtual_time
 async def test_time_goes_on_at_half_speed_after_a_clock_that_was_ahead_until_the_others_have_caught_up() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         clock, replica = one.running["a"].clock, one.running["a"].sequencer.replica
         clock.ahead_ms = 60_000
         await until(lambda: replica.state.clock_ms > one.clock.now_ms() + 50_000, 10)
@@ -329,7 +329,7 @@ async def test_time_goes_on_at_half_speed_after_a_clock_that_was_ahead_until_the
         assert replica.state.clock_ms <= one.clock.now_ms() <= replica.state.clock_ms + 2_000
 
 
-async def expect_halt(one: House, text: str) -> None:
+async def expect_halt(one: SequencerRig, text: str) -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
         async with asyncio.timeout(5):
             await one.running["a"].task

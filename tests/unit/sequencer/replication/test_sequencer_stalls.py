@@ -13,7 +13,7 @@ from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.stall_detector import STALL_S, VOID, Stalls
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
 from tests.testkit.fakes.virtual_time import in_virtual_time
-from tests.unit.sequencer.sequencer_house import FreezingClock, House, Running, house
+from tests.unit.sequencer.sequencer_rig import FreezingClock, Running, SequencerRig, rig
 
 
 class SlowBus(MemoryBus):
@@ -143,13 +143,13 @@ class Stopped:
         self._goes_on.set()
 
 
-def committing(both: House, offset: int) -> CommitOffsets:
+def committing(both: SequencerRig, offset: int) -> CommitOffsets:
     return CommitOffsets(both.clock.now_ms(), "g", -1, "", None, [OffsetToCommit("t", 0, offset, -1, "")])
 
 
 @in_virtual_time
 async def test_a_replica_that_was_stopped_does_not_move_offsets_back() -> None:
-    async with house("a", "b") as both:
+    async with rig("a", "b") as both:
         await both.client.command([both.create_topic("t")], deadline_s=5)
         stopped = Stopped(both.running["a"])
         while "command" not in stopped.held:
@@ -167,7 +167,7 @@ async def test_a_replica_that_was_stopped_does_not_move_offsets_back() -> None:
 
 @in_virtual_time
 async def test_a_replica_that_was_stopped_serves_again() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         stopped = Stopped(one.running["a"])
         asked = asyncio.create_task(one.client.command([one.create_topic("t")], deadline_s=90))
         await asyncio.sleep(60)

@@ -10,9 +10,9 @@ from penstock.contracts.commands import (
     Command,
     CommandReply,
     CommandRequest,
-    NoteArchived,
-    NoteSnapshot,
-    Refused,
+    RecordArchived,
+    RecordSnapshot,
+    Rejected,
     ReleaseCustody,
     TakeCustody,
     TopicCreated,
@@ -20,19 +20,19 @@ from penstock.contracts.commands import (
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.janitor import JournalQuery, JournalView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.serving import query_table, request_server
 from penstock_sequencer.serving.query_table import QUESTIONS
 from tests.testkit.fakes.memory_journal import ENTRY_BYTES_MAX, MemoryJournal
 from tests.testkit.fakes.virtual_time import in_virtual_time
-from tests.unit.sequencer.sequencer_house import CLUSTER, House, house
+from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig, rig
 
 COMMAND = subjects.sequencer_command(CLUSTER)
 GARBAGE = [b"", b"\x01", b"\x63nonsense", b"\x01\xc1", codec.encode(MetadataQuery(0, []))[:-1]]
 
 
-async def raw(one: House, subject: str, data: bytes) -> bytes:
+async def raw(one: SequencerRig, subject: str, data: bytes) -> bytes:
     return await one.client_bus.request(subject, data, 5)
 
 
@@ -50,7 +50,7 @@ def test_every_query_of_the_contracts_is_answered() -> None:
 def test_what_cannot_be_understood_gets_a_failure_and_the_next_request_an_answer(name: str, garbage: bytes) -> None:
     @in_virtual_time
     async def check() -> None:
-        async with house("a") as one:
+        async with rig("a") as one:
             subject = COMMAND if name == request_server.COMMAND else subjects.sequencer_query(CLUSTER, name)
             answer = await raw(one, subject, garbage)
             kind = CommandReply if name == request_server.COMMAND else type(QUESTIONS[name].fail(0, ""))
@@ -68,7 +68,7 @@ async def test_a_bug_that_one_request_meets_is_contained(monkeypatch: pytest.Mon
 
     question = query_table.Question(MetadataQuery, broken, QUESTIONS["metadata"].fail)
     monkeypatch.setitem(query_table.QUESTIONS, "metadata", question)
-    async with house("a") as one:
+    async with rig("a") as one:
         with pytest.raises(Unavailable, match="internal error: ZeroDivisionError"):
             await one.client.query("metadata", MetadataQuery(0, None), MetadataView, deadline_s=0.02)
         (created,) = await one.client.command([one.create_topic("t")], deadline_s=5)
@@ -77,7 +77,7 @@ async def test_a_bug_that_one_request_meets_is_contained(monkeypatch: pytest.Mon
 
 @in_virtual_time
 async def test_a_request_without_commands_is_answered_without_an_entry() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         reply = codec.decode(await raw(one, COMMAND, codec.encode(CommandRequest([]))), CommandReply)
         assert reply == CommandReply(0, [])
         assert one.store.last_sequence == 0
@@ -85,7 +85,7 @@ async def test_a_request_without_commands_is_answered_without_an_entry() -> None
 
 @in_virtual_time
 async def test_which_stream_is_the_journal_is_told_in_the_words_of_the_marker() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         view = await one.client.query("journal", JournalQuery(0), JournalView)
         assert view == JournalView(view.sequence, subjects.journal_stream(CLUSTER), one.store.created)
@@ -94,7 +94,7 @@ async def test_which_stream_is_the_journal_is_told_in_the_words_of_the_marker() 
 
 @in_virtual_time
 async def test_no_stream_is_named_that_is_not_seen_to_be_there() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         one.store.set_available(False)
         answer = await raw(one, subjects.sequencer_query(CLUSTER, "journal"), codec.encode(JournalQuery(0)))
         view = codec.decode(answer, JournalView)
@@ -112,28 +112,30 @@ class NarrowJournal(MemoryJournal):
 
 @in_virtual_time
 async def test_commands_that_fit_into_no_entry_are_refused_for_good() -> None:
-    async with house() as one:
+    async with rig() as one:
         one.make_journal = NarrowJournal
         await one.start("a")
         big = one.create_topic("x" * 3_000)
         small = one.create_topic("t")
         outcomes = await one.client.command([small, big], deadline_s=5)
-        assert [type(outcome) for outcome in outcomes] == [Refused, Refused]
-        assert {outcome.refusal for outcome in outcomes if isinstance(outcome, Refused)} == {Refusal.INVALID_REQUEST}
+        assert [type(outcome) for outcome in outcomes] == [Rejected, Rejected]
+        assert {outcome.rejection for outcome in outcomes if isinstance(outcome, Rejected)} == {
+            Rejection.INVALID_REQUEST
+        }
         assert one.store.last_sequence == 0
         assert ENTRY_BYTES_MAX > 2_000
 
 
 @pytest.mark.parametrize(
-    "own", [TakeCustody(1, "x"), NoteArchived(1, "x", 1), NoteSnapshot(1, "x", 1), ReleaseCustody(1, "x")]
+    "own", [TakeCustody(1, "x"), RecordArchived(1, "x", 1), RecordSnapshot(1, "x", 1), ReleaseCustody(1, "x")]
 )
 def test_what_only_replicas_propose_is_refused_on_the_bus_with_all_that_came_with_it(own: Command) -> None:
     @in_virtual_time
     async def check() -> None:
-        async with house("a") as one:
+        async with rig("a") as one:
             outcomes = await one.client.command([one.create_topic("t"), own], deadline_s=5)
-            refusals = [outcome.refusal for outcome in outcomes if isinstance(outcome, Refused)]
-            assert refusals == [Refusal.INVALID_REQUEST] * 2
+            rejections = [outcome.rejection for outcome in outcomes if isinstance(outcome, Rejected)]
+            assert rejections == [Rejection.INVALID_REQUEST] * 2
             assert one.store.last_sequence == 0
 
     check()
@@ -141,7 +143,7 @@ def test_what_only_replicas_propose_is_refused_on_the_bus_with_all_that_came_wit
 
 @in_virtual_time
 async def test_an_answer_that_fits_no_message_becomes_a_failure_that_says_so() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic(f"topic-{number}") for number in range(100)], deadline_s=5)
         one.hub.message_bytes_max = 1_000
         with pytest.raises(Unavailable, match=r"the answer of \d+ bytes is over the 1000 that a message holds"):
@@ -152,7 +154,7 @@ async def test_an_answer_that_fits_no_message_becomes_a_failure_that_says_so() -
 
 @in_virtual_time
 async def test_an_entry_whose_announcement_fits_no_message_is_not_announced_so_that_the_gap_shows() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         one.hub.message_bytes_max = 6_000
         commands = [one.create_topic(f"topic-{number}") for number in range(3)]
         await one.client.command(commands, deadline_s=5)
@@ -167,7 +169,7 @@ async def test_an_entry_whose_announcement_fits_no_message_is_not_announced_so_t
 @in_virtual_time
 async def test_more_requests_than_allowed_are_refused_at_once_and_served_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_server, "REQUESTS_MAX", 5)
-    async with house("a") as one:
+    async with rig("a") as one:
         one.store.set_available(False)
         held = [asyncio.create_task(one.client.command([one.create_topic(f"t{n}")], deadline_s=9)) for n in range(5)]
         await asyncio.sleep(0.1)
@@ -183,7 +185,7 @@ async def test_more_requests_than_allowed_are_refused_at_once_and_served_later(m
 
 @in_virtual_time
 async def test_a_drained_replica_has_answered_all_it_took_and_takes_no_more() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         one.store.set_available(False)
         commands = [[one.create_topic(f"t{number}")] for number in range(9)]
         asked = [asyncio.create_task(one.client.command(each, deadline_s=5, attempt_s=5)) for each in commands]
@@ -200,7 +202,7 @@ async def test_a_drained_replica_has_answered_all_it_took_and_takes_no_more() ->
 
 @in_virtual_time
 async def test_a_commit_is_told_the_machines_time_which_does_not_go_back_with_the_wall_clock() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         clock_ms = one.running["a"].sequencer.replica.state.clock_ms
         assert 0 < clock_ms == one.client.seen_clock_ms
@@ -212,7 +214,7 @@ async def test_a_commit_is_told_the_machines_time_which_does_not_go_back_with_th
 
 @in_virtual_time
 async def test_a_request_that_comes_while_the_sequencer_ends_is_left_to_others() -> None:
-    async with house("a") as one:
+    async with rig("a") as one:
         ending = one.running["a"]
         await ending.end()
         with pytest.raises(Unavailable):

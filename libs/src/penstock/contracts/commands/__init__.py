@@ -8,7 +8,7 @@ hold the commands of one domain each; import all of them from here.
 import msgspec
 
 from penstock.contracts.commands.compaction import (
-    ClaimJob as ClaimJob,
+    LeaseJob as LeaseJob,
     OutputSegment as OutputSegment,
     ReleaseJob as ReleaseJob,
     ReplacedRun as ReplacedRun,
@@ -39,27 +39,27 @@ from penstock.contracts.commands.groups import (
     Waiting as Waiting,
 )
 from penstock.contracts.commands.janitor import (
-    CHORES as CHORES,
     EXTENTS_DROPPED_PER_COMMAND_MAX as EXTENTS_DROPPED_PER_COMMAND_MAX,
-    HOUSE_CHORE as HOUSE_CHORE,
     LOGS_PER_COMMAND_MAX as LOGS_PER_COMMAND_MAX,
-    NO_CHORE as NO_CHORE,
-    RETENTION_CHORE as RETENTION_CHORE,
-    SEGMENTS_FORGOTTEN_MAX as SEGMENTS_FORGOTTEN_MAX,
-    SHARD_CHORES as SHARD_CHORES,
-    ChoreTaken as ChoreTaken,
+    MAINTENANCE_TASK as MAINTENANCE_TASK,
+    NO_TASK as NO_TASK,
+    RETENTION_TASK as RETENTION_TASK,
+    SEGMENTS_REMOVED_MAX as SEGMENTS_REMOVED_MAX,
+    SHARD_TASKS as SHARD_TASKS,
+    TASKS as TASKS,
     DropExtents as DropExtents,
-    EndChore as EndChore,
+    EndTaskLease as EndTaskLease,
     ExpireLogs as ExpireLogs,
     ExtentsDropped as ExtentsDropped,
-    ForgetSegments as ForgetSegments,
-    TakeChore as TakeChore,
+    RemoveSegments as RemoveSegments,
+    TakeTaskLease as TakeTaskLease,
+    TaskLeaseTaken as TaskLeaseTaken,
 )
 from penstock.contracts.commands.journal import (
     HOUSEKEEPING as HOUSEKEEPING,
-    NoteArchived as NoteArchived,
-    NoteSnapshot as NoteSnapshot,
     RaiseLevel as RaiseLevel,
+    RecordArchived as RecordArchived,
+    RecordSnapshot as RecordSnapshot,
     ReleaseCustody as ReleaseCustody,
     TakeCustody as TakeCustody,
     Tick as Tick,
@@ -81,7 +81,7 @@ from penstock.contracts.commands.offsets import (
     DeleteOffsets as DeleteOffsets,
     OffsetToCommit as OffsetToCommit,
 )
-from penstock.contracts.commands.outcomes import Done as Done, PerItem as PerItem, Refused as Refused
+from penstock.contracts.commands.outcomes import Done as Done, PerItem as PerItem, Rejected as Rejected
 from penstock.contracts.commands.quotas import (
     AlterClientQuotas as AlterClientQuotas,
     QuotaChange as QuotaChange,
@@ -143,11 +143,11 @@ Command = (
     | CommitOffsets
     | DeleteGroup
     | TakeCustody
-    | NoteArchived
-    | NoteSnapshot
+    | RecordArchived
+    | RecordSnapshot
     | RaiseLevel
     | ReleaseCustody
-    | ClaimJob
+    | LeaseJob
     | ReleaseJob
     | ReplaceExtents
     | AlterConfigs
@@ -155,9 +155,9 @@ Command = (
     | ExpireLogs
     | DropExtents
     | UndeleteTopic
-    | ForgetSegments
-    | TakeChore
-    | EndChore
+    | RemoveSegments
+    | TakeTaskLease
+    | EndTaskLease
     | InitTransactionalProducer
     | AddPartitionsToTxn
     | AddOffsetsToTxn
@@ -176,7 +176,7 @@ Command = (
 
 Outcome = (
     Done
-    | Refused
+    | Rejected
     | SegmentCommitted
     | TopicCreated
     | ProducerAllocated
@@ -187,7 +187,7 @@ Outcome = (
     | PerItem
     | LogsTrimmed
     | ExtentsDropped
-    | ChoreTaken
+    | TaskLeaseTaken
     | TransactionEnded
     | ConsumerMembership
     | ShareMembership

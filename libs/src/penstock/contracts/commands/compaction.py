@@ -5,7 +5,7 @@ import msgspec
 from penstock.contracts.ids import SegmentId, TopicId
 
 
-class ClaimJob(msgspec.Struct, frozen=True, array_like=True, tag=18):
+class LeaseJob(msgspec.Struct, frozen=True, array_like=True, tag=18):
     """A compactor wants to work on these segments for `lease_ms`; sent again it goes on with its claim.
 
     Claims keep compactors out of each other's way and nothing else: what `ReplaceExtents` checks is the extents.

@@ -6,13 +6,13 @@ from penstock.contracts.commands.log import LogRef
 from penstock.contracts.ids import SegmentId
 
 EXTENTS_DROPPED_PER_COMMAND_MAX = 2_000  # about 1 ms of work, so that no commit waits for it
-SEGMENTS_FORGOTTEN_MAX = 1_000  # by one command, as many as one request to S3 deletes
+SEGMENTS_REMOVED_MAX = 1_000  # by one command, as many as one request to S3 deletes
 LOGS_PER_COMMAND_MAX = 2_000  # of one retention step or DeleteRecords
-SHARD_CHORES = 1_000  # chores 0 to 999: each looks for orphans in one shard of the segments' keys
-HOUSE_CHORE = 1_000  # what else there is in the store: unfinished uploads, keys that nobody knows
-RETENTION_CHORE = 1_001
-CHORES = 1_002
-NO_CHORE = -1
+SHARD_TASKS = 1_000  # chores 0 to 999: each looks for orphans in one shard of the segments' keys
+MAINTENANCE_TASK = 1_000  # what else there is in the store: unfinished uploads, keys that nobody knows
+RETENTION_TASK = 1_001
+TASKS = 1_002
+NO_TASK = -1
 
 
 class ExpireLogs(msgspec.Struct, frozen=True, array_like=True, tag=23):
@@ -34,14 +34,14 @@ class DropExtents(msgspec.Struct, frozen=True, array_like=True, tag=24):
     now_ms: int
 
 
-class ForgetSegments(msgspec.Struct, frozen=True, array_like=True, tag=26):
+class RemoveSegments(msgspec.Struct, frozen=True, array_like=True, tag=26):
     """The objects of these condemned segments are deleted. `PerItem`; one that is not known any more is no news."""
 
     now_ms: int
     segment_ids: list[SegmentId]
 
 
-class TakeChore(msgspec.Struct, frozen=True, array_like=True, tag=27):
+class TakeTaskLease(msgspec.Struct, frozen=True, array_like=True, tag=27):
     """A janitor wants one of the chores from `first` to before `stop`, the one that was done longest ago.
 
     Nobody else gets it for `lease_ms`, nor anybody for `period_ms` after it was done. Who has one of them already gets
@@ -54,10 +54,10 @@ class TakeChore(msgspec.Struct, frozen=True, array_like=True, tag=27):
     stop: int
     period_ms: int
     lease_ms: int
-    number: int = NO_CHORE  # the chore to go on with
+    number: int = NO_TASK  # the chore to go on with
 
 
-class EndChore(msgspec.Struct, frozen=True, array_like=True, tag=28):
+class EndTaskLease(msgspec.Struct, frozen=True, array_like=True, tag=28):
     """The chore is done, or given up; void if somebody else has it."""
 
     now_ms: int
@@ -74,7 +74,7 @@ class ExtentsDropped(msgspec.Struct, frozen=True, array_like=True, tag=12):
     is_more: bool
 
 
-class ChoreTaken(msgspec.Struct, frozen=True, array_like=True, tag=13):
+class TaskLeaseTaken(msgspec.Struct, frozen=True, array_like=True, tag=13):
     """The chore, or NO_CHORE; then `due_ms` is when one may be due by the machine's clock. `clock_ms` is that now."""
 
     number: int

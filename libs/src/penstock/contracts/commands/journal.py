@@ -21,7 +21,7 @@ class TakeCustody(msgspec.Struct, frozen=True, array_like=True, tag=13):
     dead_until_ms: int = -1
 
 
-class NoteArchived(msgspec.Struct, frozen=True, array_like=True, tag=14):
+class RecordArchived(msgspec.Struct, frozen=True, array_like=True, tag=14):
     """The custodian has archived all entries up to `sequence`."""
 
     now_ms: int
@@ -29,7 +29,7 @@ class NoteArchived(msgspec.Struct, frozen=True, array_like=True, tag=14):
     sequence: int
 
 
-class NoteSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=15):
+class RecordSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=15):
     """The custodian has stored the snapshot taken after entry `sequence`, and read it back."""
 
     now_ms: int
@@ -53,4 +53,4 @@ class ReleaseCustody(msgspec.Struct, frozen=True, array_like=True, tag=17):
 
 
 # What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
-HOUSEKEEPING = (Tick, TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody)
+HOUSEKEEPING = (Tick, TakeCustody, RecordArchived, RecordSnapshot, RaiseLevel, ReleaseCustody)

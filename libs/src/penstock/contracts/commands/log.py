@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.contracts.batches import BatchResult, BatchRun
 from penstock.contracts.ids import SegmentId, TopicId
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 
 
 class CommitSegment(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -65,7 +65,7 @@ class LogRef(msgspec.Struct, frozen=True, array_like=True):
 class LogTrimmed(msgspec.Struct, frozen=True, array_like=True):
     """What became of one log."""
 
-    refusal: Refusal
+    rejection: Rejection
     log_start_offset: int = -1
     extents: int = 0  # dropped by this command
     dropped_bytes: int = 0

@@ -2,21 +2,21 @@
 
 import msgspec
 
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Accepted, with nothing more to say."""
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Rejected(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Refused, and nothing changed."""
 
-    refusal: Refusal
+    rejection: Rejection
     message: str = ""
 
 
 class PerItem(msgspec.Struct, frozen=True, array_like=True, tag=10):
     """One refusal (or NONE) per item of the command, in its order: offsets to commit, members that leave."""
 
-    refusals: list[Refusal]
+    rejections: list[Rejection]

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.contracts.commands.consumer_groups import TopicPartitions
 from penstock.contracts.ids import TopicId
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 
 SHARE_RANGES_MAX = 20_000  # over all partitions of one command, and of its outcome
 SHARE_PARTITIONS_PER_COMMAND_MAX = 10_000
@@ -121,9 +121,9 @@ class ShareRecords(msgspec.Struct, frozen=True, array_like=True, tag=101):
 class SharedPartition(msgspec.Struct, frozen=True, array_like=True):
     """What came of one partition."""
 
-    judged: Refusal  # of all verdicts of the partition: NONE, UNKNOWN_TOPIC, INVALID_RECORD_STATE, INVALID_REQUEST
+    judged: Rejection  # of all verdicts of the partition: NONE, UNKNOWN_TOPIC, INVALID_RECORD_STATE, INVALID_REQUEST
     acquired: list[AcquiredRange]  # ascending
-    refusal: Refusal = Refusal.NONE  # why nothing can be acquired: UNKNOWN_TOPIC, OVERLOADED, UNKNOWN_MEMBER
+    rejection: Rejection = Rejection.NONE  # why nothing can be acquired: UNKNOWN_TOPIC, OVERLOADED, UNKNOWN_MEMBER
 
 
 class RecordsShared(msgspec.Struct, frozen=True, array_like=True, tag=101):

@@ -15,8 +15,8 @@ SHARE_DELIVERY_LIMIT = "share.delivery.count.limit"
 SHARE_LOCKS_MAX = "share.partition.max.record.locks"
 
 GROUP_RESOURCE_CONFIGS: dict[str, TopicConfig] = {
-    name: TopicConfig(name, kind, default, documentation, objection)
-    for name, kind, default, documentation, objection in (
+    name: TopicConfig(name, kind, default, documentation, validation_error)
+    for name, kind, default, documentation, validation_error in (
         (
             SHARE_AUTO_OFFSET_RESET,
             "STRING",
@@ -77,14 +77,14 @@ GROUP_RESOURCE_CONFIGS: dict[str, TopicConfig] = {
 }
 
 
-def group_objections(configs: dict[str, str]) -> list[str]:
+def group_validation_errors(configs: dict[str, str]) -> list[str]:
     """Why a group cannot have these configurations, one sentence each."""
     found = []
     for name, value in configs.items():
         config = GROUP_RESOURCE_CONFIGS.get(name)
         if config is None:
             found.append(f"{name} is not a supported group configuration")
-        elif reason := config.objection(value):
+        elif reason := config.validation_error(value):
             found.append(f"{name} {reason}: {value!r}")
     if not found and _number(configs, SHARE_HEARTBEAT_INTERVAL) >= _number(configs, SHARE_SESSION_TIMEOUT):
         found.append(f"{SHARE_HEARTBEAT_INTERVAL} must be smaller than {SHARE_SESSION_TIMEOUT}")

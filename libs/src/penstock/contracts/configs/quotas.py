@@ -63,7 +63,7 @@ def entity_of(parts: Sequence[Part]) -> Entity:
     return tuple(sorted(parts, key=lambda part: part[0]))
 
 
-def entity_objection(entity: Entity) -> str:
+def entity_validation_error(entity: Entity) -> str:
     """Why there is no such entity; "" if there is."""
     types = [kind for kind, _ in entity]
     if not entity:
@@ -85,7 +85,7 @@ def entity_objection(entity: Entity) -> str:
     return ""
 
 
-def value_objection(entity: Entity, key: str, value: str) -> str:
+def value_validation_error(entity: Entity, key: str, value: str) -> str:
     """Why the entity cannot have this quota; "" if it can."""
     quota = QUOTAS.get(key)
     if quota is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REFUSED_CONFIGS
+from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS
 from penstock.contracts.configs.values import only, ratio, whole_number
 
 MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default: 1 MiB and a batch's overhead
@@ -52,7 +52,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     kind: str  # Kafka's words: BOOLEAN, INT, LONG, DOUBLE, STRING, LIST
     default: str
     documentation: str
-    objection: Callable[[str], str]
+    validation_error: Callable[[str], str]
     cluster_name: str = ""  # of the cluster's default for it, if there is one
 
 
@@ -162,8 +162,8 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
 
 # Of groups, which are no topic's: there is only the cluster's value, under the name that Kafka's brokers have for it.
 GROUP_CONFIGS: dict[str, TopicConfig] = {
-    name: TopicConfig(name, kind, default, documentation, objection, name)
-    for name, kind, default, documentation, objection in (
+    name: TopicConfig(name, kind, default, documentation, validation_error, name)
+    for name, kind, default, documentation, validation_error in (
         (
             OFFSETS_RETENTION,
             "INT",
@@ -263,17 +263,17 @@ class RetentionConfigs(msgspec.Struct, frozen=True):
     retention_bytes: int
 
 
-def objections(configs: dict[str, str]) -> list[str]:
+def validation_errors(configs: dict[str, str]) -> list[str]:
     """Why these configurations cannot be set, one sentence each; none if they can."""
-    found = _objections(configs, TOPIC_CONFIGS, "topic")
+    found = _validation_errors(configs, TOPIC_CONFIGS, "topic")
     if not found and int(_value(configs, MIN_COMPACTION_LAG)) > int(_value(configs, MAX_COMPACTION_LAG)):
         found.append(f"{MIN_COMPACTION_LAG} must not be larger than {MAX_COMPACTION_LAG}")
     return found
 
 
-def cluster_objections(configs: dict[str, str]) -> list[str]:
+def cluster_validation_errors(configs: dict[str, str]) -> list[str]:
     """Why these cannot be the cluster's defaults, one sentence each, by the names that brokers' configurations have."""
-    found = _objections(configs, CLUSTER_CONFIGS, "cluster")
+    found = _validation_errors(configs, CLUSTER_CONFIGS, "cluster")
     if not found and group_config(SESSION_TIMEOUT_MIN, configs) > group_config(SESSION_TIMEOUT_MAX, configs):
         found.append(f"{SESSION_TIMEOUT_MIN} must not be larger than {SESSION_TIMEOUT_MAX}")
     if not found and group_config(CONSUMER_HEARTBEAT_INTERVAL, configs) >= group_config(
@@ -283,14 +283,14 @@ def cluster_objections(configs: dict[str, str]) -> list[str]:
     return found
 
 
-def _objections(configs: dict[str, str], known: dict[str, TopicConfig], whose: str) -> list[str]:
+def _validation_errors(configs: dict[str, str], known: dict[str, TopicConfig], whose: str) -> list[str]:
     found = []
     for name, value in configs.items():
         config = known.get(name)
         if config is None:
-            why = f": {REFUSED_CONFIGS[name]}" if name in REFUSED_CONFIGS else ""
+            why = f": {REJECTED_CONFIGS[name]}" if name in REJECTED_CONFIGS else ""
             found.append(f"{name} is not a supported {whose} configuration{why}")
-        elif reason := config.objection(value):
+        elif reason := config.validation_error(value):
             found.append(f"{name} {reason}: {value!r}")
     return found
 

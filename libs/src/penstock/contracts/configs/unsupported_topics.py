@@ -48,7 +48,7 @@ _TIERED = "everything lies in the object store already, and there is no second t
 _THROTTLED = "there are no replicas whose traffic could be throttled"
 _CODEC = "batches keep the producer's codec"
 
-REFUSED_CONFIGS: dict[str, str] = {
+REJECTED_CONFIGS: dict[str, str] = {
     "compression.gzip.level": _CODEC,
     "compression.lz4.level": _CODEC,
     "compression.zstd.level": _CODEC,

@@ -9,13 +9,13 @@ _DECIMAL = re.compile(r"\d{1,20}(\.\d{1,20})?(e-?\d{1,3})?", re.ASCII | re.IGNOR
 def whole_number(low: int, high: int) -> Callable[[str], str]:
     """Whole numbers, both ends included."""
 
-    def objection(value: str) -> str:
+    def validation_error(value: str) -> str:
         digits = value.removeprefix("-")
         if digits.isascii() and digits.isdigit() and len(digits) <= 19 and low <= int(value) <= high:
             return ""
         return f"must be a whole number from {low} to {high}"
 
-    return objection
+    return validation_error
 
 
 def ratio(value: str) -> str:
@@ -26,7 +26,7 @@ def ratio(value: str) -> str:
 def only(*values: str) -> Callable[[str], str]:
     """One of these words."""
 
-    def objection(value: str) -> str:
+    def validation_error(value: str) -> str:
         return "" if value in values else f"only {' or '.join(values)} is supported"
 
-    return objection
+    return validation_error

@@ -13,7 +13,7 @@ class SegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
     first_row: int
     levels: list[int]
     limit: int
-    condemned: bool = False  # with those that no extent points to any more
+    dead: bool = False  # with those that no extent points to any more
 
 
 class SegmentView(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -25,8 +25,8 @@ class SegmentView(msgspec.Struct, frozen=True, array_like=True, gc=False):
     size_bytes: int
     live_bytes: int
     live_extents: int
-    condemned_ms: int  # the machine's clock when its last extent went, -1 if it is live
-    claimed: bool  # by a job whose lease is not over
+    dead_since_ms: int  # the machine's clock when its last extent went, -1 if it is live
+    leased: bool  # by a job whose lease is not over
 
 
 class SegmentsView(msgspec.Struct, frozen=True, array_like=True):

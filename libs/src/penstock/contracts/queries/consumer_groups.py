@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.contracts.commands import ConsumerHeartbeat, ConsumerMembership
 from penstock.contracts.commands.consumer_groups import TopicPartitions
-from penstock.contracts.commands.outcomes import Refused
+from penstock.contracts.commands.outcomes import Rejected
 
 
 class ConsumerHeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -19,7 +19,7 @@ class ConsumerHeartbeatView(msgspec.Struct, frozen=True, array_like=True):
     """The answer; None where the heartbeat changes something and so is to be journaled."""
 
     sequence: int
-    outcome: ConsumerMembership | Refused | None
+    outcome: ConsumerMembership | Rejected | None
     failure: str | None = None
 
 

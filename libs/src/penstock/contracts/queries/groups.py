@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.contracts.commands import Outcome
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 
 
 class GroupTopicPartitions(msgspec.Struct, frozen=True, array_like=True):
@@ -41,7 +41,7 @@ class GroupOffsetsView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     offsets: list[CommittedOffset]
     failure: str | None = None
-    refusal: Refusal = Refusal.NONE  # why a member that asks for itself is not told
+    rejection: Rejection = Rejection.NONE  # why a member that asks for itself is not told
 
 
 class GroupsQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -121,7 +121,7 @@ class HeartbeatView(msgspec.Struct, frozen=True, array_like=True):
     """Whether the member may go on."""
 
     sequence: int
-    refusal: Refusal
+    rejection: Rejection
     failure: str | None = None
 
 

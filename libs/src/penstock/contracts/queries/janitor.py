@@ -40,7 +40,7 @@ class RetentionView(msgspec.Struct, frozen=True, array_like=True):
     next_topic: int = -1  # -1: all were looked at
 
 
-class CondemnedQuery(msgspec.Struct, frozen=True, array_like=True):
+class DeadSegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
     """Segments condemned at or before a time, by the machine's clock, and at or before a journal sequence.
 
     Those that somebody has claimed are passed over.
@@ -54,23 +54,23 @@ class CondemnedQuery(msgspec.Struct, frozen=True, array_like=True):
     first_place: int = 0  # in the queue of those that are condemned; places move up when others are forgotten
 
 
-class CondemnedSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class DeadSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A segment that no extent points to any more."""
 
     segment_id: SegmentId
     level: int
     size_bytes: int
-    condemned_ms: int
-    condemned_sequence: int  # the entry that took its last extent
+    dead_since_ms: int
+    dead_sequence: int  # the entry that took its last extent
 
 
-class CondemnedView(msgspec.Struct, frozen=True, array_like=True):
+class DeadSegmentsView(msgspec.Struct, frozen=True, array_like=True):
     """In the order in which they were condemned."""
 
     sequence: int
     clock_ms: int
     secured_sequence: int  # whatever a journal is made anew from, all entries up to this one count in it
-    segments: list[CondemnedSegment]
+    segments: list[DeadSegment]
     failure: str | None = None
     next_place: int = -1  # where to go on; -1: there are no more
 
@@ -88,7 +88,7 @@ class KnownSegment(msgspec.Struct, frozen=True, array_like=True):
 
     view: SegmentView | None
     remembered: bool
-    condemned_sequence: int = 0
+    dead_sequence: int = 0
 
 
 class KnownSegmentsView(msgspec.Struct, frozen=True, array_like=True):
@@ -116,9 +116,9 @@ class UsageView(msgspec.Struct, frozen=True, array_like=True):
     segments: int  # live ones
     live_bytes: int  # of them, that extents point to
     dead_bytes: int  # the rest of them
-    condemned_segments: int
-    condemned_bytes: int
-    condemned_since_ms: int  # when the first of those that are left was condemned, -1 without one
+    dead_segments: int
+    dead_segment_bytes: int
+    dead_since_ms: int  # when the first of those that are left was condemned, -1 without one
     extents: int
     waiting_logs: int  # that have extents to be dropped
     failure: str | None = None

@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.contracts.batches import AbortedTransaction, Extent, Marker
 from penstock.contracts.ids import TopicId
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 
 LATEST = -1
 EARLIEST = -2
@@ -33,7 +33,7 @@ class PartitionPlan(msgspec.Struct, frozen=True, array_like=True):
 
     topic_id: TopicId
     partition: int
-    refusal: Refusal
+    rejection: Rejection
     log_start_offset: int
     high_watermark: int
     last_stable_offset: int
@@ -76,7 +76,7 @@ class OffsetFound(msgspec.Struct, frozen=True, array_like=True):
     Records of the extent that lie below `log_start_offset` are gone.
     """
 
-    refusal: Refusal
+    rejection: Rejection
     offset: int
     extent: Extent | None
     leader_epoch: int

@@ -3,10 +3,10 @@
 import msgspec
 
 from penstock.contracts.commands.consumer_groups import TopicPartitions
-from penstock.contracts.commands.outcomes import Refused
+from penstock.contracts.commands.outcomes import Rejected
 from penstock.contracts.commands.share import OffsetRange, ShareHeartbeat, ShareMembership
 from penstock.contracts.ids import TopicId
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 
 WINDOWS_PER_PARTITION_MAX = 64
 
@@ -23,7 +23,7 @@ class ShareHeartbeatView(msgspec.Struct, frozen=True, array_like=True):
     """The answer; None where the heartbeat changes something and so is to be journaled."""
 
     sequence: int
-    outcome: ShareMembership | Refused | None
+    outcome: ShareMembership | Rejected | None
     failure: str | None = None
 
 
@@ -53,7 +53,7 @@ class SharePartitionView(msgspec.Struct, frozen=True, array_like=True):
     there is nothing, or enough in flight.
     """
 
-    refusal: Refusal  # NONE, UNKNOWN_TOPIC
+    rejection: Rejection  # NONE, UNKNOWN_TOPIC
     start_offset: int  # below it all is done with (Kafka's SPSO)
     end_offset: int  # nothing from here on was ever acquired (behind Kafka's SPEO)
     high_watermark: int  # or the last stable offset: where the group's records end now
@@ -66,7 +66,7 @@ class SharePartitionsView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     partitions: list[SharePartitionView]
     read_committed: bool = False  # the group's `share.isolation.level`
-    refusal: Refusal = Refusal.NONE  # UNKNOWN_GROUP, UNKNOWN_MEMBER: it is told nothing of partitions then
+    rejection: Rejection = Rejection.NONE  # UNKNOWN_GROUP, UNKNOWN_MEMBER: it is told nothing of partitions then
     failure: str | None = None
 
 
@@ -132,7 +132,7 @@ class ShareOffsetView(msgspec.Struct, frozen=True, array_like=True):
     topic: str
     topic_id: TopicId
     partition: int
-    refusal: Refusal  # NONE, UNKNOWN_TOPIC
+    rejection: Rejection  # NONE, UNKNOWN_TOPIC
     start_offset: int
     lag: int  # offsets that are not done with
     leader_epoch: int
@@ -143,5 +143,5 @@ class ShareOffsetsView(msgspec.Struct, frozen=True, array_like=True):
 
     sequence: int
     offsets: list[ShareOffsetView]
-    refusal: Refusal = Refusal.NONE  # UNKNOWN_GROUP
+    rejection: Rejection = Rejection.NONE  # UNKNOWN_GROUP
     failure: str | None = None

@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.contracts.ids import TopicId
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 
 
 class DescribeTransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -65,13 +65,13 @@ class TransactionSummary(msgspec.Struct, frozen=True, array_like=True, gc=False)
 
 
 class TransactionsView(msgspec.Struct, frozen=True, array_like=True):
-    """The first of the transactions that were asked for, in the order of their ids; none where there is a `refusal`."""
+    """The first of the transactions that were asked for, ordered by id; none with a `rejection`."""
 
     sequence: int
     transactions: list[TransactionSummary]
     failure: str | None = None
     is_more: bool = False  # behind the last of these, or behind `after`
-    refusal: Refusal = Refusal.NONE
+    rejection: Rejection = Rejection.NONE
     after: str = ""  # up to here ids were held against the pattern, if there is one
 
 
@@ -97,7 +97,7 @@ class ProducerView(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class PartitionProducers(msgspec.Struct, frozen=True, array_like=True):
     """The producers of one partition."""
 
-    refusal: Refusal
+    rejection: Rejection
     producers: list[ProducerView] = []
 
 

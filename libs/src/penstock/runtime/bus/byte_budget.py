@@ -22,20 +22,20 @@ class ByteBudget:
     @asynccontextmanager
     async def hold(self, size_bytes: int) -> AsyncIterator[None]:
         """Use so many bytes of the budget for the length of a block."""
-        claim_bytes = min(size_bytes, self._bytes_max)
-        await self._acquire(claim_bytes)
+        lease_bytes = min(size_bytes, self._bytes_max)
+        await self._acquire(lease_bytes)
         try:
             yield
         finally:
-            self.used_bytes -= claim_bytes
+            self.used_bytes -= lease_bytes
             self._grant()
 
-    async def _acquire(self, claim_bytes: int) -> None:
-        if not self._waiting and self.used_bytes + claim_bytes <= self._bytes_max:
-            self.used_bytes += claim_bytes
+    async def _acquire(self, lease_bytes: int) -> None:
+        if not self._waiting and self.used_bytes + lease_bytes <= self._bytes_max:
+            self.used_bytes += lease_bytes
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (claim_bytes, turn)
+        entry = (lease_bytes, turn)
         self._waiting.append(entry)
         try:
             await turn
@@ -43,15 +43,15 @@ class ByteBudget:
             if turn.cancelled():
                 self._waiting.remove(entry)
             else:
-                self.used_bytes -= claim_bytes
+                self.used_bytes -= lease_bytes
             self._grant()
             raise
 
     def _grant(self) -> None:
         while self._waiting:
-            claim_bytes, turn = self._waiting[0]
-            if turn.cancelled() or self.used_bytes + claim_bytes > self._bytes_max:
+            lease_bytes, turn = self._waiting[0]
+            if turn.cancelled() or self.used_bytes + lease_bytes > self._bytes_max:
                 return  # who was cancelled leaves the line as soon as he is awake, and grants what comes then
             self._waiting.popleft()
-            self.used_bytes += claim_bytes
+            self.used_bytes += lease_bytes
             turn.set_result(None)

@@ -48,11 +48,11 @@ class SequencerClient:
         self._cluster = cluster
         self._clock = clock
 
-    def note_sequence(self, sequence: int) -> None:
+    def record_sequence(self, sequence: int) -> None:
         """Later queries reflect at least this journal sequence."""
         self.seen_sequence = max(self.seen_sequence, sequence)
 
-    def note_level(self, level: int) -> None:
+    def record_level(self, level: int) -> None:
         """The cluster has reached this level, which never falls."""
         if self.seen_level is None:
             self.level_told_s = self._clock.monotonic_s()
@@ -108,7 +108,7 @@ class SequencerClient:
         if getattr(request, "min_sequence", self.seen_sequence) < self.seen_sequence:
             request = msgspec.structs.replace(request, min_sequence=self.seen_sequence)
         answer = codec.decode(await self._bus.request(subject, codec.encode(request), timeout_s), kind)
-        self.note_sequence(answer.sequence)
+        self.record_sequence(answer.sequence)
         self.seen_clock_ms = max(self.seen_clock_ms, getattr(answer, "clock_ms", 0))
         if answer.failure is not None:
             raise Unavailable(answer.failure)

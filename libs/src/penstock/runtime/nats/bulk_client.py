@@ -108,36 +108,36 @@ class OneCopyParser(Parser):
     def reset(self) -> None:
         super().reset()
         self.buf = _OneCopyBuffer()
-        self._pieces: list[bytes] = []
-        self._pieces_bytes = 0
+        self._fragments: list[bytes] = []
+        self._fragments_bytes = 0
 
     async def parse(self, data: bytes = b"") -> None:
-        while self._pieces and data:
-            data = await self._take_piece(data)
+        while self._fragments and data:
+            data = await self._take_fragment(data)
         if data:
             await super().parse(data)
-            self._begin_pieces()
+            self._begin_fragments()
 
-    def _begin_pieces(self) -> None:
+    def _begin_fragments(self) -> None:
         """From now on collect the rest of a large message that has begun."""
         is_bulk = self.state == AWAITING_MSG_PAYLOAD and self.needed >= BULK_BYTES_MIN and not self.header_needed
         if is_bulk and self.buf:
-            self._pieces, self._pieces_bytes = [bytes(self.buf)], len(self.buf)
+            self._fragments, self._fragments_bytes = [bytes(self.buf)], len(self.buf)
             self.buf.clear()
 
-    async def _take_piece(self, data: bytes) -> bytes:
+    async def _take_fragment(self, data: bytes) -> bytes:
         """Take what belongs to the message, and return what is behind it."""
-        missing = self.needed + len(_CRLF) - self._pieces_bytes
+        missing = self.needed + len(_CRLF) - self._fragments_bytes
         if len(data) < missing:
-            self._pieces.append(data)
-            self._pieces_bytes += len(data)
+            self._fragments.append(data)
+            self._fragments_bytes += len(data)
             return b""
         payload_missing = missing - len(_CRLF)
         if payload_missing > 0:
-            payload = b"".join((*self._pieces, memoryview(data)[:payload_missing]))
+            payload = b"".join((*self._fragments, memoryview(data)[:payload_missing]))
         else:  # its end is there already, and perhaps half of what follows it
-            payload = b"".join(self._pieces)[: self.needed]
-        self._pieces, self._pieces_bytes = [], 0
+            payload = b"".join(self._fragments)[: self.needed]
+        self._fragments, self._fragments_bytes = [], 0
         self.state = AWAITING_CONTROL_LINE
         message = self.msg_arg
         await self.nc._process_msg(message["sid"], message["subject"], message["reply"], payload, None)

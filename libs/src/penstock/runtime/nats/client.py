@@ -20,7 +20,7 @@ from penstock.runtime.journal import Journal
 from penstock.runtime.nats.address import checked_server, without_password
 from penstock.runtime.nats.dead_server import ImpatientClient, abort
 from penstock.runtime.nats.journal import open_journal
-from penstock.runtime.nats.permissions import Refusal, RefusalLog, parse_refusal
+from penstock.runtime.nats.permissions import Rejection, RejectionLog, parse_rejection
 from penstock.runtime.nats.subscription import PENDING_BYTES_MAX, NatsSubscription
 from penstock.runtime.nats.tail import RawMessage
 
@@ -77,7 +77,7 @@ class NatsBus:
         self._ended = asyncio.Event()
         self._closing = False
         self._failure: Exception | None = None
-        self._refusals = RefusalLog()
+        self._rejections = RejectionLog()
         self._reconnect_listeners: list[Callable[[], None]] = []
         self._dropped = prometheus_client.Counter(
             "penstock_bus_dropped_messages",
@@ -285,18 +285,18 @@ class NatsBus:
         if isinstance(error, nats.errors.SlowConsumerError):
             self._dropped.labels("slow").inc()
             log.error("bus_message_dropped", subject=error.subject, pending_bytes_max=PENDING_BYTES_MAX)
-        elif refusal := parse_refusal(str(error)):
-            self._take_refusal(refusal)
+        elif rejection := parse_rejection(str(error)):
+            self._take_rejection(rejection)
         else:
             log.debug("nats_error", error=str(error) or type(error).__name__)
 
-    def _take_refusal(self, refusal: Refusal) -> None:
-        self._refusals.note(refusal)
-        if not refusal.is_subscription:
+    def _take_rejection(self, rejection: Rejection) -> None:
+        self._rejections.note(rejection)
+        if not rejection.is_subscription:
             self._dropped.labels("refused").inc()
             return
         # It would wait for ever for messages that never come, and look healthy.
-        self.fail(Invalid(f"the nats server does not let its user subscribe to {refusal.subject}"))
+        self.fail(Invalid(f"the nats server does not let its user subscribe to {rejection.subject}"))
         self._break_off_requests()
 
     def _tell_listeners(self) -> None:

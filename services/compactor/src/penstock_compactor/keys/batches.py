@@ -19,7 +19,7 @@ from penstock.kafkawire.records import (
     size_bytes,
 )
 from penstock.segment.markers import marker_batch
-from penstock.spark.ranges import Piece
+from penstock.spark.ranges import Fragment
 from penstock_compactor.keys.plan import KeyInput
 
 FLUSHED_LEVEL = 0
@@ -54,24 +54,24 @@ class PlacedBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 def batches_of(
-    inputs: Sequence[KeyInput], pieces: Iterable[Piece], markers: Iterable[Marker] = ()
+    inputs: Sequence[KeyInput], fragments: Iterable[Fragment], markers: Iterable[Marker] = ()
 ) -> Iterator[PlacedBatch]:
-    """The batches of extents, in order; `pieces` are of those that are stored, `markers` say what the others do."""
-    pieces = iter(pieces)
+    """The batches of extents, in order; `fragments` are of those that are stored, `markers` say what the others do."""
+    fragments = iter(fragments)
     by_offset = {marker.offset: marker for marker in markers}
     for each in inputs:
         if each.segment_id == NO_SEGMENT_ID:
             data = memoryview(marker_batch(by_offset[each.base_offset], NO_EPOCH))
             yield PlacedBatch(data, read_batch_header(data), each.base_offset)
         else:
-            yield from _batches_of_one(each, pieces)
+            yield from _batches_of_one(each, fragments)
 
 
-def _batches_of_one(each: KeyInput, pieces: Iterator[Piece]) -> Iterator[PlacedBatch]:
+def _batches_of_one(each: KeyInput, fragments: Iterator[Fragment]) -> Iterator[PlacedBatch]:
     rest = memoryview(b"")
     offset, left_bytes = each.base_offset, each.length
-    for piece in pieces:
-        data = memoryview(b"".join((rest, piece.data))) if rest else piece.data
+    for fragment in fragments:
+        data = memoryview(b"".join((rest, fragment.data))) if rest else fragment.data
         position = 0
         while position + BATCH_OVERHEAD <= len(data):
             header = read_batch_header(data, position)
@@ -86,7 +86,7 @@ def _batches_of_one(each: KeyInput, pieces: Iterator[Piece]) -> Iterator[PlacedB
             position += size
             left_bytes -= size
         rest = data[position:]
-        if piece.is_last:
+        if fragment.is_last:
             break
     if rest or offset != each.last_offset + 1:
         raise _corrupt(each, f"{len(rest)} bytes that are no batch behind offset {offset - 1}")

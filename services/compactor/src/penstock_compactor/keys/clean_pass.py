@@ -172,7 +172,7 @@ class RunCleaner:
                 each.batch.placed_header(), slices, len(slices), int(records.timestamp_deltas[kept].max())
             )
         if has_tombstones:
-            self._note_horizon(horizon_ms)
+            self._record_horizon(horizon_ms)
         return data
 
     def _with_horizon(self, each: _Pending, stays: Any) -> bytes:
@@ -182,7 +182,7 @@ class RunCleaner:
         kept = [record for record, does_stay in zip(scanned, stays.tolist(), strict=True) if does_stay]
         return keep_records(header, plain, kept, self._times.horizon_ms)
 
-    def _note_horizon(self, horizon_ms: int) -> None:
+    def _record_horizon(self, horizon_ms: int) -> None:
         if horizon_ms != NO_HORIZON:
             before = self.delete_horizon_ms
             self.delete_horizon_ms = horizon_ms if before == NO_HORIZON else min(before, horizon_ms)

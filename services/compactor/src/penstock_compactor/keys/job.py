@@ -53,7 +53,7 @@ class Report(msgspec.Struct):
     resident_bytes_max: int = 0  # of a worker
     records_left: int = 0
     outputs_committed: int = 0
-    outputs_refused: int = 0
+    outputs_rejected: int = 0
     failures: list[tuple[str, str]] = []  # kind, reason
 
 
@@ -168,7 +168,7 @@ class _Work:
         report.resident_bytes_max = max(report.resident_bytes_max, result.resident_bytes_max)
         is_accepted = self._commit(_command(self._job_id, self._clock.now_ms(), output, result))
         report.outputs_committed += is_accepted
-        report.outputs_refused += not is_accepted
+        report.outputs_rejected += not is_accepted
         return is_accepted
 
 

@@ -53,7 +53,7 @@ class KeyExtent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One extent of a partition, and whether another job has its segment."""
 
     input: KeyInput
-    is_claimed: bool = False
+    is_leased: bool = False
 
 
 class KeyRun(msgspec.Struct, frozen=True, array_like=True):
@@ -174,7 +174,7 @@ def cleanable(
     for extent in extents:
         each = extent.input
         is_clean = each.last_offset < log.cleaned_offset
-        if extent.is_claimed or each.last_offset >= log.last_stable_offset:
+        if extent.is_leased or each.last_offset >= log.last_stable_offset:
             break
         if not is_clean and (_is_fresh(each, now_ms, limits) or _is_young(each, settings, now_ms)):
             break

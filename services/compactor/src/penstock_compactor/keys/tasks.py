@@ -121,8 +121,8 @@ def clean_parts(place: StorePlace, clock: Clock, tasks: list[CleanTask], latest:
     The outputs of `tasks` follow one another in the job.
     """
     by_number = {task.number: task for task in tasks}
-    for number, pieces in groupby(_by_output(latest), key=itemgetter(0)):
-        found = Survivors(offsets for _, offsets in pieces)
+    for number, fragments in groupby(_by_output(latest), key=itemgetter(0)):
+        found = Survivors(offsets for _, offsets in fragments)
         result = _contained(place, clock, by_number[number], partial(_given, found))
         yield pa.record_batch([pa.array([encode(result)], pa.binary())], names=["result"])
 

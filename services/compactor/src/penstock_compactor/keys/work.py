@@ -14,7 +14,7 @@ from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries.compaction import LogsQuery, LogsView, LogTransactions, LogView
 from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock_compactor.keys.plan import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LOGS_PER_QUERY = 2_000  # about 200 KB of answer
 EXTENTS_BYTES = 2**62  # no budget of a plan: the number of extents in it is bounded by whoever answers
 # No claim may have more; a log that is in more segments is not worth giving up for that.
-CLAIMED_MAX = 20_000
+LEASED_MAX = 20_000
 # Of one look; the others have their turn in the next one.
 LOGS_LOOKED_INTO_MAX = 100
 EXTENTS_HELD_MAX = 200_000  # when there are so many, no further log is looked into; about 60 MB
@@ -86,7 +86,7 @@ class KeyWork:
         configs = {each.topic_id: compaction_configs(each.configs) for each in topics if is_compacted(each.configs)}
         logs: list[LogView] = []
         clock_ms = 0
-        for topic_ids in _portions([each for each in topics if each.topic_id in configs]):
+        for topic_ids in _partition_reads([each for each in topics if each.topic_id in configs]):
             view = await self._sequencers.query("logs", LogsQuery(0, topic_ids), LogsView)
             logs += view.logs
             clock_ms = max(clock_ms, view.clock_ms)
@@ -97,13 +97,13 @@ class KeyWork:
         return jobs
 
     async def compact(self, job: KeyJob) -> Ended:
-        """Do a job; `NotClaimed` or `Unavailable` if it could not be done."""
+        """Do a job; `NotLeased` or `Unavailable` if it could not be done."""
         loop = asyncio.get_running_loop()
-        async with self._jobs.claimed(job.segment_ids[:CLAIMED_MAX]) as job_id:
+        async with self._jobs.leased(job.segment_ids[:LEASED_MAX]) as job_id:
 
             def commit(command: ReplaceExtents) -> bool:
                 outcome = asyncio.run_coroutine_threadsafe(self._jobs.replace(command), loop).result()
-                return all(refusal is Refusal.NONE for refusal in outcome)
+                return all(rejection is Rejection.NONE for rejection in outcome)
 
             def work(session: Any) -> "Report":
                 from penstock_compactor.keys.job import (
@@ -120,7 +120,7 @@ class KeyWork:
                 raise Unavailable(f"spark was not done after {deadline_s:.0f} s") from error
         self._note(job_id, report)
         failures = tuple(Failed(kind, reason) for kind, reason in report.failures)
-        return Ended(report.outputs_committed, report.outputs_refused, failures)
+        return Ended(report.outputs_committed, report.outputs_rejected, failures)
 
     async def _logs_in_turn(
         self, due: Sequence[LogView], busy: Collection[SegmentId]
@@ -182,15 +182,15 @@ def _input(extent: Extent) -> KeyInput:
     )
 
 
-def _portions(topics: Sequence[TopicView]) -> Iterator[list[TopicId]]:
+def _partition_reads(topics: Sequence[TopicView]) -> Iterator[list[TopicId]]:
     """Topics with no more logs than one answer may hold, or one that has more."""
-    portion: list[TopicId] = []
+    partition_read: list[TopicId] = []
     logs = 0
     for topic in topics:
-        if portion and logs + topic.partitions > LOGS_PER_QUERY:
-            yield portion
-            portion, logs = [], 0
-        portion.append(topic.topic_id)
+        if partition_read and logs + topic.partitions > LOGS_PER_QUERY:
+            yield partition_read
+            partition_read, logs = [], 0
+        partition_read.append(topic.topic_id)
         logs += topic.partitions
-    if portion:
-        yield portion
+    if partition_read:
+        yield partition_read

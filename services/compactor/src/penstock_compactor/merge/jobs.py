@@ -18,13 +18,13 @@ import msgspec
 import structlog
 
 from penstock.contracts.commands import (
-    ClaimJob,
     Command,
     Done,
+    LeaseJob,
     Outcome,
     OutputSegment,
     PerItem,
-    Refused,
+    Rejected,
     ReleaseJob,
     ReplacedRun,
     ReplaceExtents,
@@ -32,7 +32,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries.compaction import SegmentExtentsQuery, SegmentExtentsView, SegmentView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 from penstock_compactor.merge.merge_task import merge
@@ -55,7 +55,7 @@ JOB_ENTROPY_BYTES = 8
 log = structlog.get_logger()
 
 
-class NotClaimed(Exception):
+class NotLeased(Exception):
     """Somebody else works on one of the segments."""
 
 
@@ -63,14 +63,14 @@ class Ended(msgspec.Struct, frozen=True):
     """How a job went."""
 
     accepted: int = 0  # runs
-    refused: int = 0
+    rejected: int = 0
     failures: tuple[Failed, ...] = ()
     outputs: tuple[tuple[SegmentId, TopicId], ...] = ()  # those of one topic
 
     @property
     def is_good(self) -> bool:
         """Whether everything that was planned is done."""
-        return not self.refused and not self.failures
+        return not self.rejected and not self.failures
 
 
 class Jobs:
@@ -98,18 +98,18 @@ class Jobs:
         self._metrics = metrics
 
     async def merge(self, choice: Choice, compacted: Collection[TopicId]) -> Ended:
-        """Do a merging job; `NotClaimed` or `Unavailable` if it could not be done."""
-        async with self.claimed(choice.segment_ids) as job_id:
+        """Do a merging job; `NotLeased` or `Unavailable` if it could not be done."""
+        async with self.leased(choice.segment_ids) as job_id:
             contents = await self.contents_of(choice.segments)
             tasks = tasks_of(choice, contents, compacted=compacted, limits=self._limits)
             results = await self._run(job_id, tasks)
             return await self._commit(job_id, tasks, results)
 
     @asynccontextmanager
-    async def claimed(self, segment_ids: Sequence[SegmentId]) -> AsyncIterator[str]:
+    async def leased(self, segment_ids: Sequence[SegmentId]) -> AsyncIterator[str]:
         """The id of a new job that has these segments while the block lasts."""
         job_id = f"{self._holder}-{self._entropy.take(JOB_ENTROPY_BYTES).hex()}"
-        await self._claim(job_id, segment_ids)
+        await self._lease(job_id, segment_ids)
         renewing = asyncio.create_task(self._renew(job_id, segment_ids))
         try:
             yield job_id
@@ -129,21 +129,21 @@ class Jobs:
             found.transactions += [each for of_segment in view.transactions for each in of_segment]
         return found
 
-    async def replace(self, command: ReplaceExtents) -> list[Refusal]:
+    async def replace(self, command: ReplaceExtents) -> list[Rejection]:
         """Put outputs in the place of their inputs; one refusal, or NONE, per run."""
         outcome = await self._decide(command, COMMIT_DEADLINE_S)
         if isinstance(outcome, PerItem):
-            refusals = outcome.refusals
-        elif isinstance(outcome, Refused):
-            log.warning("outputs_refused", refusal=outcome.refusal.name, reason=outcome.message)
-            refusals = [outcome.refusal] * len(command.runs)
+            rejections = outcome.rejections
+        elif isinstance(outcome, Rejected):
+            log.warning("outputs_refused", rejection=outcome.rejection.name, reason=outcome.message)
+            rejections = [outcome.rejection] * len(command.runs)
         else:
             raise AssertionError(f"a sequencer answered {outcome} to a replacement")
-        for refusal, run in zip(refusals, command.runs, strict=True):
-            self._metrics.runs.labels(refusal.name.lower()).inc()
-            if refusal is Refusal.NONE:
+        for rejection, run in zip(rejections, command.runs, strict=True):
+            self._metrics.runs.labels(rejection.name.lower()).inc()
+            if rejection is Rejection.NONE:
                 self._metrics.extents.inc(len(run.inputs) // 2)
-        return refusals
+        return rejections
 
     async def _run(self, job_id: str, tasks: Sequence[MergeTask]) -> list[Merged | Failed]:
         if not tasks:
@@ -167,15 +167,15 @@ class Jobs:
         for failed in failures:
             self._metrics.task_failures.labels(failed.kind).inc()
             log.error("output_not_written", job=job_id, kind=failed.kind, reason=failed.reason)
-        accepted = refused = 0
+        accepted = rejected = 0
         for part in _commands(done, self._limits.job_extents_max):
-            refusals = await self.replace(replacement(self._clock.now_ms(), job_id, part))
-            taken = sum(refusal is Refusal.NONE for refusal in refusals)
-            accepted, refused = accepted + taken, refused + len(refusals) - taken
+            rejections = await self.replace(replacement(self._clock.now_ms(), job_id, part))
+            taken = sum(rejection is Rejection.NONE for rejection in rejections)
+            accepted, rejected = accepted + taken, rejected + len(rejections) - taken
         for task, merged in done:
             self._count(task, merged)
         outputs = tuple((each.segment_id, task.runs[0].topic_id) for task, each in done if task.level > 1)
-        return Ended(accepted, refused, failures, outputs)
+        return Ended(accepted, rejected, failures, outputs)
 
     def _count(self, task: MergeTask, merged: Merged) -> None:
         metrics = self._metrics
@@ -187,10 +187,10 @@ class Jobs:
         metrics.task_cpu_seconds.inc(merged.cpu_seconds)
         metrics.task_resident_bytes.set(merged.resident_bytes_max)
 
-    async def _claim(self, job_id: str, segment_ids: Sequence[SegmentId]) -> None:
-        outcome = await self._decide(self._claim_of(job_id, segment_ids), COMMAND_DEADLINE_S)
-        if isinstance(outcome, Refused):
-            raise NotClaimed(f"{outcome.refusal.name}: {outcome.message}")
+    async def _lease(self, job_id: str, segment_ids: Sequence[SegmentId]) -> None:
+        outcome = await self._decide(self._lease_of(job_id, segment_ids), COMMAND_DEADLINE_S)
+        if isinstance(outcome, Rejected):
+            raise NotLeased(f"{outcome.rejection.name}: {outcome.message}")
         assert isinstance(outcome, Done), f"a sequencer answered {outcome} to a claim"
 
     async def _renew(self, job_id: str, segment_ids: Sequence[SegmentId]) -> None:
@@ -198,8 +198,8 @@ class Jobs:
         while True:
             await asyncio.sleep(RENEWAL_S)
             try:
-                await self._claim(job_id, segment_ids)
-            except (NotClaimed, Unavailable) as error:
+                await self._lease(job_id, segment_ids)
+            except (NotLeased, Unavailable) as error:
                 log.warning("claim_not_renewed", job=job_id, reason=str(error))
 
     async def _release(self, job_id: str) -> None:
@@ -212,8 +212,8 @@ class Jobs:
         (outcome,) = await self._sequencers.command([command], deadline_s=deadline_s)
         return outcome
 
-    def _claim_of(self, job_id: str, segment_ids: Sequence[SegmentId]) -> ClaimJob:
-        return ClaimJob(self._clock.now_ms(), job_id, self._holder, list(segment_ids), LEASE_MS)
+    def _lease_of(self, job_id: str, segment_ids: Sequence[SegmentId]) -> LeaseJob:
+        return LeaseJob(self._clock.now_ms(), job_id, self._holder, list(segment_ids), LEASE_MS)
 
 
 def replacement(now_ms: int, job_id: str, done: Sequence[tuple[MergeTask, Merged]]) -> ReplaceExtents:

@@ -26,7 +26,7 @@ from penstock.segment.compacted_writer import BatchFacts, CompactedWriter, batch
 from penstock.segment.keys import segment_key
 from penstock.segment.layout import FLUSHED_LEVEL
 from penstock.segment.markers import marker_batch
-from penstock.spark.ranges import Piece, Range, StoreRanges
+from penstock.spark.ranges import Fragment, Range, StoreRanges
 from penstock_compactor.merge.decided import Decided
 from penstock_compactor.merge.tasks import Failed, InputExtent, InputRun, Merged, MergeTask, OutputRun, StorePlace
 
@@ -73,11 +73,11 @@ def _merge(place: StorePlace, task: MergeTask, clock: Clock) -> Merged:
 def write_runs(ranges: StoreRanges, task: MergeTask, keys: Sequence[str], writer: CompactedWriter) -> list[OutputRun]:
     """Stream the task's runs from the objects `keys`, its segments, into a writer."""
     stored = [each for run in task.runs for each in run.extents if not _is_marker(task, each)]
-    pieces = ranges.stream([Range(keys[each.segment], each.position, each.length) for each in stored])
+    fragments = ranges.stream([Range(keys[each.segment], each.position, each.length) for each in stored])
     written = []
     for run in task.runs:
         writer.begin_run(run.topic_id, run.partition, run.extents[0].base_offset)
-        for data, facts in _batches_of(run, pieces, task):
+        for data, facts in _batches_of(run, fragments, task):
             writer.add(data, facts)
         done = writer.end_run()
         assert done.last_offset == run.extents[-1].last_offset, "extents were checked to their ends"
@@ -92,7 +92,7 @@ def _is_marker(task: MergeTask, extent: InputExtent) -> bool:
     return task.segments[extent.segment].segment_id == NO_SEGMENT_ID
 
 
-def _batches_of(run: InputRun, pieces: Iterator[Piece], task: MergeTask) -> Iterator[_Stretch]:
+def _batches_of(run: InputRun, fragments: Iterator[Fragment], task: MergeTask) -> Iterator[_Stretch]:
     markers = {marker.offset: marker for marker in run.markers}
     decided = Decided(run.extents[0].base_offset, run.aborted) if run.without_aborted else None
     end = run.extents[-1].last_offset
@@ -100,7 +100,7 @@ def _batches_of(run: InputRun, pieces: Iterator[Piece], task: MergeTask) -> Iter
         if _is_marker(task, extent):
             yield from _marker(markers[extent.base_offset], decided, end)
         else:
-            yield from _extent(pieces, extent, task, decided, end)
+            yield from _extent(fragments, extent, task, decided, end)
 
 
 def _marker(marker: Marker, decided: Decided | None, end: int) -> Iterator[_Stretch]:
@@ -114,14 +114,14 @@ def _marker(marker: Marker, decided: Decided | None, end: int) -> Iterator[_Stre
 
 
 def _extent(
-    pieces: Iterator[Piece], extent: InputExtent, task: MergeTask, decided: Decided | None, end: int
+    fragments: Iterator[Fragment], extent: InputExtent, task: MergeTask, decided: Decided | None, end: int
 ) -> Iterator[_Stretch]:
     segment = task.segments[extent.segment]
     batches = _Batches(extent, decided, end, is_placed=segment.level != FLUSHED_LEVEL)
     try:
-        for piece in pieces:
-            yield from batches.take(piece.data)
-            if piece.is_last:
+        for fragment in fragments:
+            yield from batches.take(fragment.data)
+            if fragment.is_last:
                 break
         batches.check_end()
     except Corrupt as error:
@@ -143,9 +143,9 @@ class _Batches:
         self._next_offset = extent.base_offset
         self._rest = b""  # of the last piece: the beginning of a batch
 
-    def take(self, piece: memoryview) -> list[_Stretch]:
+    def take(self, fragment: memoryview) -> list[_Stretch]:
         """The whole batches in what was left and the piece; one stretch if nothing is left out."""
-        data = bytearray().join((self._rest, piece))
+        data = bytearray().join((self._rest, fragment))
         stretches: list[_Stretch] = []
         facts: list[BatchFacts] = []
         start, position, size = 0, 0, len(data)

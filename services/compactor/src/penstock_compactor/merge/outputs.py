@@ -124,18 +124,18 @@ def _parts(runs: Iterable[InputRun], limits: PlanLimits) -> Iterator[list[InputR
     """Runs for one output each: no more bytes than an output may have, no more extents than a command may replace."""
     part: list[InputRun] = []
     size = extents = 0
-    for piece in (piece for run in runs for piece in _pieces(run, limits)):
-        size += piece.length
-        extents += len(piece.extents)
+    for fragment in (fragment for run in runs for fragment in _fragments(run, limits)):
+        size += fragment.length
+        extents += len(fragment.extents)
         if part and (size > limits.output_bytes_max or extents > limits.job_extents_max):
             yield part
-            part, size, extents = [], piece.length, len(piece.extents)
-        part.append(piece)
+            part, size, extents = [], fragment.length, len(fragment.extents)
+        part.append(fragment)
     if part:
         yield part
 
 
-def _pieces(run: InputRun, limits: PlanLimits) -> Iterator[InputRun]:
+def _fragments(run: InputRun, limits: PlanLimits) -> Iterator[InputRun]:
     """A run that is too much for one output, cut between extents."""
     taken: list[InputExtent] = []
     size = 0

@@ -42,13 +42,13 @@ class Listing:
         for row in [row for row in self._segments if row >= first_row and (view.next_row < 0 or row < view.next_row)]:
             del self._segments[row]
         for segment in view.segments:
-            if segment.condemned_ms < 0 and (segment.level == FLUSHED or segment.live_bytes < self._full_bytes):
+            if segment.dead_since_ms < 0 and (segment.level == FLUSHED or segment.live_bytes < self._full_bytes):
                 self._segments[segment.row] = segment
         seen_row = max((segment.row + 1 for segment in view.segments), default=0)
         self._end_row = max(self._end_row, seen_row, view.next_row)
         return view.next_row
 
-    def forget(self, segment_ids: Collection[SegmentId]) -> None:
+    def remove(self, segment_ids: Collection[SegmentId]) -> None:
         """These are no more what they were."""
         for row in [row for row, each in self._segments.items() if each.segment_id in segment_ids]:
             del self._segments[row]

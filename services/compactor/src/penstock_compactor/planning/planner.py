@@ -90,7 +90,7 @@ def choose(
     """
     queues: dict[tuple[Kind, TopicId, int], list[SegmentView]] = {}
     for segment in sorted(segments, key=_row):
-        if segment.claimed or segment.condemned_ms >= 0 or not segment.live_extents or segment.segment_id in busy:
+        if segment.leased or segment.dead_since_ms >= 0 or not segment.live_extents or segment.segment_id in busy:
             continue
         queue = _queue_of(segment, topics, limits)
         if queue is not None:

@@ -1,9 +1,9 @@
 """What the group APIs share: commands to the sequencers, and waiting for what a rebalance brings."""
 
-from penstock.contracts.commands import Command, Outcome, Refused, Waiting
+from penstock.contracts.commands import Command, Outcome, Rejected, Waiting
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_gateway.context import Client, Gateway
 
 COMMAND_DEADLINE_S = 10.0
@@ -18,7 +18,7 @@ async def group_command(gateway: Gateway, command: Command) -> Outcome:
     try:
         (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
     except Invalid as error:
-        return Refused(Refusal.INVALID_REQUEST, str(error))
+        return Rejected(Rejection.INVALID_REQUEST, str(error))
     return outcome
 
 

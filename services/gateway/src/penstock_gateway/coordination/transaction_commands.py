@@ -7,14 +7,14 @@ from penstock.contracts.commands import (
     EndTxn,
     InitTransactionalProducer,
     Outcome,
-    Refused,
+    Rejected,
 )
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.context import Gateway
-from penstock_gateway.kafka.error_mapping import TRANSACTIONS_REFUSED, error_of
+from penstock_gateway.kafka.error_mapping import TRANSACTIONS_REJECTED, error_of
 from penstock_gateway.kafka.feature_levels import may_rise
 
 TransactionCommand = InitTransactionalProducer | AddPartitionsToTxn | AddOffsetsToTxn | CommitTxnOffsets | EndTxn
@@ -28,7 +28,7 @@ def transactions_error(gateway: Gateway) -> ErrorCode:
     level = gateway.sequencer.seen_level
     if level is not None and level >= TRANSACTIONS_LEVEL:
         return ErrorCode.NONE
-    return TRANSACTIONS_UNAVAILABLE if level is None or may_rise(gateway) else TRANSACTIONS_REFUSED
+    return TRANSACTIONS_UNAVAILABLE if level is None or may_rise(gateway) else TRANSACTIONS_REJECTED
 
 
 async def transaction_command(gateway: Gateway, command: TransactionCommand) -> Outcome | ErrorCode:
@@ -43,16 +43,16 @@ async def transaction_command(gateway: Gateway, command: TransactionCommand) -> 
     except Unavailable:
         return TRANSACTIONS_UNAVAILABLE
     except Invalid as invalid:
-        return Refused(Refusal.INVALID_REQUEST, str(invalid))
+        return Rejected(Rejection.INVALID_REQUEST, str(invalid))
 
 
-def transaction_error(refusal: int, *, fenced: ErrorCode = ErrorCode.PRODUCER_FENCED) -> ErrorCode:
+def transaction_error(rejection: int, *, fenced: ErrorCode = ErrorCode.PRODUCER_FENCED) -> ErrorCode:
     """Kafka's code for what a sequencer refused; who was fenced is told so in the word that his version knows."""
-    if refusal == Refusal.PRODUCER_FENCED:
+    if rejection == Rejection.PRODUCER_FENCED:
         return fenced
-    if refusal == Refusal.OVERLOADED:  # surely not done, and worth another try
+    if rejection == Rejection.OVERLOADED:  # surely not done, and worth another try
         return TRANSACTIONS_UNAVAILABLE
-    return error_of(refusal)
+    return error_of(rejection)
 
 
 def fenced_error(version: int, first_version_fenced: int) -> ErrorCode:

@@ -32,7 +32,7 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
     base_offset: int
 
 
-class Piece(msgspec.Struct, frozen=True, gc=False):
+class Fragment(msgspec.Struct, frozen=True, gc=False):
     """Bytes of an extent to read: `length` of them from the cursor on."""
 
     cursor: Cursor
@@ -68,58 +68,58 @@ def start_of(extent: Extent) -> Cursor:
     return Cursor(extent, extent.position, extent.base_offset)
 
 
-def pieces_from(cursor: Cursor, extents: Sequence[Extent], bytes_max: int) -> list[Piece]:
+def fragments_from(cursor: Cursor, extents: Sequence[Extent], bytes_max: int) -> list[Fragment]:
     """What to read from a cursor on, through its own extent and those behind it in `extents`."""
-    pieces: list[Piece] = []
+    fragments: list[Fragment] = []
     for extent in extents:
         if extent.last_offset < cursor.extent.base_offset:
             continue
         begin = cursor if extent.base_offset == cursor.extent.base_offset else start_of(extent)
         length = min(extent.position + extent.length - begin.position, bytes_max)
-        if length < BATCH_OVERHEAD and pieces:
+        if length < BATCH_OVERHEAD and fragments:
             break
-        pieces.append(Piece(begin, length))
+        fragments.append(Fragment(begin, length))
         bytes_max -= length
-    return pieces
+    return fragments
 
 
-def walk(piece: Piece, data: Buffer) -> Iterator[Placed]:
+def walk(fragment: Fragment, data: Buffer) -> Iterator[Placed]:
     """The whole batches in a piece's bytes; `Corrupt` if they are not those of the extent."""
-    extent = piece.cursor.extent
-    left_bytes = extent.position + extent.length - piece.cursor.position  # of the extent
-    offset = piece.cursor.base_offset
+    extent = fragment.cursor.extent
+    left_bytes = extent.position + extent.length - fragment.cursor.position  # of the extent
+    offset = fragment.cursor.base_offset
     position, size = 0, len(data)
     while position + BATCH_OVERHEAD <= size:
         base_offset, length, last_delta, max_timestamp, count = _FACTS.unpack_from(data, position)
         length += LENGTH_END
         if not BATCH_OVERHEAD <= length <= left_bytes - position:
-            raise _corrupt(piece, position, f"a batch of {length} bytes")
+            raise _corrupt(fragment, position, f"a batch of {length} bytes")
         if extent.segment.level == 0:
             base_offset, last_delta = offset, count - 1
         last_offset = base_offset + last_delta
         if not offset <= base_offset <= last_offset <= extent.last_offset:
-            raise _corrupt(piece, position, f"offsets {base_offset} to {last_offset}, expected {offset} or more")
+            raise _corrupt(fragment, position, f"offsets {base_offset} to {last_offset}, expected {offset} or more")
         end = position + length
         if end == left_bytes and last_offset != extent.last_offset:
-            raise _corrupt(piece, position, f"the last offset {last_offset}, expected {extent.last_offset}")
+            raise _corrupt(fragment, position, f"the last offset {last_offset}, expected {extent.last_offset}")
         if end > size:
             return
         yield Placed(position, end, base_offset, last_offset, max_timestamp, count)
         offset, position = last_offset + 1, end
     if size == left_bytes and position < size:
-        raise _corrupt(piece, position, f"{size - position} bytes that are no batch")
+        raise _corrupt(fragment, position, f"{size - position} bytes that are no batch")
 
 
-def cursor_behind(piece: Piece, placed: Placed) -> Cursor | None:
+def cursor_behind(fragment: Fragment, placed: Placed) -> Cursor | None:
     """The place behind a batch of a piece, None at the end of the extent."""
-    extent = piece.cursor.extent
-    position = piece.cursor.position + placed.end
+    extent = fragment.cursor.extent
+    position = fragment.cursor.position + placed.end
     return None if position == extent.position + extent.length else Cursor(extent, position, placed.last_offset + 1)
 
 
-def batch_bytes(piece: Piece, cursor: Cursor, data: Buffer) -> int:
+def batch_bytes(fragment: Fragment, cursor: Cursor, data: Buffer) -> int:
     """The size of the batch at a cursor that the piece's bytes cut off; 0 if not even its header is there."""
-    start = cursor.position - piece.cursor.position
+    start = cursor.position - fragment.cursor.position
     if start + BATCH_OVERHEAD > len(data):
         return 0
     length: int = _FACTS.unpack_from(data, start)[1]
@@ -129,7 +129,7 @@ def batch_bytes(piece: Piece, cursor: Cursor, data: Buffer) -> int:
 def assemble(
     offset: int,
     end_offset: int,
-    pieces: Sequence[tuple[Piece, Buffer | PenstockError]],
+    fragments: Sequence[tuple[Fragment, Buffer | PenstockError]],
     *,
     bytes_max: int,
     whole_first: bool,
@@ -141,12 +141,12 @@ def assemble(
     kept it from being read is raised if the answer would be empty.
     """
     taking = _Taking(offset, end_offset, bytes_max, whole_first)
-    for piece, data in pieces:
+    for fragment, data in fragments:
         if isinstance(data, PenstockError):
             if not taking.spans:
                 raise data
             break
-        if not taking.take(piece, data):
+        if not taking.take(fragment, data):
             break
     records = _copy(taking.spans, leader_epoch) if taking.spans else None
     return Assembled(records, taking.next_offset, taking.cursor, 0 if taking.spans else taking.unread_bytes)
@@ -164,12 +164,12 @@ class _Taking:
         self._left_bytes = bytes_max
         self._whole_first = whole_first
 
-    def take(self, piece: Piece, data: Buffer) -> bool:
+    def take(self, fragment: Fragment, data: Buffer) -> bool:
         """Take what is wanted of a piece; whether the extent behind it may come next."""
         taken: list[Placed] = []
-        self.cursor = piece.cursor
+        self.cursor = fragment.cursor
         is_full = False
-        for placed in walk(piece, data):
+        for placed in walk(fragment, data):
             if placed.last_offset >= self.next_offset:
                 is_full = not self._has_room(placed, bool(taken or self.spans))
                 if is_full:
@@ -177,11 +177,11 @@ class _Taking:
                 taken.append(placed)
                 self.next_offset = placed.last_offset + 1
                 self._left_bytes -= placed.end - placed.start
-            self.cursor = cursor_behind(piece, placed)
+            self.cursor = cursor_behind(fragment, placed)
         if taken:
             self.spans.append((data, taken))
         if self.cursor is not None and not is_full:
-            self.unread_bytes = self._unread(piece, self.cursor, data)
+            self.unread_bytes = self._unread(fragment, self.cursor, data)
         return self.cursor is None
 
     def _has_room(self, placed: Placed, any_taken: bool) -> bool:
@@ -189,26 +189,26 @@ class _Taking:
             return False
         return placed.end - placed.start <= self._left_bytes or (self._whole_first and not any_taken)
 
-    def _unread(self, piece: Piece, cursor: Cursor, data: Buffer) -> int:
+    def _unread(self, fragment: Fragment, cursor: Cursor, data: Buffer) -> int:
         """How much to read to get on from a place where the bytes end in the middle of a batch or behind one."""
-        size = batch_bytes(piece, cursor, data)
-        is_wanted = size > 0 and self._holds_next(piece, cursor, data)
+        size = batch_bytes(fragment, cursor, data)
+        is_wanted = size > 0 and self._holds_next(fragment, cursor, data)
         if is_wanted and not self._whole_first and size > self._left_bytes:
             return 0
         rest = cursor.extent.position + cursor.extent.length - cursor.position
         return min(rest, max(size, FIRST_READ_BYTES_MIN if is_wanted else SCAN_BYTES))
 
-    def _holds_next(self, piece: Piece, cursor: Cursor, data: Buffer) -> bool:
-        base_offset, _, last_delta, _, count = _FACTS.unpack_from(data, cursor.position - piece.cursor.position)
+    def _holds_next(self, fragment: Fragment, cursor: Cursor, data: Buffer) -> bool:
+        base_offset, _, last_delta, _, count = _FACTS.unpack_from(data, cursor.position - fragment.cursor.position)
         last_offset = cursor.base_offset + count - 1 if cursor.extent.segment.level == 0 else base_offset + last_delta
         return bool(last_offset >= self.next_offset)
 
 
-def read_of(piece: Piece, ahead_bytes: int = 0) -> SegmentRead:
+def read_of(fragment: Fragment, ahead_bytes: int = 0) -> SegmentRead:
     """The range of the segment that a piece is, for a reader who is going to want so much of the extent behind it."""
-    extent, position = piece.cursor.extent, piece.cursor.position
-    left_bytes = extent.position + extent.length - position - piece.length
-    return SegmentRead(extent.segment, position, piece.length, min(ahead_bytes, left_bytes))
+    extent, position = fragment.cursor.extent, fragment.cursor.position
+    left_bytes = extent.position + extent.length - position - fragment.length
+    return SegmentRead(extent.segment, position, fragment.length, min(ahead_bytes, left_bytes))
 
 
 def _copy(spans: Sequence[tuple[Buffer, list[Placed]]], leader_epoch: int) -> bytearray:
@@ -222,9 +222,9 @@ def _copy(spans: Sequence[tuple[Buffer, list[Placed]]], leader_epoch: int) -> by
     return out
 
 
-def _corrupt(piece: Piece, position: int, found: str) -> Corrupt:
-    extent = piece.cursor.extent
+def _corrupt(fragment: Fragment, position: int, found: str) -> Corrupt:
+    extent = fragment.cursor.extent
     return Corrupt(
-        f"segment {ulid_text(extent.segment.segment_id)} has {found} at byte {piece.cursor.position + position}, "
+        f"segment {ulid_text(extent.segment.segment_id)} has {found} at byte {fragment.cursor.position + position}, "
         f"in the extent of offsets {extent.base_offset} to {extent.last_offset}"
     )

@@ -42,7 +42,7 @@ class HistoryPace:
         self._followed_until_s = 0.0
         self._next_s = 0.0  # when all that was let through so far has had its time
 
-    def note_news(self, age_s: float, size_bytes: int) -> None:
+    def record_news(self, age_s: float, size_bytes: int) -> None:
         """So much that is new was announced, so long after the first of it had come to a flusher, by two clocks."""
         self._age_s = age_s if self._age_s is None else self._age_s + (age_s - self._age_s) * NEWEST_SHARE
         self._written = self._written_now() + size_bytes / WRITTEN_S
@@ -51,7 +51,7 @@ class HistoryPace:
     def _written_now(self) -> float:
         return self._written * math.exp((self._news_s - self._clock.monotonic_s()) / WRITTEN_S)
 
-    def note_followed(self) -> None:
+    def record_followed(self) -> None:
         """Somebody who waited at the end of the log gets what is new."""
         self._followed_until_s = self._clock.monotonic_s() + FOLLOWED_S
 

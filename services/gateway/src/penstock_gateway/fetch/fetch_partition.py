@@ -6,7 +6,7 @@ from penstock.contracts.batches import Extent
 from penstock.contracts.errors import PenstockError
 from penstock.kafkawire.api.fetch import FetchPartition
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.fetch.partition_reader import Portion
+from penstock_gateway.fetch.partition_reader import PartitionRead
 from penstock_gateway.metadata.partition_lookup import TopicRef
 from penstock_gateway.tail.tail_index import PartitionKey, PartitionView
 
@@ -23,7 +23,7 @@ class Wanted:
     leader_epoch: int = -1
     error: ErrorCode = ErrorCode.NONE
     view: PartitionView | None = None
-    portion: Portion | None = None
+    partition_read: PartitionRead | None = None
     read_error: PenstockError | None = None
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from penstock.contracts.batches import Extent
 from penstock.contracts.errors import PenstockError
-from penstock_gateway.fetch.batch_assembly import Assembled, Cursor, Piece, assemble, pieces_from, read_of
+from penstock_gateway.fetch.batch_assembly import Assembled, Cursor, Fragment, assemble, fragments_from, read_of
 from penstock_gateway.fetch.prefetch import parts_ahead
 from penstock_gateway.segments.segment_reader import Data, SegmentReads
 from penstock_gateway.tail.control_batches import MarkerExtent
@@ -17,7 +17,7 @@ ROUNDS_MAX = 16
 
 
 @dataclass(slots=True)
-class Portion:
+class PartitionRead:
     """One partition's part of a fetch; `records` and `error` come from reading it."""
 
     key: PartitionKey
@@ -53,84 +53,96 @@ def fair_shares(wishes: Sequence[int], total: int, least: int) -> list[int]:
     return shares
 
 
-async def read_portions(reads: SegmentReads, portions: Sequence[Portion]) -> None:
+async def read_partition_reads(reads: SegmentReads, partition_reads: Sequence[PartitionRead]) -> None:
     """Fill in every portion's records, or its error."""
-    history = [portion for portion in portions if reads.is_history(portion.cursor.extent)]
-    for portion in history:
-        portion.ahead_bytes = reads.ahead.bytes_for(portion.key, portion.offset)
+    history = [partition_read for partition_read in partition_reads if reads.is_history(partition_read.cursor.extent)]
+    for partition_read in history:
+        partition_read.ahead_bytes = reads.ahead.bytes_for(partition_read.key, partition_read.offset)
     is_history = bool(history)
-    async with reads.room(sum(portion.read_bytes for portion in portions), is_history=is_history) as may_read:
+    async with reads.room(
+        sum(partition_read.read_bytes for partition_read in partition_reads), is_history=is_history
+    ) as may_read:
         if may_read:
-            await _read_all(reads, portions, is_history=is_history)
-    await _read_ahead(reads, [portion for portion in history if portion.records])
+            await _read_all(reads, partition_reads, is_history=is_history)
+    await _read_ahead(reads, [partition_read for partition_read in history if partition_read.records])
 
 
-async def _read_ahead(reads: SegmentReads, portions: Sequence[Portion]) -> None:
+async def _read_ahead(reads: SegmentReads, partition_reads: Sequence[PartitionRead]) -> None:
     """Have cachers load what those who read one answer after the other are going to ask for."""
     parts = []
-    for portion in portions:
-        reads.ahead.note(portion.key, portion.ahead_bytes, portion.next_offset, portion.extents)
-        if portion.ahead_bytes:
-            parts += parts_ahead(portion.cursor, portion.extents, portion.next_offset, portion.ahead_bytes)
+    for partition_read in partition_reads:
+        reads.ahead.note(
+            partition_read.key, partition_read.ahead_bytes, partition_read.next_offset, partition_read.extents
+        )
+        if partition_read.ahead_bytes:
+            parts += parts_ahead(
+                partition_read.cursor, partition_read.extents, partition_read.next_offset, partition_read.ahead_bytes
+            )
     if parts:
         await reads.load_ahead(parts)
 
 
-async def _read_all(reads: SegmentReads, portions: Sequence[Portion], *, is_history: bool) -> None:
-    pending = list(portions)
+async def _read_all(reads: SegmentReads, partition_reads: Sequence[PartitionRead], *, is_history: bool) -> None:
+    pending = list(partition_reads)
     for _ in range(ROUNDS_MAX):
         if not pending:
             return
-        pieces = [pieces_from(portion.cursor, portion.extents, portion.read_bytes) for portion in pending]
+        fragments = [
+            fragments_from(partition_read.cursor, partition_read.extents, partition_read.read_bytes)
+            for partition_read in pending
+        ]
         stored = [
-            read_of(piece, portion.ahead_bytes)
-            for portion, each in zip(pending, pieces, strict=True)
-            for piece in each
-            if not isinstance(piece.cursor.extent, MarkerExtent)
+            read_of(fragment, partition_read.ahead_bytes)
+            for partition_read, each in zip(pending, fragments, strict=True)
+            for fragment in each
+            if not isinstance(fragment.cursor.extent, MarkerExtent)
         ]
         data = iter(await reads.read(stored) if stored else ())
         async with reads.turn(is_history=is_history):
-            pending = _settle_all(reads, pending, pieces, data)
+            pending = _settle_all(reads, pending, fragments, data)
 
 
 def _settle_all(
-    reads: SegmentReads, portions: Sequence[Portion], pieces: Sequence[Sequence[Piece]], data: Iterator[Data]
-) -> list[Portion]:
+    reads: SegmentReads,
+    partition_reads: Sequence[PartitionRead],
+    fragments: Sequence[Sequence[Fragment]],
+    data: Iterator[Data],
+) -> list[PartitionRead]:
     """Take what this round brought for each; those that are not done with."""
     return [
-        portion
-        for portion, its_pieces in zip(portions, pieces, strict=True)
-        if not _settle(reads, portion, [(piece, _data_of(piece, data)) for piece in its_pieces])
+        partition_read
+        for partition_read, its_fragments in zip(partition_reads, fragments, strict=True)
+        if not _settle(reads, partition_read, [(fragment, _data_of(fragment, data)) for fragment in its_fragments])
     ]
 
 
-def _data_of(piece: Piece, stored: Iterator[Data]) -> Data:
+def _data_of(fragment: Fragment, stored: Iterator[Data]) -> Data:
     """A marker's batch, which is at hand, or the next of what was read."""
-    extent = piece.cursor.extent
+    extent = fragment.cursor.extent
     return memoryview(extent.data) if isinstance(extent, MarkerExtent) else next(stored)
 
 
-def _settle(reads: SegmentReads, portion: Portion, pieces: list[tuple[Piece, Data]]) -> bool:
+def _settle(reads: SegmentReads, partition_read: PartitionRead, fragments: list[tuple[Fragment, Data]]) -> bool:
     """Take what this round brought; whether the portion is done with."""
     try:
-        assembled = _assemble(portion, pieces)
+        assembled = _assemble(partition_read, fragments)
     except PenstockError as error:
-        portion.error = error
+        partition_read.error = error
         return True
-    portion.records, portion.next_offset = assembled.records, assembled.next_offset
+    partition_read.records, partition_read.next_offset = assembled.records, assembled.next_offset
     if assembled.cursor is not None:
-        reads.hints.note(portion.key, assembled.next_offset, assembled.cursor)
-        portion.cursor = assembled.cursor
-    portion.read_bytes = assembled.unread_bytes
+        reads.hints.note(partition_read.key, assembled.next_offset, assembled.cursor)
+        partition_read.cursor = assembled.cursor
+    partition_read.read_bytes = assembled.unread_bytes
     return not assembled.unread_bytes
 
 
-def _assemble(portion: Portion, pieces: list[tuple[Piece, Data]]) -> Assembled:
+def _assemble(partition_read: PartitionRead, fragments: list[tuple[Fragment, Data]]) -> Assembled:
     return assemble(
-        portion.offset,
-        portion.end_offset,
-        pieces,
-        bytes_max=portion.bytes_max,
-        whole_first=portion.whole_first,
-        leader_epoch=portion.leader_epoch,
+        partition_read.offset,
+        partition_read.end_offset,
+        fragments,
+        bytes_max=partition_read.bytes_max,
+        whole_first=partition_read.whole_first,
+        leader_epoch=partition_read.leader_epoch,
     )

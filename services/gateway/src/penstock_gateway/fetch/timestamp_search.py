@@ -16,7 +16,7 @@ from penstock.segment.compacted import NO_TIMESTAMP
 from penstock_gateway.fetch.batch_assembly import (
     SCAN_BYTES,
     Cursor,
-    Piece,
+    Fragment,
     Placed,
     batch_bytes,
     cursor_behind,
@@ -57,18 +57,18 @@ async def search(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
 
 async def _search_some(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
     starts = await asyncio.gather(*(_start(reads, each) for each in searches))
-    pending = [(each, piece) for each, piece in zip(searches, starts, strict=True) if piece is not None]
+    pending = [(each, fragment) for each, fragment in zip(searches, starts, strict=True) if fragment is not None]
     while pending:
-        data = await reads.read([read_of(piece) for _, piece in pending])
+        data = await reads.read([read_of(fragment) for _, fragment in pending])
         following = []
-        for (each, piece), its_data in zip(pending, data, strict=True):
-            next_piece = await _look(each, piece, its_data)
-            if next_piece is not None:
-                following.append((each, next_piece))
+        for (each, fragment), its_data in zip(pending, data, strict=True):
+            next_fragment = await _look(each, fragment, its_data)
+            if next_fragment is not None:
+                following.append((each, next_fragment))
         pending = following
 
 
-async def _start(reads: SegmentReads, each: TimeSearch) -> Piece | None:
+async def _start(reads: SegmentReads, each: TimeSearch) -> Fragment | None:
     """What to read first, None if there is nothing to find."""
     try:
         cursor = await reads.maps.place_time(each.extent, each.timestamp)
@@ -76,31 +76,31 @@ async def _start(reads: SegmentReads, each: TimeSearch) -> Piece | None:
             if each.start_offset > cursor.base_offset:
                 start = await reads.maps.place(each.extent, each.start_offset)
                 cursor = max(cursor, start, key=lambda place: place.position)
-            return _piece(cursor, SCAN_BYTES)
+            return _fragment(cursor, SCAN_BYTES)
         _check_empty(each)
     except PenstockError as error:
         each.error = error
     return None
 
 
-def _piece(cursor: Cursor, read_bytes: int) -> Piece:
-    return Piece(cursor, min(read_bytes, cursor.extent.position + cursor.extent.length - cursor.position))
+def _fragment(cursor: Cursor, read_bytes: int) -> Fragment:
+    return Fragment(cursor, min(read_bytes, cursor.extent.position + cursor.extent.length - cursor.position))
 
 
-async def _look(each: TimeSearch, piece: Piece, data: Data) -> Piece | None:
+async def _look(each: TimeSearch, fragment: Fragment, data: Data) -> Fragment | None:
     """Look into these bytes; what to read next if the search goes on."""
     try:
         if isinstance(data, PenstockError):
             raise data
-        return await _look_into(each, piece, data)
+        return await _look_into(each, fragment, data)
     except PenstockError as error:
         each.error = error
         return None
 
 
-async def _look_into(each: TimeSearch, piece: Piece, data: memoryview) -> Piece | None:
-    cursor: Cursor | None = piece.cursor
-    for placed in walk(piece, data):
+async def _look_into(each: TimeSearch, fragment: Fragment, data: memoryview) -> Fragment | None:
+    cursor: Cursor | None = fragment.cursor
+    for placed in walk(fragment, data):
         first_delta = max(each.start_offset - placed.base_offset, 0)
         is_left = placed.last_offset >= each.start_offset and _has_records(placed, data)
         if is_left and placed.max_timestamp >= each.timestamp:
@@ -109,11 +109,11 @@ async def _look_into(each: TimeSearch, piece: Piece, data: memoryview) -> Piece 
             if found is not None:
                 each.found = (placed.base_offset + found[0], found[1])
                 return None
-        cursor = cursor_behind(piece, placed)
+        cursor = cursor_behind(fragment, placed)
     if cursor is None:
         _check_empty(each)
         return None
-    return _piece(cursor, max(SCAN_BYTES, batch_bytes(piece, cursor, data)))
+    return _fragment(cursor, max(SCAN_BYTES, batch_bytes(fragment, cursor, data)))
 
 
 def _has_records(placed: Placed, data: memoryview) -> bool:

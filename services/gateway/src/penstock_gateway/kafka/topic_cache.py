@@ -13,7 +13,7 @@ NAMES_PER_QUERY_MAX = 1_000  # names of 249 letters and their views fit well int
 
 
 class TopicCache:
-    """Topics by name and by id; `forget` is called for every announced change, so an entry is never older than that."""
+    """Topics by name and by id; `remove` is called for every announced change, so an entry is never older than that."""
 
     def __init__(self, sequencer: SequencerClient) -> None:
         self._sequencer = sequencer
@@ -56,7 +56,7 @@ class TopicCache:
         self._remember(view.topics, changes)
         return view.topics
 
-    def forget(self, names: Iterable[str]) -> None:
+    def remove(self, names: Iterable[str]) -> None:
         """These topics were made, changed or deleted."""
         self._changes += 1
         for name in names:
@@ -64,7 +64,7 @@ class TopicCache:
             if view is not None:
                 self._by_id.pop(view.topic_id, None)
 
-    def forget_all(self) -> None:
+    def remove_all(self) -> None:
         """Any topic may have changed."""
         self._changes += 1
         self._by_name.clear()

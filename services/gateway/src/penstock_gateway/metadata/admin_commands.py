@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from penstock.contracts.commands import Command, Outcome, Refused
+from penstock.contracts.commands import Command, Outcome, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.levels import level_of_configs
 from penstock.contracts.queries.topics import ValidateQuery, ValidateView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.context import Gateway
 from penstock_gateway.kafka.error_mapping import error_of
@@ -29,7 +29,7 @@ def duplicates(names: Iterable[Name]) -> set[Name]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
-def level_objections(gateway: Gateway, configs: dict[str, str]) -> list[str]:
+def level_validation_errors(gateway: Gateway, configs: dict[str, str]) -> list[str]:
     """Why a topic cannot have these configurations yet: while releases are mixed, sequencers would wait in vain."""
     level = gateway.sequencer.seen_level
     if level is None or level_of_configs(configs) <= level:
@@ -37,7 +37,7 @@ def level_objections(gateway: Gateway, configs: dict[str, str]) -> list[str]:
     return ["some sequencers do not know these configurations yet"]
 
 
-def topic_name_objection(name: str) -> str:
+def topic_name_validation_error(name: str) -> str:
     """Why there can be no such topic, in Kafka's words; "" if there can."""
     if is_legal_topic_name(name):
         return ""
@@ -69,12 +69,12 @@ async def run_commands(
             else:
                 outcomes += await gateway.sequencer.command(some, deadline_s=deadline_s)
         except Unavailable as error:
-            outcomes += [Refused(Refusal.OUTCOME_UNKNOWN, str(error))] * len(some)
+            outcomes += [Rejected(Rejection.OUTCOME_UNKNOWN, str(error))] * len(some)
     return outcomes
 
 
 def verdict_of(outcome: Outcome) -> Verdict:
     """Error and message of an outcome, NONE and no message for an accepted command."""
-    if isinstance(outcome, Refused):
-        return error_of(outcome.refusal), outcome.message[:MESSAGE_LENGTH_MAX] or None
+    if isinstance(outcome, Rejected):
+        return error_of(outcome.rejection), outcome.message[:MESSAGE_LENGTH_MAX] or None
     return ErrorCode.NONE, None

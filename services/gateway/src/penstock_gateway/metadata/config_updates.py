@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from penstock.contracts.commands import AlterConfigs, AlterGroupConfigs, ConfigChange, ConfigOperation
-from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_objections
+from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_validation_errors
 from penstock.contracts.configs.topics import (
     CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
     TopicConfig,
-    cluster_objections,
-    objections,
+    cluster_validation_errors,
+    validation_errors,
 )
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.context import Gateway
 from penstock_gateway.kafka.error_mapping import error_of
@@ -25,7 +25,7 @@ from penstock_gateway.metadata.admin_commands import (
     Verdict,
     duplicates,
     run_commands,
-    topic_name_objection,
+    topic_name_validation_error,
     verdict_of,
 )
 from penstock_gateway.metadata.config_view import BROKER, GROUP, TOPIC
@@ -34,15 +34,15 @@ from penstock_gateway.share.commands import NOT_YET
 TIMEOUT_MS = 30_000  # neither API has one of its own
 # Of which all but the first are for those who did not know of a change made elsewhere: by the refusal they have learnt.
 ATTEMPTS_MAX = 3
-STALE = error_of(Refusal.STALE)
+STALE = error_of(Rejection.STALE)
 VALUE_LENGTH_MAX = 1_000  # the longest honest value has some 30 letters
 CLUSTER = ""  # as the name of a broker: the defaults of all brokers (KIP-226)
 
 # By type of resource: what it has, and what is wrong with values for that.
 KNOWN_CONFIGS: dict[int, tuple[dict[str, TopicConfig], Callable[[dict[str, str]], list[str]]]] = {
-    TOPIC: (TOPIC_CONFIGS, objections),
-    BROKER: (CLUSTER_CONFIGS, cluster_objections),
-    GROUP: (GROUP_RESOURCE_CONFIGS, group_objections),
+    TOPIC: (TOPIC_CONFIGS, validation_errors),
+    BROKER: (CLUSTER_CONFIGS, cluster_validation_errors),
+    GROUP: (GROUP_RESOURCE_CONFIGS, group_validation_errors),
 }
 
 Resource = tuple[int, str]  # type and name
@@ -69,7 +69,7 @@ async def alter(gateway: Gateway, asked: Sequence[Alteration], *, validate_only:
     if any(kind == GROUP for kind, _ in (each.resource for each in asked)):
         await until_level(gateway, SHARE_GROUPS_LEVEL)
     repeated = duplicates(each.resource for each in asked)
-    verdicts = {each.resource: _objection(gateway, each, each.resource in repeated) for each in asked}
+    verdicts = {each.resource: _validation_error(gateway, each, each.resource in repeated) for each in asked}
     good = [each for each in asked if not verdicts[each.resource][0]]
     for _ in range(ATTEMPTS_MAX):
         verdicts |= await _run(gateway, good, validate_only=validate_only)
@@ -81,7 +81,7 @@ async def _run(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: 
     commands = [_command(gateway, each) for each in asked]
     outcomes = await run_commands(gateway, commands, TIMEOUT_MS, validate_only=validate_only)
     if not validate_only:
-        gateway.topics.forget(command.topic for command in commands if isinstance(command, AlterConfigs))
+        gateway.topics.remove(command.topic for command in commands if isinstance(command, AlterConfigs))
     return {each.resource: verdict_of(outcome) for each, outcome in zip(asked, outcomes, strict=True)}
 
 
@@ -105,7 +105,7 @@ def _command(gateway: Gateway, asked: Alteration) -> AlterConfigs | AlterGroupCo
     )
 
 
-def _objection(gateway: Gateway, asked: Alteration, is_repeated: bool) -> Verdict:
+def _validation_error(gateway: Gateway, asked: Alteration, is_repeated: bool) -> Verdict:
     """What can be refused without asking a sequencer, so that none of it gets into the journal."""
     kind, name = asked.resource
     if is_repeated:
@@ -119,18 +119,18 @@ def _objection(gateway: Gateway, asked: Alteration, is_repeated: bool) -> Verdic
     elif kind not in (TOPIC, BROKER):
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
     if kind == TOPIC and not is_legal_topic_name(name):
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(name)
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(name)
     if kind == BROKER and name != CLUSTER:
         return ErrorCode.INVALID_REQUEST, (
             "a single broker has nothing to alter; an empty name stands for the defaults of the whole cluster"
         )
-    error, message = _form_objection(asked.changes)
+    error, message = _form_validation_error(asked.changes)
     if not error:
-        error, message = _value_objection(kind, asked.changes)
+        error, message = _value_validation_error(kind, asked.changes)
     return error, message and message[:MESSAGE_LENGTH_MAX]
 
 
-def _form_objection(changes: list[Change]) -> Verdict:
+def _form_validation_error(changes: list[Change]) -> Verdict:
     """Kafka's INVALID_REQUEST: what no value of any configuration could be meant by."""
     repeated = duplicates(change.name for change in changes)
     if repeated:
@@ -143,7 +143,7 @@ def _form_objection(changes: list[Change]) -> Verdict:
     return ErrorCode.NONE, None
 
 
-def _value_objection(kind: int, changes: list[Change]) -> Verdict:
+def _value_validation_error(kind: int, changes: list[Change]) -> Verdict:
     """Unknown names whatever is to happen to them, and values that nothing stored could make good."""
     known, object_to = KNOWN_CONFIGS[kind]
     unknown = {change.name: "" for change in changes if change.name not in known}

@@ -7,7 +7,7 @@ import msgspec
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.context import Gateway
 from penstock_gateway.kafka.error_mapping import error_of
@@ -77,6 +77,6 @@ def absence(ref: TopicRef) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(ref, str) else ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def refusal_error(ref: TopicRef, refusal: int) -> ErrorCode:
+def rejection_error(ref: TopicRef, rejection: int) -> ErrorCode:
     """Kafka's code for what a sequencer said of a partition of this topic."""
-    return absence(ref) if refusal == Refusal.UNKNOWN_TOPIC else error_of(refusal)
+    return absence(ref) if rejection == Rejection.UNKNOWN_TOPIC else error_of(rejection)

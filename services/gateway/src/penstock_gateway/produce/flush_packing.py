@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import HEAD_BYTES, Buffer
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 
 # What the head of a message takes at most: msgpack of ids, counts and a full batch metadata, rounded up.
 HEAD_BYTES_PER_MESSAGE = HEAD_BYTES + 128
@@ -45,7 +45,7 @@ class Produce:
         """Forget what an attempt without any effect brought."""
         self.parts = self.parts_left = 0
         self.was_delivered = False
-        self.results = [BatchResult(Refusal.OUTCOME_UNKNOWN)] * len(self.batches)
+        self.results = [BatchResult(Rejection.OUTCOME_UNKNOWN)] * len(self.batches)
 
 
 class Part:
@@ -123,19 +123,19 @@ def fits(reply: FlushReply, message: Message) -> bool:
     return [len(results) for results in reply.results] == wanted
 
 
-def note_reply(reply: FlushReply, message: Message) -> None:
+def record_reply(reply: FlushReply, message: Message) -> None:
     """Write the results into the produces of the message."""
     for part, results in zip(message, reply.results, strict=True):
         part.produce.results[part.first : part.stop] = results
 
 
-def note_delivered(message: Message) -> None:
+def record_delivered(message: Message) -> None:
     """Whatever comes of it, the message may have had an effect."""
     for part in message:
         part.produce.was_delivered = True
 
 
-def note_finished(message: Message) -> list[Produce]:
+def record_finished(message: Message) -> list[Produce]:
     """The message is answered or given up; the produces of which nothing is on its way any more."""
     finished = []
     for part in message:

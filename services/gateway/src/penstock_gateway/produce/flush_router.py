@@ -153,10 +153,10 @@ class Flushes:
         reply = decode(await self._bus.request(subject, data, timeout_s), FlushReply)
         if not fits(reply, message):
             raise Corrupt(f"flush reply with other counts than the {len(message)} requests it answers")
-        self._sequencer.note_sequence(reply.sequence)
+        self._sequencer.record_sequence(reply.sequence)
         return reply
 
-    def note_unreachable(self, instance: str) -> None:
+    def record_unreachable(self, instance: str) -> None:
         """Nobody was there to take a message: leave the flusher alone for a while."""
         self._unreachable[instance] = self._clock.monotonic_s() + UNREACHABLE_S
         self._candidates = None

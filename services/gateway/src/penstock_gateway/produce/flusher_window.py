@@ -12,8 +12,8 @@ from penstock.contracts import subjects
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.errors import PenstockError, Undelivered
 from penstock.contracts.messages import FlushReply, Presence
-from penstock.contracts.rejections import Refusal
-from penstock_gateway.produce.flush_packing import Message, note_delivered, note_finished, note_reply, pack
+from penstock.contracts.rejections import Rejection
+from penstock_gateway.produce.flush_packing import Message, pack, record_delivered, record_finished, record_reply
 from penstock_gateway.produce.producer_route import FlushRoute, Handed
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class FlusherLink:
     def lose(self) -> None:
         """The flusher is gone: whether it acted on what it was sent is unknown; the rest was never sent."""
         for task, message in list(self._messages.values()):
-            note_delivered(message)
+            record_delivered(message)
             self._finish(message)
             task.cancel()
         while self.outbox:
@@ -61,7 +61,7 @@ class FlusherLink:
         for produce in [waiting for waiting in self.outbox if waiting.deadline_s <= now_s]:
             self.outbox.remove(produce)
             produce.was_delivered = True
-            produce.results = [BatchResult(Refusal.OVERLOADED)] * len(produce.batches)
+            produce.results = [BatchResult(Rejection.OVERLOADED)] * len(produce.batches)
             produce.route.finished(produce)
         self._pump_soon()
 
@@ -96,20 +96,20 @@ class FlusherLink:
     async def _send(self, message: Message) -> None:
         try:
             reply = await self._flushes.request(self._subject, self._zone, message)
-            note_delivered(message)
-            note_reply(reply, message)
-            _note_throttle(reply, message)
+            record_delivered(message)
+            record_reply(reply, message)
+            _record_throttle(reply, message)
         except Undelivered:
-            self._flushes.note_unreachable(self.instance)
+            self._flushes.record_unreachable(self.instance)
         except PenstockError as error:
-            note_delivered(message)
+            record_delivered(message)
             log.warning("flush_outcome_unknown", flusher=self.instance, produces=len(message), reason=str(error))
         self._finish(message)
 
     def _finish(self, message: Message) -> None:
         if self._messages.pop(id(message), None) is None:
             return
-        for produce in note_finished(message):
+        for produce in record_finished(message):
             assert isinstance(produce, Handed)
             self.unanswered_bytes -= produce.cost_bytes
             produce.route.finished(produce)
@@ -123,7 +123,7 @@ class FlusherLink:
                 route.on_change()
 
 
-def _note_throttle(reply: FlushReply, message: Message) -> None:
+def _record_throttle(reply: FlushReply, message: Message) -> None:
     if reply.throttle_ms:
         for part in message:
             assert isinstance(part.produce, Handed)

@@ -18,7 +18,7 @@ import msgspec
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.messages import FlushBatch
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_gateway.kafka.broker_view import rendezvous_weight
 from penstock_gateway.produce.flush_packing import Produce
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # What no state machine decided for good: what comes behind it must not overtake it.
-_UNDECIDED = frozenset((Refusal.OUTCOME_UNKNOWN, Refusal.OVERLOADED))
+_UNDECIDED = frozenset((Rejection.OUTCOME_UNKNOWN, Rejection.OVERLOADED))
 
 
 class Flushed(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Flushed(msgspec.Struct, frozen=True):
 
 def is_undecided(results: Sequence[BatchResult]) -> bool:
     """Whether the connection must end, because a request on it was not decided."""
-    return any(result.refusal in _UNDECIDED for result in results)
+    return any(result.rejection in _UNDECIDED for result in results)
 
 
 class Handed(Produce):
@@ -66,7 +66,7 @@ class Handed(Produce):
             self.answer.set_result(Flushed(self.results, self.throttle_ms))
 
     def settle_unsent(self) -> None:
-        self.results = [BatchResult(Refusal.OVERLOADED)] * len(self.batches)
+        self.results = [BatchResult(Rejection.OVERLOADED)] * len(self.batches)
         self.settle()
 
 

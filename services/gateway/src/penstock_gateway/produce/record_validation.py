@@ -42,7 +42,7 @@ class RecordRules(msgspec.Struct, frozen=True):
     window: TimeWindow | None
 
 
-class RecordObjection(msgspec.Struct, frozen=True):
+class RecordValidationError(msgspec.Struct, frozen=True):
     """Why a batch is refused: what Kafka says of the whole, and of which records."""
 
     error: ErrorCode
@@ -56,34 +56,36 @@ class RecordCheck:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
-    async def objection(
+    async def validation_error(
         self, place: str, batch: Buffer, header: BatchHeader, rules: RecordRules
-    ) -> RecordObjection | None:
+    ) -> RecordValidationError | None:
         """Why the batch cannot be stored in a topic with these rules, None if it can; `place` is "topic-partition"."""
         if codec(header) == NONE and header.record_count <= RECORDS_AT_ONCE_MAX:
-            return _objection(place, batch, header, rules)
+            return _validation_error(place, batch, header, rules)
         async with self._turn:
-            return await asyncio.to_thread(_objection, place, batch, header, rules)
+            return await asyncio.to_thread(_validation_error, place, batch, header, rules)
 
 
-def _objection(place: str, batch: Buffer, header: BatchHeader, rules: RecordRules) -> RecordObjection | None:
+def _validation_error(
+    place: str, batch: Buffer, header: BatchHeader, rules: RecordRules
+) -> RecordValidationError | None:
     if header.record_count > RECORDS_MAX:
         return _invalid(f"The batch has {header.record_count} records; {RECORDS_MAX} are allowed")
     try:
         plain = plain_records(batch, header, DECOMPRESSED_BYTES_MAX)
-        found = _time_objection(plain, header, rules.window) if rules.window is not None else None
+        found = _time_validation_error(plain, header, rules.window) if rules.window is not None else None
         if found is None and rules.need_keys:
-            found = _key_objection(place, keyless_records(plain, header))
+            found = _key_validation_error(place, keyless_records(plain, header))
     except DecodeError as error:
         return _invalid(f"The records cannot be read: {error}")
     return found
 
 
-def _invalid(message: str) -> RecordObjection:
-    return RecordObjection(ErrorCode.INVALID_RECORD, message, [])
+def _invalid(message: str) -> RecordValidationError:
+    return RecordValidationError(ErrorCode.INVALID_RECORD, message, [])
 
 
-def _key_objection(place: str, keyless: list[int]) -> RecordObjection | None:
+def _key_validation_error(place: str, keyless: list[int]) -> RecordValidationError | None:
     if not keyless:
         return None
     reason = f"Compacted topic cannot accept message without key in topic partition {place}"
@@ -92,10 +94,10 @@ def _key_objection(place: str, keyless: list[int]) -> RecordObjection | None:
         f"One or more records have been rejected due to {len(keyless)} record errors in total, "
         f"and only showing the first three errors at most: [{shown}]"
     )
-    return RecordObjection(ErrorCode.INVALID_RECORD, message, _errors((index, reason) for index in keyless))
+    return RecordValidationError(ErrorCode.INVALID_RECORD, message, _errors((index, reason) for index in keyless))
 
 
-def _time_objection(plain: Buffer, header: BatchHeader, window: TimeWindow) -> RecordObjection | None:
+def _time_validation_error(plain: Buffer, header: BatchHeader, window: TimeWindow) -> RecordValidationError | None:
     first_ms, last_ms = window.first_ms, window.last_ms
     wrong = records_out_of_time(plain, header, first_ms, last_ms)
     if not wrong:
@@ -109,7 +111,7 @@ def _time_objection(plain: Buffer, header: BatchHeader, window: TimeWindow) -> R
         for index, time_ms in wrong
     )
     message = "One or more records have been rejected due to invalid timestamp"
-    return RecordObjection(ErrorCode.INVALID_TIMESTAMP, message, _errors(reasons))
+    return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, message, _errors(reasons))
 
 
 def _errors(reasons: Iterable[tuple[int, str]]) -> list[BatchIndexAndErrorMessage]:

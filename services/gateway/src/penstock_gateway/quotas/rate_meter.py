@@ -9,7 +9,7 @@ from collections.abc import Sequence
 BURST_S = 1.0  # what can be saved up: Kafka allows ten times that, and its clients come in bursts then
 WAIT_S_MAX = 60.0  # who waited longer would take the gateway for dead; a larger debt is forgiven
 SMOOTHING = 0.5  # how much the last second counts in the use that others are told
-FORGOTTEN_SHARE = 0.01  # of the quota: who uses less than that does not use it
+REMOVED_SHARE = 0.01  # of the quota: who uses less than that does not use it
 
 
 class Meter:
@@ -53,7 +53,7 @@ class Meter:
         if elapsed_s <= 0:
             return
         self.used_per_s += SMOOTHING * (self._used / elapsed_s - self.used_per_s)
-        if self.used_per_s < self.limit * FORGOTTEN_SHARE:
+        if self.used_per_s < self.limit * REMOVED_SHARE:
             self.used_per_s = 0.0
         self._used, self._measured_s = 0.0, now_s
 

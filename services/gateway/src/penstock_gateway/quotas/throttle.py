@@ -64,7 +64,7 @@ async def handle_within_quotas(
     return _throttled(gateway, client, response, longest, waits[longest]) if waits.get(longest) else response
 
 
-def note_arrival(gateway: Gateway, client: Client, frame: memoryview) -> None:
+def record_joined(gateway: Gateway, client: Client, frame: memoryview) -> None:
     """Count what is produced as it comes: a client may have sent many requests before the first one is answered.
 
     Nothing is begun of what comes behind this one, if the client has to wait from now on.

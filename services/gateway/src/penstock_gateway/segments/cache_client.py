@@ -18,7 +18,7 @@ from penstock.runtime.bus.single_flight import SingleFlight
 from penstock.runtime.clock import Clock
 from penstock_gateway.segments.cache_ring import CacherRing, Instances, part_of
 from penstock_gateway.segments.hedging import OwnerPace
-from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadPiece, gets_of, requests_of
+from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadFragment, gets_of, requests_of
 
 log = structlog.get_logger()
 
@@ -31,14 +31,14 @@ SILENT_AVOIDED_S = 5.0  # somebody listens and does not answer: each further try
 
 Found = dict[int, memoryview]
 # Gets what it can of the pieces with these numbers from where all can be had, and says nothing of what it cannot.
-Fill = Callable[[Sequence[int], Sequence[ReadPiece], Found], Coroutine[None, None, None]]
+Fill = Callable[[Sequence[int], Sequence[ReadFragment], Found], Coroutine[None, None, None]]
 
 
 @dataclass(slots=True)
 class _Search:
     """Pieces by their numbers, whom to ask for each, and what was found so far."""
 
-    pieces: Sequence[ReadPiece]
+    fragments: Sequence[ReadFragment]
     owners: Sequence[Sequence[str]]
     found: Found
     fill_otherwise: Fill
@@ -82,24 +82,26 @@ class ZoneCachers:
             "penstock_gateway_cacher_failures", "Cachers' failures to answer.", ["cause"], registry=registry
         )
 
-    async def fill(self, pieces: Sequence[ReadPiece], found: Found, fill_otherwise: Fill) -> None:
+    async def fill(self, fragments: Sequence[ReadFragment], found: Found, fill_otherwise: Fill) -> None:
         """Put what the zone has of the pieces into `found`, by their numbers; `fill_otherwise` has all, and costs."""
-        search = _Search(pieces, self._owners(pieces), found, fill_otherwise)
-        await run_all([self._fill_part(search, *request) for request in self._requests(search, range(len(pieces)), 0)])
+        search = _Search(fragments, self._owners(fragments), found, fill_otherwise)
+        await run_all(
+            [self._fill_part(search, *request) for request in self._requests(search, range(len(fragments)), 0)]
+        )
 
     async def _fill_part(self, search: _Search, owner: str, numbers: Sequence[int]) -> None:
         """What one owner is asked for; all who want just the same of it at the same time ask together."""
-        pieces = [search.pieces[number] for number in numbers]
-        part = _Search(pieces, [search.owners[number] for number in numbers], {}, search.fill_otherwise)
-        key = owner, tuple(piece.read for piece in pieces)
+        fragments = [search.fragments[number] for number in numbers]
+        part = _Search(fragments, [search.owners[number] for number in numbers], {}, search.fill_otherwise)
+        key = owner, tuple(fragment.read for fragment in fragments)
         found = await self._searches.share(key, lambda: self._find(part, owner))
         search.found.update((numbers[place], view) for place, view in found.items())
 
     async def _find(self, search: _Search, owner: str) -> Found:
         """What the zone has of pieces that all have this owner."""
-        await self._ask_or_hedge(search, owner, range(len(search.pieces)))
+        await self._ask_or_hedge(search, owner, range(len(search.fragments)))
         # Who was asked first may not have it, or be gone.
-        missing = [number for number in range(len(search.pieces)) if number not in search.found]
+        missing = [number for number in range(len(search.fragments)) if number not in search.found]
         for attempt in range(1, OWNERS_ASKED_MAX):
             await run_all([self._ask(search, *request) for request in self._requests(search, missing, attempt)])
         return search.found
@@ -113,12 +115,12 @@ class ZoneCachers:
         for owner, its_reads in by_owner.items():
             await self._bus.publish(self._subject(owner), encode(CacheRequest(its_reads, loads_only=True)))
 
-    def _owners(self, pieces: Sequence[ReadPiece]) -> list[list[str]]:
+    def _owners(self, fragments: Sequence[ReadFragment]) -> list[list[str]]:
         """Whom to ask for each piece, the owner first."""
         by_part: dict[str, list[str]] = {}
         owners = []
-        for piece in pieces:
-            part = part_of(piece.read.segment, piece.read.position)
+        for fragment in fragments:
+            part = part_of(fragment.read.segment, fragment.read.position)
             if part not in by_part:
                 by_part[part] = self._ring.owners(part, OWNERS_ASKED_MAX)
             owners.append(by_part[part])
@@ -127,14 +129,14 @@ class ZoneCachers:
     def _requests(self, search: _Search, numbers: Iterable[int], attempt: int) -> list[tuple[str, list[int]]]:
         """Requests for the pieces with these numbers, whatever their order, to their owners number `attempt`."""
         by_owner: dict[str, list[int]] = {}
-        for number in sorted(numbers, key=lambda number: _place(search.pieces[number].read)):
+        for number in sorted(numbers, key=lambda number: _place(search.fragments[number].read)):
             if number not in search.found and attempt < len(search.owners[number]):
                 by_owner.setdefault(search.owners[number][attempt], []).append(number)
         reply_bytes_max = self._bus.message_bytes_max - REPLY_HEAD_BYTES
         return [
             (owner, group)
             for owner, its_numbers in by_owner.items()
-            for group in requests_of(its_numbers, search.pieces, reply_bytes_max)
+            for group in requests_of(its_numbers, search.fragments, reply_bytes_max)
         ]
 
     async def _ask_or_hedge(self, search: _Search, owner: str, numbers: Sequence[int]) -> None:
@@ -146,7 +148,7 @@ class ZoneCachers:
             if not asking.done() and self._pace.take_hedges(self._gets_of_hedge(search, numbers)):
                 tasks.append(asyncio.create_task(self._hedge(search, numbers)))
                 await _until(tasks, lambda: all(number in search.found for number in numbers))
-                self._note_race(owner, has_won=asking.done())
+                self._record_race(owner, has_won=asking.done())
             else:
                 await asking
         finally:
@@ -158,43 +160,43 @@ class ZoneCachers:
     def _gets_of_hedge(self, search: _Search, numbers: Sequence[int]) -> int:
         """How many GETs it may cost to ask elsewhere."""
         alone = [number for number in numbers if len(search.owners[number]) == 1]
-        return len(self._requests(search, numbers, 1)) + len(gets_of(alone, search.pieces))
+        return len(self._requests(search, numbers, 1)) + len(gets_of(alone, search.fragments))
 
     async def _hedge(self, search: _Search, numbers: Sequence[int]) -> None:
         """Get the same from the next in the ring, and from the store where there is none."""
         asks = [self._ask(search, *request) for request in self._requests(search, numbers, 1)]
         alone = [number for number in numbers if len(search.owners[number]) == 1]
-        await run_all([*asks, search.fill_otherwise(alone, search.pieces, search.found)] if alone else asks)
+        await run_all([*asks, search.fill_otherwise(alone, search.fragments, search.found)] if alone else asks)
 
-    def _note_race(self, owner: str, *, has_won: bool) -> None:
+    def _record_race(self, owner: str, *, has_won: bool) -> None:
         self._hedges.labels("owner" if has_won else "other").inc()
         if has_won:
-            self._pace.note_won(owner)
+            self._pace.record_won(owner)
             return
-        avoided_s = self._pace.note_lost(owner)
+        avoided_s = self._pace.record_lost(owner)
         # The only cacher is never left alone: without one each reader would pay for its own GETs.
         if avoided_s and self._ring.has_others(owner):
             self._ring.avoid(owner, avoided_s)
             log.warning("cacher_slow", instance=owner, avoided_s=avoided_s)
 
     async def _ask(self, search: _Search, owner: str, numbers: Sequence[int]) -> None:
-        reads = [search.pieces[number].read for number in numbers]
+        reads = [search.fragments[number].read for number in numbers]
         try:
             async with self._window.hold(sum(read.length for read in reads)):
                 started_s = self._clock.monotonic_s()
                 answer = await self._bus.request(self._subject(owner), encode(CacheRequest(reads)), CACHER_TIMEOUT_S)
                 now_s = self._clock.monotonic_s()
-                self._pace.note_answer(owner, now_s, taken_s=now_s - started_s, size_bytes=len(answer))
+                self._pace.record_answer(owner, now_s, taken_s=now_s - started_s, size_bytes=len(answer))
             views = _split(answer, reads)
         except (Unavailable, Corrupt) as error:
-            self._note_failure(owner, error)
+            self._record_failure(owner, error)
             return
         for number, view in zip(numbers, views, strict=True):
             if view is not None:
                 search.found[number] = view
                 self._read_bytes.inc(len(view))
 
-    def _note_failure(self, owner: str, error: PenstockError) -> None:
+    def _record_failure(self, owner: str, error: PenstockError) -> None:
         cause = "gone" if isinstance(error, Undelivered) else "silent" if isinstance(error, Unavailable) else "corrupt"
         self._failures.labels(cause).inc()
         # Who answers others just has too much to do. Where nobody can take that over, the store would have to: with a

@@ -33,7 +33,7 @@ class OwnerPace:
         """How long to wait for an answer before another cacher is asked for the same."""
         return self._patience_s
 
-    def note_answer(self, owner: str, now_s: float, *, taken_s: float, size_bytes: int) -> None:
+    def record_answer(self, owner: str, now_s: float, *, taken_s: float, size_bytes: int) -> None:
         """A cacher has answered."""
         if len(self._answered_s) >= OWNERS_MAX:
             self._answered_s.clear()  # of many that are gone
@@ -57,11 +57,11 @@ class OwnerPace:
         self._hedges -= gets
         return True
 
-    def note_won(self, owner: str) -> None:
+    def record_won(self, owner: str) -> None:
         """An owner has answered before anybody else did."""
         self._losses.pop(owner, None)
 
-    def note_lost(self, owner: str) -> float:
+    def record_lost(self, owner: str) -> float:
         """A substitute was faster; returns for how many seconds to leave the owner alone, 0 if it may be chance."""
         if len(self._losses) >= OWNERS_MAX:
             self._losses.clear()  # of many that are gone

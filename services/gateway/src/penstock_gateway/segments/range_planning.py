@@ -15,7 +15,7 @@ GAP_BYTES_MAX = 64 * 1024  # reading so much for nothing costs less than another
 GET_BYTES_MAX = 2 * CHUNK_BYTES
 
 
-class ReadPiece(msgspec.Struct, frozen=True, gc=False):
+class ReadFragment(msgspec.Struct, frozen=True, gc=False):
     """A part of the range number `range_index` that is asked for on its own."""
 
     range_index: int
@@ -28,32 +28,32 @@ class StoreGet(msgspec.Struct, frozen=True):
     segment: SegmentRef
     position: int
     length: int
-    pieces: list[int]  # their numbers
+    fragments: list[int]  # their numbers
 
 
-def cut(reads: Sequence[SegmentRead], piece_bytes_max: int) -> list[ReadPiece]:
+def cut(reads: Sequence[SegmentRead], fragment_bytes_max: int) -> list[ReadFragment]:
     """The ranges in pieces that have one owner each and fit into a reply."""
-    assert piece_bytes_max > 0, "no connection is used whose messages hold no more than a head"
-    pieces = []
+    assert fragment_bytes_max > 0, "no connection is used whose messages hold no more than a head"
+    fragments = []
     for index, read in enumerate(reads):
         position, end = read.position, read.position + read.length
         while position < end:
-            stop = min(end, position + piece_bytes_max)
+            stop = min(end, position + fragment_bytes_max)
             if read.segment.level > 0:
                 size_bytes = read.segment.size_bytes
                 stop = min(stop, stripe_end(size_bytes, stripe_at(size_bytes, position)))
             ahead = read.ahead if stop == end else 0
-            pieces.append(ReadPiece(index, SegmentRead(read.segment, position, stop - position, ahead)))
+            fragments.append(ReadFragment(index, SegmentRead(read.segment, position, stop - position, ahead)))
             position = stop
-    return pieces
+    return fragments
 
 
-def requests_of(numbers: Sequence[int], pieces: Sequence[ReadPiece], reply_bytes_max: int) -> Iterator[list[int]]:
+def requests_of(numbers: Sequence[int], fragments: Sequence[ReadFragment], reply_bytes_max: int) -> Iterator[list[int]]:
     """The pieces with these numbers in groups that one reply has room for."""
     group: list[int] = []
     group_bytes = 0
     for number in numbers:
-        length = pieces[number].read.length
+        length = fragments[number].read.length
         if group and (group_bytes + length > reply_bytes_max or len(group) == READS_PER_REQUEST_MAX):
             yield group
             group, group_bytes = [], 0
@@ -63,30 +63,30 @@ def requests_of(numbers: Sequence[int], pieces: Sequence[ReadPiece], reply_bytes
         yield group
 
 
-def gets_of(numbers: Iterable[int], pieces: Sequence[ReadPiece]) -> list[StoreGet]:
+def gets_of(numbers: Iterable[int], fragments: Sequence[ReadFragment]) -> list[StoreGet]:
     """The pieces with these numbers, neighbours in a segment put together."""
     by_segment: dict[SegmentId, list[int]] = {}
     for number in numbers:
-        by_segment.setdefault(pieces[number].read.segment.segment_id, []).append(number)
+        by_segment.setdefault(fragments[number].read.segment.segment_id, []).append(number)
     gets: list[StoreGet] = []
     for members in by_segment.values():
-        members.sort(key=lambda number: pieces[number].read.position)
-        gets += _neighbours(members, pieces)
+        members.sort(key=lambda number: fragments[number].read.position)
+        gets += _neighbours(members, fragments)
     return gets
 
 
-def _neighbours(numbers: Sequence[int], pieces: Sequence[ReadPiece]) -> Iterator[StoreGet]:
+def _neighbours(numbers: Sequence[int], fragments: Sequence[ReadFragment]) -> Iterator[StoreGet]:
     group: list[int] = []
     start = end = 0
     for number in numbers:
-        read = pieces[number].read
+        read = fragments[number].read
         stop = max(end, read.position + read.length)
         if group and (read.position > end + GAP_BYTES_MAX or stop - start > GET_BYTES_MAX):
-            yield StoreGet(pieces[group[0]].read.segment, start, end - start, group)
+            yield StoreGet(fragments[group[0]].read.segment, start, end - start, group)
             group = []
         if not group:
             start, stop = read.position, read.position + read.length
         group.append(number)
         end = stop
     if group:
-        yield StoreGet(pieces[group[0]].read.segment, start, end - start, group)
+        yield StoreGet(fragments[group[0]].read.segment, start, end - start, group)

@@ -24,7 +24,7 @@ from penstock_gateway.kafka.response_memory import UnsentBytes
 from penstock_gateway.segments.cache_client import Found, ZoneCachers, run_all
 from penstock_gateway.segments.cache_ring import Instances
 from penstock_gateway.segments.full_objects import WholeSegments, is_whole_worth_it
-from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadPiece, StoreGet, cut, gets_of
+from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadFragment, StoreGet, cut, gets_of
 from penstock_gateway.tail.control_batches import MarkerExtent
 
 log = structlog.get_logger()
@@ -135,36 +135,36 @@ class SegmentReads:
 
     async def read(self, reads: Sequence[SegmentRead]) -> list[Data]:
         """The bytes of each range, or why they cannot be had: `Unavailable`, `NotFound`, `Corrupt`."""
-        pieces = cut(reads, self._bus.message_bytes_max - REPLY_HEAD_BYTES)
+        fragments = cut(reads, self._bus.message_bytes_max - REPLY_HEAD_BYTES)
         found: Found = {}
         failed: dict[int, PenstockError] = {}
-        await self.cachers.fill(pieces, found, self._fill_quietly)
-        missing = [number for number in range(len(pieces)) if number not in found]
-        await self._fill_from_store(missing, pieces, found, failed)
-        return _join(len(reads), pieces, {**failed, **found})
+        await self.cachers.fill(fragments, found, self._fill_quietly)
+        missing = [number for number in range(len(fragments)) if number not in found]
+        await self._fill_from_store(missing, fragments, found, failed)
+        return _join(len(reads), fragments, {**failed, **found})
 
-    async def _fill_quietly(self, numbers: Sequence[int], pieces: Sequence[ReadPiece], found: Found) -> None:
-        await self._fill_from_store(numbers, pieces, found, {})
+    async def _fill_quietly(self, numbers: Sequence[int], fragments: Sequence[ReadFragment], found: Found) -> None:
+        await self._fill_from_store(numbers, fragments, found, {})
 
     async def _fill_from_store(
-        self, numbers: Sequence[int], pieces: Sequence[ReadPiece], found: Found, failed: dict[int, PenstockError]
+        self, numbers: Sequence[int], fragments: Sequence[ReadFragment], found: Found, failed: dict[int, PenstockError]
     ) -> None:
-        await run_all([self._from_store(get, pieces, found, failed) for get in gets_of(numbers, pieces)])
+        await run_all([self._from_store(get, fragments, found, failed) for get in gets_of(numbers, fragments)])
 
     async def _from_store(
-        self, get: StoreGet, pieces: Sequence[ReadPiece], found: Found, failed: dict[int, PenstockError]
+        self, get: StoreGet, fragments: Sequence[ReadFragment], found: Found, failed: dict[int, PenstockError]
     ) -> None:
         try:
             data, start = await self._data_of(get)
         except PenstockError as error:
             key = _key(self._cluster, get.segment)
             log.warning("segment_not_read", key=key, position=get.position, length=get.length, error=str(error))
-            failed.update(dict.fromkeys(get.pieces, error))
+            failed.update(dict.fromkeys(get.fragments, error))
             return
         view = memoryview(data)
-        for number in get.pieces:
-            position = pieces[number].read.position - start
-            found[number] = view[position : position + pieces[number].read.length]
+        for number in get.fragments:
+            position = fragments[number].read.position - start
+            found[number] = view[position : position + fragments[number].read.length]
 
     async def _data_of(self, get: StoreGet) -> tuple[bytes, int]:
         """Bytes of a segment with those wanted among them, and the position of the first."""
@@ -192,11 +192,11 @@ def _key(cluster: str, segment: SegmentRef) -> str:
     return segment_key(NO_PREFIX, cluster, segment.level, segment.segment_id)
 
 
-def _join(count: int, pieces: Sequence[ReadPiece], found: Mapping[int, Data]) -> list[Data]:
+def _join(count: int, fragments: Sequence[ReadFragment], found: Mapping[int, Data]) -> list[Data]:
     """One buffer per range; a range in several pieces is copied together, one with a failed piece fails."""
     parts: list[list[Data]] = [[] for _ in range(count)]
-    for number, piece in enumerate(pieces):
-        parts[piece.range_index].append(found[number])
+    for number, fragment in enumerate(fragments):
+        parts[fragment.range_index].append(found[number])
     return [_joined(part) for part in parts]
 
 

@@ -97,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         delay_s = self._owner.delay_s(self._client.host)
         if delay_s:
-            self._refuse_late(delay_s)
+            self._reject_late(delay_s)
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_s = self._owner.monotonic_s()
@@ -115,13 +115,13 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._is_writing_paused = True
         self.stuck_since_s = self._owner.monotonic_s()
-        self._note_answers()
+        self._record_answers()
         self._advance()
 
     def resume_writing(self) -> None:
         self._is_writing_paused = False
         self.stuck_since_s = None
-        self._note_answers()
+        self._record_answers()
         self._advance()
 
     def on_room(self) -> None:
@@ -132,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         for task in self._tasks:
             task.cancel()
         self._session.close()
-        self._owner.budget.forget(self)
+        self._owner.budget.remove(self)
         self._count_unsent(0)
         if self._client.route is not None:
             self._client.route.close()
@@ -162,8 +162,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._session.answer(slot, await self._owner.answer(self._client, frame))
         except CloseConnection as cause:
-            self._log_refusal(str(cause))
-            self._session.refuse(slot)
+            self._log_rejection(str(cause))
+            self._session.reject(slot)
         self._send()
         self._advance()
         if self._is_at_eof:
@@ -184,8 +184,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._begin_requests()
         except DecodeError as error:
-            self._log_refusal(str(error))
-            self._session.refuse_rest()
+            self._log_rejection(str(error))
+            self._session.reject_rest()
             self._send()
         if self._is_at_eof:
             return
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         self._alarm = None
         self._advance()
 
-    def _refuse_late(self, delay_s: float) -> None:
+    def _reject_late(self, delay_s: float) -> None:
         """Close after a while, as Kafka does: who is closed at once would come again at once."""
         self._client.muted_until_s = self._owner.monotonic_s() + delay_s
         self._alarm = asyncio.get_running_loop().call_later(delay_s, self.end, "connection_rate")
@@ -237,13 +237,13 @@ class Connection(asyncio.BufferedProtocol):
         output = self._session.take_output()
         if output and not self._transport.is_closing():
             self._transport.writelines(output)
-        self._note_answers()
+        self._record_answers()
         if self._session.is_finished:
             self.end("refused")
         elif self._is_draining and not self._session.unanswered:
             self.end("draining")
 
-    def _note_answers(self) -> None:
+    def _record_answers(self) -> None:
         buffered = self._transport.get_write_buffer_size() if self._is_writing_paused else 0
         self._count_unsent(buffered + self._session.unsent_bytes)
         if self._is_writing_paused or self._session.unsent_bytes > UNSENT_BYTES_MAX:
@@ -256,8 +256,8 @@ class Connection(asyncio.BufferedProtocol):
             self._owner.unsent.change(size_bytes - self._unsent_bytes)
             self._unsent_bytes = size_bytes
 
-    def _log_refusal(self, reason: str) -> None:
-        if self._session.is_refused:  # by another request in flight, which has said why
+    def _log_rejection(self, reason: str) -> None:
+        if self._session.is_rejected:  # by another request in flight, which has said why
             return
         log.warning("connection_refused", peer=self._client.host, client_id=self._client.client_id, reason=reason)
 

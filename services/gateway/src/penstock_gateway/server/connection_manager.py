@@ -7,7 +7,7 @@ import structlog
 
 from penstock.kafkawire.primitives import Buffer
 from penstock_gateway.context import Client, Gateway
-from penstock_gateway.quotas.throttle import connection_delay_s, note_arrival
+from penstock_gateway.quotas.throttle import connection_delay_s, record_joined
 from penstock_gateway.server.connection import Connection
 from penstock_gateway.server.dispatch import answer
 from penstock_gateway.server.listener import Listener
@@ -105,7 +105,7 @@ class Connections:
 
     def start(self, connection: Connection, slot: Slot, frame: memoryview) -> asyncio.Task[None]:
         assert self._tasks is not None, "connections are accepted by run()"
-        note_arrival(self._gateway, connection.client, frame)
+        record_joined(self._gateway, connection.client, frame)
         return self._tasks.create_task(connection.serve(slot, frame))
 
     async def answer(self, client: Client, frame: memoryview) -> list[Buffer]:

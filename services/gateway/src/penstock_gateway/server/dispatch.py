@@ -177,9 +177,9 @@ async def answer(gateway: Gateway, client: Client, frame: memoryview) -> list[Bu
 async def _answer(gateway: Gateway, client: Client, frame: memoryview) -> list[Buffer]:
     began_s = gateway.clock.monotonic_s()
     header, position = read_request_header(frame)
-    _note_client(gateway, client, header)
+    _record_client(gateway, client, header)
     if not serves(header.api_key, header.api_version):
-        return _refuse_version(header)
+        return _reject_version(header)
     request = decode_request(header.api_key, header.api_version, frame, position)
     if gateway.quotas.is_empty:
         response = await _handle(gateway, client, header, request)
@@ -201,14 +201,14 @@ async def _handle(gateway: Gateway, client: Client, header: RequestHeader, reque
         return await handler(gateway, client, header.api_version, request)
 
 
-def _note_client(gateway: Gateway, client: Client, header: RequestHeader) -> None:
+def _record_client(gateway: Gateway, client: Client, header: RequestHeader) -> None:
     client_id = header.client_id or ""
     if client_id != client.client_id:
         client.client_id = client_id
         client.zone = zone_of(client_id, gateway.config.zone)
 
 
-def _refuse_version(header: RequestHeader) -> list[Buffer]:
+def _reject_version(header: RequestHeader) -> list[Buffer]:
     if header.api_key == API_VERSIONS:  # KIP-511: a newer client asks again with a version it finds in this answer
         body = encode_response(API_VERSIONS, 0, api_versions.unsupported_version())
         return response_frame(API_VERSIONS, 0, header.correlation_id, body)

@@ -56,7 +56,7 @@ class ReceiveBudget:
         self._waiting[reader] = None
         return self._favoured() is reader
 
-    def forget(self, reader: Reader) -> None:
+    def remove(self, reader: Reader) -> None:
         """The reader is gone."""
         self._waiting.pop(reader, None)
         self._wake()
@@ -112,7 +112,7 @@ class Session:
         self._slots: deque[Slot] = deque()
         self._held_bytes = 0
         self._partial_bytes = 0
-        self.is_refused = False  # nothing more is read: the connection ends at some request's turn
+        self.is_rejected = False  # nothing more is read: the connection ends at some request's turn
         # Of answers that wait for earlier ones, without those that came out of turn: who is to wait until this is
         # less must not be waited for by what it counts.
         self.unsent_bytes = 0
@@ -127,7 +127,7 @@ class Session:
     @property
     def has_room(self) -> bool:
         """Whether another request may begin."""
-        return len(self._slots) < self._requests_in_flight_max and not self.is_refused
+        return len(self._slots) < self._requests_in_flight_max and not self.is_rejected
 
     @property
     def partial_bytes(self) -> int:
@@ -159,18 +159,18 @@ class Session:
         slot.answer_bytes = sum(map(len, buffers)) if slot.is_in_turn else 0
         self.unsent_bytes += slot.answer_bytes
 
-    def refuse(self, slot: Slot) -> None:
+    def reject(self, slot: Slot) -> None:
         """The connection ends where this request's answer would be; what was asked before is still answered."""
-        self.is_refused = True
+        self.is_rejected = True
         slot.is_last = True
         slot.answer = ()
 
-    def refuse_rest(self) -> None:
+    def reject_rest(self) -> None:
         """The connection ends after the answers to what was asked so far: what follows is not a frame."""
         slot = Slot(0)
         self._slots.append(slot)
         self._budget.begin_frame()
-        self.refuse(slot)
+        self.reject(slot)
 
     def take_output(self) -> list[Buffer]:
         """What can be sent now: the answers from the front on, up to the first that is still missing."""

@@ -8,7 +8,7 @@ from penstock.contracts.commands import (
     SHARE_PARTITIONS_PER_COMMAND_MAX,
     JudgedRange,
     RecordsShared,
-    Refused,
+    Rejected,
     SharePartition,
     Verdict,
 )
@@ -76,14 +76,14 @@ def sets_free(acknowledged: Iterable[Acknowledged]) -> bool:
     return any(verdict in SET_FREE for each in acknowledged for judged in each.judged for verdict in judged.verdicts)
 
 
-def note_judged(gateway: Gateway, acknowledged: Acknowledged, outcome: RecordsShared | Refused, place: int) -> None:
+def record_judged(gateway: Gateway, acknowledged: Acknowledged, outcome: RecordsShared | Rejected, place: int) -> None:
     """What the machine said of the partition at that place of a command."""
-    refusal = outcome.refusal if isinstance(outcome, Refused) else outcome.partitions[place].judged
-    acknowledged.error = error_of(refusal)
-    if isinstance(outcome, Refused):
+    rejection = outcome.rejection if isinstance(outcome, Rejected) else outcome.partitions[place].judged
+    acknowledged.error = error_of(rejection)
+    if isinstance(outcome, Rejected):
         acknowledged.message = outcome.message or None
     if acknowledged.error:
-        gateway.metrics.share_refused.labels(acknowledged.error.name).inc()
+        gateway.metrics.share_rejected.labels(acknowledged.error.name).inc()
         return
     for each in acknowledged.judged:
         _count(gateway, each)
@@ -125,9 +125,9 @@ async def acknowledge(
         for each in good:
             each.error, each.message = READ_UNAVAILABLE, str(error)
         return 0
-    assert isinstance(outcome, RecordsShared | Refused), f"an unexpected answer to acknowledgements: {outcome}"
+    assert isinstance(outcome, RecordsShared | Rejected), f"an unexpected answer to acknowledgements: {outcome}"
     for place, each in enumerate(good):
-        note_judged(gateway, each, outcome, place)
+        record_judged(gateway, each, outcome, place)
     if gives_back or sets_free(good):
         gateway.share_turns.wake(group_id)
     return outcome.lock_duration_ms if isinstance(outcome, RecordsShared) else 0

@@ -9,7 +9,7 @@ from penstock.contracts.batches import Extent
 from penstock.contracts.commands import OffsetRange
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.primitives import Buffer
 from penstock.kafkawire.records import BATCH_OVERHEAD
@@ -17,7 +17,7 @@ from penstock.objectstore.errors import NotFound
 from penstock_gateway.context import Gateway
 from penstock_gateway.fetch.batch_assembly import FIRST_READ_BYTES_MIN, SCAN_BYTES, Cursor, start_of
 from penstock_gateway.fetch.offset_index import is_mapped
-from penstock_gateway.fetch.partition_reader import Portion, fair_shares, read_portions
+from penstock_gateway.fetch.partition_reader import PartitionRead, fair_shares, read_partition_reads
 from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE
 from penstock_gateway.share.batch_scan import ReadBatch, batches_of
 from penstock_gateway.tail.tail_index import PartitionKey, PartitionView, view_of
@@ -85,28 +85,28 @@ async def _read(
 ) -> None:
     """Divide the answer's bytes; the first partition gets a batch whatever its size, so that each has its turn."""
     wishes = [_wish(each.offered, each.view, each.cursor, records_max) for each in placed]
-    portions: list[tuple[_Placed, Portion]] = []
+    partition_reads: list[tuple[_Placed, PartitionRead]] = []
     for each, share in zip(placed, fair_shares(wishes, bytes_max, SHARE_BYTES_MIN), strict=True):
-        if share >= BATCH_OVERHEAD or not portions:
-            portions.append((each, _portion(each, share, whole_first=not portions)))
-    await read_portions(gateway.reads, [portion for _, portion in portions])
-    bare = [_behind(each, portion) for each, portion in portions if _is_bare(portion)]
+        if share >= BATCH_OVERHEAD or not partition_reads:
+            partition_reads.append((each, _partition_read(each, share, whole_first=not partition_reads)))
+    await read_partition_reads(gateway.reads, [partition_read for _, partition_read in partition_reads])
+    bare = [_behind(each, partition_read) for each, partition_read in partition_reads if _is_bare(partition_read)]
     if bare:
-        await read_portions(gateway.reads, bare)
-    for each, portion in portions:
-        _take(gateway, each.offered, portion, each.view, read_committed=read_committed)
+        await read_partition_reads(gateway.reads, bare)
+    for each, partition_read in partition_reads:
+        _take(gateway, each.offered, partition_read, each.view, read_committed=read_committed)
 
 
-def _is_bare(portion: Portion) -> bool:
+def _is_bare(partition_read: PartitionRead) -> bool:
     """Whether it was looked at, and there is nothing before its end."""
-    return portion.records is None and portion.error is None and portion.next_offset >= 0
+    return partition_read.records is None and partition_read.error is None and partition_read.next_offset >= 0
 
 
-def _behind(each: _Placed, portion: Portion) -> Portion:
+def _behind(each: _Placed, partition_read: PartitionRead) -> PartitionRead:
     """The same, to the end of the log: the first batch that there is says that all before it is gone."""
-    portion.end_offset = each.log_end_offset
-    portion.read_bytes = max(portion.bytes_max, FIRST_READ_BYTES_MIN)
-    return portion
+    partition_read.end_offset = each.log_end_offset
+    partition_read.read_bytes = max(partition_read.bytes_max, FIRST_READ_BYTES_MIN)
+    return partition_read
 
 
 async def _views(gateway: Gateway, offered: Sequence[Offered], bytes_max: int) -> list[PartitionView]:
@@ -119,7 +119,7 @@ async def _views(gateway: Gateway, offered: Sequence[Offered], bytes_max: int) -
         gateway.tail.learn(plan, [each.offset for each in unknown])
         views |= {each.key: view_of(found) for each, found in zip(unknown, plan.partitions, strict=True)}
         for each, found in zip(unknown, plan.partitions, strict=True):
-            if found.refusal is not Refusal.NONE:
+            if found.rejection is not Rejection.NONE:
                 views[each.key] = None
     return [views[each.key] or PartitionView(0, 0, 0, []) for each in offered]
 
@@ -153,10 +153,10 @@ def _wish(each: Offered, view: PartitionView, cursor: Cursor, records_max: int) 
     return min(unread_bytes, max(SPARE * unread_bytes * wanted // max(offsets, 1), SHARE_BYTES_MIN))
 
 
-def _portion(each: _Placed, share: int, *, whole_first: bool) -> Portion:
+def _partition_read(each: _Placed, share: int, *, whole_first: bool) -> PartitionRead:
     offered, cursor = each.offered, each.cursor
     must_search = cursor.base_offset < offered.offset
-    return Portion(
+    return PartitionRead(
         key=offered.key,
         offset=offered.offset,
         end_offset=each.end_offset,
@@ -169,17 +169,19 @@ def _portion(each: _Placed, share: int, *, whole_first: bool) -> Portion:
     )
 
 
-def _take(gateway: Gateway, each: Offered, portion: Portion, view: PartitionView, *, read_committed: bool) -> None:
-    if portion.error is not None:
-        each.error = _read_error(gateway, each.key, portion.error)
-    elif portion.records is not None:
-        each.records = portion.records
-        each.batches = batches_of(portion.records, view.aborted if read_committed else None)
+def _take(
+    gateway: Gateway, each: Offered, partition_read: PartitionRead, view: PartitionView, *, read_committed: bool
+) -> None:
+    if partition_read.error is not None:
+        each.error = _read_error(gateway, each.key, partition_read.error)
+    elif partition_read.records is not None:
+        each.records = partition_read.records
+        each.batches = batches_of(partition_read.records, view.aborted if read_committed else None)
 
 
 def _read_error(gateway: Gateway, key: PartitionKey, error: PenstockError) -> ErrorCode:
     """Kafka's word for bytes that cannot be had now; none where a segment was replaced: then there is another plan."""
-    gateway.tail.forget(key)
+    gateway.tail.remove(key)
     if isinstance(error, NotFound):
         log.info("share_fetch_planned_again", topic_id=key[0].hex(), partition=key[1])
         return ErrorCode.NONE

@@ -27,13 +27,13 @@ class ShareSession:
         self.first_acquisition = NO_ACQUISITION  # by which the member got anything through this session
         self.acquisition = NO_ACQUISITION  # the newest
 
-    def change(self, added: Iterable[PartitionKey], forgotten: Iterable[PartitionKey]) -> None:
+    def change(self, added: Iterable[PartitionKey], removed: Iterable[PartitionKey]) -> None:
         """Fetch these, too, and those no more."""
         self.partitions.update(dict.fromkeys(added))
-        for key in forgotten:
+        for key in removed:
             self.partitions.pop(key, None)
 
-    def note_acquired(self, acquisition: int) -> None:
+    def record_acquired(self, acquisition: int) -> None:
         """The member got something by this acquisition."""
         self.first_acquisition = min(self.first_acquisition or acquisition, acquisition)
         self.acquisition = max(self.acquisition, acquisition)

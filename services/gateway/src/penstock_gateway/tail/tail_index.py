@@ -23,7 +23,7 @@ from penstock.contracts.batches import AbortedTransaction, Extent
 from penstock.contracts.ids import TopicId
 from penstock.contracts.messages import Advanced, PartitionAdvance
 from penstock.contracts.queries.log import PartitionPlan
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_gateway.tail.control_batches import aborted_by, with_markers
 
 TAIL_EXTENTS_MAX = 65_536  # about 25 MB; a partition counts as one more
@@ -140,7 +140,7 @@ class TailIndex:
     def learn(self, sequence: int, plan: PartitionPlan, offset: int) -> None:
         """Take over what a plan from `offset` on says that was true at a journal sequence, unless newer is known."""
         partition = self._partitions.get((plan.topic_id, plan.partition))
-        if partition is None or plan.refusal is not Refusal.NONE or sequence < partition.since:
+        if partition is None or plan.rejection is not Rejection.NONE or sequence < partition.since:
             return
         if partition.end is None or sequence > partition.sequence:
             self._take(partition, sequence, plan, offset if plan.aborted_end_offset >= 0 else 0)
@@ -159,13 +159,13 @@ class TailIndex:
         self.applied = sequence
         self._trim()
 
-    def forget(self, key: PartitionKey) -> None:
+    def remove(self, key: PartitionKey) -> None:
         """Know nothing of a partition any more."""
         partition = self._partitions.pop(key, None)
         if partition is not None:
             self.held_extents -= len(partition.extents) - partition.first
 
-    def forget_all(self, applied: int) -> None:
+    def remove_all(self, applied: int) -> None:
         """Know nothing any more, and go on behind this journal sequence."""
         self._partitions.clear()
         self.held_extents = 0
@@ -193,7 +193,7 @@ class TailIndex:
             partition.extents[partition.first].last_offset < news.log_start_offset
         ):
             self._drop_first(partition)
-        _forget_aborted(partition)
+        _remove_aborted(partition)
 
     def _append(self, partition: _Partition, extent: Extent, known_from: int) -> None:
         """Add an extent that follows; one behind a hole, or across the end, takes the place of all before it."""
@@ -236,7 +236,7 @@ class TailIndex:
         while self.held_extents + len(self._partitions) > self._extents_max:
             key, partition = next(iter(self._partitions.items()))
             if len(self._partitions) > 1:
-                self.forget(key)
+                self.remove(key)
             elif len(partition.extents) > partition.first:
                 self._drop_first(partition)
             else:
@@ -275,7 +275,7 @@ def _learn_aborted(partition: _Partition, plan: PartitionPlan) -> None:
         partition.aborted = sorted(known.values(), key=_last_offset)
 
 
-def _forget_aborted(partition: _Partition) -> None:
+def _remove_aborted(partition: _Partition) -> None:
     """Those whose last records are not among the extents any more."""
     if not partition.aborted:
         return
@@ -331,5 +331,5 @@ class Tail:
     def _lose(self, sequence: int) -> Received:
         """Forget everything: what comes after this sequence is known again."""
         self._held_back.clear()
-        self.index.forget_all(sequence)
+        self.index.remove_all(sequence)
         return Received(lost=True)

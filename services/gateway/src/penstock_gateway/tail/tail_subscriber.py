@@ -26,17 +26,17 @@ log = structlog.get_logger()
 class Topics(Protocol):
     """The part of the topic cache that is needed: forgetting what has changed."""
 
-    def forget(self, names: Iterable[str]) -> None: ...
+    def remove(self, names: Iterable[str]) -> None: ...
 
-    def forget_all(self) -> None: ...
+    def remove_all(self) -> None: ...
 
 
 class Sequences(Protocol):
     """The part of the sequencer client that is needed: which journal sequence and level were seen."""
 
-    def note_sequence(self, sequence: int) -> None: ...
+    def record_sequence(self, sequence: int) -> None: ...
 
-    def note_level(self, level: int) -> None: ...
+    def record_level(self, level: int) -> None: ...
 
 
 def _ignore(sequence: int) -> None:
@@ -121,16 +121,16 @@ class TailFeed:
         topics: Topics,
         registry: CollectorRegistry,
         index: TailIndex | None = None,
-        note_quotas: Callable[[int], None] = _ignore,
-        note_news: Callable[[float, int], None] = _ignore_news,
+        record_quotas: Callable[[int], None] = _ignore,
+        record_news: Callable[[float, int], None] = _ignore_news,
     ) -> None:
         self._bus = bus
         self._cluster = cluster
         self._clock = clock
         self._sequencer = sequencer
         self._topics = topics
-        self._note_quotas = note_quotas
-        self._note_news = note_news
+        self._record_quotas = record_quotas
+        self._record_news = record_news
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
         self._watches: Watches = {}  # woken in the order in which they came
         self._subscription: Subscription | None = None
@@ -173,15 +173,15 @@ class TailFeed:
         for partition, offset in zip(plan.partitions, offsets, strict=True):
             self._tail.index.learn(plan.sequence, partition, offset)
 
-    def forget(self, key: PartitionKey) -> None:
+    def remove(self, key: PartitionKey) -> None:
         """What was known of this partition led nowhere."""
-        self._tail.index.forget(key)
+        self._tail.index.remove(key)
 
     def wake_all(self) -> None:
         """Let everybody who waits look again, also at whether their client is leaving."""
         self._wake(list(self._watches))
 
-    def note_answered(self, woken_s: float) -> None:
+    def record_answered(self, woken_s: float) -> None:
         """A fetch is answered that was woken then, by the loop's clock."""
         self._answered_seconds.observe(asyncio.get_running_loop().time() - woken_s)
 
@@ -205,14 +205,14 @@ class TailFeed:
         except Corrupt as error:
             log.error("announcement_unreadable", error=str(error))  # its sequence will be missed, and all forgotten
             return
-        self._sequencer.note_sequence(advanced.sequence)
-        self._note_quotas(advanced.quotas_sequence)
-        self._sequencer.note_level(advanced.level)
-        self._note_age(advanced)
+        self._sequencer.record_sequence(advanced.sequence)
+        self._record_quotas(advanced.quotas_sequence)
+        self._sequencer.record_level(advanced.level)
+        self._record_age(advanced)
         self._tell(self._tail.receive(advanced, self._clock.monotonic_s()))
         self._arm()
 
-    def _note_age(self, advanced: Advanced) -> None:
+    def _record_age(self, advanced: Advanced) -> None:
         """How old the news is; of several segments committed at once that of one."""
         segment = next((change.extents[-1].segment for change in advanced.partitions if change.extents), None)
         if segment is not None and segment.level == 0 and segment.segment_id != NO_SEGMENT_ID:
@@ -220,7 +220,7 @@ class TailFeed:
             age_s = max(age_ms, 0) / 1000
             self._announced_seconds.observe(age_s)
             size_bytes = sum(extent.length for change in advanced.partitions for extent in change.extents)
-            self._note_news(age_s, size_bytes)
+            self._record_news(age_s, size_bytes)
 
     def _arm(self) -> None:
         """Look again when a missing announcement is overdue."""
@@ -237,9 +237,9 @@ class TailFeed:
         if received.lost:
             self._losses.inc()
             log.info("tail_forgotten", sequence=self._tail.index.applied)
-            self._topics.forget_all()
+            self._topics.remove_all()
         elif received.topics:
-            self._topics.forget(received.topics)
+            self._topics.remove(received.topics)
         if received.lost or received.topics:
             self.wake_all()
         else:

@@ -91,16 +91,16 @@ def _apply(state: State, command: Command, changes: Changes) -> Outcome:
 
 
 def _tick(state: State, command: Tick, changes: Changes) -> Done:
-    segment_commit.forget_commits(state)
-    compaction_leases.forget_claims(state)
+    segment_commit.remove_commits(state)
+    compaction_leases.remove_leases(state)
     producers.sweep_producers(state)
     extent_reclaim.drop_waiting(state)
-    deletion.forget_deleted_topics(state)
+    deletion.remove_deleted_topics(state)
     coordinator.end_overdue(state, changes)
-    coordinator.forget_transactions(state)
+    coordinator.remove_transactions(state)
     offset_deletion.expire_offsets(state)
-    idle_timers.forget_idle_groups(state)
-    departed_members.forget_departures(state)
+    idle_timers.remove_idle_groups(state)
+    departed_members.expire_departed(state)
     return Done()
 
 
@@ -119,16 +119,16 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.CommitOffsets: offset_commit.commit_offsets,
     commands.DeleteGroup: all_groups.delete_group,
     commands.TakeCustody: custody.take_custody,
-    commands.NoteArchived: custody.note_archived,
-    commands.NoteSnapshot: custody.note_snapshot,
+    commands.RecordArchived: custody.record_archived,
+    commands.RecordSnapshot: custody.record_snapshot,
     commands.RaiseLevel: feature_level.raise_level,
     commands.ReleaseCustody: custody.release_custody,
-    commands.ClaimJob: compaction_leases.claim_job,
+    commands.LeaseJob: compaction_leases.lease_job,
     commands.ReleaseJob: compaction_leases.release_job,
     commands.ReplaceExtents: replace_extents.replace_extents,
-    commands.ForgetSegments: segment_removal.forget_segments,
-    commands.TakeChore: janitor_leases.take_chore,
-    commands.EndChore: janitor_leases.end_chore,
+    commands.RemoveSegments: segment_removal.remove_segments,
+    commands.TakeTaskLease: janitor_leases.take_task_lease,
+    commands.EndTaskLease: janitor_leases.end_task_lease,
     commands.AlterConfigs: configs.alter_configs,
     commands.DeleteRecords: retention.delete_records,
     commands.ExpireLogs: retention.expire_logs,

@@ -11,7 +11,7 @@ from penstock.contracts.commands import (
     CreatePartitions,
     CreateTopic,
     Outcome,
-    Refused,
+    Rejected,
 )
 from penstock.contracts.queries.log import (
     EARLIEST,
@@ -27,7 +27,7 @@ from penstock.contracts.queries.log import (
     PlanQuery,
 )
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView, ValidateQuery, ValidateView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.all_groups.queries import (
     describe_groups,
     group_offsets,
@@ -42,7 +42,7 @@ from penstock_sequencer.core.log.control_markers import MARKER_REF, is_marker, m
 from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
 from penstock_sequencer.core.log.retention_queries import cluster_configs, deleted_topics, retention
 from penstock_sequencer.core.log.segment_queries import logs, segment_extents, segments
-from penstock_sequencer.core.maintenance.queries import condemned, known_segments, usage
+from penstock_sequencer.core.maintenance.queries import dead, known_segments, usage
 from penstock_sequencer.core.share.offsets import share_offsets
 from penstock_sequencer.core.share.queries import group_configs, share_groups, share_heartbeat, share_partitions
 from penstock_sequencer.core.state.cluster import Partition, State, Topic
@@ -122,7 +122,7 @@ def plan(state: State, query: PlanQuery) -> Plan:
 
 
 def _no_plan(wanted: PlanPartition) -> PartitionPlan:
-    return PartitionPlan(wanted.topic_id, wanted.partition, Refusal.UNKNOWN_TOPIC, -1, -1, -1, [])
+    return PartitionPlan(wanted.topic_id, wanted.partition, Rejection.UNKNOWN_TOPIC, -1, -1, -1, [])
 
 
 def _partition_plan(partition: Partition, offset: int, extents: list[Extent], aborted_max: int) -> PartitionPlan:
@@ -132,7 +132,7 @@ def _partition_plan(partition: Partition, offset: int, extents: list[Extent], ab
     return PartitionPlan(
         partition.topic_id,
         partition.number,
-        Refusal.NONE if in_range else Refusal.OFFSET_OUT_OF_RANGE,
+        Rejection.NONE if in_range else Rejection.OFFSET_OUT_OF_RANGE,
         partition.log_start_offset,
         partition.high_watermark,
         last_stable_offset(partition),
@@ -202,20 +202,20 @@ def offsets(state: State, query: OffsetsQuery) -> OffsetsView:
 def _offset_of(state: State, wanted: OffsetOf) -> OffsetFound:
     partition = find_partition(state, wanted.topic_id, wanted.partition)
     if partition is None:
-        return OffsetFound(Refusal.UNKNOWN_TOPIC, -1, None, -1)
+        return OffsetFound(Rejection.UNKNOWN_TOPIC, -1, None, -1)
     epoch, start, stable = state.leader_epoch, partition.log_start_offset, last_stable_offset(partition)
     if wanted.timestamp == EARLIEST:
-        return OffsetFound(Refusal.NONE, start, None, epoch, start, stable)
+        return OffsetFound(Rejection.NONE, start, None, epoch, start, stable)
     if wanted.timestamp == LATEST:
-        return OffsetFound(Refusal.NONE, partition.high_watermark, None, epoch, start, stable)
+        return OffsetFound(Rejection.NONE, partition.high_watermark, None, epoch, start, stable)
     columns = partition.extents
     first = columns.find_offset(max(wanted.from_offset, start))
     latest = wanted.timestamp == MAX_TIMESTAMP
     row = columns.find_latest(first) if latest else columns.find_timestamp(wanted.timestamp, first)
     if row == columns.end or is_marker(partition, row):
-        return OffsetFound(Refusal.NONE, -1, None, epoch, start, stable)
+        return OffsetFound(Rejection.NONE, -1, None, epoch, start, stable)
     offset = columns.last_offsets[row] if latest else -1
-    return OffsetFound(Refusal.NONE, offset, extent(state, partition, row, {}), epoch, start, stable)
+    return OffsetFound(Rejection.NONE, offset, extent(state, partition, row, {}), epoch, start, stable)
 
 
 def validate(state: State, query: ValidateQuery) -> ValidateView:
@@ -234,7 +234,7 @@ def _validated(state: State, command: object) -> Outcome:
         return check_alter_configs(state, command)
     if isinstance(command, AlterGroupConfigs):
         return check_alter_group_configs(state, command)
-    return Refused(Refusal.INVALID_REQUEST, f"{type(command).__name__} cannot be validated")
+    return Rejected(Rejection.INVALID_REQUEST, f"{type(command).__name__} cannot be validated")
 
 
 QUERIES: dict[str, Callable[[State, Any], Any]] = {
@@ -257,7 +257,7 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "segments": segments,
     "segment_extents": segment_extents,
     "logs": logs,
-    "condemned": condemned,
+    "condemned": dead,
     "known_segments": known_segments,
     "usage": usage,
     "retention": retention,

@@ -133,7 +133,7 @@ class Backlog:
         self.size_bytes += _size_bytes(item.data)
         self.has_news = self.has_news or _is_news(item.data)
 
-    def piece(self) -> Archive:
+    def fragment(self) -> Archive:
         """The oldest entries, as many as go into one object; they stay until `drop`."""
         taken: list[bytes] = []
         size_bytes = 0
@@ -144,14 +144,14 @@ class Backlog:
             taken.append(data)
         return Archive(self._place.sequence + 1, self._place.hash, taken)
 
-    def drop(self, piece: Archive) -> None:
-        """The piece, which was the newest answer of `piece`, is in the archive."""
-        running = piece.hash_before
-        for data in piece.entries:
+    def drop(self, fragment: Archive) -> None:
+        """The piece, which was the newest answer of `fragment`, is in the archive."""
+        running = fragment.hash_before
+        for data in fragment.entries:
             self._entries.popleft()
             self.size_bytes -= _size_bytes(data)
             running = next_hash(running, data)
-        self._place = Place(piece.last, running)
+        self._place = Place(fragment.last, running)
         if not self._entries:
             self.has_news = False
 
@@ -233,44 +233,44 @@ class Archiving:
             while len(backlog):
                 if not self._custody.is_ours:
                     return
-                piece = backlog.piece()
-                await self._store_piece(piece)
-                backlog.drop(piece)
+                fragment = backlog.fragment()
+                await self._store_fragment(fragment)
+                backlog.drop(fragment)
                 self._changed.set()
-                archived = piece.last
+                archived = fragment.last
             if not await self._note(archived):
                 return
 
     async def _note(self, archived: int) -> bool:
         """Tell all replicas how far the archive reaches; false if we are not custodian."""
         if archived > self._noted:
-            if not await self._custody.note_archived(archived):
+            if not await self._custody.record_archived(archived):
                 return False
             self._noted = archived
             self._metrics.archived_sequence.set(archived)
         return True
 
-    async def _store_piece(self, piece: Archive) -> None:
-        key = journal_archive_key(NO_PREFIX, self._cluster, piece.first, piece.last)
-        data = encode_archive(piece)
+    async def _store_fragment(self, fragment: Archive) -> None:
+        key = journal_archive_key(NO_PREFIX, self._cluster, fragment.first, fragment.last)
+        data = encode_archive(fragment)
         try:
             await self._store.put(key, [data])
         except AlreadyExists:  # the same entries, by another custodian or by a put in doubt
-            await self._check_stored(key, piece, data)
+            await self._check_stored(key, fragment, data)
         self._health.set_degraded(DEGRADED, "")
         self._custody.made_progress()
         self._metrics.archive_bytes.inc(len(data))
 
-    async def _check_stored(self, key: str, piece: Archive, data: bytes) -> None:
+    async def _check_stored(self, key: str, fragment: Archive, data: bytes) -> None:
         """See that the object holds the piece, and put it in the place of a damaged one."""
         try:
-            stored = await read_archive(self._store, self._cluster, piece.first, piece.last)
+            stored = await read_archive(self._store, self._cluster, fragment.first, fragment.last)
         except Corrupt as error:
             log.error("archive_object_replaced", error=str(error))
             for info in await self._store.list(key, limit=1):
                 await self._store.put(key, [data], if_match=info.etag)
-            stored = await read_archive(self._store, self._cluster, piece.first, piece.last)
-        if stored != piece:
+            stored = await read_archive(self._store, self._cluster, fragment.first, fragment.last)
+        if stored != fragment:
             raise Corrupt(f"{key} holds the entries of another journal")
 
     async def _find_place(self) -> Place:

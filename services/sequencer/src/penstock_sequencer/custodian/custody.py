@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from penstock.contracts.commands import NoteArchived, NoteSnapshot, Refused, ReleaseCustody, TakeCustody
+from penstock.contracts.commands import RecordArchived, RecordSnapshot, Rejected, ReleaseCustody, TakeCustody
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import COMMAND_LEVELS
 from penstock.runtime.clock import Clock, Entropy
@@ -73,16 +73,16 @@ class Custody:
         """Something was archived, so this replica does well as custodian."""
         self._fruitless_s = 0.0
 
-    async def note_archived(self, sequence: int) -> bool:
+    async def record_archived(self, sequence: int) -> bool:
         """Journal that all entries up to `sequence` are archived; false if custody is lost, so nothing was noted.
 
         `Unavailable`: it is unknown whether it is noted; noted again it does no harm.
         """
-        return await self._propose(NoteArchived(self._clock.now_ms(), self._proposals.author, sequence))
+        return await self._propose(RecordArchived(self._clock.now_ms(), self._proposals.author, sequence))
 
-    async def note_snapshot(self, sequence: int) -> bool:
-        """Journal that the snapshot taken after entry `sequence` is stored and verified; else as `note_archived`."""
-        return await self._propose(NoteSnapshot(self._clock.now_ms(), self._proposals.author, sequence))
+    async def record_snapshot(self, sequence: int) -> bool:
+        """Journal that the snapshot taken after entry `sequence` is stored and verified; else as `record_archived`."""
+        return await self._propose(RecordSnapshot(self._clock.now_ms(), self._proposals.author, sequence))
 
     async def run(self) -> None:
         """Be custodian whenever nobody else is, until cancelled; ends with the first worker that fails."""
@@ -165,10 +165,10 @@ class Custody:
         except Unavailable as error:
             log.warning("custody_not_journaled", error=str(error))
 
-    async def _propose(self, command: TakeCustody | NoteArchived | NoteSnapshot | ReleaseCustody) -> bool:
+    async def _propose(self, command: TakeCustody | RecordArchived | RecordSnapshot | ReleaseCustody) -> bool:
         asked_s = self._clock.monotonic_s()
         _, (outcome,) = await self._proposals.propose([command])
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             log.info("custody_refused", command=type(command).__name__, reason=outcome.message)
             return False
         self._renewed_s = max(self._renewed_s, asked_s)

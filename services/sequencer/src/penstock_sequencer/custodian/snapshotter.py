@@ -121,7 +121,7 @@ class Snapshots:
         if not self._custody.is_ours:
             return
         size_bytes = await self._put(sequence, data)
-        if self._custody.is_ours and await self._custody.note_snapshot(sequence):
+        if self._custody.is_ours and await self._custody.record_snapshot(sequence):
             seconds = self._clock.monotonic_s() - started_s
             self._metrics.snapshot_seconds.observe(seconds)
             self._metrics.snapshot_bytes.set(size_bytes)

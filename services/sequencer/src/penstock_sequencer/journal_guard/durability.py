@@ -58,7 +58,7 @@ class JournalSafety:
             if not self._may_be_unsafe:
                 raise
             self._faults["servers"] = f"nobody knows: {error}"
-        self._refuse_or_tell()
+        self._reject_or_tell()
 
     async def check_copies(self, journal: Journal) -> None:
         """After the journal was opened; `Invalid` if it has fewer copies than the settings ask for."""
@@ -67,7 +67,7 @@ class JournalSafety:
             self._faults["copies"] = f"it has {copies} of the {self._replicas} copies that journal_replicas asks for"
         elif copies == 1:
             log.info("journal_has_one_copy", note="safe, but without its nats-server nothing can be committed")
-        self._refuse_or_tell()
+        self._reject_or_tell()
 
     def opener(self, journals: JournalOpener) -> JournalOpener:
         """What opens the journal: `journals`, or where it may be unsafe, one that accepts fewer copies."""
@@ -93,7 +93,7 @@ class JournalSafety:
                 log.warning("journal_server_not_checked", url=url, error="no answer")
         self._faults["servers"] = "; ".join(faults_of_servers(self._urls, reports))
 
-    def _refuse_or_tell(self) -> None:
+    def _reject_or_tell(self) -> None:
         if self._reason() and not self._may_be_unsafe:
             raise Invalid(f"the journal is not safe: {self._reason()}; {REMEDY}")
         self._tell()
@@ -121,11 +121,11 @@ class _AnyCopies:
     async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
         try:
             return await self._journals.journal(cluster, create=create, replicas=replicas)
-        except Invalid as refusal:
+        except Invalid as rejection:
             try:
                 return await self._journals.journal(cluster, create=False)
             except JournalLost:
-                raise refusal from None
+                raise rejection from None
 
 
 def faults_of_servers(urls: list[str], reports: Mapping[str, ServerReport]) -> list[str]:

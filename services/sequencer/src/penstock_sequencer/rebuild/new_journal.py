@@ -15,7 +15,7 @@ and replicas of the old journal may still archive some. None of these is ever gi
 import msgspec
 import structlog
 
-from penstock.contracts.commands import Command, NoteArchived, NoteSnapshot, TakeCustody, Tick
+from penstock.contracts.commands import Command, RecordArchived, RecordSnapshot, TakeCustody, Tick
 from penstock.contracts.entries import Entry, decode_entry, encode_entry, next_hash
 from penstock.contracts.errors import Conflict, Corrupt, Invalid, PenstockError, Unavailable
 from penstock.contracts.subjects import journal_stream
@@ -61,8 +61,8 @@ def first_entry(past: Past) -> bytes:
     commands: list[Command] = [
         Tick(now_ms),
         TakeCustody(now_ms, AUTHOR),
-        NoteArchived(now_ms, AUTHOR, state.sequence),
-        NoteSnapshot(now_ms, AUTHOR, state.sequence),
+        RecordArchived(now_ms, AUTHOR, state.sequence),
+        RecordSnapshot(now_ms, AUTHOR, state.sequence),
     ]
     entry_id = f"{AUTHOR}-{state.sequence + 1}"
     return encode_entry(Entry(entry_id, AUTHOR, state.sequence, past.hash, [commands]))

@@ -17,12 +17,12 @@ from penstock.contracts.commands import (
     CreateTopic,
     InitTransactionalProducer,
     Outcome,
-    Refused,
+    Rejected,
     SegmentCommitted,
     Tick,
 )
 from penstock.contracts.ids import TopicId, segment_born_ms
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.segment import SegmentIndex
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import Partition, Producer, State
@@ -59,7 +59,7 @@ def commit_lost_segments(state: State, indexes: list[SegmentIndex], now_ms: int,
         if isinstance(outcome, SegmentCommitted):
             tally.note(outcome, report)
         else:
-            assert isinstance(outcome, Refused), f"a commit was answered with {type(outcome).__name__}"
+            assert isinstance(outcome, Rejected), f"a commit was answered with {type(outcome).__name__}"
             report.refused_segments[segment_name(index.segment_id)] = outcome.message
     _end_transactions(state, report)
 
@@ -102,7 +102,7 @@ def _apply(state: State, *commands: _Command) -> list[Outcome]:
 
 def _is_done(state: State, command: CreateTopic | CreatePartitions) -> bool:
     (outcome,) = _apply(state, command)
-    return not isinstance(outcome, Refused)
+    return not isinstance(outcome, Rejected)
 
 
 def _make_room(state: State, indexes: list[SegmentIndex], report: Report) -> None:
@@ -127,7 +127,7 @@ def _make_room(state: State, indexes: list[SegmentIndex], report: Report) -> Non
 
 def _was_deleted(state: State, topic_id: TopicId) -> bool:
     """Whether the topic is deleted, be it that it can come back: what came for it since was acknowledged by nobody."""
-    return topic_id in state.deleted_topics or topic_id in state.buried
+    return topic_id in state.deleted_topics or topic_id in state.recoverable
 
 
 def _skip_producer_ids(state: State, indexes: list[SegmentIndex]) -> None:
@@ -194,23 +194,23 @@ class _Tally:
     def note(self, outcome: SegmentCommitted, report: Report) -> None:
         """Add it all to the report."""
         recovered = 0
-        refused = Counter(report.refused_batches)
+        rejected = Counter(report.refused_batches)
         for run, results, end in zip(self._index.runs, outcome.runs, self._ends, strict=True):
             records = 0
             for batch, result in zip(run.batches, results, strict=True):
-                if result.refusal == Refusal.NONE and result.base_offset == end + records:
+                if result.rejection == Rejection.NONE and result.base_offset == end + records:
                     records += batch.record_count
                     report.recovered_batches += 1
-                elif result.refusal == Refusal.NONE or self._was_there(run, batch):
+                elif result.rejection == Rejection.NONE or self._was_there(run, batch):
                     report.repeated_batches += 1
                 elif _was_deleted(self._state, run.topic_id):
                     report.deleted_topic_batches += 1
                 else:
-                    refused[Refusal(result.refusal).name.lower()] += 1
+                    rejected[Rejection(result.rejection).name.lower()] += 1
             recovered += records
-            self._note_adopted(run.topic_id, records, report)
+            self._record_adopted(run.topic_id, records, report)
         report.recovered_records += recovered
-        report.refused_batches = dict(refused)
+        report.refused_batches = dict(rejected)
         if recovered:
             report.recovered_segments.append(segment_name(self._index.segment_id))
 
@@ -223,7 +223,7 @@ class _Tally:
             return False
         return is_behind(batch.base_sequence, place.next_sequence)
 
-    def _note_adopted(self, topic_id: TopicId, records: int, report: Report) -> None:
+    def _record_adopted(self, topic_id: TopicId, records: int, report: Report) -> None:
         name = adopted_name(topic_id)
         if name in report.adopted_topics:
             report.adopted_topics[name] += records

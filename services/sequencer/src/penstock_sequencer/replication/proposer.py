@@ -114,7 +114,7 @@ class Proposals:
         since_tick_ms = int((self._clock.monotonic_s() - self.last_tick_s) * 1000)
         return max(self._clock.now_ms(), self.machine_ms + since_tick_ms // CATCH_UP_FACTOR)
 
-    def note_tick(self, machine_ms: int) -> None:
+    def record_tick(self, machine_ms: int) -> None:
         """A Tick was applied, and the machine's clock shows this."""
         self.machine_ms = machine_ms
         self.last_tick_s = self._clock.monotonic_s()

@@ -228,7 +228,7 @@ class Replica:
         for request in entry.requests:
             self._metrics.commands.inc(len(request))
             if request and type(request[0]) is Tick:
-                self._proposals.note_tick(self.state.clock_ms)
+                self._proposals.record_tick(self.state.clock_ms)
         for group_id in effects.groups:
             self._groups.wake(group_id)
         if effects.share_locks_ended:

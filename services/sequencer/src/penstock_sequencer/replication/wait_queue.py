@@ -16,7 +16,7 @@ class Waiting:
         try:
             await waiter
         finally:
-            self._forget(name, waiter)
+            self._remove(name, waiter)
 
     def wake(self, name: str) -> None:
         """Wake all who wait for the name now."""
@@ -29,7 +29,7 @@ class Waiting:
         for name in list(self._waiters):
             self.wake(name)
 
-    def _forget(self, name: str, waiter: asyncio.Future[None]) -> None:
+    def _remove(self, name: str, waiter: asyncio.Future[None]) -> None:
         others = self._waiters.get(name)
         if others is not None:
             others.pop(waiter, None)

@@ -17,7 +17,7 @@ from penstock.contracts.queries import (
     topics as ask_topics,
     transactions as ask_transactions,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import consumer_queries
 from penstock_sequencer.core.log import retention_queries
@@ -60,7 +60,7 @@ QUESTIONS: dict[str, Question] = {
     "heartbeat": Question(
         ask_groups.HeartbeatQuery,
         queries.heartbeat,
-        lambda sequence, text: ask_groups.HeartbeatView(sequence, Refusal.OUTCOME_UNKNOWN, text),
+        lambda sequence, text: ask_groups.HeartbeatView(sequence, Rejection.OUTCOME_UNKNOWN, text),
     ),
     "group_wait": Question(
         ask_groups.GroupWaitQuery,
@@ -94,9 +94,9 @@ QUESTIONS: dict[str, Question] = {
         ask_compaction.LogsQuery, queries.logs, lambda sequence, text: ask_compaction.LogsView(sequence, 0, [], text)
     ),
     "condemned": Question(
-        ask_janitor.CondemnedQuery,
-        janitor_queries.condemned,
-        lambda sequence, text: ask_janitor.CondemnedView(sequence, 0, 0, [], text),
+        ask_janitor.DeadSegmentsQuery,
+        janitor_queries.dead,
+        lambda sequence, text: ask_janitor.DeadSegmentsView(sequence, 0, 0, [], text),
     ),
     "known_segments": Question(
         ask_janitor.KnownSegmentsQuery,

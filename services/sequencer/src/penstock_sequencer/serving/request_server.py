@@ -11,11 +11,11 @@ from penstock.contracts import codec, subjects
 from penstock.contracts.commands import (
     CommandReply,
     CommandRequest,
-    NoteArchived,
-    NoteSnapshot,
     Outcome,
     RaiseLevel,
-    Refused,
+    RecordArchived,
+    RecordSnapshot,
+    Rejected,
     ReleaseCustody,
     TakeCustody,
     Waiting,
@@ -25,7 +25,7 @@ from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatView
 from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
 from penstock.contracts.queries.janitor import JournalView
 from penstock.contracts.queries.share import ShareHeartbeatView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.bus import Bus, Inbound, Subscription
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal, JournalLost
@@ -46,9 +46,9 @@ GROUP_WAITS_MAX = 32_768  # members that wait for a rebalance: sixteen groups of
 CATCH_UP_TIMEOUT_S = 1.0
 GROUP_WAIT_MS_MAX = 30_000
 FLUSH_RETRY_S = 0.2
-ALIVE = (Refusal.NONE, Refusal.REBALANCE_IN_PROGRESS)  # answers to heartbeats of members that count
+ALIVE = (Rejection.NONE, Rejection.REBALANCE_IN_PROGRESS)  # answers to heartbeats of members that count
 # Replicas propose these themselves. Taken from the bus, one of them could have the journal purged of what nobody kept.
-REPLICAS_OWN = (TakeCustody, NoteArchived, NoteSnapshot, RaiseLevel, ReleaseCustody)
+REPLICAS_OWN = (TakeCustody, RecordArchived, RecordSnapshot, RaiseLevel, ReleaseCustody)
 
 log = structlog.get_logger()
 
@@ -187,8 +187,8 @@ class Api:
             return await self._tell_journal()
         answer = question.answer(self._replica.state, query)
         if isinstance(answer, HeartbeatView):
-            self._note_heartbeat(query, answer)
-        if isinstance(answer, ConsumerHeartbeatView | ShareHeartbeatView) and not isinstance(answer.outcome, Refused):
+            self._record_heartbeat(query, answer)
+        if isinstance(answer, ConsumerHeartbeatView | ShareHeartbeatView) and not isinstance(answer.outcome, Rejected):
             self._members.note(query.heartbeat.group_id, query.heartbeat.member_id, self._clock.monotonic_s())
         return answer
 
@@ -206,14 +206,14 @@ class Api:
         sequence, outcomes = self._replica.applied_sequence, list[Outcome]()
         if any(type(command) in REPLICAS_OWN for command in request.commands):
             outcomes = [
-                Refused(Refusal.INVALID_REQUEST, "only replicas keep the journal's house") for _ in request.commands
+                Rejected(Rejection.INVALID_REQUEST, "only replicas keep the journal's house") for _ in request.commands
             ]
         elif request.commands:
             try:
                 sequence, outcomes = await self._proposals.propose(request.commands)
             except Invalid as error:
                 # Sent again it would fare no better, so this is an outcome and no failure.
-                outcomes = [Refused(Refusal.INVALID_REQUEST, str(error)) for _ in request.commands]
+                outcomes = [Rejected(Rejection.INVALID_REQUEST, str(error)) for _ in request.commands]
         return CommandReply(sequence, outcomes, clock_ms=self._replica.state.clock_ms)
 
     async def _tell_journal(self) -> JournalView:
@@ -225,8 +225,8 @@ class Api:
         stream = subjects.journal_stream(self._cluster)
         return JournalView(self._replica.applied_sequence, stream, described.created)
 
-    def _note_heartbeat(self, query: HeartbeatQuery, answer: HeartbeatView) -> None:
-        if answer.refusal in ALIVE:
+    def _record_heartbeat(self, query: HeartbeatQuery, answer: HeartbeatView) -> None:
+        if answer.rejection in ALIVE:
             self._members.note(query.group_id, query.member_id, self._clock.monotonic_s())
 
     async def _group_wait(self, query: GroupWaitQuery) -> GroupWaitView:
@@ -236,7 +236,7 @@ class Api:
                 while self._has_to_wait(query) and not self._draining.is_set():
                     await self._replica.until_group_changes(query.group_id)
         view = group_wait(self._replica.state, query)
-        if not isinstance(view.outcome, Refused):
+        if not isinstance(view.outcome, Rejected):
             self._members.note(query.group_id, query.member_id, self._clock.monotonic_s())
         return view
 

@@ -67,10 +67,10 @@ def write_snapshot(out: IO[bytes], snapshot: Snapshot) -> None:
     compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL).compressobj(size=content_length)
     out.write(bytes(HEAD_BYTES))
     crc = length = 0
-    for piece in (compressor.compress(b"".join(hashes)), compressor.compress(encoded), compressor.flush()):
-        out.write(piece)
-        crc = crc32c.crc32c(piece, crc)
-        length += len(piece)
+    for fragment in (compressor.compress(b"".join(hashes)), compressor.compress(encoded), compressor.flush()):
+        out.write(fragment)
+        crc = crc32c.crc32c(fragment, crc)
+        length += len(fragment)
     out.seek(0)
     place = (state.sequence, state.clock_ms, hashes[-1])
     out.write(_packed_head(Head(snapshot.cluster, *place, len(hashes), crc, content_length, length)))
@@ -129,10 +129,10 @@ class PayloadCheck:
         self._crc = 0
         self._length = 0
 
-    def take(self, piece: Buffer) -> None:
+    def take(self, fragment: Buffer) -> None:
         """The next piece."""
-        self._crc = crc32c.crc32c(piece, self._crc)
-        self._length += len(piece)
+        self._crc = crc32c.crc32c(fragment, self._crc)
+        self._length += len(fragment)
 
     def finish(self) -> None:
         """`Corrupt` unless the pieces were the payload, whole and as it was written."""

@@ -18,7 +18,7 @@ from penstock_sequencer.storage.snapshot_format import (
 )
 
 NO_PREFIX = ""  # the store's address has one of its own
-PIECE_BYTES = 8 * 1024 * 1024  # read at once where a snapshot is checked and not wanted whole
+FRAGMENT_BYTES = 8 * 1024 * 1024  # read at once where a snapshot is checked and not wanted whole
 LISTINGS_MAX = 10  # a start lists again if what it wants was trimmed away meanwhile
 
 log = structlog.get_logger()
@@ -67,8 +67,8 @@ async def check_stored_snapshot(store: ObjectStore, cluster: str, sequence: int)
         head = read_head(await _range(store, key, 0, HEAD_BYTES))
         check = PayloadCheck(head)
         size_bytes = HEAD_BYTES + head.payload_length
-        for position in range(HEAD_BYTES, size_bytes, PIECE_BYTES):
-            check.take(await _range(store, key, position, min(PIECE_BYTES, size_bytes - position)))
+        for position in range(HEAD_BYTES, size_bytes, FRAGMENT_BYTES):
+            check.take(await _range(store, key, position, min(FRAGMENT_BYTES, size_bytes - position)))
         check.finish()
     except Corrupt as error:
         raise Corrupt(f"{key}: {error}") from error

@@ -17,13 +17,13 @@ from penstock.contracts.commands import (
     Joined,
     JoinGroup,
     RaiseLevel,
-    Refused,
+    Rejected,
 )
 from penstock.contracts.configs.topics import CONSUMER_ASSIGNMENT_INTERVAL
 from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL, CONSUMER_GROUPS_LEVEL
 from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import consumer_group
 from penstock_sequencer.core.groups.assignment import classic_subscription_codec
@@ -191,9 +191,9 @@ def consumer_protocol_subscription(topic: str) -> bytes:
 def test_below_its_level_the_interval_can_be_neither_set_nor_unset(value: str | None) -> None:
     world = ConsumerWorld(CONSUMER_GROUPS_LEVEL)
     before = encode_state(world.state)
-    refused = interval(world, value)
-    assert isinstance(refused, Refused)
-    assert refused.refusal == Refusal.INVALID_CONFIG
+    rejected = interval(world, value)
+    assert isinstance(rejected, Rejected)
+    assert rejected.rejection == Rejection.INVALID_CONFIG
     world.state.sequence -= 1
     assert encode_state(world.state) == before
     world.do(RaiseLevel(world.now_ms, ASSIGNMENT_INTERVAL_LEVEL))

@@ -20,12 +20,12 @@ from penstock.contracts.commands import (
     JoinGroup,
     OffsetToCommit,
     PerItem,
-    Refused,
+    Rejected,
     TopicPartitions,
 )
 from penstock.contracts.queries.consumer_groups import ConsumerGroupsQuery, ConsumerHeartbeatQuery
 from penstock.contracts.queries.groups import DescribeGroupsQuery, GroupOffsetsQuery, GroupsQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import consumer_commands, departed_members
 from penstock_sequencer.core.groups.assignment import subscriptions
@@ -47,9 +47,9 @@ def assignment(*partitions: int, number: int = 1) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id(number), list(partitions))]
 
 
-def refusal(answer: Any) -> Refusal:
-    assert isinstance(answer, Refused), answer
-    return answer.refusal
+def rejection(answer: Any) -> Rejection:
+    assert isinstance(answer, Rejected), answer
+    return answer.rejection
 
 
 def test_the_only_member_gets_everything_at_once(world: ConsumerWorld) -> None:
@@ -97,7 +97,7 @@ def test_what_a_leaving_member_had_goes_to_the_others(world: ConsumerWorld) -> N
     assert world.leave("two") == ConsumerMembership("two", -1, 0, None)
     world.settle(one)
     assert numbers(one) == [0, 1, 2, 3, 4, 5]
-    assert refusal(world.heartbeat("two", 2)) == Refusal.UNKNOWN_MEMBER
+    assert rejection(world.heartbeat("two", 2)) == Rejection.UNKNOWN_MEMBER
 
 
 def test_a_silent_member_is_out(world: ConsumerWorld) -> None:
@@ -124,9 +124,9 @@ def test_who_does_not_give_back_in_its_rebalance_time_out_is_out(world: Consumer
     two = world.client("two", "t")
     world.heartbeat("slow", 1)
     world.wait(4_999)
-    assert refusal(world.heartbeat("slow", 7)) == Refusal.FENCED_MEMBER_EPOCH
+    assert rejection(world.heartbeat("slow", 7)) == Rejection.FENCED_MEMBER_EPOCH
     world.wait(1)
-    assert refusal(world.heartbeat("slow", 1)) == Refusal.UNKNOWN_MEMBER
+    assert rejection(world.heartbeat("slow", 1)) == Rejection.UNKNOWN_MEMBER
     world.settle(two)
     assert len(numbers(two)) == 6
 
@@ -135,8 +135,10 @@ def test_epochs_that_are_not_the_members_are_fenced(world: ConsumerWorld) -> Non
     one = world.client("one", "t")
     two = world.client("two", "t")
     world.settle(one, two)
-    assert refusal(world.heartbeat("one", one.epoch + 1)) == Refusal.FENCED_MEMBER_EPOCH
-    assert refusal(world.heartbeat("one", one.epoch - 1)) == Refusal.FENCED_MEMBER_EPOCH, "it does not say what it owns"
+    assert rejection(world.heartbeat("one", one.epoch + 1)) == Rejection.FENCED_MEMBER_EPOCH
+    assert rejection(world.heartbeat("one", one.epoch - 1)) == Rejection.FENCED_MEMBER_EPOCH, (
+        "it does not say what it owns"
+    )
 
 
 def test_a_member_whose_answer_was_lost_may_be_one_epoch_behind(world: ConsumerWorld) -> None:
@@ -146,7 +148,7 @@ def test_a_member_whose_answer_was_lost_may_be_one_epoch_behind(world: ConsumerW
     behind = world.heartbeat("one", one.epoch - 1, owned=assignment(0, 1, 2), topics=["t"], rebalance_timeout_ms=9)
     assert (behind.member_epoch, behind.assignment) == (one.epoch, assignment(0, 1, 2))
     taken = world.heartbeat("one", one.epoch - 1, owned=assignment(0, 1, 2, 3))
-    assert refusal(taken) == Refusal.FENCED_MEMBER_EPOCH, "it has what is another's"
+    assert rejection(taken) == Rejection.FENCED_MEMBER_EPOCH, "it has what is another's"
 
 
 def test_a_member_that_joins_again_has_nothing_and_gets_its_own(world: ConsumerWorld) -> None:
@@ -177,13 +179,13 @@ def test_what_is_wrong_with_a_heartbeat_is_told_in_kafkas_words(
 ) -> None:
     given = {"rebalance_timeout_ms": 9, "topics": ["t"], "owned": [], "member_id": "m", "member_epoch": 0} | said
     answer = world.heartbeat(given.pop("member_id"), given.pop("member_epoch"), **given)
-    assert answer == Refused(Refusal.INVALID_REQUEST, message)
+    assert answer == Rejected(Rejection.INVALID_REQUEST, message)
 
 
 def test_an_assignor_that_there_is_not_is_refused(world: ConsumerWorld) -> None:
     answer = world.join("m", "t", assignor="sticky")
-    assert answer == Refused(
-        Refusal.UNSUPPORTED_ASSIGNOR, "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
+    assert answer == Rejected(
+        Rejection.UNSUPPORTED_ASSIGNOR, "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
     )
     assert not world.state.groups
 
@@ -195,8 +197,8 @@ def test_the_assignor_is_what_most_members_ask_for(world: ConsumerWorld) -> None
 
 
 def test_a_group_that_does_not_exist_is_only_joined(world: ConsumerWorld) -> None:
-    assert refusal(world.heartbeat("m", 1)) == Refusal.UNKNOWN_GROUP
-    assert refusal(world.heartbeat("m", -1)) == Refusal.UNKNOWN_GROUP
+    assert rejection(world.heartbeat("m", 1)) == Rejection.UNKNOWN_GROUP
+    assert rejection(world.heartbeat("m", -1)) == Rejection.UNKNOWN_GROUP
 
 
 def test_a_full_group_takes_nobody_else(world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +206,7 @@ def test_a_full_group_takes_nobody_else(world: ConsumerWorld, monkeypatch: pytes
     world.join("one", "t")
     answer = world.join("two", "t")
     message = "The consumer group has reached its maximum capacity of 1 members."
-    assert answer == Refused(Refusal.GROUP_FULL, message)
+    assert answer == Rejected(Rejection.GROUP_FULL, message)
     assert isinstance(world.join("one", "t"), ConsumerMembership)
 
 
@@ -221,14 +223,14 @@ def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_moves(world: 
     again = world.join("one-again", "t", instance_id="i")
     assert (again.member_epoch, held(again.assignment)) == (before, one.owned)
     assert world.group().consumer.epoch == before  # type: ignore[union-attr]
-    assert refusal(world.heartbeat("one", before, instance_id="i")) == Refusal.FENCED_INSTANCE
+    assert rejection(world.heartbeat("one", before, instance_id="i")) == Rejection.FENCED_INSTANCE
 
 
 def test_an_instance_id_is_not_taken_from_a_member_that_did_not_leave(world: ConsumerWorld) -> None:
     world.client("one", "t", instance_id="i")
-    assert refusal(world.join("two", "t", instance_id="i")) == Refusal.UNRELEASED_INSTANCE
-    assert refusal(world.heartbeat("two", 1, instance_id="i")) == Refusal.FENCED_INSTANCE
-    assert refusal(world.heartbeat("two", 1, instance_id="j")) == Refusal.UNKNOWN_MEMBER
+    assert rejection(world.join("two", "t", instance_id="i")) == Rejection.UNRELEASED_INSTANCE
+    assert rejection(world.heartbeat("two", 1, instance_id="i")) == Rejection.FENCED_INSTANCE
+    assert rejection(world.heartbeat("two", 1, instance_id="j")) == Rejection.UNKNOWN_MEMBER
 
 
 def test_a_static_member_that_stays_away_is_out_in_the_end(world: ConsumerWorld) -> None:
@@ -300,10 +302,10 @@ def test_a_pattern_subscribes_all_topics_that_match_also_later_ones(world: Consu
 
 def test_a_pattern_that_is_none_is_refused_and_changes_nothing(world: ConsumerWorld) -> None:
     answer = world.join("m", topics=None, pattern="(")
-    assert refusal(answer) == Refusal.INVALID_PATTERN
+    assert rejection(answer) == Rejection.INVALID_PATTERN
     assert answer.message == "SubscribedTopicRegex `(` is not a valid regular expression: missing )."
     world.join("m", "t")
-    assert refusal(world.heartbeat("m", 1, pattern="a**")) == Refusal.INVALID_PATTERN
+    assert rejection(world.heartbeat("m", 1, pattern="a**")) == Rejection.INVALID_PATTERN
     assert world.member("m").pattern == ""
 
 
@@ -314,7 +316,7 @@ def test_the_more_topics_there_are_the_fewer_patterns_may_be_in_use(
     world.topic("u", number=2)
     for name, pattern in (("one", "t"), ("two", "u"), ("three", "u")):
         assert isinstance(world.join(name, pattern=pattern, topics=None), ConsumerMembership)
-    assert refusal(world.join("four", pattern=".*", topics=None)) == Refusal.INVALID_PATTERN
+    assert rejection(world.join("four", pattern=".*", topics=None)) == Rejection.INVALID_PATTERN
     world.topic("v", number=3)
     restored = decode_state(encode_state(world.state))
     assert [*restored.subscriptions.patterns] == ["t", "u"], "who is there stays"
@@ -343,7 +345,7 @@ def test_a_late_word_of_partitions_given_back_does_not_give_them_to_others(world
     world.client("two", "t")
     assert world.heartbeat("one", 1).assignment == assignment(0, 1, 2)
     late = world.heartbeat("one", one.epoch, owned=[], seen_sequence=late_seen)
-    assert refusal(late) == Refusal.STALE
+    assert rejection(late) == Rejection.STALE
     assert world.member("one").revoking == {T: [3, 4, 5]}
     assert isinstance(world.heartbeat("one", 1, owned=[], seen_sequence=world.state.sequence), ConsumerMembership)
 
@@ -352,7 +354,7 @@ def test_a_late_subscription_does_not_replace_a_later_one(world: ConsumerWorld) 
     before = world.state.sequence
     world.join("one", "t", seen_sequence=before)
     world.heartbeat("one", 1, topics=["u"], seen_sequence=world.state.sequence)
-    assert refusal(world.join("one", "t", seen_sequence=before)) == Refusal.STALE
+    assert rejection(world.join("one", "t", seen_sequence=before)) == Rejection.STALE
     assert world.member("one").topics == ["u"]
 
 
@@ -360,7 +362,7 @@ def test_a_late_join_does_not_bring_back_who_has_left(world: ConsumerWorld) -> N
     before = world.state.sequence
     world.join("one", "t", seen_sequence=before)
     world.leave("one", seen_sequence=world.state.sequence)
-    assert refusal(world.join("one", "t", seen_sequence=before)) == Refusal.STALE
+    assert rejection(world.join("one", "t", seen_sequence=before)) == Rejection.STALE
     assert isinstance(world.join("one", "t", seen_sequence=world.state.sequence), ConsumerMembership)
 
 
@@ -369,7 +371,7 @@ def test_a_late_join_brings_back_nobody_to_a_group_that_is_deleted(world: Consum
     world.join("one", "t", seen_sequence=before)
     world.leave("one")
     world.do(DeleteGroup(world.now_ms, "g"))
-    assert refusal(world.join("one", "t", seen_sequence=before)) == Refusal.STALE
+    assert rejection(world.join("one", "t", seen_sequence=before)) == Rejection.STALE
     assert not world.state.groups
 
 
@@ -432,17 +434,17 @@ def committed(world: ConsumerWorld, epoch: int, member_id: str) -> Any:
 
 def test_offsets_are_committed_at_the_members_epoch_only(world: ConsumerWorld) -> None:
     world.join("one", "t")
-    assert committed(world, 1, "one") == PerItem([Refusal.NONE])
-    assert committed(world, 0, "one") == Refused(Refusal.STALE_MEMBER_EPOCH)
-    assert committed(world, 2, "one") == Refused(Refusal.STALE_MEMBER_EPOCH)
-    assert committed(world, 1, "other") == Refused(Refusal.UNKNOWN_MEMBER)
-    assert committed(world, -1, "") == Refused(Refusal.UNKNOWN_MEMBER)
+    assert committed(world, 1, "one") == PerItem([Rejection.NONE])
+    assert committed(world, 0, "one") == Rejected(Rejection.STALE_MEMBER_EPOCH)
+    assert committed(world, 2, "one") == Rejected(Rejection.STALE_MEMBER_EPOCH)
+    assert committed(world, 1, "other") == Rejected(Rejection.UNKNOWN_MEMBER)
+    assert committed(world, -1, "") == Rejected(Rejection.UNKNOWN_MEMBER)
 
 
 def test_an_empty_group_takes_commits_from_outside(world: ConsumerWorld) -> None:
     world.join("one", "t")
     world.leave("one")
-    assert committed(world, -1, "") == PerItem([Refusal.NONE])
+    assert committed(world, -1, "") == PerItem([Rejection.NONE])
 
 
 def test_offsets_are_read_by_members_at_their_epoch_and_by_whoever_does_not_say_who(world: ConsumerWorld) -> None:
@@ -452,11 +454,11 @@ def test_offsets_are_read_by_members_at_their_epoch_and_by_whoever_does_not_say_
     def read(member_id: str | None, epoch: int) -> Any:
         query = GroupOffsetsQuery(0, "g", None, member_id=member_id, member_epoch=epoch)
         view = queries.group_offsets(world.state, query)
-        return view.refusal or [each.offset for each in view.offsets]
+        return view.rejection or [each.offset for each in view.offsets]
 
     assert read(None, -1) == read("one", 1) == [5]
-    assert read("one", 2) == Refusal.STALE_MEMBER_EPOCH
-    assert read("two", 1) == Refusal.UNKNOWN_MEMBER
+    assert read("one", 2) == Rejection.STALE_MEMBER_EPOCH
+    assert read("two", 1) == Rejection.UNKNOWN_MEMBER
 
 
 def test_a_commit_leaves_the_time_of_a_member_that_is_to_give_back(world: ConsumerWorld) -> None:
@@ -465,7 +467,7 @@ def test_a_commit_leaves_the_time_of_a_member_that_is_to_give_back(world: Consum
     world.heartbeat("slow", 1)
     committed(world, 1, "slow")
     world.wait(5_000)
-    assert refusal(world.heartbeat("slow", 1)) == Refusal.UNKNOWN_MEMBER
+    assert rejection(world.heartbeat("slow", 1)) == Rejection.UNKNOWN_MEMBER
 
 
 # Groups as administrators see them
@@ -489,7 +491,7 @@ def test_groups_are_listed_and_described_as_consumer_groups(world: ConsumerWorld
 
 def test_only_an_empty_group_is_deleted(world: ConsumerWorld) -> None:
     world.join("one", "t")
-    assert world.do(DeleteGroup(world.now_ms, "g")) == Refused(Refusal.GROUP_NOT_EMPTY)
+    assert world.do(DeleteGroup(world.now_ms, "g")) == Rejected(Rejection.GROUP_NOT_EMPTY)
     world.leave("one")
     assert world.do(DeleteGroup(world.now_ms, "g")) == Done()
 
@@ -512,16 +514,16 @@ def join_group(world: ConsumerWorld) -> JoinGroup:
 def test_a_classic_group_of_another_protocol_type_stays_what_it_is(world: ConsumerWorld) -> None:
     world.do(join_group(world))
     answer = world.join("one", "t")
-    assert answer == Refused(Refusal.UNKNOWN_GROUP, "Group g is not a consumer group.")
+    assert answer == Rejected(Rejection.UNKNOWN_GROUP, "Group g is not a consumer group.")
 
 
-@pytest.mark.parametrize(("level", "why"), [(0, Refusal.OVERLOADED), (2, Refusal.UNSUPPORTED_YET)])
-def test_below_its_level_the_protocol_is_not_offered_and_in_a_new_cluster_not_yet(level: int, why: Refusal) -> None:
+@pytest.mark.parametrize(("level", "why"), [(0, Rejection.OVERLOADED), (2, Rejection.UNSUPPORTED_YET)])
+def test_below_its_level_the_protocol_is_not_offered_and_in_a_new_cluster_not_yet(level: int, why: Rejection) -> None:
     world = ConsumerWorld()
     world.state.level = level
     command = consumer_heartbeat()
     view = queries.QUERIES["consumer_heartbeat"](world.state, ConsumerHeartbeatQuery(0, command))
-    assert view.outcome.refusal == why
+    assert view.outcome.rejection == why
 
 
 def consumer_heartbeat() -> Any:
@@ -537,7 +539,7 @@ def test_intervals_are_the_clusters(world: ConsumerWorld) -> None:
     assert world.join("one", "t").heartbeat_interval_ms == 700
     assert [each[2] for each in queries.watched_members(world.state)] == [9_000]
     too_long = [ConfigChange("group.consumer.heartbeat.interval.ms", ConfigOperation.SET, "9000")]
-    assert isinstance(world.do(AlterConfigs(world.now_ms, "", too_long)), Refused)
+    assert isinstance(world.do(AlterConfigs(world.now_ms, "", too_long)), Rejected)
 
 
 def test_a_snapshot_has_the_group_as_it_is(world: ConsumerWorld) -> None:

@@ -21,12 +21,12 @@ from penstock.contracts.commands import (
     OffsetToCommit,
     PerItem,
     RaiseLevel,
-    Refused,
+    Rejected,
     TopicPartitions,
 )
 from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL, CONSUMER_GROUPS_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import new_state
@@ -42,7 +42,7 @@ SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
     {"topics": [], "pattern": "[ab]"},
     {"topics": None, "pattern": ".*"},
 )
-OUT = (Refusal.UNKNOWN_MEMBER, Refusal.FENCED_MEMBER_EPOCH, Refusal.UNKNOWN_GROUP)
+OUT = (Rejection.UNKNOWN_MEMBER, Rejection.FENCED_MEMBER_EPOCH, Rejection.UNKNOWN_GROUP)
 any_seed = pytest.mark.parametrize("seed", range(30))
 
 
@@ -89,8 +89,8 @@ class Play:
         return self.random.choice(list(self.clients.values())) if self.clients else None
 
     def told(self, client: Client, answer: Any) -> None:
-        if isinstance(answer, Refused):
-            assert answer.refusal in OUT, answer
+        if isinstance(answer, Rejected):
+            assert answer.rejection in OUT, answer
             del self.clients[client.name]
         else:
             client.has_reported = True
@@ -130,7 +130,7 @@ class Play:
             epoch = -2 if client.instance_id is not None and self.random.random() < 0.5 else -1
             seen = self.world.state.sequence
             answer = self.world.heartbeat(client.name, epoch, instance_id=client.instance_id, seen_sequence=seen)
-            assert isinstance(answer, ConsumerMembership) or answer.refusal in OUT
+            assert isinstance(answer, ConsumerMembership) or answer.rejection in OUT
             del self.clients[client.name]
 
     def vanish(self) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.contracts.commands import Joined, JoinedMember, MemberIdRequired, Refused, Waiting
+from penstock.contracts.commands import Joined, JoinedMember, MemberIdRequired, Rejected, Waiting
 from penstock.contracts.queries.groups import DescribeGroupsQuery, GroupsQuery, GroupSummary
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import classic_commands
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, PREPARING, STABLE
@@ -91,7 +91,7 @@ def test_a_member_that_must_be_known_first_gets_its_id_and_then_joins(world: Wor
 def test_a_member_id_that_is_not_used_expires_after_the_session_timeout(world: World) -> None:
     world.join("m1", require_known_member=True, session_ms=6_000)
     world.wait(6_000)
-    assert world.join("", "m1").refusal == Refusal.UNKNOWN_MEMBER
+    assert world.join("", "m1").rejection == Rejection.UNKNOWN_MEMBER
 
 
 def test_a_rebalance_waits_for_member_ids_that_were_given_out(world: World) -> None:
@@ -116,15 +116,15 @@ def test_a_join_sent_again_makes_no_second_member(world: World) -> None:
 
 
 def test_a_known_id_is_unknown_to_a_group_without_it(world: World) -> None:
-    assert world.join("", "m1").refusal == Refusal.UNKNOWN_MEMBER
+    assert world.join("", "m1").rejection == Rejection.UNKNOWN_MEMBER
     assert world.state.groups == {}
     world.join("m1")
-    assert world.join("", "m2").refusal == Refusal.UNKNOWN_MEMBER
+    assert world.join("", "m2").rejection == Rejection.UNKNOWN_MEMBER
 
 
 @pytest.mark.parametrize("session_ms", [SESSION_TIMEOUT_MIN_MS - 1, SESSION_TIMEOUT_MAX_MS + 1, -1])
 def test_session_timeouts_outside_of_the_limits_are_refused(world: World, session_ms: int) -> None:
-    assert world.join(session_ms=session_ms).refusal == Refusal.INVALID_SESSION_TIMEOUT
+    assert world.join(session_ms=session_ms).rejection == Rejection.INVALID_SESSION_TIMEOUT
 
 
 @pytest.mark.parametrize("session_ms", [SESSION_TIMEOUT_MIN_MS, SESSION_TIMEOUT_MAX_MS])
@@ -134,8 +134,8 @@ def test_session_timeouts_at_the_limits_are_accepted(world: World, session_ms: i
 
 def test_the_limits_of_session_timeouts_can_be_configured(world: World) -> None:
     world.configure(**{"group.min.session.timeout.ms": "7000", "group.max.session.timeout.ms": "8000"})
-    assert world.join(session_ms=6_999).refusal == Refusal.INVALID_SESSION_TIMEOUT
-    assert world.join(session_ms=8_001).refusal == Refusal.INVALID_SESSION_TIMEOUT
+    assert world.join(session_ms=6_999).rejection == Rejection.INVALID_SESSION_TIMEOUT
+    assert world.join(session_ms=8_001).rejection == Rejection.INVALID_SESSION_TIMEOUT
     assert world.join(session_ms=8_000) == Waiting("m1", 0)
 
 
@@ -160,25 +160,25 @@ def test_a_delay_that_was_configured_away_still_ends(world: World) -> None:
 
 @pytest.mark.parametrize("group_id", ["", "x" * (GROUP_ID_LENGTH_MAX + 1)])
 def test_a_group_needs_an_id_of_sane_length(world: World, group_id: str) -> None:
-    assert world.join(group_id=group_id).refusal == Refusal.INVALID_GROUP
+    assert world.join(group_id=group_id).rejection == Rejection.INVALID_GROUP
 
 
 def test_a_member_needs_an_id_and_protocols_of_sane_size(world: World) -> None:
-    assert world.join("").refusal == Refusal.INVALID_REQUEST
+    assert world.join("").rejection == Rejection.INVALID_REQUEST
     many = {str(number): b"" for number in range(PROTOCOLS_PER_MEMBER_MAX + 1)}
-    assert world.join(protocols=many).refusal == Refusal.INVALID_REQUEST
-    assert world.join(protocols={"range": bytes(MEMBER_BYTES_MAX)}).refusal == Refusal.INVALID_REQUEST
+    assert world.join(protocols=many).rejection == Rejection.INVALID_REQUEST
+    assert world.join(protocols={"range": bytes(MEMBER_BYTES_MAX)}).rejection == Rejection.INVALID_REQUEST
 
 
 def test_a_members_names_have_a_sane_length(world: World) -> None:
-    assert world.join("x" * MEMBER_NAMES_LENGTH_MAX).refusal == Refusal.INVALID_REQUEST
+    assert world.join("x" * MEMBER_NAMES_LENGTH_MAX).rejection == Rejection.INVALID_REQUEST
 
 
 def test_all_members_together_have_a_limit_of_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     generation = world.stable_group("m1")
     monkeypatch.setattr(classic_commands, "GROUP_BYTES_MAX", world.state.group_bytes)
-    assert world.join("m2").refusal == Refusal.OVERLOADED
-    assert world.sync("m1", generation, {"m1": b"x"}).refusal == Refusal.OVERLOADED
+    assert world.join("m2").rejection == Rejection.OVERLOADED
+    assert world.sync("m1", generation, {"m1": b"x"}).rejection == Rejection.OVERLOADED
     monkeypatch.setattr(classic_commands, "GROUP_BYTES_MAX", 2 * world.state.group_bytes + MEMBER_OVERHEAD_BYTES)
     assert world.join("m2") == Waiting("m2", generation)
     world.leave(("m1", None), ("m2", None))
@@ -186,17 +186,17 @@ def test_all_members_together_have_a_limit_of_bytes(world: World, monkeypatch: p
 
 
 def test_a_group_needs_a_protocol_type_and_protocols(world: World) -> None:
-    assert world.join(kind="").refusal == Refusal.INCONSISTENT_PROTOCOL
-    assert world.join(protocols={}).refusal == Refusal.INCONSISTENT_PROTOCOL
+    assert world.join(kind="").rejection == Rejection.INCONSISTENT_PROTOCOL
+    assert world.join(protocols={}).rejection == Rejection.INCONSISTENT_PROTOCOL
     assert world.state.groups == {}
 
 
 def test_members_must_share_type_and_a_protocol_with_all_others(world: World) -> None:
     world.join("m1", protocols={"a": b"", "b": b""})
-    assert world.join("m2", kind="connect", protocols={"a": b""}).refusal == Refusal.INCONSISTENT_PROTOCOL
-    assert world.join("m2", protocols={"c": b""}).refusal == Refusal.INCONSISTENT_PROTOCOL
+    assert world.join("m2", kind="connect", protocols={"a": b""}).rejection == Rejection.INCONSISTENT_PROTOCOL
+    assert world.join("m2", protocols={"c": b""}).rejection == Rejection.INCONSISTENT_PROTOCOL
     world.join("m2", protocols={"b": b"", "c": b""})
-    assert world.join("m3", protocols={"a": b"", "c": b""}).refusal == Refusal.INCONSISTENT_PROTOCOL
+    assert world.join("m3", protocols={"a": b"", "c": b""}).rejection == Rejection.INCONSISTENT_PROTOCOL
     assert list(world.group().members) == ["m1", "m2"]
 
 
@@ -220,7 +220,7 @@ def test_the_protocol_that_most_members_prefer_is_chosen_among_the_common_ones(w
 def test_a_newcomer_makes_a_stable_group_rebalance_and_the_others_join_again(world: World) -> None:
     generation = world.stable_group("m1", "m2")
     assert world.join("m3") == Waiting("m3", generation)
-    assert world.heartbeat("m1", generation) == Refusal.REBALANCE_IN_PROGRESS
+    assert world.heartbeat("m1", generation) == Rejection.REBALANCE_IN_PROGRESS
     world.join("", "m2")
     joined = world.join("", "m1")
     assert joined.generation == generation + 1
@@ -238,7 +238,7 @@ def test_members_that_do_not_join_again_in_time_are_dropped(world: World) -> Non
     assert world.group().state == COMPLETING
     assert list(world.group().members) == ["m2", "m3"]
     assert world.group().leader == "m2"
-    assert world.heartbeat("m1", generation + 1) == Refusal.UNKNOWN_MEMBER
+    assert world.heartbeat("m1", generation + 1) == Rejection.UNKNOWN_MEMBER
 
 
 def test_the_longest_rebalance_timeout_of_the_members_counts(world: World) -> None:
@@ -288,7 +288,7 @@ def test_a_full_group_takes_nobody_else(world: World) -> None:
         world.join("m2", instance="i"),
         world.join("", "m0"),
     ):
-        assert outcome == Refused(Refusal.GROUP_FULL)
+        assert outcome == Rejected(Rejection.GROUP_FULL)
     assert world.join("", "m1") == Waiting("m1", 0)
 
 
@@ -296,8 +296,8 @@ def test_member_ids_given_out_and_groups_are_bounded(world: World, monkeypatch: 
     monkeypatch.setattr(classic_commands, "GROUP_PENDING_MAX", 1)
     monkeypatch.setattr(classic_commands, "GROUPS_MAX", 1)
     world.join("m1", require_known_member=True)
-    assert world.join("m2", require_known_member=True).refusal == Refusal.GROUP_FULL
-    assert world.join("m1", group_id="other").refusal == Refusal.OVERLOADED
+    assert world.join("m2", require_known_member=True).rejection == Rejection.GROUP_FULL
+    assert world.join("m1", group_id="other").rejection == Rejection.OVERLOADED
 
 
 def test_an_empty_group_without_offsets_is_forgotten_after_a_while(world: World) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Joined, PerItem, Refused, Synced, Waiting
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Joined, PerItem, Rejected, Synced, Waiting
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import classic_commands, idle_timers
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, PREPARING, STABLE
@@ -42,19 +42,19 @@ def test_a_follower_that_syncs_after_the_leader_is_answered_at_once(world: World
 
 
 def test_a_sync_must_fit_group_member_generation_and_protocol(world: World) -> None:
-    assert world.sync("m1", 1).refusal == Refusal.UNKNOWN_MEMBER
+    assert world.sync("m1", 1).rejection == Rejection.UNKNOWN_MEMBER
     generation = completing(world, "m1")
-    assert world.sync("m2", generation).refusal == Refusal.UNKNOWN_MEMBER
-    assert world.sync("m1", generation + 1).refusal == Refusal.ILLEGAL_GENERATION
-    assert world.sync("m1", generation, kind="connect").refusal == Refusal.INCONSISTENT_PROTOCOL
-    assert world.sync("m1", generation, protocol="sticky").refusal == Refusal.INCONSISTENT_PROTOCOL
+    assert world.sync("m2", generation).rejection == Rejection.UNKNOWN_MEMBER
+    assert world.sync("m1", generation + 1).rejection == Rejection.ILLEGAL_GENERATION
+    assert world.sync("m1", generation, kind="connect").rejection == Rejection.INCONSISTENT_PROTOCOL
+    assert world.sync("m1", generation, protocol="sticky").rejection == Rejection.INCONSISTENT_PROTOCOL
     assert world.sync("m1", generation, kind=None, protocol=None) == Synced("consumer", "range", b"")
 
 
 def test_a_sync_during_a_rebalance_is_told_to_join_again(world: World) -> None:
     generation = world.stable_group("m1", "m2")
     world.join("m3")
-    assert world.sync("m2", generation).refusal == Refusal.REBALANCE_IN_PROGRESS
+    assert world.sync("m2", generation).rejection == Rejection.REBALANCE_IN_PROGRESS
 
 
 def test_a_follower_waiting_for_its_assignment_hears_of_a_new_rebalance(world: World) -> None:
@@ -63,7 +63,7 @@ def test_a_follower_waiting_for_its_assignment_hears_of_a_new_rebalance(world: W
     world.join("m3")
     assert world.effects is not None
     assert world.effects.groups == ["g"]
-    assert world.wait_outcome("sync", "m2", generation) == Refused(Refusal.REBALANCE_IN_PROGRESS)
+    assert world.wait_outcome("sync", "m2", generation) == Rejected(Rejection.REBALANCE_IN_PROGRESS)
 
 
 def test_assignments_of_a_generation_that_was_never_finished_are_void(world: World) -> None:
@@ -71,7 +71,7 @@ def test_assignments_of_a_generation_that_was_never_finished_are_void(world: Wor
     world.join("m3")
     world.join("", "m1")
     world.join("", "m2")
-    assert world.sync("m1", generation, {"m1": b"old"}).refusal == Refusal.ILLEGAL_GENERATION
+    assert world.sync("m1", generation, {"m1": b"old"}).rejection == Rejection.ILLEGAL_GENERATION
     assert all(member.assignment == b"" for member in world.group().members.values())
 
 
@@ -88,25 +88,25 @@ def test_a_leader_that_never_syncs_gives_way_to_a_follower_that_did(world: World
     generation = completing(world, "m1", "m2")
     world.sync("m2", generation)
     world.wait(60_000)
-    assert world.wait_outcome("sync", "m2", generation) == Refused(Refusal.REBALANCE_IN_PROGRESS)
+    assert world.wait_outcome("sync", "m2", generation) == Rejected(Rejection.REBALANCE_IN_PROGRESS)
     assert world.join("", "m2").leader == "m2"
 
 
 def test_heartbeats_tell_a_member_how_it_stands(world: World) -> None:
-    assert world.heartbeat("m1", 1) == Refusal.UNKNOWN_MEMBER
+    assert world.heartbeat("m1", 1) == Rejection.UNKNOWN_MEMBER
     generation = completing(world, "m1", "m2")
-    assert world.heartbeat("m1", generation) == Refusal.NONE
+    assert world.heartbeat("m1", generation) == Rejection.NONE
     world.sync("m1", generation, {})
-    assert world.heartbeat("m1", generation) == Refusal.NONE
-    assert world.heartbeat("m1", generation + 1) == Refusal.ILLEGAL_GENERATION
-    assert world.heartbeat("m9", generation) == Refusal.UNKNOWN_MEMBER
+    assert world.heartbeat("m1", generation) == Rejection.NONE
+    assert world.heartbeat("m1", generation + 1) == Rejection.ILLEGAL_GENERATION
+    assert world.heartbeat("m9", generation) == Rejection.UNKNOWN_MEMBER
     world.leave(("m2", None))
-    assert world.heartbeat("m1", generation) == Refusal.REBALANCE_IN_PROGRESS
+    assert world.heartbeat("m1", generation) == Rejection.REBALANCE_IN_PROGRESS
 
 
 def test_a_member_that_leaves_makes_the_others_rebalance(world: World) -> None:
     generation = world.stable_group("m1", "m2")
-    assert world.leave(("m1", None)) == [Refusal.NONE]
+    assert world.leave(("m1", None)) == [Rejection.NONE]
     joined = world.join("", "m2")
     assert (joined.generation, joined.leader) == (generation + 1, "m2")
 
@@ -127,13 +127,13 @@ def test_leaving_during_a_rebalance_may_complete_it(world: World) -> None:
 
 
 def test_leaving_is_refused_member_by_member(world: World) -> None:
-    assert world.leave(("m1", None)) == [Refusal.UNKNOWN_MEMBER]
+    assert world.leave(("m1", None)) == [Rejection.UNKNOWN_MEMBER]
     world.join("p", require_known_member=True)
     world.join("s", instance="i")
     world.join("m1")
-    refusals = world.leave(("x", None), ("", "none"), ("x", "i"), ("p", None), ("", None), ("m1", None), ("", "i"))
-    unknown, none = Refusal.UNKNOWN_MEMBER, Refusal.NONE
-    assert refusals == [unknown, unknown, Refusal.FENCED_INSTANCE, none, unknown, none, none]
+    rejections = world.leave(("x", None), ("", "none"), ("x", "i"), ("p", None), ("", None), ("m1", None), ("", "i"))
+    unknown, none = Rejection.UNKNOWN_MEMBER, Rejection.NONE
+    assert rejections == [unknown, unknown, Rejection.FENCED_INSTANCE, none, unknown, none, none]
     assert world.group().members == {}
     assert world.group().pending == {}
 
@@ -227,20 +227,20 @@ def test_the_one_that_was_replaced_is_fenced_everywhere(world: World) -> None:
     world.topic()
     generation = static_group(world)
     world.join("b2", instance="b")
-    fenced = Refusal.FENCED_INSTANCE
+    fenced = Rejection.FENCED_INSTANCE
     assert world.heartbeat("b1", generation, "b") == fenced
-    assert world.sync("b1", generation, instance="b").refusal == fenced
-    assert world.join("", "b1", instance="b").refusal == fenced
-    assert world.commit_offset(generation=generation, member_id="b1", instance="b").refusal == fenced
+    assert world.sync("b1", generation, instance="b").rejection == fenced
+    assert world.join("", "b1", instance="b").rejection == fenced
+    assert world.commit_offset(generation=generation, member_id="b1", instance="b").rejection == fenced
     assert world.leave(("b1", "b")) == [fenced]
-    assert world.wait_outcome("sync", "b1", generation) == Refused(fenced)
-    assert world.heartbeat("b2", generation, "b") == Refusal.NONE
+    assert world.wait_outcome("sync", "b1", generation) == Rejected(fenced)
+    assert world.heartbeat("b2", generation, "b") == Rejection.NONE
 
 
 def test_an_unknown_instance_is_an_unknown_member(world: World) -> None:
     generation = static_group(world)
-    assert world.heartbeat("a1", generation, "c") == Refusal.UNKNOWN_MEMBER
-    assert world.join("", "a1", instance="c").refusal == Refusal.UNKNOWN_MEMBER
+    assert world.heartbeat("a1", generation, "c") == Rejection.UNKNOWN_MEMBER
+    assert world.join("", "a1", instance="c").rejection == Rejection.UNKNOWN_MEMBER
 
 
 def test_a_static_member_that_comes_back_before_the_assignment_causes_a_rebalance(world: World) -> None:
@@ -254,7 +254,7 @@ def test_a_static_member_that_comes_back_before_the_assignment_causes_a_rebalanc
 def test_a_static_member_that_waits_can_be_replaced(world: World) -> None:
     world.join("a1", instance="a")
     assert world.join("a2", instance="a") == Waiting("a2", 0)
-    assert world.wait_outcome("join", "a1", 0) == Refused(Refusal.FENCED_INSTANCE)
+    assert world.wait_outcome("join", "a1", 0) == Rejected(Rejection.FENCED_INSTANCE)
     world.wait(1_000)
     assert world.wait_outcome("join", "a2", 0).leader == "a2"
 
@@ -296,19 +296,19 @@ def test_the_memory_of_replaced_members_is_bounded(world: World, monkeypatch: py
 def test_only_an_empty_group_is_deleted(world: World) -> None:
     world.topic()
     world.stable_group("m1")
-    assert world.do(DeleteGroup(world.now_ms, "g")).refusal == Refusal.GROUP_NOT_EMPTY
+    assert world.do(DeleteGroup(world.now_ms, "g")).rejection == Rejection.GROUP_NOT_EMPTY
     world.leave(("m1", None))
     world.commit_offset()
     assert world.do(DeleteGroup(world.now_ms, "g")) == Done()
     assert world.state.groups == {}
-    assert world.do(DeleteGroup(world.now_ms, "g")).refusal == Refusal.UNKNOWN_GROUP
+    assert world.do(DeleteGroup(world.now_ms, "g")).rejection == Rejection.UNKNOWN_GROUP
 
 
 def test_nobody_waits_for_what_is_not_known(world: World) -> None:
-    assert world.wait_outcome("join", "m1", 0) == Refused(Refusal.UNKNOWN_MEMBER)
+    assert world.wait_outcome("join", "m1", 0) == Rejected(Rejection.UNKNOWN_MEMBER)
     world.join("m1")
-    assert world.wait_outcome("join", "m2", 0) == Refused(Refusal.UNKNOWN_MEMBER)
-    assert world.wait_outcome("else", "m1", 0).refusal == Refusal.INVALID_REQUEST
+    assert world.wait_outcome("join", "m2", 0) == Rejected(Rejection.UNKNOWN_MEMBER)
+    assert world.wait_outcome("else", "m1", 0).rejection == Rejection.INVALID_REQUEST
 
 
 def test_the_commands_of_a_group_need_its_id(world: World) -> None:
@@ -316,13 +316,13 @@ def test_the_commands_of_a_group_need_its_id(world: World) -> None:
         classic_commands.SyncGroup(0, "", 0, "m", None, None, None, []),
         classic_commands.LeaveGroup(0, "", []),
     ):
-        assert world.do(command).refusal == Refusal.INVALID_GROUP
+        assert world.do(command).rejection == Rejection.INVALID_GROUP
 
 
 def test_leaving_an_unknown_group_refuses_each_member(world: World) -> None:
     leaving = [classic_commands.LeavingMember("a", None), classic_commands.LeavingMember("", "i")]
     outcome = world.do(classic_commands.LeaveGroup(world.now_ms, "none", leaving))
-    assert outcome == PerItem([Refusal.UNKNOWN_MEMBER] * 2)
+    assert outcome == PerItem([Rejection.UNKNOWN_MEMBER] * 2)
 
 
 def test_alarms_of_deadlines_that_moved_do_not_pile_up(world: World) -> None:

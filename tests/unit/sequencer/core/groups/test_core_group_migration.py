@@ -20,14 +20,14 @@ from penstock.contracts.commands import (
     MemberIdRequired,
     OffsetToCommit,
     PerItem,
-    Refused,
+    Rejected,
     Synced,
     SyncGroup,
     Waiting,
 )
 from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, HELD_GOES_OVER_LEVEL
 from penstock.contracts.queries.groups import GroupWaitQuery, HeartbeatQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups.assignment import classic_subscription_codec
 from penstock_sequencer.core.groups.assignment.classic_subscription_codec import (
@@ -111,12 +111,12 @@ class MigrationWorld(ConsumerWorld):
         )
         return self.do(command)
 
-    def beat_classic(self, member: Classic) -> Refusal:
-        return queries.heartbeat(self.state, HeartbeatQuery(0, "g", member.generation, member.name, None)).refusal
+    def beat_classic(self, member: Classic) -> Rejection:
+        return queries.heartbeat(self.state, HeartbeatQuery(0, "g", member.generation, member.name, None)).rejection
 
     def take_part(self, member: Classic) -> None:
         """As a classic consumer does: heartbeat, and join and sync when it is told to."""
-        if self.beat_classic(member) == Refusal.NONE:
+        if self.beat_classic(member) == Rejection.NONE:
             return
         joined = self.join_classic(member)
         assert isinstance(joined, Joined), joined
@@ -166,7 +166,7 @@ def test_a_classic_group_becomes_a_consumer_group_while_its_members_go_on(world:
     generation = world.group().generation
     new = world.client("new", "t")
     assert (new.owned, new.epoch) == ({}, generation + 2), "what is others' it does not get yet"
-    assert world.beat_classic(one) == Refusal.REBALANCE_IN_PROGRESS
+    assert world.beat_classic(one) == Rejection.REBALANCE_IN_PROGRESS
     joined = world.join_classic(one)
     assert joined == Joined(generation, "consumer", "cooperative-sticky", "", "one", [])
     one.generation = joined.generation
@@ -190,7 +190,7 @@ def test_classic_members_may_come_to_a_consumer_group_and_go(world: MigrationWor
     assert sorted(old.owned + numbers(new)) == [0, 1, 2, 3, 4, 5]
     assert len(old.owned) == 3
     left = world.do(LeaveGroup(world.now_ms, "g", [LeavingMember("old", None), LeavingMember("new", None)]))
-    assert left == PerItem([Refusal.NONE, Refusal.UNKNOWN_MEMBER]), "who is new leaves by its heartbeat"
+    assert left == PerItem([Rejection.NONE, Rejection.UNKNOWN_MEMBER]), "who is new leaves by its heartbeat"
     rest(world, [], [new])
     assert len(numbers(new)) == 6
 
@@ -205,7 +205,7 @@ def test_without_members_of_the_new_protocol_the_group_is_classic_again(world: M
     group = world.group()
     assert (group.consumer, group.state, group.generation) == (None, "PreparingRebalance", epoch)
     assert [*group.members] == ["one", "two"]
-    assert world.beat_classic(one) == Refusal.REBALANCE_IN_PROGRESS
+    assert world.beat_classic(one) == Rejection.REBALANCE_IN_PROGRESS
     assert isinstance(world.join_classic(one), Waiting)
     joined = world.join_classic(two)
     assert isinstance(joined, Joined | Waiting)
@@ -228,7 +228,7 @@ def test_who_waited_in_a_classic_rebalance_is_told_to_join_again(world: Migratio
     assert isinstance(waiting, Waiting)
     world.client("new", "t")
     query = GroupWaitQuery(0, "join", "g", "one", waiting.generation, 0)
-    assert queries.group_wait(world.state, query).outcome == Refused(Refusal.REBALANCE_IN_PROGRESS)
+    assert queries.group_wait(world.state, query).outcome == Rejected(Rejection.REBALANCE_IN_PROGRESS)
     world.take_part(one)
     assert one.generation >= 0
 
@@ -243,7 +243,7 @@ def test_a_classic_member_that_does_not_come_again_in_time_is_out(world: Migrati
     world.wait(1)
     rest(world, [], [new])
     assert len(numbers(new)) == 6
-    assert world.beat_classic(one) == Refusal.UNKNOWN_MEMBER
+    assert world.beat_classic(one) == Rejection.UNKNOWN_MEMBER
 
 
 def test_a_classic_member_that_joins_and_does_not_sync_is_out(world: MigrationWorld) -> None:
@@ -251,7 +251,7 @@ def test_a_classic_member_that_joins_and_does_not_sync_is_out(world: MigrationWo
     world.join_classic(old)
     world.wait(5_000)
     rest(world, [], [new])
-    assert world.beat_classic(old) == Refusal.UNKNOWN_MEMBER
+    assert world.beat_classic(old) == Rejection.UNKNOWN_MEMBER
 
 
 def test_a_restarted_static_member_may_come_with_the_other_protocol(world: MigrationWorld) -> None:
@@ -289,7 +289,7 @@ def test_static_classic_members_go_over_one_by_one_and_keep_what_they_have(world
 def test_a_classic_member_does_not_go_over_with_another_instance_id(world: MigrationWorld, had: str | None) -> None:
     world.join_classic(Classic("a"), "", group_instance_id=had)
     answer = world.join("a", "t", instance_id="two")
-    assert answer == Refused(Refusal.INVALID_REQUEST, "the member has another instance id, or none")
+    assert answer == Rejected(Rejection.INVALID_REQUEST, "the member has another instance id, or none")
     assert world.group().consumer is None
     world.client("k", "t")
     assert world.join("a", "t", instance_id="two") == answer, "as in the consumer group that it becomes"
@@ -324,8 +324,8 @@ def test_a_late_join_by_instance_id_makes_no_consumer_group(world: MigrationWorl
     before = world.state.sequence
     world.join_classic(Classic("a"), "", group_instance_id="a")
     late = world.join("new-a", "t", instance_id="a", seen_sequence=before)
-    assert isinstance(late, Refused)
-    assert late.refusal == Refusal.STALE
+    assert isinstance(late, Rejected)
+    assert late.rejection == Rejection.STALE
     assert world.group().consumer is None
 
 
@@ -333,16 +333,16 @@ def test_what_a_classic_member_asks_must_fit_its_generation_and_protocol(world: 
     world.client("new", "t")
     old = Classic("old")
     old.generation = world.join_classic(old).generation
-    assert world.sync_classic(Classic("old", old.generation + 1)) == Refused(Refusal.ILLEGAL_GENERATION)
-    assert world.sync_classic(Classic("other", old.generation)) == Refused(Refusal.UNKNOWN_MEMBER)
-    assert world.sync_classic(Classic("new", old.generation)) == Refused(Refusal.UNKNOWN_MEMBER)
+    assert world.sync_classic(Classic("old", old.generation + 1)) == Rejected(Rejection.ILLEGAL_GENERATION)
+    assert world.sync_classic(Classic("other", old.generation)) == Rejected(Rejection.UNKNOWN_MEMBER)
+    assert world.sync_classic(Classic("new", old.generation)) == Rejected(Rejection.UNKNOWN_MEMBER)
     for kind, name in (("connect", None), (None, "range")):
         command = SyncGroup(world.now_ms, "g", old.generation, "old", None, kind, name, [])
-        assert world.do(command) == Refused(Refusal.INCONSISTENT_PROTOCOL)
-    assert world.beat_classic(Classic("old", old.generation + 1)) == Refusal.ILLEGAL_GENERATION
+        assert world.do(command) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
+    assert world.beat_classic(Classic("old", old.generation + 1)) == Rejection.ILLEGAL_GENERATION
     world.topic("other", number=2)
     world.heartbeat("new", 1, topics=["t", "other"])
-    assert world.sync_classic(old) == Refused(Refusal.REBALANCE_IN_PROGRESS)
+    assert world.sync_classic(old) == Rejected(Rejection.REBALANCE_IN_PROGRESS)
 
 
 @pytest.mark.parametrize(
@@ -355,19 +355,19 @@ def test_what_a_classic_member_asks_must_fit_its_generation_and_protocol(world: 
 )
 def test_only_kafkas_consumer_protocol_comes_to_a_consumer_group(world: MigrationWorld, said: dict[str, Any]) -> None:
     world.client("new", "t")
-    assert world.join_classic(Classic("old"), **said) == Refused(Refusal.INCONSISTENT_PROTOCOL)
+    assert world.join_classic(Classic("old"), **said) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
 
 
 def test_classic_members_share_a_protocol(world: MigrationWorld) -> None:
     world.client("new", "t")
     world.join_classic(Classic("one"))
     other = [GroupProtocol("range", subscription(["t"]))]
-    assert world.join_classic(Classic("two"), protocols=other) == Refused(Refusal.INCONSISTENT_PROTOCOL)
+    assert world.join_classic(Classic("two"), protocols=other) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
 
 
 def test_a_classic_group_whose_members_cannot_be_understood_stays_classic(world: MigrationWorld) -> None:
     world.join_classic(Classic("one"), "", protocols=[GroupProtocol("range", b"\0")])
-    assert world.join("new", "t") == Refused(Refusal.UNKNOWN_GROUP, "Group g is not a consumer group.")
+    assert world.join("new", "t") == Rejected(Rejection.UNKNOWN_GROUP, "Group g is not a consumer group.")
     assert world.group().consumer is None
 
 
@@ -378,7 +378,7 @@ def test_a_late_join_of_a_classic_member_gives_nothing_back(world: MigrationWorl
     new = world.client("new", "t")
     world.take_part(one)
     late = world.join_classic(Classic("one"), seen_sequence=late_seen)
-    assert late == Refused(Refusal.STALE)
+    assert late == Rejected(Rejection.STALE)
     assert world.beat(new).assignment is None
 
 
@@ -408,7 +408,7 @@ def test_a_first_join_that_comes_after_its_member_has_left_brings_it_not_back(wo
     seen = world.state.sequence
     world.join_classic(Classic("one"), "", seen_sequence=seen)
     world.do(LeaveGroup(world.now_ms, "g", [LeavingMember("one", None)]))
-    assert world.join_classic(Classic("one"), "", seen_sequence=seen) == Refused(Refusal.STALE)
+    assert world.join_classic(Classic("one"), "", seen_sequence=seen) == Rejected(Rejection.STALE)
 
 
 def test_classic_members_commit_at_their_generation(world: MigrationWorld) -> None:
@@ -420,8 +420,8 @@ def test_classic_members_commit_at_their_generation(world: MigrationWorld) -> No
         offsets = [OffsetToCommit("t", 0, 5, -1, "")]
         return world.do(CommitOffsets(world.now_ms, "g", generation, "old", None, offsets))
 
-    assert committed(old.generation) == PerItem([Refusal.NONE])
-    assert committed(old.generation - 1) == Refused(Refusal.ILLEGAL_GENERATION)
+    assert committed(old.generation) == PerItem([Rejection.NONE])
+    assert committed(old.generation - 1) == Rejected(Rejection.ILLEGAL_GENERATION)
 
 
 def test_classic_members_have_the_session_time_out_that_they_asked_for(world: MigrationWorld) -> None:

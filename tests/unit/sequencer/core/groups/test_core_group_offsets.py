@@ -5,13 +5,13 @@ import pytest
 from penstock.contracts.commands import CommitOffsets, DeleteGroup, OffsetToCommit, PerItem, RaiseLevel
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries.groups import CommittedOffset, GroupOffsetsQuery, GroupTopicPartitions
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import offset_commit
 from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX, OFFSET_METADATA_BYTES_MAX
 from tests.unit.sequencer.core.core_world import World
 
-ACCEPTED = PerItem([Refusal.NONE])
+ACCEPTED = PerItem([Rejection.NONE])
 
 
 @pytest.fixture
@@ -52,21 +52,21 @@ def test_unknown_partitions_and_large_metadata_are_refused_item_by_item(world: W
         OffsetToCommit("t", 1, 1, 1, "ä" * (OFFSET_METADATA_BYTES_MAX // 2) + "x"),
     ]
     outcome = world.do(CommitOffsets(world.now_ms, "g", -1, "", None, items))
-    unknown = Refusal.UNKNOWN_TOPIC
-    assert outcome == PerItem([unknown, unknown, unknown, Refusal.NONE, Refusal.METADATA_TOO_LARGE])
+    unknown = Rejection.UNKNOWN_TOPIC
+    assert outcome == PerItem([unknown, unknown, unknown, Rejection.NONE, Rejection.METADATA_TOO_LARGE])
 
 
 def test_a_member_commits_in_its_generation_only(world: World) -> None:
     generation = world.stable_group("m1")
     assert world.commit_offset(generation=generation, member_id="m1") == ACCEPTED
-    assert world.commit_offset(generation=generation + 1, member_id="m1").refusal == Refusal.ILLEGAL_GENERATION
-    assert world.commit_offset(generation=-1, member_id="m1").refusal == Refusal.ILLEGAL_GENERATION
-    assert world.commit_offset(generation=generation, member_id="m2").refusal == Refusal.UNKNOWN_MEMBER
+    assert world.commit_offset(generation=generation + 1, member_id="m1").rejection == Rejection.ILLEGAL_GENERATION
+    assert world.commit_offset(generation=-1, member_id="m1").rejection == Rejection.ILLEGAL_GENERATION
+    assert world.commit_offset(generation=generation, member_id="m2").rejection == Rejection.UNKNOWN_MEMBER
 
 
 def test_nobody_commits_from_outside_while_a_group_has_members(world: World) -> None:
     world.stable_group("m1")
-    assert world.commit_offset().refusal == Refusal.UNKNOWN_MEMBER
+    assert world.commit_offset().rejection == Rejection.UNKNOWN_MEMBER
 
 
 def test_members_may_commit_while_the_group_prepares_but_not_before_the_assignment(world: World) -> None:
@@ -74,8 +74,8 @@ def test_members_may_commit_while_the_group_prepares_but_not_before_the_assignme
     world.join("m2")
     assert world.commit_offset(generation=generation, member_id="m1") == ACCEPTED
     world.join("", "m1")
-    refused = world.commit_offset(generation=generation + 1, member_id="m1")
-    assert refused.refusal == Refusal.REBALANCE_IN_PROGRESS
+    rejected = world.commit_offset(generation=generation + 1, member_id="m1")
+    assert rejected.rejection == Rejection.REBALANCE_IN_PROGRESS
 
 
 def test_a_commit_is_a_sign_of_life(world: World) -> None:
@@ -88,11 +88,11 @@ def test_an_empty_group_takes_commits_from_outside_and_none_of_an_old_generation
     generation = world.stable_group("m1")
     world.leave(("m1", None))
     assert world.commit_offset() == ACCEPTED
-    assert world.commit_offset(generation=generation, member_id="m1").refusal == Refusal.UNKNOWN_MEMBER
+    assert world.commit_offset(generation=generation, member_id="m1").rejection == Rejection.UNKNOWN_MEMBER
 
 
 def test_a_generation_in_a_group_that_does_not_exist_is_illegal(world: World) -> None:
-    assert world.commit_offset(generation=0, member_id="m1").refusal == Refusal.ILLEGAL_GENERATION
+    assert world.commit_offset(generation=0, member_id="m1").rejection == Rejection.ILLEGAL_GENERATION
     assert world.state.groups == {}
 
 
@@ -100,22 +100,22 @@ def test_a_generation_in_a_group_that_does_not_exist_is_told_apart_from_an_old_o
     world: World,
 ) -> None:
     world.do(RaiseLevel(world.now_ms, OFFSET_EXPIRY_LEVEL))
-    assert world.commit_offset(generation=0, member_id="m1").refusal == Refusal.UNKNOWN_GROUP
+    assert world.commit_offset(generation=0, member_id="m1").rejection == Rejection.UNKNOWN_GROUP
     assert world.state.groups == {}
 
 
 def test_groups_made_by_commits_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_commit, "GROUPS_MAX", 0)
-    assert world.commit_offset().refusal == Refusal.OVERLOADED
+    assert world.commit_offset().rejection == Rejection.OVERLOADED
     long = CommitOffsets(world.now_ms, "x" * (GROUP_ID_LENGTH_MAX + 1), -1, "", None, [])
-    assert world.do(long).refusal == Refusal.INVALID_GROUP
+    assert world.do(long).rejection == Rejection.INVALID_GROUP
 
 
 def test_all_offsets_together_have_a_limit_of_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.commit_offset(1, metadata="note")
     monkeypatch.setattr(offset_commit, "GROUP_BYTES_MAX", world.state.group_bytes)
-    assert world.commit_offset(2, metadata="notes") == PerItem([Refusal.OVERLOADED])
-    assert world.commit_offset(2, partition=1) == PerItem([Refusal.OVERLOADED])
+    assert world.commit_offset(2, metadata="notes") == PerItem([Rejection.OVERLOADED])
+    assert world.commit_offset(2, partition=1) == PerItem([Rejection.OVERLOADED])
     assert world.commit_offset(3, metadata="none") == ACCEPTED
     world.do(DeleteGroup(world.now_ms, "g"))
     assert world.state.group_bytes == 0

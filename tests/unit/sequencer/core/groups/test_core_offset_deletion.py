@@ -16,7 +16,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries.groups import GroupOffsetsQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import group_topic_usage, offset_deletion
 from penstock_sequencer.core.groups.assignment.classic_subscription_codec import Malformed, read_topics
@@ -53,7 +53,7 @@ def world() -> World:
 def commit(world: World, *places: tuple[str, int], group_id: str = "g", offset: int = 5) -> None:
     items = [OffsetToCommit(topic, partition, offset, 1, "") for topic, partition in places]
     outcome = world.do(CommitOffsets(world.now_ms, group_id, -1, "", None, items))
-    assert outcome == PerItem([Refusal.NONE] * len(items))
+    assert outcome == PerItem([Rejection.NONE] * len(items))
 
 
 def committed(world: World, group_id: str = "g") -> list[tuple[str, int]]:
@@ -78,14 +78,14 @@ def consumers(world: World, *topics: str) -> int:
 
 
 def commit_as_member(world: World, generation: int, topic: str) -> None:
-    assert world.commit_offset(topic=topic, generation=generation, member_id="m1") == PerItem([Refusal.NONE])
+    assert world.commit_offset(topic=topic, generation=generation, member_id="m1") == PerItem([Rejection.NONE])
 
 
-def delete(world: World, *places: tuple[str, int], seen: int = -1) -> list[Refusal]:
-    refusals: list[Refusal] = world.do(
+def delete(world: World, *places: tuple[str, int], seen: int = -1) -> list[Rejection]:
+    rejections: list[Rejection] = world.do(
         DeleteOffsets(world.now_ms, "g", [DeletedOffset(*place) for place in places], seen)
-    ).refusals
-    return refusals
+    ).rejections
+    return rejections
 
 
 def test_offsets_of_nobody_go_after_the_retention_each_by_its_commit(world: World) -> None:
@@ -190,7 +190,7 @@ def test_what_members_say_at_too_great_length_is_not_read(world: World, monkeypa
     generation = consumers(world, "t")
     commit_as_member(world, generation, "u")
     monkeypatch.setattr(group_topic_usage, "SUBSCRIPTIONS_BYTES_MAX", len(subscription("t")) - 1)
-    assert delete(world, ("u", 0)) == [Refusal.GROUP_SUBSCRIBED]
+    assert delete(world, ("u", 0)) == [Rejection.GROUP_SUBSCRIBED]
     live(world, RETENTION_MS + 4 * STEP_MS)
     assert committed(world) == [("u", 0)]
     monkeypatch.undo()
@@ -267,8 +267,8 @@ def test_a_late_commit_does_not_bring_an_expired_offset_back(world: World) -> No
     commit(world, ("t", 0))
     seen = world.state.sequence
     live(world, RETENTION_MS + 4 * STEP_MS)
-    assert world.commit_offset(4, seen=seen) == PerItem([Refusal.STALE])
-    assert world.commit_offset(4, seen=world.state.sequence) == PerItem([Refusal.NONE])
+    assert world.commit_offset(4, seen=seen) == PerItem([Rejection.STALE])
+    assert world.commit_offset(4, seen=world.state.sequence) == PerItem([Rejection.NONE])
 
 
 def test_a_tick_looks_at_some_groups_only_and_the_next_ones_at_the_others(
@@ -351,53 +351,55 @@ def empty_group(world: World) -> Iterator[World]:
 
 
 def test_offsets_are_deleted_one_by_one(empty_group: World) -> None:
-    assert delete(empty_group, ("t", 1), ("u", 0), ("t", 2)) == [Refusal.NONE] * 3
+    assert delete(empty_group, ("t", 1), ("u", 0), ("t", 2)) == [Rejection.NONE] * 3
     assert committed(empty_group) == [("t", 0)]
 
 
 def test_offsets_of_what_does_not_exist_are_not_deleted(empty_group: World) -> None:
-    assert delete(empty_group, ("x", 0), ("t", 3), ("t", -1), ("t", 0)) == [Refusal.UNKNOWN_TOPIC] * 3 + [Refusal.NONE]
+    assert delete(empty_group, ("x", 0), ("t", 3), ("t", -1), ("t", 0)) == [Rejection.UNKNOWN_TOPIC] * 3 + [
+        Rejection.NONE
+    ]
 
 
 def test_offsets_of_topics_that_members_read_are_not_deleted(world: World) -> None:
     generation = consumers(world, "t")
     commit_as_member(world, generation, "t")
     commit_as_member(world, generation, "u")
-    assert delete(world, ("t", 0), ("u", 0)) == [Refusal.GROUP_SUBSCRIBED, Refusal.NONE]
+    assert delete(world, ("t", 0), ("u", 0)) == [Rejection.GROUP_SUBSCRIBED, Rejection.NONE]
     assert committed(world) == [("t", 0)]
     world.leave(("m1", None))
-    assert delete(world, ("t", 0)) == [Refusal.NONE]
+    assert delete(world, ("t", 0)) == [Rejection.NONE]
 
 
 def test_what_the_members_of_another_kind_of_group_use_only_they_know(world: World) -> None:
     world.join("m1", kind="connect", protocols={"range": b""})
     outcome = world.do(DeleteOffsets(world.now_ms, "g", [DeletedOffset("t", 0)]))
-    assert outcome.refusal == Refusal.GROUP_NOT_EMPTY
+    assert outcome.rejection == Rejection.GROUP_NOT_EMPTY
 
 
 def test_before_the_first_generation_any_topic_may_be_read(world: World) -> None:
     commit(world, ("t", 0))
     world.join("m1", protocols={"range": subscription("u")})
-    assert delete(world, ("t", 0)) == [Refusal.GROUP_SUBSCRIBED]
+    assert delete(world, ("t", 0)) == [Rejection.GROUP_SUBSCRIBED]
 
 
-@pytest.mark.parametrize(("group_id", "refusal"), [("", Refusal.INVALID_GROUP), ("x", Refusal.UNKNOWN_GROUP)])
-def test_there_must_be_a_group_to_delete_offsets_of(world: World, group_id: str, refusal: Refusal) -> None:
-    assert world.do(DeleteOffsets(world.now_ms, group_id, [])).refusal == refusal
+@pytest.mark.parametrize(("group_id", "rejection"), [("", Rejection.INVALID_GROUP), ("x", Rejection.UNKNOWN_GROUP)])
+def test_there_must_be_a_group_to_delete_offsets_of(world: World, group_id: str, rejection: Rejection) -> None:
+    assert world.do(DeleteOffsets(world.now_ms, group_id, [])).rejection == rejection
 
 
 def test_a_late_deletion_leaves_offsets_alone_that_were_committed_since(world: World) -> None:
     commit(world, ("t", 0))
     seen = world.state.sequence
     commit(world, ("t", 1))
-    assert delete(world, ("t", 0), ("t", 1), seen=seen) == [Refusal.NONE, Refusal.STALE]
+    assert delete(world, ("t", 0), ("t", 1), seen=seen) == [Rejection.NONE, Rejection.STALE]
     assert committed(world) == [("t", 1)]
-    assert delete(world, ("t", 1), seen=world.state.sequence) == [Refusal.NONE]
+    assert delete(world, ("t", 1), seen=world.state.sequence) == [Rejection.NONE]
 
 
 def test_offsets_of_a_topic_that_was_deleted_are_gone_already(empty_group: World) -> None:
     empty_group.do(DeleteTopic(empty_group.now_ms, "", topic_id(2)))
-    assert delete(empty_group, ("u", 0)) == [Refusal.UNKNOWN_TOPIC]
+    assert delete(empty_group, ("u", 0)) == [Rejection.UNKNOWN_TOPIC]
 
 
 def test_offsets_of_topics_that_a_consumer_group_subscribes_stay() -> None:
@@ -407,8 +409,8 @@ def test_offsets_of_topics_that_a_consumer_group_subscribes_stay() -> None:
     world.configure(**{"offsets.retention.minutes": "1"})
     epoch = world.join("m1", "named", pattern="mat.*").member_epoch
     for topic in ("named", "matched", "other"):
-        assert world.commit_offset(topic=topic, generation=epoch, member_id="m1") == PerItem([Refusal.NONE])
-    assert delete(world, ("named", 0), ("matched", 0)) == [Refusal.GROUP_SUBSCRIBED] * 2
+        assert world.commit_offset(topic=topic, generation=epoch, member_id="m1") == PerItem([Rejection.NONE])
+    assert delete(world, ("named", 0), ("matched", 0)) == [Rejection.GROUP_SUBSCRIBED] * 2
     live(world, 2 * MINUTE_MS, 1_000)
     assert committed(world) == [("named", 0), ("matched", 0)]
     world.leave("m1")
@@ -423,7 +425,7 @@ def test_offsets_that_a_consumer_group_does_not_subscribe_are_deleted() -> None:
     world.topic("a")
     epoch = world.join("m1", "b").member_epoch
     world.commit_offset(topic="a", generation=epoch, member_id="m1")
-    assert delete(world, ("a", 0)) == [Refusal.NONE]
+    assert delete(world, ("a", 0)) == [Rejection.NONE]
 
 
 @pytest.mark.parametrize("version", range(4))

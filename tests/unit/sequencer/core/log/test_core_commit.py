@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from penstock.contracts.batches import BatchResult, SegmentRef
-from penstock.contracts.commands import DeleteTopic, Refused, SegmentCommitted
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.commands import DeleteTopic, Rejected, SegmentCommitted
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.commits import segment_commit
 from penstock_sequencer.core.state.limits import SEGMENT_COMMIT_AGE_MAX_MS
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
@@ -43,8 +43,8 @@ def test_contiguous_batches_are_one_extent_with_the_highest_timestamp(world: Wor
 
 def test_a_refused_batch_splits_the_extent_and_leaves_dead_bytes(world: World) -> None:
     gap = batch(1, 40, producer=world.producer(), epoch=0, sequence=7)
-    first, refused, last = world.produce(batch(2, 30), gap, batch(3, 20))
-    assert refused == BatchResult(Refusal.OUT_OF_ORDER_SEQUENCE)
+    first, rejected, last = world.produce(batch(2, 30), gap, batch(3, 20))
+    assert rejected == BatchResult(Rejection.OUT_OF_ORDER_SEQUENCE)
     assert (first.base_offset, last.base_offset) == (0, 2)
     assert world.effects is not None
     before, behind = world.effects.partitions[0].extents
@@ -54,13 +54,13 @@ def test_a_refused_batch_splits_the_extent_and_leaves_dead_bytes(world: World) -
 
 def test_an_unknown_topic_or_partition_refuses_its_run_only(world: World) -> None:
     outcome = world.do(world.segment_command((9, 0, [batch(), batch()]), (1, 0, [batch()]), (1, 2, [batch()])))
-    unknown = BatchResult(Refusal.UNKNOWN_TOPIC)
+    unknown = BatchResult(Rejection.UNKNOWN_TOPIC)
     assert outcome.runs == [[unknown, unknown], [BatchResult(0, 0, 0)], [unknown]]
 
 
 def test_a_segment_without_accepted_batches_is_condemned_at_once(world: World) -> None:
     world.do(world.segment_command((9, 0, [batch()])))
-    assert list(world.state.segments.condemned_ms) == [world.now_ms]
+    assert list(world.state.segments.dead_since_ms) == [world.now_ms]
     assert world.effects is not None
     assert world.effects.partitions == []
 
@@ -75,7 +75,7 @@ def test_a_segment_committed_again_gets_the_same_results_and_changes_nothing(wor
     world.produce(steps[0])
     command = world.segment_command((9, 0, [batch()]), (1, 0, steps), (1, 1, [batch(4), batch(4)]))
     first = world.do(command)
-    assert [result.refusal for result in first.runs[1]] == [0, 0, Refusal.OUT_OF_ORDER_SEQUENCE]
+    assert [result.rejection for result in first.runs[1]] == [0, 0, Rejection.OUT_OF_ORDER_SEQUENCE]
     world.produce(batch(9))
     assert world.do(command) == first
     assert world.effects is not None
@@ -94,7 +94,7 @@ def test_a_segment_committed_again_with_other_batches_is_refused(world: World) -
     command = world.segment_command((1, 0, [batch(3)]))
     world.do(command)
     other = msgspec.structs.replace(command, runs=[])
-    assert world.do(other).refusal == Refusal.INVALID_REQUEST
+    assert world.do(other).rejection == Rejection.INVALID_REQUEST
 
 
 def test_a_segment_is_committed_up_to_its_fifteenth_minute_and_not_later(world: World) -> None:
@@ -102,7 +102,7 @@ def test_a_segment_is_committed_up_to_its_fifteenth_minute_and_not_later(world: 
     in_time = world.segment_command((1, 0, [batch()]), born_ms=START_MS)
     too_late = world.segment_command((1, 0, [batch()]), born_ms=START_MS - 1)
     assert isinstance(world.do(in_time), SegmentCommitted)
-    assert world.do(too_late).refusal == Refusal.SEGMENT_TOO_OLD
+    assert world.do(too_late).rejection == Rejection.SEGMENT_TOO_OLD
 
 
 def test_a_commit_is_remembered_until_sending_it_again_is_too_late(world: World) -> None:
@@ -112,12 +112,12 @@ def test_a_commit_is_remembered_until_sending_it_again_is_too_late(world: World)
     assert world.do(command) == first
     world.wait(1)
     assert world.state.commits == {}
-    assert world.do(command).refusal == Refusal.SEGMENT_TOO_OLD
+    assert world.do(command).rejection == Rejection.SEGMENT_TOO_OLD
 
 
 def test_a_segment_from_the_far_future_is_refused(world: World) -> None:
     command = world.segment_command((1, 0, [batch()]), born_ms=world.now_ms + SEGMENT_COMMIT_AGE_MAX_MS + 1)
-    assert world.do(command).refusal == Refusal.INVALID_REQUEST
+    assert world.do(command).rejection == Rejection.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_numbers_that_cannot_be_refuse_the_whole_segment(world: World, broken: o
     sound = world.segment_command((1, 0, [batch(), batch()]))
     runs = [msgspec.structs.replace(sound.runs[0], batches=[sound.runs[0].batches[0], broken])]
     outcome = world.do(msgspec.structs.replace(sound, runs=runs))
-    assert isinstance(outcome, Refused)
-    assert outcome.refusal == Refusal.INVALID_REQUEST
+    assert isinstance(outcome, Rejected)
+    assert outcome.rejection == Rejection.INVALID_REQUEST
     assert len(world.state.segments) == 0
 
 
@@ -145,7 +145,7 @@ def test_a_run_before_the_segment_or_an_odd_id_or_size_is_refused(world: World) 
     early = [msgspec.structs.replace(sound.runs[0], position=-1)]
     for change in ({"runs": early}, {"segment_id": b"short"}, {"size_bytes": 2**32}, {"size_bytes": -1}):
         outcome = world.do(msgspec.structs.replace(sound, **change))
-        assert outcome.refusal == Refusal.INVALID_REQUEST
+        assert outcome.rejection == Rejection.INVALID_REQUEST
 
 
 def test_a_commit_beyond_the_limit_of_remembered_ones_is_refused_whole(
@@ -154,7 +154,7 @@ def test_a_commit_beyond_the_limit_of_remembered_ones_is_refused_whole(
     monkeypatch.setattr(segment_commit, "REMEMBERED_COMMITS_MAX", 1)
     world.produce(batch())
     command = world.segment_command((1, 0, [batch()]))
-    assert world.do(command).refusal == Refusal.OVERLOADED
+    assert world.do(command).rejection == Rejection.OVERLOADED
     world.wait(SEGMENT_COMMIT_AGE_MAX_MS + 1)
     assert world.produce(batch()) == [BatchResult(0, 1, 0)]
 

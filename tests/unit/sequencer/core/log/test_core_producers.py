@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.commands import DeleteTopic
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log import producers
 from penstock_sequencer.core.state.limits import HOUR_MS, PRODUCER_EXPIRY_MS, PRODUCER_IDLE_MIN_MS, SEQUENCE_MAX
 from tests.unit.sequencer.core.core_world import World, batch, topic_id
@@ -24,8 +24,8 @@ def sent(producer: int, sequence: int, records: int = 1, epoch: int = 0) -> Batc
     return batch(records, producer=producer, epoch=epoch, sequence=sequence)
 
 
-def refusal_of(world: World, meta: BatchMeta, partition: int = 0) -> Refusal:
-    return Refusal(world.produce(meta, partition=partition)[0].refusal)
+def rejection_of(world: World, meta: BatchMeta, partition: int = 0) -> Rejection:
+    return Rejection(world.produce(meta, partition=partition)[0].rejection)
 
 
 def test_producer_ids_are_never_given_out_twice(world: World) -> None:
@@ -44,14 +44,14 @@ def test_a_duplicate_among_the_last_five_gets_its_first_offset_and_appears_once(
 def test_the_sixth_last_batch_is_no_longer_known_as_a_duplicate(world: World) -> None:
     producer = world.producer()
     world.produce(*[sent(producer, number) for number in range(6)])
-    assert refusal_of(world, sent(producer, 0)) == Refusal.OUT_OF_ORDER_SEQUENCE
-    assert refusal_of(world, sent(producer, 1)) == Refusal.NONE
+    assert rejection_of(world, sent(producer, 0)) == Rejection.OUT_OF_ORDER_SEQUENCE
+    assert rejection_of(world, sent(producer, 1)) == Rejection.NONE
 
 
 def test_a_batch_that_only_begins_like_a_known_one_is_out_of_order(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0, records=3))
-    assert refusal_of(world, sent(producer, 0, records=2)) == Refusal.OUT_OF_ORDER_SEQUENCE
+    assert rejection_of(world, sent(producer, 0, records=2)) == Rejection.OUT_OF_ORDER_SEQUENCE
 
 
 def test_a_duplicate_within_one_commit_is_found(world: World) -> None:
@@ -63,61 +63,65 @@ def test_a_duplicate_within_one_commit_is_found(world: World) -> None:
 
 def test_a_gap_refuses_the_batch_and_all_that_follow_until_it_is_filled(world: World) -> None:
     producer = world.producer()
-    refusals = [result.refusal for result in world.produce(sent(producer, 0), sent(producer, 2), sent(producer, 3))]
-    assert refusals == [0, Refusal.OUT_OF_ORDER_SEQUENCE, Refusal.OUT_OF_ORDER_SEQUENCE]
-    assert [result.refusal for result in world.produce(*[sent(producer, number) for number in (1, 2, 3)])] == [0, 0, 0]
+    rejections = [result.rejection for result in world.produce(sent(producer, 0), sent(producer, 2), sent(producer, 3))]
+    assert rejections == [0, Rejection.OUT_OF_ORDER_SEQUENCE, Rejection.OUT_OF_ORDER_SEQUENCE]
+    assert [result.rejection for result in world.produce(*[sent(producer, number) for number in (1, 2, 3)])] == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_sequences_wrap_from_the_highest_to_zero(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0, records=SEQUENCE_MAX))
     result = world.produce(sent(producer, SEQUENCE_MAX, records=3), sent(producer, 2))
-    assert [each.refusal for each in result] == [0, 0]
+    assert [each.rejection for each in result] == [0, 0]
     assert world.produce(sent(producer, SEQUENCE_MAX, records=3)) == [BatchResult(0, SEQUENCE_MAX, 0)]
 
 
 def test_after_exactly_the_highest_sequence_comes_zero(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0, records=SEQUENCE_MAX), sent(producer, SEQUENCE_MAX))
-    assert refusal_of(world, sent(producer, 0, records=7)) == Refusal.NONE
+    assert rejection_of(world, sent(producer, 0, records=7)) == Rejection.NONE
 
 
 def test_an_older_epoch_is_fenced(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0, epoch=3))
-    assert refusal_of(world, sent(producer, 1, epoch=2)) == Refusal.PRODUCER_FENCED
+    assert rejection_of(world, sent(producer, 1, epoch=2)) == Rejection.PRODUCER_FENCED
 
 
 def test_a_newer_epoch_starts_at_zero_and_nowhere_else(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0), sent(producer, 1))
-    assert refusal_of(world, sent(producer, 2, epoch=1)) == Refusal.OUT_OF_ORDER_SEQUENCE
-    assert refusal_of(world, sent(producer, 0, epoch=1)) == Refusal.NONE
-    assert refusal_of(world, sent(producer, 0, epoch=0)) == Refusal.PRODUCER_FENCED
+    assert rejection_of(world, sent(producer, 2, epoch=1)) == Rejection.OUT_OF_ORDER_SEQUENCE
+    assert rejection_of(world, sent(producer, 0, epoch=1)) == Rejection.NONE
+    assert rejection_of(world, sent(producer, 0, epoch=0)) == Rejection.PRODUCER_FENCED
 
 
 def test_each_partition_has_sequences_of_its_own(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0))
-    assert refusal_of(world, sent(producer, 1), partition=1) == Refusal.OUT_OF_ORDER_SEQUENCE
-    assert refusal_of(world, sent(producer, 0), partition=1) == Refusal.NONE
+    assert rejection_of(world, sent(producer, 1), partition=1) == Rejection.OUT_OF_ORDER_SEQUENCE
+    assert rejection_of(world, sent(producer, 0), partition=1) == Rejection.NONE
 
 
 def test_an_id_that_was_never_given_out_is_unknown(world: World) -> None:
-    assert refusal_of(world, sent(1, 0)) == Refusal.UNKNOWN_PRODUCER
-    assert refusal_of(world, sent(0, 0)) == Refusal.UNKNOWN_PRODUCER
+    assert rejection_of(world, sent(1, 0)) == Rejection.UNKNOWN_PRODUCER
+    assert rejection_of(world, sent(0, 0)) == Rejection.UNKNOWN_PRODUCER
 
 
 @pytest.mark.parametrize(("sequence", "epoch"), [(-1, 0), (0, -1), (2**31, 0), (0, 2**15)])
 def test_a_sequence_or_epoch_that_cannot_be_is_an_invalid_request(world: World, sequence: int, epoch: int) -> None:
-    assert refusal_of(world, sent(world.producer(), sequence, epoch=epoch)) == Refusal.INVALID_REQUEST
+    assert rejection_of(world, sent(world.producer(), sequence, epoch=epoch)) == Rejection.INVALID_REQUEST
 
 
 def test_a_known_producer_with_a_sequence_that_cannot_be_is_out_of_order(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0))
     for sequence in (-1, 2**31, 2**31 + 1):
-        assert refusal_of(world, sent(producer, sequence)) == Refusal.OUT_OF_ORDER_SEQUENCE
+        assert rejection_of(world, sent(producer, sequence)) == Rejection.OUT_OF_ORDER_SEQUENCE
 
 
 def test_a_producer_is_forgotten_after_a_day_of_idleness_and_not_before(world: World) -> None:
@@ -134,9 +138,9 @@ def test_a_young_stranger_in_the_middle_is_out_of_order_and_an_old_one_unknown(w
     old = world.producer()
     world.wait(PRODUCER_EXPIRY_MS + HOUR_MS)
     young = world.producer()
-    assert refusal_of(world, sent(old, 5)) == Refusal.UNKNOWN_PRODUCER
-    assert refusal_of(world, sent(young, 5)) == Refusal.OUT_OF_ORDER_SEQUENCE
-    assert refusal_of(world, sent(old, 0)) == Refusal.NONE
+    assert rejection_of(world, sent(old, 5)) == Rejection.UNKNOWN_PRODUCER
+    assert rejection_of(world, sent(young, 5)) == Rejection.OUT_OF_ORDER_SEQUENCE
+    assert rejection_of(world, sent(old, 0)) == Rejection.NONE
 
 
 def test_one_tick_sweeps_a_bounded_number_and_the_next_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +164,9 @@ def test_a_full_partition_takes_a_newcomer_only_in_place_of_one_idle_for_long(
     world.produce(sent(first, 0))
     world.wait(PRODUCER_IDLE_MIN_MS)
     world.produce(sent(second, 0))
-    assert refusal_of(world, sent(third, 0)) == Refusal.OVERLOADED
+    assert rejection_of(world, sent(third, 0)) == Rejection.OVERLOADED
     world.wait(1)
-    assert refusal_of(world, sent(third, 0)) == Refusal.NONE
+    assert rejection_of(world, sent(third, 0)) == Rejection.NONE
     assert list(world.state.topics["t"].partitions[0].producers) == [second, third]
 
 
@@ -185,7 +189,7 @@ class ModelProducer:
         if self.accepted:
             newest = self.accepted[-1]
             if epoch < newest[0]:
-                return BatchResult(Refusal.PRODUCER_FENCED)
+                return BatchResult(Rejection.PRODUCER_FENCED)
             same = [each for each in self.accepted if each[0] == epoch]
             for each in same[-5:]:
                 if each[1:3] == (first, records):
@@ -194,7 +198,7 @@ class ModelProducer:
         else:
             next_sequence = 0
         if first != next_sequence:
-            return BatchResult(Refusal.OUT_OF_ORDER_SEQUENCE)
+            return BatchResult(Rejection.OUT_OF_ORDER_SEQUENCE)
         self.accepted.append((epoch, first, records, offset))
         return BatchResult(0, offset, 0)
 

@@ -35,10 +35,10 @@ from penstock.contracts.queries.log import (
     PlanPartition,
     PlanQuery,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.log import extent_reclaim
-from penstock_sequencer.core.state.segments import NOT_CONDEMNED
+from penstock_sequencer.core.state.segments import NOT_DEAD
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
 
 HOUR_MS = 3_600_000
@@ -90,11 +90,11 @@ def test_what_is_older_than_its_topic_keeps_it_goes_and_the_log_starts_behind_it
     for age_ms in (30, 20, 10):
         world.produce(batch(10, 100, START_MS - age_ms))
     world.wait(HOUR_MS - 20)  # the second is just as old as may be
-    assert expire(world) == LogsTrimmed([LogTrimmed(Refusal.NONE, 10, 1, 100)], False)
+    assert expire(world) == LogsTrimmed([LogTrimmed(Rejection.NONE, 10, 1, 100)], False)
     assert kept(world) == [10, 20]
     world.wait(1)
-    assert expire(world) == LogsTrimmed([LogTrimmed(Refusal.NONE, 20, 1, 100)], False)
-    assert expire(world) == LogsTrimmed([LogTrimmed(Refusal.NONE, 20, 0, 0)], False)
+    assert expire(world) == LogsTrimmed([LogTrimmed(Rejection.NONE, 20, 1, 100)], False)
+    assert expire(world) == LogsTrimmed([LogTrimmed(Rejection.NONE, 20, 0, 0)], False)
 
 
 def test_nothing_goes_from_behind_what_stays(world: World) -> None:
@@ -102,7 +102,7 @@ def test_nothing_goes_from_behind_what_stays(world: World) -> None:
     world.produce(batch(1, 100, START_MS + 1))
     world.produce(batch(1, 100, START_MS - HOUR_MS))
     world.wait(HOUR_MS)
-    assert expire(world).logs == [LogTrimmed(Refusal.NONE, 0, 0, 0)]
+    assert expire(world).logs == [LogTrimmed(Rejection.NONE, 0, 0, 0)]
 
 
 def test_a_wrong_clock_of_whoever_asks_for_it_makes_nothing_go_early(world: World) -> None:
@@ -112,7 +112,7 @@ def test_a_wrong_clock_of_whoever_asks_for_it_makes_nothing_go_early(world: Worl
     world.wait(HOUR_MS)
     for now_ms in (0, world.now_ms - HOUR_MS, 2**60):
         outcome: Any = world.do(ExpireLogs(now_ms, [LogRef(topic_id(1), 0)]))
-        assert outcome.logs == [LogTrimmed(Refusal.NONE, 0, 0, 0)]
+        assert outcome.logs == [LogTrimmed(Rejection.NONE, 0, 0, 0)]
 
 
 def test_a_sequencer_whose_clock_is_days_ahead_makes_nothing_go_early(world: World) -> None:
@@ -121,25 +121,25 @@ def test_a_sequencer_whose_clock_is_days_ahead_makes_nothing_go_early(world: Wor
     world.produce(batch())
     world.do(Tick(world.now_ms + 8 * 24 * HOUR_MS))
     world.now_ms += HOUR_MS
-    assert expire(world).logs == [LogTrimmed(Refusal.NONE, 0, 0, 0)]
+    assert expire(world).logs == [LogTrimmed(Rejection.NONE, 0, 0, 0)]
     world.now_ms += 1
-    assert expire(world).logs == [LogTrimmed(Refusal.NONE, 1, 1, 100)]
+    assert expire(world).logs == [LogTrimmed(Rejection.NONE, 1, 1, 100)]
 
 
 def test_the_log_keeps_as_many_bytes_as_its_topic_says_and_no_whole_extent_more(world: World) -> None:
     world.topic(**{"retention.bytes": "250"})
     for _ in range(3):
         world.produce(batch(10, 100))
-    assert expire(world).logs == [LogTrimmed(Refusal.NONE, 0, 0, 0)]
+    assert expire(world).logs == [LogTrimmed(Rejection.NONE, 0, 0, 0)]
     world.produce(batch(10, 50))
-    assert expire(world).logs == [LogTrimmed(Refusal.NONE, 10, 1, 100)]
+    assert expire(world).logs == [LogTrimmed(Rejection.NONE, 10, 1, 100)]
     assert world.partition().size_bytes == 250
 
 
 def test_with_nothing_to_keep_the_log_starts_at_its_end(world: World) -> None:
     world.topic(**{"retention.bytes": "0"})
     world.produce(batch(10, 100), batch(5, 50))
-    assert expire(world).logs == [LogTrimmed(Refusal.NONE, 15, 1, 150)]
+    assert expire(world).logs == [LogTrimmed(Rejection.NONE, 15, 1, 150)]
     assert world.produce(batch())[0].log_start_offset == 15
 
 
@@ -175,8 +175,8 @@ def test_records_without_a_time_are_as_old_as_their_segment(world: World) -> Non
 def test_of_a_topic_that_is_only_compacted_nothing_expires_nor_is_deleted(world: World) -> None:
     world.topic(**{"cleanup.policy": "compact", "retention.bytes": "0"})
     world.produce(batch())
-    assert expire(world).logs == [LogTrimmed(Refusal.NONE, 0, 0, 0)]
-    assert delete(world, (1, 0, 1)).logs == [LogTrimmed(Refusal.POLICY_VIOLATION)]
+    assert expire(world).logs == [LogTrimmed(Rejection.NONE, 0, 0, 0)]
+    assert delete(world, (1, 0, 1)).logs == [LogTrimmed(Rejection.POLICY_VIOLATION)]
     world.topic("u", number=2, **{"cleanup.policy": "compact,delete", "retention.bytes": "0"})
     world.produce(batch(), number=2)
     assert expire(world, (2, 0)).logs[0].extents == 1
@@ -210,36 +210,38 @@ def test_deleting_records_moves_the_start_of_the_log_at_once_also_into_an_extent
     world.topic()
     for _ in range(3):
         world.produce(batch(10, 100))
-    assert delete(world, (1, 0, 15)) == LogsTrimmed([LogTrimmed(Refusal.NONE, 15, 1, 100)], False)
+    assert delete(world, (1, 0, 15)) == LogsTrimmed([LogTrimmed(Rejection.NONE, 15, 1, 100)], False)
     assert kept(world) == [10, 20]
-    assert delete(world, (1, 0, 15)).logs == [LogTrimmed(Refusal.NONE, 15, 0, 0)]
-    assert delete(world, (1, 0, 4)).logs == [LogTrimmed(Refusal.NONE, 15, 0, 0)]  # it never goes back
-    assert delete(world, (1, 0, TO_HIGH_WATERMARK)).logs == [LogTrimmed(Refusal.NONE, 30, 2, 200)]
+    assert delete(world, (1, 0, 15)).logs == [LogTrimmed(Rejection.NONE, 15, 0, 0)]
+    assert delete(world, (1, 0, 4)).logs == [LogTrimmed(Rejection.NONE, 15, 0, 0)]  # it never goes back
+    assert delete(world, (1, 0, TO_HIGH_WATERMARK)).logs == [LogTrimmed(Rejection.NONE, 30, 2, 200)]
     assert world.state.extent_count == 0
 
 
 @pytest.mark.parametrize(
-    ("log", "refusal"),
+    ("log", "rejection"),
     [
-        ((1, 0, 11), Refusal.OFFSET_OUT_OF_RANGE),
-        ((1, 0, -2), Refusal.OFFSET_OUT_OF_RANGE),
-        ((1, 1, 0), Refusal.UNKNOWN_TOPIC),
-        ((2, 0, 0), Refusal.UNKNOWN_TOPIC),
+        ((1, 0, 11), Rejection.OFFSET_OUT_OF_RANGE),
+        ((1, 0, -2), Rejection.OFFSET_OUT_OF_RANGE),
+        ((1, 1, 0), Rejection.UNKNOWN_TOPIC),
+        ((2, 0, 0), Rejection.UNKNOWN_TOPIC),
     ],
 )
-def test_records_that_are_not_there_are_not_deleted(world: World, log: tuple[int, int, int], refusal: Refusal) -> None:
+def test_records_that_are_not_there_are_not_deleted(
+    world: World, log: tuple[int, int, int], rejection: Rejection
+) -> None:
     world.topic()
     world.produce(batch(10, 100))
-    assert delete(world, log, (1, 0, 10)).logs == [LogTrimmed(refusal), LogTrimmed(Refusal.NONE, 10, 1, 100)]
+    assert delete(world, log, (1, 0, 10)).logs == [LogTrimmed(rejection), LogTrimmed(Rejection.NONE, 10, 1, 100)]
 
 
 def test_more_logs_than_a_command_may_name_are_refused_as_a_whole(world: World) -> None:
     world.topic(**{"retention.bytes": "0"})
     world.produce(batch())
-    refused: Any = expire(world, *[(1, 0)] * (LOGS_PER_COMMAND_MAX + 1))
-    assert refused.refusal == Refusal.INVALID_REQUEST
-    refused = delete(world, *[(1, 0, 1)] * (LOGS_PER_COMMAND_MAX + 1))
-    assert refused.refusal == Refusal.INVALID_REQUEST
+    rejected: Any = expire(world, *[(1, 0)] * (LOGS_PER_COMMAND_MAX + 1))
+    assert rejected.rejection == Rejection.INVALID_REQUEST
+    rejected = delete(world, *[(1, 0, 1)] * (LOGS_PER_COMMAND_MAX + 1))
+    assert rejected.rejection == Rejection.INVALID_REQUEST
     assert kept(world) == [0]
 
 
@@ -251,7 +253,7 @@ def test_what_lies_before_the_start_goes_step_by_step_and_is_read_by_nobody_mean
     for number in range(8):
         world.produce(batch(10, 100, START_MS - number))
     deleted = delete(world, (1, 0, 75))
-    assert deleted == LogsTrimmed([LogTrimmed(Refusal.NONE, 75, 2, 200)], True)
+    assert deleted == LogsTrimmed([LogTrimmed(Rejection.NONE, 75, 2, 200)], True)
     assert kept(world)[0] == 20
     assert offset_of(world, EARLIEST).offset == 75
     by_time, latest = offset_of(world, 0), offset_of(world, MAX_TIMESTAMP)
@@ -259,7 +261,7 @@ def test_what_lies_before_the_start_goes_step_by_step_and_is_read_by_nobody_mean
     assert (by_time.extent.base_offset, by_time.log_start_offset) == (70, 75)
     assert (latest.extent.base_offset, latest.log_start_offset) == (70, 75)
     (plan,) = queries.plan(world.state, PlanQuery(0, [PlanPartition(topic_id(1), 0, 74, 10_000)], 10_000)).partitions
-    assert (plan.refusal, plan.log_start_offset, plan.extents) == (Refusal.OFFSET_OUT_OF_RANGE, 75, [])
+    assert (plan.rejection, plan.log_start_offset, plan.extents) == (Rejection.OFFSET_OUT_OF_RANGE, 75, [])
     assert world.do(DropExtents(world.now_ms)) == ExtentsDropped(2, 200, True)
     world.wait(1)
     assert kept(world) == [60, 70]
@@ -286,8 +288,8 @@ def test_a_log_that_waits_to_be_trimmed_is_trimmed_before_more_of_it_expires(
         world.produce(batch(10, 100))
     delete(world, (1, 0, 20))
     assert kept(world) == [10, 20, 30]
-    assert expire(world) == LogsTrimmed([LogTrimmed(Refusal.NONE, 20, 1, 100)], True)
-    assert expire(world) == LogsTrimmed([LogTrimmed(Refusal.NONE, 30, 1, 100)], False)
+    assert expire(world) == LogsTrimmed([LogTrimmed(Rejection.NONE, 20, 1, 100)], True)
+    assert expire(world) == LogsTrimmed([LogTrimmed(Rejection.NONE, 30, 1, 100)], False)
 
 
 def test_the_move_of_a_start_is_told_though_nothing_was_written(world: World) -> None:
@@ -316,10 +318,10 @@ def test_a_segment_is_condemned_when_its_last_extent_went(world: World) -> None:
     world.topic(partitions=2, **{"retention.bytes": "0"})
     world.do(world.segment_command((1, 0, [batch()]), (1, 1, [batch()])))
     expire(world, (1, 0))
-    assert world.state.segments.condemned_ms[0] == NOT_CONDEMNED
+    assert world.state.segments.dead_since_ms[0] == NOT_DEAD
     expire(world, (1, 1))
-    assert world.state.segments.condemned_ms[0] == world.now_ms
-    assert world.state.segments.condemned_sequences[0] == world.state.sequence
+    assert world.state.segments.dead_since_ms[0] == world.now_ms
+    assert world.state.segments.dead_sequences[0] == world.state.sequence
 
 
 def test_a_topic_that_is_deleted_while_it_is_trimmed_goes_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.contracts.commands import DeleteRecords, DeleteTopic, ForgetSegments, LogOffset, RaiseLevel
+from penstock.contracts.commands import DeleteRecords, DeleteTopic, LogOffset, RaiseLevel, RemoveSegments
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries.compaction import (
     LogsQuery,
@@ -67,7 +67,7 @@ def test_condemned_segments_are_listed_on_demand(world: World) -> None:
 def test_a_forgotten_segment_is_passed_over_and_its_slots_next_one_is_listed_last(world: World) -> None:
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     world.do(world.job((1, 0, 0, 3), (2, 0, 0, 3)))
-    world.do(ForgetSegments(world.now_ms, [world.state.segments.id(slot) for slot in (0, 2)]))
+    world.do(RemoveSegments(world.now_ms, [world.state.segments.id(slot) for slot in (0, 2)]))
     world.produce(batch(1, 70), number=2)
     world.produce(batch(1, 80), number=2)
     assert list(world.state.segments.by_number) == [1, 3, 4, 5, 0, 2]
@@ -106,7 +106,7 @@ def test_a_listing_walks_a_bounded_way_and_tells_where_to_go_on(world: World, mo
 
 def test_condemned_segments_on_the_way_cost_a_bounded_walk_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.do(world.job((1, 0, 0, 5), (2, 0, 0, 5)))
-    monkeypatch.setattr(segment_queries, "CONDEMNED_ROWS_WALKED_MAX", 3)
+    monkeypatch.setattr(segment_queries, "DEAD_ROWS_WALKED_MAX", 3)
     assert listed(world) == ([], 3)
     assert listed(world, 3) == ([5], -1)
 

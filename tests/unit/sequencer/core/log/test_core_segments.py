@@ -7,20 +7,20 @@ import msgspec
 import pytest
 
 from penstock.contracts.commands import (
-    SEGMENTS_FORGOTTEN_MAX,
+    SEGMENTS_REMOVED_MAX,
     DeleteTopic,
-    ForgetSegments,
     PerItem,
     RaiseLevel,
-    Refused,
+    Rejected,
+    RemoveSegments,
 )
 from penstock.contracts.ids import SegmentId, new_segment_id
 from penstock.contracts.levels import JANITOR_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.commits import segment_commit
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import State, new_state
-from penstock_sequencer.core.state.segments import NO_SLOT, NOT_CONDEMNED, Segments
+from penstock_sequencer.core.state.segments import NO_SLOT, NOT_DEAD, Segments
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, check_invariants, check_segments
 
 STEPS = 400
@@ -33,7 +33,7 @@ class Naive(msgspec.Struct):
     number: int
     size_bytes: int
     extents: list[int]  # their lengths
-    condemned: tuple[int, int, int] | None = None  # (sequence, clock, number)
+    dead: tuple[int, int, int] | None = None  # (sequence, clock, number)
 
 
 class Model:
@@ -55,7 +55,7 @@ class Model:
     def step(self) -> None:
         self.state.sequence += 1
         self.state.clock_ms += self.random.choice([0, 1, 1_000])
-        kinds = [self.add, self.add, self.lose, self.lose, self.forget, self.read_again]
+        kinds = [self.add, self.add, self.lose, self.lose, self.remove, self.read_again]
         self.random.choices(kinds, [4, 4, 4, 4, 1, 1])[0]()
         self.slots_max = max(self.slots_max, len(self.known))
 
@@ -80,14 +80,14 @@ class Model:
             slot = self.table.find(each.segment_id)
             gone, each.extents = each.extents[:2], each.extents[2:]
             self.table.lose_many([slot] * len(gone), gone)
-            self.table.condemn_if_dead(slot, self.state.clock_ms, self.state.sequence)
+            self.table.mark_dead_if_empty(slot, self.state.clock_ms, self.state.sequence)
             if not each.extents:
-                each.condemned = (self.state.sequence, self.state.clock_ms, each.number)
+                each.dead = (self.state.sequence, self.state.clock_ms, each.number)
 
-    def forget(self) -> None:
-        condemned = [each for each in self.known if each.condemned]
-        gone = self.random.sample(condemned, self.random.randint(0, len(condemned)))
-        self.table.forget([self.table.find(each.segment_id) for each in gone])
+    def remove(self) -> None:
+        dead = [each for each in self.known if each.dead]
+        gone = self.random.sample(dead, self.random.randint(0, len(dead)))
+        self.table.remove([self.table.find(each.segment_id) for each in gone])
         self.known = [each for each in self.known if each not in gone]
 
     def read_again(self) -> None:
@@ -106,8 +106,8 @@ class Model:
             assert table.find_number(each.number) == slot != NO_SLOT
             assert (table.numbers[slot], table.sizes[slot]) == (each.number, each.size_bytes)
             assert (table.live_extents[slot], table.live_bytes[slot]) == (len(each.extents), sum(each.extents))
-        condemned = sorted(each.condemned for each in self.known if each.condemned)
-        assert [table._order(slot) for slot in table.condemned] == condemned
+        dead = sorted(each.dead for each in self.known if each.dead)
+        assert [table._order(slot) for slot in table.dead] == dead
         assert len(table.numbers) == self.slots_max, "no more slots than there ever were segments at once"
 
 
@@ -147,25 +147,25 @@ def ids(world: World) -> list[SegmentId]:
     return [table.id(slot) for slot in table.by_number]
 
 
-def forget(world: World, *segment_ids: SegmentId) -> list[Refusal]:
-    outcome = world.do(ForgetSegments(world.now_ms, list(segment_ids)))
+def remove(world: World, *segment_ids: SegmentId) -> list[Rejection]:
+    outcome = world.do(RemoveSegments(world.now_ms, list(segment_ids)))
     assert isinstance(outcome, PerItem)
-    return outcome.refusals
+    return outcome.rejections
 
 
 def test_only_condemned_segments_are_forgotten(world: World) -> None:
     first, second, third, other = ids(world)
-    assert forget(world, first, other) == [Refusal.INVALID_REQUEST] * 2
+    assert remove(world, first, other) == [Rejection.INVALID_REQUEST] * 2
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    assert forget(world, third, other, first) == [Refusal.NONE, Refusal.INVALID_REQUEST, Refusal.NONE]
+    assert remove(world, third, other, first) == [Rejection.NONE, Rejection.INVALID_REQUEST, Rejection.NONE]
     assert ids(world) == [second, other]
 
 
 def test_forgotten_again_and_named_twice_is_no_news(world: World) -> None:
     first, *_ = ids(world)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    assert forget(world, first, first, bytes(16), b"") == [Refusal.NONE] * 4
-    assert forget(world, first) == [Refusal.NONE]
+    assert remove(world, first, first, bytes(16), b"") == [Rejection.NONE] * 4
+    assert remove(world, first) == [Rejection.NONE]
     assert len(world.state.segments) == 3
 
 
@@ -173,7 +173,7 @@ def test_the_commit_of_a_forgotten_segment_is_answered_as_before_and_brings_noth
     command = world.segment_command((1, 0, [batch(5)]))
     answer = world.do(command)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    assert forget(world, command.segment_id) == [Refusal.NONE]
+    assert remove(world, command.segment_id) == [Rejection.NONE]
     assert world.do(command) == answer
     assert command.segment_id not in ids(world)
 
@@ -181,9 +181,9 @@ def test_the_commit_of_a_forgotten_segment_is_answered_as_before_and_brings_noth
 def test_what_is_too_much_is_refused_as_a_whole(world: World) -> None:
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     first, *_ = ids(world)
-    outcome = world.do(ForgetSegments(world.now_ms, [first] * (SEGMENTS_FORGOTTEN_MAX + 1)))
-    assert isinstance(outcome, Refused)
-    assert outcome.refusal == Refusal.INVALID_REQUEST
+    outcome = world.do(RemoveSegments(world.now_ms, [first] * (SEGMENTS_REMOVED_MAX + 1)))
+    assert isinstance(outcome, Rejected)
+    assert outcome.rejection == Rejection.INVALID_REQUEST
     assert first in ids(world)
 
 
@@ -192,15 +192,15 @@ def test_below_its_level_nothing_is_forgotten() -> None:
     world.topic()
     world.produce(batch())
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    assert isinstance(world.do(ForgetSegments(world.now_ms, ids(world))), Refused)
+    assert isinstance(world.do(RemoveSegments(world.now_ms, ids(world))), Rejected)
     assert len(world.state.segments) == 1
 
 
 def test_a_segment_that_takes_a_forgotten_ones_slot_has_a_number_of_its_own(world: World) -> None:
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     first, second, _, _ = ids(world)
-    forget(world, second)
-    forget(world, first)
+    remove(world, second)
+    remove(world, first)
     for number, slot in ((4, 0), (5, 1), (6, 4)):
         world.produce(batch(), number=2)
         assert world.state.segments.find_number(number) == slot
@@ -211,10 +211,10 @@ def test_a_segment_that_takes_a_forgotten_ones_slot_has_a_number_of_its_own(worl
 def test_forgotten_segments_make_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_commit, "SEGMENTS_MAX", 4)
     full = world.do(world.segment_command((2, 0, [batch()])))
-    assert isinstance(full, Refused)
+    assert isinstance(full, Rejected)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    forget(world, *ids(world)[:1])
-    assert world.produce(batch(), number=2)[0].refusal == Refusal.NONE
+    remove(world, *ids(world)[:1])
+    assert world.produce(batch(), number=2)[0].rejection == Rejection.NONE
 
 
 def test_condemned_segments_stand_in_the_order_of_their_condemnation(world: World) -> None:
@@ -226,8 +226,8 @@ def test_condemned_segments_stand_in_the_order_of_their_condemnation(world: Worl
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     table = world.state.segments
     merged = ids(world)[-1]
-    assert [table.id(slot) for slot in table.condemned] == [other, second, first, third, merged]
-    sequences = [table.condemned_sequences[slot] for slot in table.condemned]
+    assert [table.id(slot) for slot in table.dead] == [other, second, first, third, merged]
+    sequences = [table.dead_sequences[slot] for slot in table.dead]
     assert sequences == [told, told + 2] + [told + 3] * 3
 
 
@@ -242,13 +242,13 @@ def test_what_was_condemned_before_the_level_is_taken_for_condemned_when_it_was_
     world.wait(5)
     world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
     table = world.state.segments
-    assert list(table.condemned_sequences) == [0, 0]
+    assert list(table.dead_sequences) == [0, 0]
     again = decode_state(encode_state(world.state))
     for state in (world.state, again):
         world.state = state
         world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
         table = state.segments
-        assert [table.condemned_ms[slot] for slot in table.condemned] == [died_ms, died_ms + 5]
-        assert list(table.condemned_sequences) == [state.sequence] * 2
-        assert not list(table.condemned_ms).count(NOT_CONDEMNED)
+        assert [table.dead_since_ms[slot] for slot in table.dead] == [died_ms, died_ms + 5]
+        assert list(table.dead_sequences) == [state.sequence] * 2
+        assert not list(table.dead_since_ms).count(NOT_DEAD)
     check_invariants(again)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.contracts.commands import CHORES, NO_CHORE, ChoreTaken, Done, EndChore, Refused, TakeChore
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.commands import NO_TASK, TASKS, Done, EndTaskLease, Rejected, TakeTaskLease, TaskLeaseTaken
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
-from penstock_sequencer.core.state.limits import CHORE_LEASE_MAX_MS, CHORE_PERIOD_MAX_MS
+from penstock_sequencer.core.state.limits import TASK_LEASE_MAX_MS, TASK_PERIOD_MAX_MS
 from tests.unit.sequencer.core.core_world import World
 
 PERIOD_MS = 60_000
@@ -19,19 +19,19 @@ def world() -> World:
     return world
 
 
-def take(world: World, holder: str = "j1", first: int = 0, stop: int = 3, number: int = NO_CHORE) -> ChoreTaken:
-    taken = world.do(TakeChore(world.now_ms, holder, first, stop, PERIOD_MS, LEASE_MS, number))
-    assert isinstance(taken, ChoreTaken)
+def take(world: World, holder: str = "j1", first: int = 0, stop: int = 3, number: int = NO_TASK) -> TaskLeaseTaken:
+    taken = world.do(TakeTaskLease(world.now_ms, holder, first, stop, PERIOD_MS, LEASE_MS, number))
+    assert isinstance(taken, TaskLeaseTaken)
     assert taken.clock_ms == world.now_ms
     return taken
 
 
 def end(world: World, number: int, holder: str = "j1", *, done: bool = True) -> None:
-    assert world.do(EndChore(world.now_ms, holder, number, done)) == Done()
+    assert world.do(EndTaskLease(world.now_ms, holder, number, done)) == Done()
 
 
 def test_each_holder_gets_another_chore_until_all_are_taken(world: World) -> None:
-    assert [take(world, f"j{each}").number for each in range(4)] == [0, 1, 2, NO_CHORE]
+    assert [take(world, f"j{each}").number for each in range(4)] == [0, 1, 2, NO_TASK]
 
 
 def test_who_finds_none_is_told_when_to_look_again(world: World) -> None:
@@ -39,10 +39,10 @@ def test_who_finds_none_is_told_when_to_look_again(world: World) -> None:
     for each in range(3):
         take(world, f"j{each}")
         world.wait(1_000)
-    assert take(world, "late") == ChoreTaken(NO_CHORE, world.now_ms, first_ms + LEASE_MS)
+    assert take(world, "late") == TaskLeaseTaken(NO_TASK, world.now_ms, first_ms + LEASE_MS)
     for each in range(3):
         end(world, each, f"j{each}")
-    assert take(world, "late") == ChoreTaken(NO_CHORE, world.now_ms, world.now_ms + PERIOD_MS)
+    assert take(world, "late") == TaskLeaseTaken(NO_TASK, world.now_ms, world.now_ms + PERIOD_MS)
 
 
 def test_a_chore_that_is_done_is_due_after_its_period_and_the_one_done_first_comes_first(world: World) -> None:
@@ -53,7 +53,7 @@ def test_a_chore_that_is_done_is_due_after_its_period_and_the_one_done_first_com
         done_ms[number] = world.now_ms
         world.wait(1_000)
     world.wait(done_ms[1] + PERIOD_MS - 1 - world.now_ms)
-    assert take(world) == ChoreTaken(NO_CHORE, world.now_ms, done_ms[1] + PERIOD_MS)
+    assert take(world) == TaskLeaseTaken(NO_TASK, world.now_ms, done_ms[1] + PERIOD_MS)
     world.wait(1)
     assert take(world).number == 1
     world.wait(5_000)
@@ -79,7 +79,7 @@ def test_asked_again_a_holder_gets_what_it_has_and_its_lease_goes_on(world: Worl
 def test_a_lease_that_is_over_is_lost(world: World) -> None:
     assert take(world).number == 0
     world.wait(LEASE_MS)
-    assert take(world, number=0) == ChoreTaken(NO_CHORE, world.now_ms, 0)
+    assert take(world, number=0) == TaskLeaseTaken(NO_TASK, world.now_ms, 0)
     assert take(world, "j2").number == 0
     end(world, 0)
     assert take(world, "j2", number=0).number == 0, "it was not the other's any more to end"
@@ -99,7 +99,7 @@ def test_chores_are_in_snapshots(world: World) -> None:
     end(world, 0)
     take(world)
     again = decode_state(encode_state(world.state))
-    assert list(again.chores_ended_ms) == [world.now_ms, *[0] * (CHORES - 1)]
+    assert list(again.tasks_ended_ms) == [world.now_ms, *[0] * (TASKS - 1)]
     world.state = again
     assert take(world, "j2").number == 2
 
@@ -107,19 +107,19 @@ def test_chores_are_in_snapshots(world: World) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        TakeChore(1, "", 0, 1, 1, 1),
-        TakeChore(1, "j" * 257, 0, 1, 1, 1),
-        TakeChore(1, "j", -1, 1, 1, 1),
-        TakeChore(1, "j", 1, 1, 1, 1),
-        TakeChore(1, "j", 0, CHORES + 1, 1, 1),
-        TakeChore(1, "j", 0, 1, -1, 1),
-        TakeChore(1, "j", 0, 1, CHORE_PERIOD_MAX_MS + 1, 1),
-        TakeChore(1, "j", 0, 1, 1, 0),
-        TakeChore(1, "j", 0, 1, 1, CHORE_LEASE_MAX_MS + 1),
+        TakeTaskLease(1, "", 0, 1, 1, 1),
+        TakeTaskLease(1, "j" * 257, 0, 1, 1, 1),
+        TakeTaskLease(1, "j", -1, 1, 1, 1),
+        TakeTaskLease(1, "j", 1, 1, 1, 1),
+        TakeTaskLease(1, "j", 0, TASKS + 1, 1, 1),
+        TakeTaskLease(1, "j", 0, 1, -1, 1),
+        TakeTaskLease(1, "j", 0, 1, TASK_PERIOD_MAX_MS + 1, 1),
+        TakeTaskLease(1, "j", 0, 1, 1, 0),
+        TakeTaskLease(1, "j", 0, 1, 1, TASK_LEASE_MAX_MS + 1),
     ],
 )
-def test_what_is_no_chore_is_refused(world: World, command: TakeChore) -> None:
+def test_what_is_no_chore_is_refused(world: World, command: TakeTaskLease) -> None:
     outcome = world.do(command)
-    assert isinstance(outcome, Refused)
-    assert outcome.refusal == Refusal.INVALID_REQUEST
-    assert not world.state.chore_leases
+    assert isinstance(outcome, Rejected)
+    assert outcome.rejection == Rejection.INVALID_REQUEST
+    assert not world.state.task_leases

@@ -15,7 +15,7 @@ from penstock.contracts.commands import (
     OutputSegment,
     PerItem,
     RaiseLevel,
-    Refused,
+    Rejected,
     ReplaceExtents,
     Tick,
     UndeleteTopic,
@@ -24,7 +24,7 @@ from penstock.contracts.ids import new_segment_id
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries.compaction import SegmentExtentsQuery
 from penstock.contracts.queries.log import LATEST, MAX_TIMESTAMP, OffsetOf, OffsetsQuery, PlanPartition, PlanQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.commits import segment_commit
 from penstock_sequencer.core.log import extent_reclaim
@@ -36,10 +36,10 @@ from penstock_sequencer.core.state.limits import (
     REPLACED_EXTENTS_MAX,
     SEGMENT_COMMIT_AGE_MAX_MS,
 )
-from penstock_sequencer.core.state.segments import NOT_CONDEMNED
+from penstock_sequencer.core.state.segments import NOT_DEAD
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
 
-NONE, CHANGED, INVALID = Refusal.NONE, Refusal.EXTENTS_CHANGED, Refusal.INVALID_REQUEST
+NONE, CHANGED, INVALID = Rejection.NONE, Rejection.EXTENTS_CHANGED, Rejection.INVALID_REQUEST
 
 
 @pytest.fixture
@@ -53,20 +53,20 @@ def world() -> World:
     return world
 
 
-def said(world: World, command: ReplaceExtents) -> list[Refusal]:
+def said(world: World, command: ReplaceExtents) -> list[Rejection]:
     outcome = world.do(command)
     assert isinstance(outcome, PerItem), outcome
-    return outcome.refusals
+    return outcome.rejections
 
 
-def refused(world: World, command: ReplaceExtents) -> Refusal:
+def rejected(world: World, command: ReplaceExtents) -> Rejection:
     """The whole command, which then leaves everything as it was."""
     before = encode_state(world.state)
     outcome = world.do(command)
     world.state.sequence -= 1
-    assert isinstance(outcome, Refused), outcome
+    assert isinstance(outcome, Rejected), outcome
     assert encode_state(world.state) == before
-    return outcome.refusal
+    return outcome.rejection
 
 
 def with_run(command: ReplaceExtents, place: int = 0, **changes: Any) -> ReplaceExtents:
@@ -79,8 +79,8 @@ def with_output(command: ReplaceExtents, **changes: Any) -> ReplaceExtents:
     return msgspec.structs.replace(command, outputs=[msgspec.structs.replace(command.outputs[0], **changes)])
 
 
-def condemned(world: World) -> list[bool]:
-    return [each != NOT_CONDEMNED for each in world.state.segments.condemned_ms]
+def dead(world: World) -> list[bool]:
+    return [each != NOT_DEAD for each in world.state.segments.dead_since_ms]
 
 
 def test_contiguous_extents_become_one(world: World) -> None:
@@ -109,15 +109,15 @@ def test_one_extent_alone_moves_to_another_segment(world: World) -> None:
 def test_inputs_without_live_extents_are_condemned_and_others_are_not(world: World) -> None:
     world.wait(5_000)
     world.do(world.job((1, 0, 0, 3), (2, 0, 0, 2)))
-    assert condemned(world) == [True, True, False, False, False, False]
-    assert world.state.segments.condemned_ms[0] == world.now_ms
+    assert dead(world) == [True, True, False, False, False, False]
+    assert world.state.segments.dead_since_ms[0] == world.now_ms
 
 
 def test_what_was_compacted_is_compacted_again(world: World) -> None:
     world.do(world.job((1, 0, 0, 3)))
     assert said(world, world.job((1, 0, 0, 3), (2, 0, 0, 5), level=2)) == [NONE, NONE]
     assert world.extents() == [(0, 49, 2)]
-    assert condemned(world) == [True] * 6 + [False]
+    assert dead(world) == [True] * 6 + [False]
 
 
 def test_a_run_whose_extents_changed_is_refused_beside_one_whose_did_not(world: World) -> None:
@@ -131,7 +131,7 @@ def test_a_run_whose_extents_changed_is_refused_beside_one_whose_did_not(world: 
 def test_of_two_jobs_over_the_same_extents_the_second_output_is_condemned_at_once(world: World) -> None:
     first, second = world.job((1, 0, 0, 5)), world.job((1, 0, 0, 5))
     assert (said(world, first), said(world, second)) == ([NONE], [CHANGED])
-    assert condemned(world)[-2:] == [False, True]
+    assert dead(world)[-2:] == [False, True]
 
 
 def test_the_same_command_again_gets_the_first_outcome_and_changes_nothing(world: World) -> None:
@@ -152,69 +152,69 @@ def test_the_outcome_is_remembered_for_as_long_as_the_command_would_be_young_eno
     assert said(world, command) == [NONE]
     world.wait(1)
     assert not world.state.replacements
-    assert refused(world, command) == Refusal.SEGMENT_TOO_OLD
+    assert rejected(world, command) == Rejection.SEGMENT_TOO_OLD
 
 
 def test_other_runs_for_a_remembered_output_are_refused(world: World) -> None:
     command = world.job((1, 0, 0, 3))
     world.do(command)
-    assert refused(world, msgspec.structs.replace(command, runs=command.runs * 2)) == INVALID
+    assert rejected(world, msgspec.structs.replace(command, runs=command.runs * 2)) == INVALID
 
 
 def test_an_id_is_a_segments_once(world: World) -> None:
     committed = world.segment_command((1, 0, [batch()]))
     world.do(committed)
     command = world.job((1, 0, 0, 3))
-    assert refused(world, with_output(command, segment_id=committed.segment_id)) == INVALID
+    assert rejected(world, with_output(command, segment_id=committed.segment_id)) == INVALID
     world.do(command)
     again = msgspec.structs.replace(committed, segment_id=command.outputs[0].segment_id)
-    assert world.do(again).refusal == INVALID
+    assert world.do(again).rejection == INVALID
     second = world.job((1, 0, 1, 2))
-    assert refused(world, msgspec.structs.replace(second, outputs=[*second.outputs, *command.outputs])) == INVALID
+    assert rejected(world, msgspec.structs.replace(second, outputs=[*second.outputs, *command.outputs])) == INVALID
 
 
 def test_an_output_is_as_young_as_a_flushed_segment_would_have_to_be(world: World) -> None:
     old = world.job((1, 0, 0, 2), born_ms=world.now_ms - SEGMENT_COMMIT_AGE_MAX_MS - 1)
-    assert refused(world, old) == Refusal.SEGMENT_TOO_OLD
+    assert rejected(world, old) == Rejection.SEGMENT_TOO_OLD
     ahead = world.job((1, 0, 0, 2), born_ms=world.now_ms + SEGMENT_COMMIT_AGE_MAX_MS + 1)
-    assert refused(world, ahead) == INVALID
+    assert rejected(world, ahead) == INVALID
     just = world.job((1, 0, 0, 2), born_ms=world.now_ms - SEGMENT_COMMIT_AGE_MAX_MS)
     assert said(world, just) == [NONE]
 
 
 @pytest.mark.parametrize("level", [-1, 0, 10, 2**63])
 def test_a_level_that_no_compacted_segment_has_is_refused(world: World, level: int) -> None:
-    assert refused(world, world.job((1, 0, 0, 2), level=level)) == INVALID
+    assert rejected(world, world.job((1, 0, 0, 2), level=level)) == INVALID
 
 
 def test_outputs_that_cannot_be_are_refused(world: World) -> None:
     command = world.job((1, 0, 0, 2))
-    assert refused(world, msgspec.structs.replace(command, outputs=[])) == INVALID
-    assert refused(world, msgspec.structs.replace(command, outputs=command.outputs * 2)) == INVALID
-    assert refused(world, with_output(command, segment_id=b"short")) == INVALID
-    assert refused(world, with_output(command, size_bytes=2**32)) == INVALID
-    assert refused(world, with_output(command, size_bytes=-1)) == INVALID
+    assert rejected(world, msgspec.structs.replace(command, outputs=[])) == INVALID
+    assert rejected(world, msgspec.structs.replace(command, outputs=command.outputs * 2)) == INVALID
+    assert rejected(world, with_output(command, segment_id=b"short")) == INVALID
+    assert rejected(world, with_output(command, size_bytes=2**32)) == INVALID
+    assert rejected(world, with_output(command, size_bytes=-1)) == INVALID
     many = [
         OutputSegment(new_segment_id(world.now_ms, b"x" * 8 + each.to_bytes(2, "big")), 1, 9)
         for each in range(OUTPUTS_MAX + 1)
     ]
-    assert refused(world, msgspec.structs.replace(command, outputs=many)) == INVALID
-    assert refused(world, msgspec.structs.replace(command, job_id="j" * 257)) == INVALID
+    assert rejected(world, msgspec.structs.replace(command, outputs=many)) == INVALID
+    assert rejected(world, msgspec.structs.replace(command, job_id="j" * 257)) == INVALID
 
 
 def test_more_extents_than_one_command_may_replace_are_refused(world: World) -> None:
     command = world.job((1, 0, 0, 2))
     too_many = REPLACED_EXTENTS_MAX + 1
-    assert refused(world, with_run(command, inputs=[0, 0] * too_many)) == INVALID
-    assert refused(world, msgspec.structs.replace(command, runs=command.runs * too_many)) == INVALID
-    assert refused(world, msgspec.structs.replace(command, inputs=[b""] * too_many)) == INVALID
+    assert rejected(world, with_run(command, inputs=[0, 0] * too_many)) == INVALID
+    assert rejected(world, msgspec.structs.replace(command, runs=command.runs * too_many)) == INVALID
+    assert rejected(world, msgspec.structs.replace(command, inputs=[b""] * too_many)) == INVALID
 
 
 def test_compaction_goes_on_where_there_is_no_room_for_more_extents(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_commit, "EXTENTS_MAX", world.state.extent_count)
-    assert world.do(world.segment_command((1, 0, [batch()]))).refusal == Refusal.OVERLOADED
+    assert world.do(world.segment_command((1, 0, [batch()]))).rejection == Rejection.OVERLOADED
     assert said(world, world.job((1, 0, 0, 2))) == [NONE]
     world.produce(batch())
 
@@ -233,7 +233,7 @@ def test_there_is_no_room_for_any_number_of_outputs(
     command = world.job((1, 0, 0, 2))
     with monkeypatch.context() as tight:
         tight.setattr(module, name, maximum)
-        assert refused(world, command) == Refusal.OVERLOADED
+        assert rejected(world, command) == Rejection.OVERLOADED
     assert said(world, command) == [NONE]
 
 
@@ -260,7 +260,7 @@ def test_only_what_was_planned_is_replaced(world: World, changes: dict[str, Any]
     before = world.extents()
     assert said(world, with_run(world.job((1, 0, 1, 3)), **changes)) == [CHANGED]
     assert world.extents() == before
-    assert condemned(world)[-1]
+    assert dead(world)[-1]
 
 
 @pytest.mark.parametrize(
@@ -305,14 +305,14 @@ def test_partitions_that_do_not_exist_are_unknown(world: World) -> None:
     command = world.job((1, 0, 0, 2), (2, 0, 0, 2), (2, 0, 2, 4))
     command = with_run(with_run(command, 1, partition=1), 2, partition=-1)
     command = with_run(command, 0, topic_id=topic_id(9))
-    assert said(world, command) == [Refusal.UNKNOWN_TOPIC] * 3
+    assert said(world, command) == [Rejection.UNKNOWN_TOPIC] * 3
 
 
 def test_a_topic_deleted_meanwhile_does_not_keep_the_others_from_being_compacted(world: World) -> None:
     command = world.job((1, 0, 0, 5), (2, 0, 0, 5))
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    assert said(world, command) == [Refusal.UNKNOWN_TOPIC, NONE]
-    assert condemned(world) == [True] * 5 + [False]
+    assert said(world, command) == [Rejection.UNKNOWN_TOPIC, NONE]
+    assert dead(world) == [True] * 5 + [False]
 
 
 def test_a_topic_that_can_come_back_is_compacted_like_any_other(world: World) -> None:
@@ -321,16 +321,16 @@ def test_a_topic_that_can_come_back_is_compacted_like_any_other(world: World) ->
     world.do(AlterConfigs(world.now_ms, "", [window]))
     command = world.job((1, 0, 0, 5), (2, 0, 0, 5))
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    assert said(world, with_run(command, partition=1)) == [Refusal.UNKNOWN_TOPIC, NONE]
-    buried = world.state.buried[topic_id(1)].topic.partitions[0]
-    live = [world.state.segments.numbers[slot] for slot in buried.extents.segments]
+    assert said(world, with_run(command, partition=1)) == [Rejection.UNKNOWN_TOPIC, NONE]
+    recoverable = world.state.recoverable[topic_id(1)].topic.partitions[0]
+    live = [world.state.segments.numbers[slot] for slot in recoverable.extents.segments]
     view = queries.segment_extents(world.state, SegmentExtentsQuery(0, live))
     assert [[each.base_offset for each in segment] for segment in view.extents] == [[0], [10], [20], [30], [40]]
     world.do(UndeleteTopic(world.now_ms, "t", bytes(16)))
     second = world.job((1, 0, 0, 5))
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     assert said(world, second) == [NONE]
-    assert condemned(world)[:5] == [True] * 5
+    assert dead(world)[:5] == [True] * 5
     world.do(UndeleteTopic(world.now_ms, "t", bytes(16)))
     assert world.extents() == [(0, 49, 1)]
 
@@ -346,12 +346,12 @@ def test_a_segment_of_deleted_topics_that_are_not_let_go_of_yet_is_not_condemned
     world.state.extent_count += many
     command = world.job((2, 0, 0, 5))
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    assert world.state.doomed
+    assert world.state.pending_delete
     assert said(world, command) == [NONE]
-    assert condemned(world)[:5] == [True, True, True, True, False]
+    assert dead(world)[:5] == [True, True, True, True, False]
     world.do(Tick(world.now_ms))
     world.do(Tick(world.now_ms))
-    assert condemned(world)[:5] == [True] * 5
+    assert dead(world)[:5] == [True] * 5
 
 
 def test_what_the_same_entry_commits_is_announced_before_it_can_be_compacted(world: World) -> None:
@@ -403,7 +403,7 @@ def test_a_newest_timestamp_that_key_compaction_removed_is_not_found_any_more(wo
     assert found[2].extent is None
 
 
-def cleaned(world: World, *spans: tuple[int, int], horizon_ms: int = -1) -> list[Refusal]:
+def cleaned(world: World, *spans: tuple[int, int], horizon_ms: int = -1) -> list[Rejection]:
     command = world.job(*((1, 0, *span) for span in spans), cleaned=True, delete_horizon_ms=horizon_ms)
     return said(world, command)
 

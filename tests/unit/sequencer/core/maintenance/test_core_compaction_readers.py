@@ -23,7 +23,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.ids import SegmentId, TopicId, new_segment_id
 from penstock.contracts.queries.compaction import PlacedExtent, SegmentExtentsQuery, SegmentsQuery, SegmentView
 from penstock.contracts.queries.log import PlanPartition, PlanQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from tests.unit.sequencer.core.core_world import START_MS, World, check_invariants, topic_id
@@ -49,7 +49,7 @@ class Universe:
         self.jobs: list[ReplaceExtents] = []
         self.topics = 0
         self.said = 0
-        self.accepted = self.refused = 0
+        self.accepted = self.rejected = 0
 
     def step(self) -> None:
         ways = [self.write, self.plan, self.send, self.create, self.delete, self.restart, self.pass_time]
@@ -162,8 +162,8 @@ class Universe:
         before = {log: self.read(log) for log in self.acknowledged}
         outcome = self.world.do(msgspec.structs.replace(command, now_ms=self.world.now_ms))
         if isinstance(outcome, PerItem):
-            self.accepted += outcome.refusals.count(Refusal.NONE)
-            self.refused += len(outcome.refusals) - outcome.refusals.count(Refusal.NONE)
+            self.accepted += outcome.rejections.count(Rejection.NONE)
+            self.rejected += len(outcome.rejections) - outcome.rejections.count(Rejection.NONE)
         for log, seen in before.items():
             after = self.read(log)
             self.dropped[log] |= seen.keys() - after.keys()
@@ -176,7 +176,7 @@ class Universe:
         offset = 0
         while True:
             (plan,) = queries.plan(self.world.state, PlanQuery(0, [PlanPartition(*log, offset, 40)], 100)).partitions
-            assert plan.refusal == Refusal.NONE
+            assert plan.rejection == Rejection.NONE
             if not plan.extents:
                 assert offset == plan.high_watermark == len(self.acknowledged[log])
                 return found
@@ -214,13 +214,13 @@ def contiguous(
     extents: list[tuple[PlacedExtent, SegmentView]],
 ) -> list[list[tuple[PlacedExtent, SegmentView]]]:
     """One log's extents, in pieces without holes."""
-    pieces: list[list[tuple[PlacedExtent, SegmentView]]] = []
+    fragments: list[list[tuple[PlacedExtent, SegmentView]]] = []
     for each in sorted(extents, key=lambda each: each[0].base_offset):
-        if pieces and pieces[-1][-1][0].last_offset + 1 == each[0].base_offset:
-            pieces[-1].append(each)
+        if fragments and fragments[-1][-1][0].last_offset + 1 == each[0].base_offset:
+            fragments[-1].append(each)
         else:
-            pieces.append([each])
-    return pieces
+            fragments.append([each])
+    return fragments
 
 
 @cleaning
@@ -232,4 +232,4 @@ def test_readers_see_every_record_once_and_in_order_whatever_is_compacted_meanwh
         check_invariants(universe.world.state)
     universe.check()
     assert universe.accepted > 10
-    assert universe.refused > 0
+    assert universe.rejected > 0

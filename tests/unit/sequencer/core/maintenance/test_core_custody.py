@@ -1,11 +1,11 @@
-"""Who keeps the journal's house: a lease in the journaled state, and what only its holder may note."""
+"""Who keeps the journal: a lease in the journaled state, and what only its holder may note."""
 
 from penstock.contracts.commands import (
     Done,
-    NoteArchived,
-    NoteSnapshot,
     RaiseLevel,
-    Refused,
+    RecordArchived,
+    RecordSnapshot,
+    Rejected,
     ReleaseCustody,
     TakeCustody,
     Tick,
@@ -24,11 +24,11 @@ def release(world: World, author: str) -> bool:
 
 
 def archived(world: World, author: str, sequence: int) -> bool:
-    return isinstance(world.do(NoteArchived(world.now_ms, author, sequence)), Done)
+    return isinstance(world.do(RecordArchived(world.now_ms, author, sequence)), Done)
 
 
 def snapshot(world: World, author: str, sequence: int) -> bool:
-    return isinstance(world.do(NoteSnapshot(world.now_ms, author, sequence)), Done)
+    return isinstance(world.do(RecordSnapshot(world.now_ms, author, sequence)), Done)
 
 
 def test_the_first_who_asks_has_custody_until_its_lease_is_over() -> None:
@@ -111,7 +111,7 @@ def test_an_author_without_a_name_or_with_an_endless_one_is_refused() -> None:
     world = World()
     for author in ("", "a" * 257):
         outcome = world.do(TakeCustody(world.now_ms, author))
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert outcome.message == f"an author of {len(author)} letters"
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from penstock.contracts.commands import (
-    ClaimJob,
     DeleteTopic,
-    ForgetSegments,
-    NoteSnapshot,
+    LeaseJob,
     RaiseLevel,
+    RecordSnapshot,
     ReleaseJob,
+    RemoveSegments,
     TakeCustody,
 )
 from penstock.contracts.ids import SegmentId, new_segment_id
@@ -16,8 +16,8 @@ from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries.compaction import SegmentsQuery
 from penstock.contracts.queries.janitor import (
     KNOWN_SEGMENTS_ASKED_MAX,
-    CondemnedQuery,
-    CondemnedSegment,
+    DeadSegment,
+    DeadSegmentsQuery,
     KnownSegment,
     KnownSegmentsQuery,
     UsageQuery,
@@ -42,7 +42,7 @@ def world() -> World:
     for number in (1, 1, 2):
         world.produce(batch(), number=number)
     for sequence in (6, 7):
-        world.do(NoteSnapshot(world.now_ms, "r1", sequence))
+        world.do(RecordSnapshot(world.now_ms, "r1", sequence))
     return world
 
 
@@ -51,25 +51,23 @@ def ids(world: World) -> list[SegmentId]:
     return [table.id(slot) for slot in table.by_number]
 
 
-def condemned(
-    world: World, before_ms: int = EVER, before_sequence: int = EVER, limit: int = 100
-) -> list[CondemnedSegment]:
-    view = queries.condemned(world.state, CondemnedQuery(0, before_ms, before_sequence, limit))
+def dead(world: World, before_ms: int = EVER, before_sequence: int = EVER, limit: int = 100) -> list[DeadSegment]:
+    view = queries.dead(world.state, DeadSegmentsQuery(0, before_ms, before_sequence, limit))
     assert (view.sequence, view.clock_ms, view.secured_sequence) == (world.state.sequence, world.now_ms, 6)
     return view.segments
 
 
-def condemned_ids(world: World, **bounds: int) -> list[SegmentId]:
-    return [each.segment_id for each in condemned(world, **bounds)]
+def dead_ids(world: World, **bounds: int) -> list[SegmentId]:
+    return [each.segment_id for each in dead(world, **bounds)]
 
 
 def test_condemned_segments_are_told_with_when_and_by_which_entry(world: World) -> None:
     first, second, _ = ids(world)
-    assert condemned(world) == []
+    assert dead(world) == []
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     sequence = world.state.sequence
-    assert condemned(world) == [CondemnedSegment(each, 0, 100, world.now_ms, sequence) for each in (first, second)]
-    assert condemned_ids(world, limit=1) == [first]
+    assert dead(world) == [DeadSegment(each, 0, 100, world.now_ms, sequence) for each in (first, second)]
+    assert dead_ids(world, limit=1) == [first]
 
 
 def test_those_condemned_later_than_asked_for_are_not_told(world: World) -> None:
@@ -78,34 +76,34 @@ def test_those_condemned_later_than_asked_for_are_not_told(world: World) -> None
     sequence, died_ms = world.state.sequence, world.now_ms
     world.wait(10)
     world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
-    assert condemned_ids(world, before_ms=died_ms - 1) == []
-    assert condemned_ids(world, before_ms=died_ms) == condemned_ids(world, before_ms=died_ms + 9) == [first, second]
-    assert condemned_ids(world, before_sequence=sequence - 1) == []
-    assert condemned_ids(world, before_sequence=sequence + 1) == [first, second]
-    assert condemned_ids(world, before_sequence=sequence + 2) == [first, second, third]
+    assert dead_ids(world, before_ms=died_ms - 1) == []
+    assert dead_ids(world, before_ms=died_ms) == dead_ids(world, before_ms=died_ms + 9) == [first, second]
+    assert dead_ids(world, before_sequence=sequence - 1) == []
+    assert dead_ids(world, before_sequence=sequence + 1) == [first, second]
+    assert dead_ids(world, before_sequence=sequence + 2) == [first, second, third]
 
 
 def test_condemned_segments_that_somebody_works_on_are_passed_over(world: World) -> None:
     first, second, _ = ids(world)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    world.do(ClaimJob(world.now_ms, "reap", "janitor-1", [first], 60_000))
-    assert condemned_ids(world) == [second]
+    world.do(LeaseJob(world.now_ms, "reap", "janitor-1", [first], 60_000))
+    assert dead_ids(world) == [second]
     world.do(ReleaseJob(world.now_ms, "reap", "janitor-1"))
-    assert condemned_ids(world) == [first, second]
-    world.do(ClaimJob(world.now_ms, "reap", "janitor-1", [first], 60_000))
+    assert dead_ids(world) == [first, second]
+    world.do(LeaseJob(world.now_ms, "reap", "janitor-1", [first], 60_000))
     world.now_ms += 60_000
     world.produce(batch(), number=2)  # no Tick has come since the lease is over
-    assert condemned_ids(world) == [first, second]
+    assert dead_ids(world) == [first, second]
 
 
 def test_a_look_for_condemned_segments_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, _ = ids(world)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    world.do(ClaimJob(world.now_ms, "reap", "janitor-1", [first], 60_000))
-    monkeypatch.setattr(janitor_queries, "CONDEMNED_WALKED_MAX", 1)
-    assert condemned_ids(world) == []
-    world.do(ForgetSegments(world.now_ms, [first]))
-    assert condemned_ids(world) == [second]
+    world.do(LeaseJob(world.now_ms, "reap", "janitor-1", [first], 60_000))
+    monkeypatch.setattr(janitor_queries, "DEAD_WALKED_MAX", 1)
+    assert dead_ids(world) == []
+    world.do(RemoveSegments(world.now_ms, [first]))
+    assert dead_ids(world) == [second]
 
 
 def test_condemned_segments_are_told_page_by_page(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,14 +111,14 @@ def test_condemned_segments_are_told_page_by_page(world: World, monkeypatch: pyt
     for name in ("t", "u"):
         world.do(DeleteTopic(world.now_ms, name, bytes(16)))
     for walked_max, limit in ((1, 100), (2, 1), (100, 2)):
-        monkeypatch.setattr(janitor_queries, "CONDEMNED_WALKED_MAX", walked_max)
+        monkeypatch.setattr(janitor_queries, "DEAD_WALKED_MAX", walked_max)
         told, place = [], 0
         while place >= 0:
-            view = queries.condemned(world.state, CondemnedQuery(0, EVER, EVER, limit, first_place=place))
+            view = queries.dead(world.state, DeadSegmentsQuery(0, EVER, EVER, limit, first_place=place))
             told += [each.segment_id for each in view.segments]
             place = view.next_place
         assert told == expected
-    assert queries.condemned(world.state, CondemnedQuery(0, -1, EVER, 1)).next_place == -1, "the rest is too young"
+    assert queries.dead(world.state, DeadSegmentsQuery(0, -1, EVER, 1)).next_place == -1, "the rest is too young"
 
 
 def known(world: World, *segment_ids: SegmentId) -> list[KnownSegment | None]:
@@ -132,7 +130,7 @@ def known(world: World, *segment_ids: SegmentId) -> list[KnownSegment | None]:
 
 def test_a_known_segment_is_told_as_in_listings(world: World) -> None:
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    listed = queries.segments(world.state, SegmentsQuery(0, 0, [], 10, condemned=True)).segments
+    listed = queries.segments(world.state, SegmentsQuery(0, 0, [], 10, dead=True)).segments
     told = [world.state.sequence, world.state.sequence, 0]
     expected = [KnownSegment(view, True, sequence) for view, sequence in zip(listed, told, strict=True)]
     assert known(world, *ids(world)) == expected
@@ -141,7 +139,7 @@ def test_a_known_segment_is_told_as_in_listings(world: World) -> None:
 def test_a_forgotten_segment_is_remembered_as_long_as_its_commit_could_come_again(world: World) -> None:
     first, *_ = ids(world)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    world.do(ForgetSegments(world.now_ms, [first]))
+    world.do(RemoveSegments(world.now_ms, [first]))
     assert known(world, first) == [KnownSegment(None, True)]
     world.wait(SEGMENT_COMMIT_AGE_MAX_MS)
     assert known(world, first) == [KnownSegment(None, True)]
@@ -179,5 +177,5 @@ def test_usage_adds_up(world: World) -> None:
     died_ms = world.now_ms
     assert usage() == told(1, 100, 0, 3, 300, died_ms, 1, 0)
     world.wait(5)
-    world.do(ForgetSegments(world.now_ms, ids(world)[:2]))
+    world.do(RemoveSegments(world.now_ms, ids(world)[:2]))
     assert usage() == told(1, 100, 0, 1, 100, died_ms, 1, 0)

@@ -13,8 +13,8 @@ from penstock.contracts.commands import (
     Done,
     ExpireLogs,
     LogRef,
-    NoteArchived,
     RaiseLevel,
+    RecordArchived,
     TakeCustody,
     Tick,
 )
@@ -26,7 +26,7 @@ from penstock.contracts.levels import (
     SHARE_GROUPS_LEVEL,
     level_of,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from tests.unit.sequencer.core.core_world import World, batch, topic_id
 
 # What 0.1.0 knew, and the command that leads to the first level.
@@ -51,9 +51,9 @@ def test_the_level_rises_and_never_falls() -> None:
     world = World()
     assert world.state.level == 0
     assert world.do(RaiseLevel(world.now_ms, 1)) == Done()
-    assert world.do(RaiseLevel(world.now_ms, 1)).refusal == Refusal.INVALID_REQUEST
+    assert world.do(RaiseLevel(world.now_ms, 1)).rejection == Rejection.INVALID_REQUEST
     assert world.do(RaiseLevel(world.now_ms, 3)) == Done()
-    assert world.do(RaiseLevel(world.now_ms, 2)).refusal == Refusal.INVALID_REQUEST
+    assert world.do(RaiseLevel(world.now_ms, 2)).rejection == Rejection.INVALID_REQUEST
     assert world.state.level == 3
 
 
@@ -73,7 +73,7 @@ def test_a_cluster_that_kept_its_records_for_ever_goes_on_doing_so_until_it_is_t
     expiry = ExpireLogs(world.now_ms, [LogRef(topic_id(1), 0)])
     assert world.do(expiry).logs[0].extents == 0
     back = ConfigChange("log.retention.ms", ConfigOperation.DELETE)
-    assert world.do(AlterConfigs(world.now_ms, "", [back], seen_sequence=1)).refusal == Refusal.STALE
+    assert world.do(AlterConfigs(world.now_ms, "", [back], seen_sequence=1)).rejection == Rejection.STALE
     assert world.do(AlterConfigs(world.now_ms, "", [back], seen_sequence=world.state.sequence)) == Done()
     assert world.do(expiry).logs[0].extents == 1
 
@@ -116,14 +116,14 @@ def test_a_topic_waits_for_replicas_that_take_its_configurations(configs: dict[s
 def test_a_journal_from_before_there_were_levels_is_applied_as_it_was() -> None:
     world = World()
     world.do(TakeCustody(world.now_ms, "r"))
-    assert world.do(NoteArchived(world.now_ms, "r", 1)) == Done()
+    assert world.do(RecordArchived(world.now_ms, "r", 1)) == Done()
     assert world.state.level == 0
 
 
 def test_a_compacted_topic_that_0_1_0_refused_is_refused_by_whoever_reads_its_journal() -> None:
     world = World()
     compacted = {"cleanup.policy": "compact"}
-    assert world.topic(**compacted).refusal == Refusal.INVALID_CONFIG
+    assert world.topic(**compacted).rejection == Rejection.INVALID_CONFIG
     assert not world.state.topics
     world.do(RaiseLevel(world.now_ms, KEY_COMPACTION_LEVEL))
     assert world.topic(**compacted).configs == compacted
@@ -133,7 +133,7 @@ def test_retention_that_earlier_releases_refused_is_refused_by_whoever_reads_the
     world = World()
     world.do(RaiseLevel(world.now_ms, KEY_COMPACTION_LEVEL))
     kept = {"retention.ms": "1000"}
-    assert world.topic(**kept).refusal == Refusal.INVALID_CONFIG
+    assert world.topic(**kept).rejection == Rejection.INVALID_CONFIG
     assert not world.state.topics
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     assert world.topic(**kept).configs == kept

@@ -32,7 +32,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.queries.groups import GroupConfigsQuery, GroupsQuery, GroupSummary
 from penstock.contracts.queries.share import ShareGroupsQuery, ShareOffsetsQuery
 from penstock.contracts.queries.topics import ValidateQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.share import commands as share_commands
@@ -105,7 +105,7 @@ def test_who_leaves_is_no_member_and_its_partitions_are_others() -> None:
     world.do(CreatePartitions(world.now_ms, "t", 2))
     assert world.leave("one").member_epoch == -1
     assert assigned(world, "two") == [[0, 1]]
-    assert world.heartbeat("one", 1).refusal == Refusal.UNKNOWN_MEMBER
+    assert world.heartbeat("one", 1).rejection == Rejection.UNKNOWN_MEMBER
 
 
 def test_a_silent_member_goes_and_its_records_come_again() -> None:
@@ -122,25 +122,25 @@ def test_only_the_epochs_that_a_member_may_know_of_are_its() -> None:
     world.join("two")
     world.heartbeat("one", 1, ["t", "u"])
     assert world.heartbeat("one", 1).member_epoch == 3
-    assert world.heartbeat("one", 2).refusal == Refusal.FENCED_MEMBER_EPOCH
-    assert world.heartbeat("one", 4).refusal == Refusal.FENCED_MEMBER_EPOCH
+    assert world.heartbeat("one", 2).rejection == Rejection.FENCED_MEMBER_EPOCH
+    assert world.heartbeat("one", 4).rejection == Rejection.FENCED_MEMBER_EPOCH
     assert world.join("one", "t", "u").member_epoch == 3
 
 
 def test_wrong_heartbeats_are_refused() -> None:
     world = ShareWorld("one")
-    assert world.heartbeat("two", 1).refusal == Refusal.UNKNOWN_MEMBER
-    assert world.heartbeat("two", 1, group_id="h").refusal == Refusal.UNKNOWN_GROUP
-    assert world.heartbeat("", 0, ["t"]).refusal == Refusal.INVALID_REQUEST
-    assert world.heartbeat("two", 0).refusal == Refusal.INVALID_REQUEST
-    assert world.heartbeat("two", -2).refusal == Refusal.INVALID_REQUEST
-    assert world.heartbeat("two", 0, ["t"], rack_id="").refusal == Refusal.INVALID_REQUEST
+    assert world.heartbeat("two", 1).rejection == Rejection.UNKNOWN_MEMBER
+    assert world.heartbeat("two", 1, group_id="h").rejection == Rejection.UNKNOWN_GROUP
+    assert world.heartbeat("", 0, ["t"]).rejection == Rejection.INVALID_REQUEST
+    assert world.heartbeat("two", 0).rejection == Rejection.INVALID_REQUEST
+    assert world.heartbeat("two", -2).rejection == Rejection.INVALID_REQUEST
+    assert world.heartbeat("two", 0, ["t"], rack_id="").rejection == Rejection.INVALID_REQUEST
 
 
 def test_a_group_has_no_more_members_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_commands, "SHARE_MEMBERS_MAX", 2)
     world = ShareWorld("one", "two")
-    assert world.join("three").refusal == Refusal.GROUP_FULL
+    assert world.join("three").rejection == Rejection.GROUP_FULL
     assert world.join("two").member_epoch == 2
 
 
@@ -149,7 +149,7 @@ def test_a_late_heartbeat_does_not_bring_back_who_left() -> None:
     world.join("two")
     seen = world.state.sequence
     world.leave("two")
-    assert world.join("two", seen_sequence=seen).refusal == Refusal.STALE
+    assert world.join("two", seen_sequence=seen).rejection == Rejection.STALE
     assert world.join("two", seen_sequence=world.state.sequence).member_epoch == 4
 
 
@@ -165,27 +165,27 @@ def test_an_id_is_of_one_kind_of_group() -> None:
     join = JoinGroup(
         START_MS, "g", "", "new", None, False, "c", "h", 10_000, 10_000, "consumer", [GroupProtocol("range", b"")]
     )
-    assert world.do(join).refusal == Refusal.INCONSISTENT_PROTOCOL
+    assert world.do(join).rejection == Rejection.INCONSISTENT_PROTOCOL
     beat = ConsumerHeartbeat(START_MS, "g", "x", 0, None, None, 5_000, "c", "h", ["t"], None, None, [])
-    assert world.do(beat).refusal == Refusal.UNKNOWN_GROUP
+    assert world.do(beat).rejection == Rejection.UNKNOWN_GROUP
     offsets = [OffsetToCommit("t", 0, 1, -1, "")]
-    assert world.do(CommitOffsets(START_MS, "g", -1, "", None, offsets)).refusal == Refusal.UNKNOWN_GROUP
+    assert world.do(CommitOffsets(START_MS, "g", -1, "", None, offsets)).rejection == Rejection.UNKNOWN_GROUP
     producer = world.do(InitTransactionalProducer(START_MS, "tx", 10_000))
     who = (START_MS, "tx", producer.producer_id, producer.producer_epoch)
-    assert world.do(AddOffsetsToTxn(*who, "g")).refusal == Refusal.UNKNOWN_GROUP
-    assert world.do(CommitTxnOffsets(*who, "g", -1, "", None, offsets, True)).refusal == Refusal.UNKNOWN_GROUP
+    assert world.do(AddOffsetsToTxn(*who, "g")).rejection == Rejection.UNKNOWN_GROUP
+    assert world.do(CommitTxnOffsets(*who, "g", -1, "", None, offsets, True)).rejection == Rejection.UNKNOWN_GROUP
     assert "g" not in world.state.groups
 
 
 def test_no_share_group_takes_another_groups_id() -> None:
     world = ShareWorld("one")
     world.do(CommitOffsets(START_MS, "h", -1, "", None, [OffsetToCommit("t", 0, 1, -1, "")]))
-    assert world.join("one", group_id="h").refusal == Refusal.UNKNOWN_GROUP
+    assert world.join("one", group_id="h").rejection == Rejection.UNKNOWN_GROUP
     producer = world.do(InitTransactionalProducer(START_MS, "tx", 10_000))
     world.do(AddOffsetsToTxn(START_MS, "tx", producer.producer_id, producer.producer_epoch, "pending"))
-    assert world.join("one", group_id="pending").refusal == Refusal.UNKNOWN_GROUP
+    assert world.join("one", group_id="pending").rejection == Rejection.UNKNOWN_GROUP
     alter = AlterShareOffsets(START_MS, "h", [ShareOffset("t", 0, 0)])
-    assert world.do(alter).refusal == Refusal.UNKNOWN_GROUP
+    assert world.do(alter).rejection == Rejection.UNKNOWN_GROUP
 
 
 def test_a_deleted_topics_offsets_come_back_to_no_share_group() -> None:
@@ -193,7 +193,7 @@ def test_a_deleted_topics_offsets_come_back_to_no_share_group() -> None:
     world.topic("u", number=2, **{"penstock.undelete.window.ms": "7200000"})
     world.do(CommitOffsets(world.now_ms, "h", -1, "", None, [OffsetToCommit("u", 0, 1, -1, "")]))
     world.do(DeleteTopic(world.now_ms, "u", topic_id(2)))
-    assert world.join("one", group_id="h").refusal == Refusal.UNKNOWN_GROUP
+    assert world.join("one", group_id="h").rejection == Rejection.UNKNOWN_GROUP
     world.wait(GROUP_IDLE_MS)
     assert world.join("one", group_id="h").member_epoch == 1
     world.do(UndeleteTopic(world.now_ms, "u", topic_id(2)))
@@ -217,7 +217,7 @@ def test_groups_are_listed_and_described() -> None:
 def test_only_a_group_without_members_is_deleted() -> None:
     world = ShareWorld("one", records=3)
     world.acquire("one")
-    assert world.do(DeleteGroup(world.now_ms, "g")).refusal == Refusal.GROUP_NOT_EMPTY
+    assert world.do(DeleteGroup(world.now_ms, "g")).rejection == Rejection.GROUP_NOT_EMPTY
     world.leave("one")
     assert world.do(DeleteGroup(world.now_ms, "g")) == Done()
     assert not (world.state.share_groups or world.state.share_topics or world.state.share_record_count)
@@ -270,9 +270,9 @@ def test_an_empty_group_goes_on_from_where_an_administrator_says() -> None:
     alter = AlterShareOffsets(
         world.now_ms, "g", [ShareOffset("t", 0, 2), ShareOffset("t", 1, 0), ShareOffset("x", 0, 0)]
     )
-    assert world.do(alter).refusal == Refusal.GROUP_NOT_EMPTY
+    assert world.do(alter).rejection == Rejection.GROUP_NOT_EMPTY
     world.leave("one")
-    assert world.do(alter) == PerItem([Refusal.NONE, Refusal.UNKNOWN_TOPIC, Refusal.UNKNOWN_TOPIC])
+    assert world.do(alter) == PerItem([Rejection.NONE, Rejection.UNKNOWN_TOPIC, Rejection.UNKNOWN_TOPIC])
     (view,) = ask(world, "share_offsets", ShareOffsetsQuery(0, "g", None)).offsets
     assert (view.start_offset, view.lag) == (2, 7)
     world.join("one")
@@ -281,11 +281,11 @@ def test_an_empty_group_goes_on_from_where_an_administrator_says() -> None:
 
 def test_an_administrator_makes_a_group_that_begins_where_he_says() -> None:
     world = ShareWorld(records=9)
-    assert world.do(AlterShareOffsets(world.now_ms, "g", [ShareOffset("t", 0, 7)])) == PerItem([Refusal.NONE])
+    assert world.do(AlterShareOffsets(world.now_ms, "g", [ShareOffset("t", 0, 7)])) == PerItem([Rejection.NONE])
     world.join("one")
     assert world.acquire("one") == [(7, 8, 1)]
     bad = AlterShareOffsets(world.now_ms, "bare", [ShareOffset("t", 0, -1)])
-    assert world.do(bad) == PerItem([Refusal.OFFSET_OUT_OF_RANGE])
+    assert world.do(bad) == PerItem([Rejection.OFFSET_OUT_OF_RANGE])
     assert "bare" not in world.state.share_groups
 
 
@@ -294,10 +294,10 @@ def test_a_group_whose_offsets_are_deleted_begins_anew() -> None:
     world.acquire("one", 5)
     world.judge("one", 0, 4, Verdict.ACCEPT)
     delete = DeleteShareOffsets(world.now_ms, "g", ["t", "x"])
-    assert world.do(delete).refusal == Refusal.GROUP_NOT_EMPTY
+    assert world.do(delete).rejection == Rejection.GROUP_NOT_EMPTY
     world.leave("one")
-    assert world.do(delete) == PerItem([Refusal.NONE, Refusal.UNKNOWN_TOPIC])
-    assert world.do(delete).refusal == Refusal.UNKNOWN_GROUP
+    assert world.do(delete) == PerItem([Rejection.NONE, Rejection.UNKNOWN_TOPIC])
+    assert world.do(delete).rejection == Rejection.UNKNOWN_GROUP
     world.join("one")
     assert world.acquire("one") == [(0, 8, 1)]
 
@@ -307,8 +307,8 @@ def test_late_changes_of_offsets_are_refused() -> None:
     seen = world.state.sequence
     world.do(AlterShareOffsets(world.now_ms, "g", [ShareOffset("t", 0, 7)], seen))
     late = AlterShareOffsets(world.now_ms, "g", [ShareOffset("t", 0, 1)], seen)
-    assert world.do(late).refusal == Refusal.STALE
-    assert world.do(DeleteGroup(world.now_ms, "g", seen)).refusal == Refusal.STALE
+    assert world.do(late).rejection == Rejection.STALE
+    assert world.do(DeleteGroup(world.now_ms, "g", seen)).rejection == Rejection.STALE
 
 
 def test_groups_have_configurations_of_their_own() -> None:
@@ -319,10 +319,10 @@ def test_groups_have_configurations_of_their_own() -> None:
     assert not told[1]
     everything = ask(world, "group_configs", GroupConfigsQuery(0, []))
     assert (everything.group_ids, everything.configs) == (["g"], []), "of ten thousand groups that fits into a message"
-    assert world.configure(**{"share.session.timeout.ms": "500"}).refusal == Refusal.INVALID_CONFIG
-    assert world.configure(**{"retention.ms": "1"}).refusal == Refusal.INVALID_CONFIG
-    assert world.configure(**{"share.heartbeat.interval.ms": "60000"}).refusal == Refusal.INVALID_CONFIG
-    assert world.configure("", **{"share.session.timeout.ms": "5000"}).refusal == Refusal.INVALID_REQUEST
+    assert world.configure(**{"share.session.timeout.ms": "500"}).rejection == Rejection.INVALID_CONFIG
+    assert world.configure(**{"retention.ms": "1"}).rejection == Rejection.INVALID_CONFIG
+    assert world.configure(**{"share.heartbeat.interval.ms": "60000"}).rejection == Rejection.INVALID_CONFIG
+    assert world.configure("", **{"share.session.timeout.ms": "5000"}).rejection == Rejection.INVALID_REQUEST
     back = [ConfigChange(name, ConfigOperation.DELETE) for name in told[0]]
     assert world.do(AlterGroupConfigs(world.now_ms, "g", back)) == Done()
     assert not world.state.group_configs
@@ -333,10 +333,10 @@ def test_changes_of_groups_configurations_are_validated_and_never_late() -> None
     change = [ConfigChange("share.record.lock.duration.ms", ConfigOperation.SET, "15000")]
     commands = [AlterGroupConfigs(world.now_ms, "g", change), AlterGroupConfigs(world.now_ms, "", change)]
     good, bad = ask(world, "validate", ValidateQuery(0, [*commands])).outcomes
-    assert (good, bad.refusal) == (Done(), Refusal.INVALID_REQUEST)
+    assert (good, bad.rejection) == (Done(), Rejection.INVALID_REQUEST)
     assert "share.record.lock.duration.ms" not in world.state.group_configs["g"]
     late = AlterGroupConfigs(world.now_ms, "g", change, seen_sequence=0)
-    assert world.do(late).refusal == Refusal.STALE
+    assert world.do(late).rejection == Rejection.STALE
 
 
 def test_what_one_restored_state_is_told_no_other_knows() -> None:

@@ -20,7 +20,7 @@ from penstock.contracts.commands import (
     ShareRecords,
     Verdict,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import new_state
@@ -178,7 +178,7 @@ class Play:
         judged = JudgedRange(first, last, bytes(verdicts))
         (shared,) = self.world.records(name, SharePartition(topic_id(1), 0, [judged])).partitions
         is_its = all(offset in held for offset in range(first, last + 1))
-        assert shared.judged == (Refusal.NONE if is_its else Refusal.INVALID_RECORD_STATE)
+        assert shared.judged == (Rejection.NONE if is_its else Rejection.INVALID_RECORD_STATE)
         for offset in range(first, last + 1) if is_its else ():
             self.take(self.records[offset], verdicts[0] if size == 1 else verdicts[offset - first])
 
@@ -220,7 +220,7 @@ class Play:
             for first, last, deliveries in ranges:
                 assert deliveries <= LIMIT
                 given += range(first, last + 1)
-                assert self.world.judge(name, first, last, Verdict.ACCEPT) == Refusal.NONE
+                assert self.world.judge(name, first, last, Verdict.ACCEPT) == Rejection.NONE
         assert given == left
         assert (self.world.share.start, self.world.share.holds, self.world.lag()) == (len(self.records), [], 0)
 

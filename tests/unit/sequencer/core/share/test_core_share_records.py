@@ -19,7 +19,7 @@ from penstock.contracts.commands import (
     ShareRecords,
     Verdict,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.idle_timers import next_deadline_ms
 from penstock_sequencer.core.share import partition as share_partitions
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
@@ -41,17 +41,17 @@ def test_members_get_different_records_in_order() -> None:
 def test_what_is_accepted_is_behind_the_group() -> None:
     world = ShareWorld("one", records=10)
     world.acquire("one", 6)
-    assert world.judge("one", 2, 3, ACCEPT) == Refusal.NONE
+    assert world.judge("one", 2, 3, ACCEPT) == Rejection.NONE
     assert (world.share.start, world.lag()) == (0, 8)
-    assert world.judge("one", 0, 1, ACCEPT) == Refusal.NONE
+    assert world.judge("one", 0, 1, ACCEPT) == Rejection.NONE
     assert (world.share.start, world.lag()) == (4, 6)
-    assert world.judge("one", 0, 1, ACCEPT) == Refusal.INVALID_RECORD_STATE
+    assert world.judge("one", 0, 1, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
 def test_what_is_released_comes_again_and_says_how_often_it_came() -> None:
     world = ShareWorld("one", "two", records=6)
     world.acquire("one")
-    assert world.judge("one", 0, 3, ACCEPT, RELEASE, REJECT, RELEASE) == Refusal.NONE
+    assert world.judge("one", 0, 3, ACCEPT, RELEASE, REJECT, RELEASE) == Rejection.NONE
     assert world.windows() == [(1, 1), (3, 3)]
     assert world.acquire("two") == [(1, 1, 2), (3, 3, 2)]
 
@@ -73,7 +73,7 @@ def test_a_lock_that_ends_is_a_delivery_and_the_record_comes_again() -> None:
     assert world.acquire("two") == []
     world.wait(1)
     assert world.acquire("two") == [(0, 2, 2)]
-    assert world.judge("one", 0, 2, ACCEPT) == Refusal.INVALID_RECORD_STATE
+    assert world.judge("one", 0, 2, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
 def test_locks_that_end_are_told_to_who_counts_them_and_no_others() -> None:
@@ -91,7 +91,7 @@ def test_a_lock_that_is_renewed_begins_anew() -> None:
     world = ShareWorld("one", records=3)
     world.acquire("one")
     world.wait(LOCK_MS - 1)
-    assert world.judge("one", 1, 1, RENEW) == Refusal.NONE
+    assert world.judge("one", 1, 1, RENEW) == Rejection.NONE
     world.wait(1)
     assert world.windows() == [(0, 0), (2, 2)]
     world.wait(LOCK_MS)
@@ -150,18 +150,18 @@ def test_a_session_that_ends_gives_back_what_it_got_of_its_partitions_and_no_oth
     assert world.windows() == [(0, 2), (3, 3)]
     judged = [JudgedRange(0, 1, bytes([ACCEPT]))]
     (shared,) = world.records("one", SharePartition(topic_id(2), 0, judged)).partitions
-    assert shared.judged == Refusal.NONE, "the session did not name this one"
+    assert shared.judged == Rejection.NONE, "the session did not name this one"
 
 
 def test_only_who_has_a_record_judges_it_and_all_or_nothing() -> None:
     world = ShareWorld("one", "two", records=6)
     world.acquire("one", 3)
     world.acquire("two", 3)
-    assert world.judge("one", 2, 3, ACCEPT) == Refusal.INVALID_RECORD_STATE
-    assert world.judge("one", 5, 9, ACCEPT) == Refusal.INVALID_RECORD_STATE
+    assert world.judge("one", 2, 3, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    assert world.judge("one", 5, 9, ACCEPT) == Rejection.INVALID_RECORD_STATE
     judged = [JudgedRange(0, 0, bytes([ACCEPT])), JudgedRange(4, 4, bytes([ACCEPT]))]
     (shared,) = world.records("one", SharePartition(T, 0, judged)).partitions
-    assert (shared.judged, world.lag()) == (Refusal.INVALID_RECORD_STATE, 6)
+    assert (shared.judged, world.lag()) == (Rejection.INVALID_RECORD_STATE, 6)
 
 
 @pytest.mark.parametrize(
@@ -179,25 +179,25 @@ def test_what_makes_no_sense_is_refused(judged: list[JudgedRange]) -> None:
     world = ShareWorld("one", records=3)
     world.acquire("one")
     (shared,) = world.records("one", SharePartition(T, 0, judged)).partitions
-    assert (shared.judged, world.lag()) == (Refusal.INVALID_REQUEST, 3)
+    assert (shared.judged, world.lag()) == (Rejection.INVALID_REQUEST, 3)
 
 
 def test_what_somebody_wants_that_is_no_member_is_refused() -> None:
     world = ShareWorld("one", records=3)
     wanted = SharePartition(T, 0, [], 0, -1, 5)
-    assert world.records("two", wanted).refusal == Refusal.UNKNOWN_MEMBER
-    assert world.do(ShareRecords(world.now_ms, "h", "one", [wanted], 5)).refusal == Refusal.UNKNOWN_GROUP
-    assert world.records("one", wanted, wanted).refusal == Refusal.INVALID_REQUEST
+    assert world.records("two", wanted).rejection == Rejection.UNKNOWN_MEMBER
+    assert world.do(ShareRecords(world.now_ms, "h", "one", [wanted], 5)).rejection == Rejection.UNKNOWN_GROUP
+    assert world.records("one", wanted, wanted).rejection == Rejection.INVALID_REQUEST
     backwards = SharePartition(T, 0, [], 0, -1, 5, [OffsetRange(2, 1)])
-    assert world.records("one", backwards).refusal == Refusal.INVALID_REQUEST
-    assert world.judge("two", 0, 0, ACCEPT) == Refusal.INVALID_RECORD_STATE
+    assert world.records("one", backwards).rejection == Rejection.INVALID_REQUEST
+    assert world.judge("two", 0, 0, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
 def test_a_partition_that_does_not_exist_is_refused_by_itself() -> None:
     world = ShareWorld("one", records=3)
     missing = SharePartition(topic_id(7), 0, [JudgedRange(0, 0, b"\1")], 0, -1, 5)
     first, second = world.records("one", missing, SharePartition(T, 0, [], 0, -1, 5)).partitions
-    assert (first.judged, first.refusal, first.acquired) == (Refusal.UNKNOWN_TOPIC, Refusal.UNKNOWN_TOPIC, [])
+    assert (first.judged, first.rejection, first.acquired) == (Rejection.UNKNOWN_TOPIC, Rejection.UNKNOWN_TOPIC, [])
     assert [each.last for each in second.acquired] == [2]
 
 
@@ -206,7 +206,7 @@ def test_a_command_sent_again_acquires_nothing_more() -> None:
     judged = [JudgedRange(5, 5, b"\1")]
     command = ShareRecords(world.now_ms, "g", "one", [SharePartition(T, 0, judged, 0, -1, 3)], 3, ticket=77)
     answer = world.do(command)
-    assert answer.partitions[0].judged == Refusal.INVALID_RECORD_STATE
+    assert answer.partitions[0].judged == Rejection.INVALID_RECORD_STATE
     assert world.do(command) == answer
     assert world.windows() == [(3, 8)]
     for ticket in range(1, 9):
@@ -260,7 +260,7 @@ def test_gaps_are_done_with_and_given_to_nobody() -> None:
     assert world.share.start == 2
     world.judge("one", 2, 3, RELEASE)
     assert world.acquire("two", 5, gaps=[OffsetRange(2, 2), OffsetRange(5, 5)]) == [(3, 3, 2), (7, 9, 1)]
-    assert world.judge("one", 5, 6, ACCEPT) == Refusal.NONE
+    assert world.judge("one", 5, 6, ACCEPT) == Rejection.NONE
 
 
 def test_what_retention_takes_is_done_with_but_may_still_be_judged() -> None:
@@ -271,7 +271,7 @@ def test_what_retention_takes_is_done_with_but_may_still_be_judged() -> None:
     world.do(DeleteRecords(world.now_ms, [LogOffset(T, 0, 8)]))
     assert world.windows() == [(8, 9)]
     assert world.acquire("one") == [(8, 9, 1)]
-    assert world.judge("one", 0, 2, ACCEPT) == Refusal.NONE
+    assert world.judge("one", 0, 2, ACCEPT) == Rejection.NONE
     assert (world.share.start, world.lag()) == (8, 2)
 
 
@@ -292,7 +292,7 @@ def test_a_deleted_topics_records_are_nobodys() -> None:
     world.heartbeat("one", 1, ["t", "u"])
     world.acquire("one")
     world.do(DeleteTopic(world.now_ms, "t", T))
-    assert world.judge("one", 0, 2, ACCEPT) == Refusal.UNKNOWN_TOPIC
+    assert world.judge("one", 0, 2, ACCEPT) == Rejection.UNKNOWN_TOPIC
     assert world.state.share_record_count == 0
     world.wait(LOCK_MS)
 

@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTopic, TopicPartitions
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.share import commands as share_commands, group as share_groups
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
@@ -113,7 +113,7 @@ def test_a_restored_state_makes_the_targets_at_the_same_time(world: ShareWorld) 
 
 
 def test_targets_that_are_much_work_are_made_further_apart(world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share_groups, "SHARE_PIECES_PER_PAUSE_MS", 0.001)
+    monkeypatch.setattr(share_groups, "SHARE_FRAGMENTS_PER_PAUSE_MS", 0.001)
     world.join("one")
     world.join("two")
     world.wait(INTERVAL_MS)
@@ -132,9 +132,9 @@ def test_members_subscribe_no_more_topics_in_all_than_there_is_time_to_assign(
     world = ShareWorld("one", "two")
     world.heartbeat("one", 1, ["t", "u"])
     answer = join(world)
-    assert getattr(answer, "refusal", None) == Refusal.GROUP_FULL
+    assert getattr(answer, "rejection", None) == Rejection.GROUP_FULL
     world.heartbeat("one", 3, ["t"])
-    assert getattr(join(world), "refusal", None) is None
+    assert getattr(join(world), "rejection", None) is None
 
 
 def test_who_gets_the_last_partitions_does_not_depend_on_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

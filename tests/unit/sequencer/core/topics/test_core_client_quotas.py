@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from penstock.contracts.commands import AlterClientQuotas, Done, QuotaChange, QuotaPart, Refused
+from penstock.contracts.commands import AlterClientQuotas, Done, QuotaChange, QuotaPart, Rejected
 from penstock.contracts.levels import QUOTAS_LEVEL, level_of
 from penstock.contracts.queries.log import LogSizesQuery
 from penstock.contracts.queries.quotas import ClientQuotasQuery
 from penstock.contracts.queries.topics import ValidateQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
@@ -78,9 +78,9 @@ def test_everybody_is_another_entity_than_anybody_with_a_name() -> None:
 )
 def test_what_is_no_quota_is_refused_and_nothing_of_it_is_kept(entity: list[QuotaPart], values: dict[str, str]) -> None:
     world = World()
-    refused = world.do(alter(world, entity, **values))
-    assert refused.refusal == Refusal.INVALID_REQUEST
-    assert refused.message
+    rejected = world.do(alter(world, entity, **values))
+    assert rejected.rejection == Rejection.INVALID_REQUEST
+    assert rejected.message
     assert told(world) == {}
 
 
@@ -94,7 +94,7 @@ def test_who_did_not_know_of_the_last_change_is_refused_unless_nothing_would_cha
     before = world.state.sequence
     world.do(alter(world, ALICE, producer_byte_rate="1"))
     assert world.do(alter(world, ALICE, before, producer_byte_rate="1")) == Done()
-    assert world.do(alter(world, ALICE, before, producer_byte_rate="2")).refusal == Refusal.STALE
+    assert world.do(alter(world, ALICE, before, producer_byte_rate="2")).rejection == Rejection.STALE
     assert world.do(alter(world, ALICE, world.state.sequence, producer_byte_rate="2")) == Done()
 
 
@@ -113,7 +113,7 @@ def test_validation_says_what_would_be_answered_and_changes_nothing() -> None:
     commands = [alter(world, ALICE, producer_byte_rate="1"), alter(world, ALICE, producer_byte_rate="0")]
     view = queries.validate(world.state, ValidateQuery(0, list(commands)))
     assert view.outcomes[0] == Done()
-    assert isinstance(view.outcomes[1], Refused)
+    assert isinstance(view.outcomes[1], Rejected)
     assert told(world) == {}
 
 
@@ -125,7 +125,7 @@ def test_there_is_a_limit_to_the_entities_and_those_there_are_can_still_be_chang
             world.state.sequence + 1,
             [[alter(world, [QuotaPart("client-id", f"c{number}")], producer_byte_rate="1")]],
         )
-    assert world.do(alter(world, ALICE, producer_byte_rate="1")).refusal == Refusal.INVALID_REQUEST
+    assert world.do(alter(world, ALICE, producer_byte_rate="1")).rejection == Rejection.INVALID_REQUEST
     assert world.do(alter(world, [QuotaPart("client-id", "c7")], producer_byte_rate="2")) == Done()
     assert world.do(alter(world, [QuotaPart("client-id", "c7")], producer_byte_rate=None)) == Done()
     assert world.do(alter(world, ALICE, producer_byte_rate="1")) == Done()

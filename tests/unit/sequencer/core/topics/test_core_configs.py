@@ -5,7 +5,7 @@ import pytest
 from penstock.contracts.commands import AlterConfigs, ConfigChange, ConfigOperation, DeleteTopic, Done, RaiseLevel
 from penstock.contracts.levels import JANITOR_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries.topics import ValidateQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.snapshot.codec import encode_state
 from tests.unit.sequencer.core.core_world import World
@@ -72,25 +72,33 @@ MIN_LAG, MAX_LAG = ConfigChange("min.compaction.lag.ms", SET, "2"), ConfigChange
 
 
 @pytest.mark.parametrize(
-    ("changes", "refusal", "words"),
+    ("changes", "rejection", "words"),
     [
-        ([GOOD, ConfigChange("colour", SET, "red")], Refusal.INVALID_CONFIG, "colour is not a supported topic"),
-        ([GOOD, ConfigChange("colour", DELETE)], Refusal.INVALID_CONFIG, "colour is not a supported topic"),
-        ([GOOD, ConfigChange("retention.bytes", SET, "-2")], Refusal.INVALID_CONFIG, "retention.bytes must be"),
-        ([GOOD, ConfigChange("retention.bytes", APPEND, "2")], Refusal.INVALID_CONFIG, "Can't APPEND to key retention"),
-        ([GOOD, ConfigChange("cleanup.policy", SUBTRACT, "delete")], Refusal.INVALID_CONFIG, "cleanup.policy must be"),
-        ([GOOD, MIN_LAG, MAX_LAG], Refusal.INVALID_CONFIG, "must not be larger"),
-        ([GOOD, GOOD], Refusal.INVALID_REQUEST, "duplicate config keys: retention.ms"),
+        ([GOOD, ConfigChange("colour", SET, "red")], Rejection.INVALID_CONFIG, "colour is not a supported topic"),
+        ([GOOD, ConfigChange("colour", DELETE)], Rejection.INVALID_CONFIG, "colour is not a supported topic"),
+        ([GOOD, ConfigChange("retention.bytes", SET, "-2")], Rejection.INVALID_CONFIG, "retention.bytes must be"),
+        (
+            [GOOD, ConfigChange("retention.bytes", APPEND, "2")],
+            Rejection.INVALID_CONFIG,
+            "Can't APPEND to key retention",
+        ),
+        (
+            [GOOD, ConfigChange("cleanup.policy", SUBTRACT, "delete")],
+            Rejection.INVALID_CONFIG,
+            "cleanup.policy must be",
+        ),
+        ([GOOD, MIN_LAG, MAX_LAG], Rejection.INVALID_CONFIG, "must not be larger"),
+        ([GOOD, GOOD], Rejection.INVALID_REQUEST, "duplicate config keys: retention.ms"),
     ],
 )
 @pytest.mark.parametrize("replace", [False, True])
 def test_one_bad_change_keeps_all_the_others_from_happening(
-    changes: list[ConfigChange], refusal: Refusal, words: str, replace: bool
+    changes: list[ConfigChange], rejection: Rejection, words: str, replace: bool
 ) -> None:
     world = world_with(**{"retention.ms": "1"})
-    refused = world.do(alter(world, *changes, replace=replace))
-    assert refused.refusal == refusal
-    assert words in refused.message
+    rejected = world.do(alter(world, *changes, replace=replace))
+    assert rejected.rejection == rejection
+    assert words in rejected.message
     assert configs(world) == {"retention.ms": "1"}
     assert world.effects is not None
     assert world.effects.topics == []
@@ -98,29 +106,29 @@ def test_one_bad_change_keeps_all_the_others_from_happening(
 
 def test_a_topic_that_is_not_there_is_refused() -> None:
     world = world_with()
-    assert world.do(alter(world, GOOD, topic="other")).refusal == Refusal.UNKNOWN_TOPIC
+    assert world.do(alter(world, GOOD, topic="other")).rejection == Rejection.UNKNOWN_TOPIC
 
 
 def test_groups_are_configured_only_when_all_replicas_know_how() -> None:
     world = world_with()
     minutes = ConfigChange("offsets.retention.minutes", SET, "1")
     before = encode_state(world.state)
-    assert world.do(alter(world, minutes, topic="")).refusal == Refusal.INVALID_CONFIG
+    assert world.do(alter(world, minutes, topic="")).rejection == Rejection.INVALID_CONFIG
     world.state.sequence -= 1
     assert encode_state(world.state) == before
     world.do(RaiseLevel(world.now_ms, OFFSET_EXPIRY_LEVEL))
     assert world.do(alter(world, minutes, topic="")) == Done()
     assert world.state.cluster_configs == {"offsets.retention.minutes": "1"}
-    assert world.do(alter(world, minutes)).refusal == Refusal.INVALID_CONFIG, "of a topic there is no such thing"
+    assert world.do(alter(world, minutes)).rejection == Rejection.INVALID_CONFIG, "of a topic there is no such thing"
 
 
 def test_the_clusters_defaults_are_set_and_taken_back_by_the_brokers_names() -> None:
     world = world_with()
     assert world.do(alter(world, ConfigChange("log.retention.ms", SET, "5"), topic="")) == Done()
     assert world.state.cluster_configs == {"log.retention.ms": "5"}
-    refused = world.do(alter(world, ConfigChange("retention.ms", SET, "6"), topic=""))
-    assert refused.refusal == Refusal.INVALID_CONFIG
-    assert "retention.ms is not a supported cluster configuration" in refused.message
+    rejected = world.do(alter(world, ConfigChange("retention.ms", SET, "6"), topic=""))
+    assert rejected.rejection == Rejection.INVALID_CONFIG
+    assert "retention.ms is not a supported cluster configuration" in rejected.message
     assert world.do(alter(world, ConfigChange("log.retention.ms", DELETE), topic="")) == Done()
     assert world.state.cluster_configs == {}
 
@@ -133,7 +141,7 @@ def test_a_change_that_came_late_does_not_take_a_later_one_back(topic: str, name
     assert world.do(first) == Done()
     assert world.do(first) == Done()  # sent again by another replica
     assert world.do(alter(world, ConfigChange(name, SET, "-1"), topic=topic, seen=world.state.sequence)) == Done()
-    assert world.do(first).refusal == Refusal.STALE
+    assert world.do(first).rejection == Rejection.STALE
     found = configs(world) if topic else world.state.cluster_configs
     assert found == {name: "-1"}
 
@@ -143,7 +151,7 @@ def test_a_change_that_came_late_does_not_reach_a_topic_that_was_made_again() ->
     late = alter(world, GOOD, seen=world.state.sequence)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.topic(number=2)
-    assert world.do(late).refusal == Refusal.STALE
+    assert world.do(late).rejection == Rejection.STALE
     assert configs(world) == {}
 
 
@@ -160,5 +168,5 @@ def test_what_would_be_answered_can_be_asked_without_doing_it() -> None:
     wanted = [alter(world, GOOD), alter(world, ConfigChange("colour", SET, "red")), alter(world, GOOD, topic="other")]
     done, unknown, missing = queries.validate(world.state, ValidateQuery(0, wanted)).outcomes
     assert done == Done()
-    assert (unknown.refusal, missing.refusal) == (Refusal.INVALID_CONFIG, Refusal.UNKNOWN_TOPIC)
+    assert (unknown.rejection, missing.rejection) == (Rejection.INVALID_CONFIG, Rejection.UNKNOWN_TOPIC)
     assert encode_state(world.state) == before

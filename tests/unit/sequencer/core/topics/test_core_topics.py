@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTopic, Done, Refused, TopicCreated
+from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTopic, Done, Rejected, TopicCreated
 from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.queries.topics import MetadataQuery, TopicView, ValidateQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.log import extent_reclaim
 from penstock_sequencer.core.state.limits import DELETED_TOPIC_MEMORY_MS, PARTITIONS_PER_TOPIC_MAX
@@ -42,29 +42,29 @@ def test_the_same_create_again_is_answered_with_the_topic_as_it_is(world: World)
 
 def test_a_name_that_is_taken_is_refused(world: World) -> None:
     world.topic("t", number=1)
-    assert world.topic("t", number=2).refusal == Refusal.TOPIC_EXISTS
+    assert world.topic("t", number=2).rejection == Rejection.TOPIC_EXISTS
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250])
 def test_illegal_names_are_refused(world: World, name: str) -> None:
-    assert world.topic(name).refusal == Refusal.INVALID_TOPIC
+    assert world.topic(name).rejection == Rejection.INVALID_TOPIC
 
 
 def test_names_that_collide_as_metrics_are_refused(world: World) -> None:
     world.topic("a.b", number=1)
-    assert world.topic("a_b", number=2).refusal == Refusal.INVALID_TOPIC
+    assert world.topic("a_b", number=2).rejection == Rejection.INVALID_TOPIC
     world.do(DeleteTopic(world.now_ms, "a.b", NO_TOPIC_ID))
     assert isinstance(world.topic("a_b", number=2), TopicCreated)
 
 
 @pytest.mark.parametrize("identifier", [NO_TOPIC_ID, b"short", b""])
 def test_what_is_no_topic_id_is_refused(world: World, identifier: bytes) -> None:
-    assert world.do(CreateTopic(world.now_ms, "t", identifier, 1, {})).refusal == Refusal.INVALID_REQUEST
+    assert world.do(CreateTopic(world.now_ms, "t", identifier, 1, {})).rejection == Rejection.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("partitions", [0, -2, PARTITIONS_PER_TOPIC_MAX + 1])
 def test_impossible_partition_counts_are_refused(world: World, partitions: int) -> None:
-    assert world.topic(partitions=partitions).refusal == Refusal.INVALID_PARTITIONS
+    assert world.topic(partitions=partitions).rejection == Rejection.INVALID_PARTITIONS
 
 
 def test_the_largest_topic_can_be_made(world: World) -> None:
@@ -74,14 +74,14 @@ def test_the_largest_topic_can_be_made(world: World) -> None:
 def test_all_topics_together_have_a_limit_of_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "PARTITIONS_MAX", 5)
     world.topic("t", 3, 1)
-    assert world.topic("u", 3, 2).refusal == Refusal.INVALID_PARTITIONS
-    assert world.do(CreatePartitions(world.now_ms, "t", 6)).refusal == Refusal.INVALID_PARTITIONS
+    assert world.topic("u", 3, 2).rejection == Rejection.INVALID_PARTITIONS
+    assert world.do(CreatePartitions(world.now_ms, "t", 6)).rejection == Rejection.INVALID_PARTITIONS
     assert world.do(CreatePartitions(world.now_ms, "t", 5)) == Done()
 
 
 def test_unknown_and_unacceptable_configurations_are_refused_by_name(world: World) -> None:
     outcome = world.do(CreateTopic(world.now_ms, "t", topic_id(1), 1, {"max.message.bytes": "no", "colour": "red"}))
-    assert outcome.refusal == Refusal.INVALID_CONFIG
+    assert outcome.rejection == Rejection.INVALID_CONFIG
     assert "max.message.bytes" in outcome.message
     assert "colour" in outcome.message
 
@@ -89,10 +89,10 @@ def test_unknown_and_unacceptable_configurations_are_refused_by_name(world: Worl
 def test_a_topic_grows_and_never_shrinks(world: World) -> None:
     world.topic(partitions=2)
     assert world.do(CreatePartitions(world.now_ms, "t", 3)) == Done()
-    assert world.produce(batch(), partition=2)[0].refusal == Refusal.NONE
+    assert world.produce(batch(), partition=2)[0].rejection == Rejection.NONE
     for count in (3, 2, 0, -1, PARTITIONS_PER_TOPIC_MAX + 1):
-        assert world.do(CreatePartitions(world.now_ms, "t", count)).refusal == Refusal.INVALID_PARTITIONS
-    assert world.do(CreatePartitions(world.now_ms, "nowhere", 3)).refusal == Refusal.UNKNOWN_TOPIC
+        assert world.do(CreatePartitions(world.now_ms, "t", count)).rejection == Rejection.INVALID_PARTITIONS
+    assert world.do(CreatePartitions(world.now_ms, "nowhere", 3)).rejection == Rejection.UNKNOWN_TOPIC
 
 
 def test_a_topic_is_deleted_by_name_or_by_id(world: World) -> None:
@@ -100,7 +100,7 @@ def test_a_topic_is_deleted_by_name_or_by_id(world: World) -> None:
     world.topic("u", number=2)
     assert world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID)) == Done()
     assert world.do(DeleteTopic(world.now_ms, "", topic_id(2))) == Done()
-    assert world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID)).refusal == Refusal.UNKNOWN_TOPIC
+    assert world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID)).rejection == Rejection.UNKNOWN_TOPIC
     assert world.state.topics == {}
 
 
@@ -111,7 +111,7 @@ def test_deleting_a_topic_condemns_the_segments_that_held_nothing_else(world: Wo
     world.do(world.segment_command((1, 0, [batch(length=30)]), (2, 0, [batch(length=40)])))
     world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
     assert list(world.state.segments.live_bytes) == [0, 40]
-    assert list(world.state.segments.condemned_ms) == [world.now_ms, -1]
+    assert list(world.state.segments.dead_since_ms) == [world.now_ms, -1]
 
 
 def test_a_large_topic_is_let_go_step_by_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_a_large_topic_is_let_go_step_by_step(world: World, monkeypatch: pytest.
     assert world.state.extent_count == 1
     world.wait(1)
     assert world.state.extent_count == 0
-    assert len(world.state.doomed) == 0
+    assert len(world.state.pending_delete) == 0
 
 
 def test_deleting_a_topic_forgets_the_offsets_that_groups_committed_in_it(world: World) -> None:
@@ -141,7 +141,7 @@ def test_a_late_retry_of_its_creation_does_not_bring_a_deleted_topic_back(world:
     world.topic("t")
     world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
     world.wait(DELETED_TOPIC_MEMORY_MS)
-    assert world.topic("t").refusal == Refusal.INVALID_REQUEST
+    assert world.topic("t").rejection == Rejection.INVALID_REQUEST
     assert isinstance(world.topic("t", number=2), TopicCreated)
     world.wait(1)
     assert world.state.deleted_topics == {}
@@ -149,7 +149,7 @@ def test_a_late_retry_of_its_creation_does_not_bring_a_deleted_topic_back(world:
 
 def test_a_deletion_by_id_that_is_sent_again_is_done_and_spares_the_topic_made_again(world: World) -> None:
     deletion = DeleteTopic(world.now_ms, "", topic_id(1))
-    assert world.do(deletion).refusal == Refusal.UNKNOWN_TOPIC
+    assert world.do(deletion).rejection == Rejection.UNKNOWN_TOPIC
     world.topic("t", number=1)
     assert world.do(deletion) == Done()
     world.topic("t", number=2)
@@ -177,7 +177,7 @@ def test_validation_answers_like_the_command_and_changes_nothing(world: World) -
     outcomes = queries.validate(world.state, ValidateQuery(0, list(commands))).outcomes
     assert outcomes[0] == TopicCreated(topic_id(7), 1, {})
     assert outcomes[2] == Done()
-    refusals = [each.refusal for each in outcomes if isinstance(each, Refused)]
-    assert refusals == [Refusal.TOPIC_EXISTS, Refusal.INVALID_PARTITIONS, Refusal.INVALID_REQUEST]
+    rejections = [each.rejection for each in outcomes if isinstance(each, Rejected)]
+    assert rejections == [Rejection.TOPIC_EXISTS, Rejection.INVALID_PARTITIONS, Rejection.INVALID_REQUEST]
     assert list(world.state.topics) == ["t"]
     assert len(world.state.topics["t"].partitions) == 2

@@ -29,7 +29,7 @@ from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries.janitor import UsageQuery
 from penstock.contracts.queries.topics import DeletedTopicsQuery, DeletedTopicView, MetadataQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import offset_commit
 from penstock_sequencer.core.log import extent_reclaim, retention_queries
@@ -38,7 +38,7 @@ from penstock_sequencer.core.maintenance import queries as janitor_queries
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import Partition
 from penstock_sequencer.core.state.limits import DELETED_TOPIC_MEMORY_MS, GROUP_IDLE_MS
-from penstock_sequencer.core.state.segments import NOT_CONDEMNED
+from penstock_sequencer.core.state.segments import NOT_DEAD
 from penstock_sequencer.core.topics import deletion, topics
 from tests.unit.sequencer.core.core_world import World, batch, topic_id
 
@@ -78,7 +78,7 @@ def test_a_topic_comes_back_with_its_records_its_producers_and_what_groups_commi
     topic, committed = world.state.topics["t"], world.group().offsets["t"]
     assert delete(world) == Done()
     assert queries.metadata(world.state, MetadataQuery(0, None)).topics == []
-    assert world.produce(batch())[0].refusal == Refusal.UNKNOWN_TOPIC
+    assert world.produce(batch())[0].rejection == Rejection.UNKNOWN_TOPIC
     assert world.group().offsets == {}
     world.wait(WINDOW_MS - 1)
     assert undelete(world) == TopicCreated(topic_id(1), 2, WINDOW)
@@ -95,15 +95,15 @@ def test_when_the_window_is_over_the_topic_is_gone_for_good(world: World) -> Non
     world.produce(batch())
     world.commit_offset()
     delete(world)
-    assert world.state.segments.condemned_ms[0] == NOT_CONDEMNED
+    assert world.state.segments.dead_since_ms[0] == NOT_DEAD
     world.wait(WINDOW_MS - 1)
     end_windows(world)
     assert len(deleted(world)) == 1
     world.wait(1)
     assert not end_windows(world).is_more
-    assert undelete(world).refusal == Refusal.UNKNOWN_TOPIC
+    assert undelete(world).rejection == Rejection.UNKNOWN_TOPIC
     assert (world.state.extent_count, world.state.partition_count, world.state.group_bytes) == (0, 0, 0)
-    assert world.state.segments.condemned_ms[0] == world.now_ms
+    assert world.state.segments.dead_since_ms[0] == world.now_ms
     assert world.state.partitions_by_index == {}
 
 
@@ -131,7 +131,7 @@ def test_a_topic_without_a_window_is_gone_at_once(world: World) -> None:
     world.produce(batch())
     delete(world)
     assert world.state.extent_count == 0
-    assert undelete(world).refusal == Refusal.UNKNOWN_TOPIC
+    assert undelete(world).rejection == Rejection.UNKNOWN_TOPIC
 
 
 def test_the_clusters_window_holds_for_topics_without_their_own(world: World) -> None:
@@ -149,23 +149,23 @@ def test_nobody_writes_reads_expires_or_grows_what_is_buried(world: World) -> No
     world.produce(batch())
     delete(world)
     expired: Any = world.do(ExpireLogs(world.now_ms, [LogRef(topic_id(1), 0)]))
-    assert expired.logs[0].refusal == Refusal.UNKNOWN_TOPIC
+    assert expired.logs[0].rejection == Rejection.UNKNOWN_TOPIC
     trimmed: Any = world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 1)]))
-    assert trimmed.logs[0].refusal == Refusal.UNKNOWN_TOPIC
-    assert world.do(CreatePartitions(world.now_ms, "t", 5)).refusal == Refusal.UNKNOWN_TOPIC
-    assert world.commit_offset().refusals == [Refusal.UNKNOWN_TOPIC]
+    assert trimmed.logs[0].rejection == Rejection.UNKNOWN_TOPIC
+    assert world.do(CreatePartitions(world.now_ms, "t", 5)).rejection == Rejection.UNKNOWN_TOPIC
+    assert world.commit_offset().rejections == [Rejection.UNKNOWN_TOPIC]
     assert world.state.extent_count == 1
 
 
 def test_the_name_is_free_and_the_topic_comes_back_when_it_is_free_again(world: World) -> None:
     world.topic("a.b", number=1, **WINDOW)
     delete(world, "a.b")
-    assert world.topic("a.b", number=1).refusal == Refusal.INVALID_REQUEST  # its id is not free
+    assert world.topic("a.b", number=1).rejection == Rejection.INVALID_REQUEST  # its id is not free
     assert isinstance(world.topic("a.b", number=2), TopicCreated)
-    assert undelete(world, "a.b").refusal == Refusal.TOPIC_EXISTS
+    assert undelete(world, "a.b").rejection == Rejection.TOPIC_EXISTS
     delete(world, "a.b")
     assert isinstance(world.topic("a_b", number=3), TopicCreated)
-    assert undelete(world, "a.b").refusal == Refusal.INVALID_TOPIC
+    assert undelete(world, "a.b").rejection == Rejection.INVALID_TOPIC
     delete(world, "a_b")
     assert undelete(world, "a.b").topic_id == topic_id(1)
 
@@ -179,7 +179,7 @@ def test_of_several_under_one_name_the_last_comes_back_or_the_one_with_the_id(wo
     delete(world)
     assert undelete(world, number=1).topic_id == topic_id(1)
     delete(world)
-    assert undelete(world, "other", number=2).refusal == Refusal.UNKNOWN_TOPIC
+    assert undelete(world, "other", number=2).rejection == Rejection.UNKNOWN_TOPIC
     assert undelete(world, "", number=2).topic_id == topic_id(2)
 
 
@@ -200,7 +200,7 @@ def test_a_command_that_comes_after_the_topic_was_deleted_anew_does_not_bring_it
     restored = World()
     restored.state, restored.now_ms = decode_state(encode_state(world.state)), world.now_ms
     for each in (world, restored):
-        assert each.do(command).refusal == Refusal.STALE
+        assert each.do(command).rejection == Rejection.STALE
         assert len(deleted(each)) == 1
         assert isinstance(each.do(msgspec.structs.replace(command, seen_sequence=each.state.sequence)), TopicCreated)
 
@@ -210,7 +210,7 @@ def test_the_id_of_a_topic_stays_out_of_use_while_it_can_come_back(world: World)
     delete(world)
     world.wait(2 * DELETED_TOPIC_MEMORY_MS)
     assert world.state.deleted_topics == {}
-    assert world.topic("other", number=1).refusal == Refusal.INVALID_REQUEST
+    assert world.topic("other", number=1).rejection == Rejection.INVALID_REQUEST
     assert world.do(DeleteTopic(world.now_ms, "", topic_id(1))) == Done()
 
 
@@ -230,7 +230,7 @@ def test_compaction_goes_on_in_what_is_buried(world: World) -> None:
     world.produce(batch(10, 100))
     job = world.job((1, 0, 0, 2))
     delete(world)
-    assert world.do(job).refusals == [Refusal.NONE]
+    assert world.do(job).rejections == [Rejection.NONE]
     undelete(world)
     assert world.extents() == [(0, 19, 1)]
 
@@ -284,18 +284,18 @@ def test_what_can_come_back_counts_with_the_partitions_that_there_may_be(
     monkeypatch.setattr(topics, "PARTITIONS_MAX", 3)
     world.topic(partitions=2, **WINDOW)
     delete(world)
-    assert world.topic("u", 2, 2).refusal == Refusal.INVALID_PARTITIONS
+    assert world.topic("u", 2, 2).rejection == Rejection.INVALID_PARTITIONS
     world.wait(WINDOW_MS)
     end_windows(world)
     assert isinstance(world.topic("u", 2, 2), TopicCreated)
 
 
 def test_no_more_topics_are_kept_than_may_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deletion, "BURIED_TOPICS_MAX", 1)
+    monkeypatch.setattr(deletion, "RECOVERABLE_TOPICS_MAX", 1)
     for name, number in (("t", 1), ("u", 2), ("v", 3)):
         world.topic(name, number=number, **(WINDOW if name != "v" else {}))
     assert delete(world, "t") == Done()
-    assert delete(world, "u").refusal == Refusal.OVERLOADED
+    assert delete(world, "u").rejection == Rejection.OVERLOADED
     assert "u" in world.state.topics
     assert delete(world, "v") == Done()
 
@@ -303,7 +303,7 @@ def test_no_more_topics_are_kept_than_may_be(world: World, monkeypatch: pytest.M
 def test_windows_that_end_together_are_ended_a_few_topics_at_a_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "PARTITIONS_DOOMED_PER_STEP", 3)
+    monkeypatch.setattr(deletion, "PARTITIONS_PENDING_DELETE_PER_STEP", 3)
     for number in (1, 2, 3, 4):
         world.topic(f"t{number}", 2, number, **WINDOW)
         delete(world, f"t{number}")
@@ -343,7 +343,7 @@ def test_however_much_is_being_trimmed_each_topic_goes_by_itself(world: World, m
         assert encode_state(restored) == encode_state(world.state)
         steps += 1
         assert steps < 20
-    assert (world.state.extent_count, len(world.state.trimmed), len(world.state.doomed)) == (0, 0, 0)
+    assert (world.state.extent_count, len(world.state.trimmed), len(world.state.pending_delete)) == (0, 0, 0)
 
 
 def test_the_longest_window_ends_within_what_a_number_holds(world: World) -> None:

@@ -16,7 +16,7 @@ from penstock.contracts.commands import (
     TransactionEnded,
     UndeleteTopic,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import ABORTED, COMMITTED, EMPTY, ONGOING
 from penstock_sequencer.core.state.limits import (
     PRODUCER_EPOCH_MAX,
@@ -34,9 +34,9 @@ def world() -> TransactionWorld:
     return TransactionWorld()
 
 
-def refusal_of(outcome: Any) -> Refusal:
-    refusal: Refusal = outcome.refusal
-    return refusal
+def rejection_of(outcome: Any) -> Rejection:
+    rejection: Rejection = outcome.rejection
+    return rejection
 
 
 def test_a_producer_gets_an_id_that_nobody_has_and_the_first_epoch(world: TransactionWorld) -> None:
@@ -52,11 +52,11 @@ def test_who_comes_later_under_the_same_id_gets_a_higher_epoch_and_fences_who_wa
     old = world.init()
     new = world.init()
     assert (new.producer_id, new.epoch) == (old.producer_id, 1)
-    assert refusal_of(world.add(old)) == Refusal.PRODUCER_FENCED
-    assert world.add(new) == PerItem([Refusal.NONE])
-    assert refusal_of(world.write(old)) == Refusal.PRODUCER_FENCED
-    assert refusal_of(world.end(old)) == Refusal.PRODUCER_FENCED
-    assert refusal_of(world.init_again(old)) == Refusal.PRODUCER_FENCED
+    assert rejection_of(world.add(old)) == Rejection.PRODUCER_FENCED
+    assert world.add(new) == PerItem([Rejection.NONE])
+    assert rejection_of(world.write(old)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.end(old)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.init_again(old)) == Rejection.PRODUCER_FENCED
 
 
 def test_a_new_epoch_fences_in_partitions_that_only_the_old_one_wrote_to(world: TransactionWorld) -> None:
@@ -66,7 +66,7 @@ def test_a_new_epoch_fences_in_partitions_that_only_the_old_one_wrote_to(world: 
     world.write(old, 1)
     world.init()
     for partition in (0, 1):
-        assert refusal_of(world.write(old, partition)) == Refusal.PRODUCER_FENCED
+        assert rejection_of(world.write(old, partition)) == Rejection.PRODUCER_FENCED
 
 
 def test_who_begins_aborts_what_was_left_open_in_the_same_entry(world: TransactionWorld) -> None:
@@ -88,14 +88,14 @@ def test_a_producer_that_lives_goes_on_with_a_higher_epoch_and_may_ask_twice(wor
     assert world.init_again(writer) == ProducerAllocated(writer.producer_id, 1)
     world.go_on(writer, ProducerAllocated(writer.producer_id, 1))
     world.add(writer)
-    assert world.write(writer) == BatchResult(Refusal.NONE, 2, 0)
+    assert world.write(writer) == BatchResult(Rejection.NONE, 2, 0)
 
 
 def test_asking_twice_does_not_help_who_was_fenced_meanwhile(world: TransactionWorld) -> None:
     writer = world.init()
     world.init_again(writer)
     world.init()
-    assert refusal_of(world.init_again(writer)) == Refusal.PRODUCER_FENCED
+    assert rejection_of(world.init_again(writer)) == Rejection.PRODUCER_FENCED
 
 
 def test_after_the_last_epoch_comes_another_producer_id_and_the_old_one_is_no_ones(world: TransactionWorld) -> None:
@@ -107,16 +107,16 @@ def test_after_the_last_epoch_comes_another_producer_id_and_the_old_one_is_no_on
     assert ended == TransactionEnded(writer.producer_id + 1, 0)
     assert world.end(writer, bumps=True) == ended
     assert world.plan().markers[0].producer_epoch == PRODUCER_EPOCH_MAX
-    assert refusal_of(world.write(writer)) == Refusal.INVALID_PRODUCER_MAPPING
+    assert rejection_of(world.write(writer)) == Rejection.INVALID_PRODUCER_MAPPING
     assert world.init_again(writer) == ProducerAllocated(writer.producer_id + 1, 0)
     world.go_on(writer, ended)
-    assert not refusal_of(world.write(writer, adds=True))
+    assert not rejection_of(world.write(writer, adds=True))
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, TRANSACTION_TIMEOUT_MAX_MS + 1])
 def test_a_time_out_that_is_none_or_too_long_is_refused(world: TransactionWorld, timeout_ms: int) -> None:
     outcome = world.do(InitTransactionalProducer(world.now_ms, "tx", timeout_ms))
-    assert refusal_of(outcome) == Refusal.INVALID_TRANSACTION_TIMEOUT
+    assert rejection_of(outcome) == Rejection.INVALID_TRANSACTION_TIMEOUT
     world.init(timeout_ms=TRANSACTION_TIMEOUT_MAX_MS)
 
 
@@ -126,29 +126,29 @@ def test_a_time_out_that_is_none_or_too_long_is_refused(world: TransactionWorld,
 )
 def test_what_names_no_producer_is_refused(world: TransactionWorld, name: str, producer: int, epoch: int) -> None:
     outcome = world.do(InitTransactionalProducer(world.now_ms, name, TIMEOUT_MS, producer, epoch))
-    assert refusal_of(outcome) == Refusal.INVALID_REQUEST
+    assert rejection_of(outcome) == Rejection.INVALID_REQUEST
 
 
 def test_there_is_room_for_so_many_transactional_ids(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "TRANSACTIONS_MAX", 1)
     world.init("one")
-    assert refusal_of(world.do(InitTransactionalProducer(world.now_ms, "two", TIMEOUT_MS))) == Refusal.OVERLOADED
+    assert rejection_of(world.do(InitTransactionalProducer(world.now_ms, "two", TIMEOUT_MS))) == Rejection.OVERLOADED
     world.init("one")
 
 
 def test_a_batch_needs_a_transaction_that_its_partition_was_added_to(world: TransactionWorld) -> None:
     writer = world.init()
-    assert refusal_of(world.write(writer)) == Refusal.INVALID_TXN_STATE
+    assert rejection_of(world.write(writer)) == Rejection.INVALID_TXN_STATE
     world.add(writer, 0)
-    assert refusal_of(world.write(writer, 1)) == Refusal.INVALID_TXN_STATE
-    assert not refusal_of(world.write(writer, 0))
+    assert rejection_of(world.write(writer, 1)) == Rejection.INVALID_TXN_STATE
+    assert not rejection_of(world.write(writer, 0))
     world.end(writer)
-    assert refusal_of(world.write(writer, 0)) == Refusal.INVALID_TXN_STATE
+    assert rejection_of(world.write(writer, 0)) == Rejection.INVALID_TXN_STATE
 
 
 def test_a_batch_may_add_its_partition_and_begin_the_transaction(world: TransactionWorld) -> None:
     writer = world.init()
-    assert not refusal_of(world.write(writer, adds=True))
+    assert not rejection_of(world.write(writer, adds=True))
     assert world.state.transactions["tx"].state == ONGOING
     assert world.stable() == 0
 
@@ -156,7 +156,7 @@ def test_a_batch_may_add_its_partition_and_begin_the_transaction(world: Transact
 def test_a_batch_that_is_refused_begins_nothing(world: TransactionWorld) -> None:
     writer = world.init()
     writer.sequences[1, 0] = 7
-    assert refusal_of(world.write(writer, adds=True)) == Refusal.OUT_OF_ORDER_SEQUENCE
+    assert rejection_of(world.write(writer, adds=True)) == Rejection.OUT_OF_ORDER_SEQUENCE
     assert world.state.transactions["tx"].state == EMPTY
     assert not world.state.ongoing
 
@@ -165,12 +165,12 @@ def test_a_transactional_producer_writes_in_transactions_only(world: Transaction
     writer = world.init()
     world.add(writer)
     plain = batch(producer=writer.producer_id, epoch=writer.epoch, sequence=0)
-    assert refusal_of(world.produce(plain)[0]) == Refusal.INVALID_TXN_STATE
+    assert rejection_of(world.produce(plain)[0]) == Rejection.INVALID_TXN_STATE
 
 
 def test_a_transactional_batch_of_a_producer_without_transactional_id_is_refused(world: TransactionWorld) -> None:
     stranger = Writer("none", world.producer(), 0)
-    assert refusal_of(world.write(stranger, adds=True)) == Refusal.INVALID_PRODUCER_MAPPING
+    assert rejection_of(world.write(stranger, adds=True)) == Rejection.INVALID_PRODUCER_MAPPING
 
 
 def test_a_batch_that_comes_again_gets_its_first_offset_also_after_the_end(world: TransactionWorld) -> None:
@@ -179,9 +179,9 @@ def test_a_batch_that_comes_again_gets_its_first_offset_also_after_the_end(world
     first = world.of(writer, 0)
     assert world.produce(first)[0].base_offset == 0
     world.end(writer)
-    assert world.produce(first) == [BatchResult(Refusal.NONE, 0, 0)]
+    assert world.produce(first) == [BatchResult(Rejection.NONE, 0, 0)]
     world.add(writer)
-    assert world.produce(first) == [BatchResult(Refusal.NONE, 0, 0)]
+    assert world.produce(first) == [BatchResult(Rejection.NONE, 0, 0)]
     assert world.stable() == 2
 
 
@@ -190,27 +190,27 @@ def test_below_the_level_a_transactional_batch_is_like_any_other() -> None:
     world.topic()
     producer = world.producer()
     (result,) = world.produce(batch(producer=producer, epoch=0, sequence=0, attributes=TRANSACTIONAL))
-    assert not result.refusal
+    assert not result.rejection
     world.do(RaiseLevel(world.now_ms, 3))
     (result,) = world.produce(batch(producer=producer, epoch=0, sequence=1, attributes=TRANSACTIONAL))
-    assert result.refusal == Refusal.INVALID_PRODUCER_MAPPING
+    assert result.rejection == Rejection.INVALID_PRODUCER_MAPPING
 
 
 def test_partitions_are_added_all_or_none(world: TransactionWorld) -> None:
     writer = world.init()
-    assert world.add(writer, 0, 5) == PerItem([Refusal.NONE, Refusal.UNKNOWN_TOPIC])
+    assert world.add(writer, 0, 5) == PerItem([Rejection.NONE, Rejection.UNKNOWN_TOPIC])
     assert world.state.transactions["tx"].state == EMPTY
-    assert world.add(writer, 0, 1, 1) == PerItem([Refusal.NONE] * 3)
+    assert world.add(writer, 0, 1, 1) == PerItem([Rejection.NONE] * 3)
     assert list(world.state.transactions["tx"].partitions.values()) == [-1, -1]
 
 
 def test_a_transaction_has_so_many_partitions(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "PARTITIONS_PER_TRANSACTION_MAX", 1)
     writer = world.init()
-    assert refusal_of(world.add(writer, 0, 1)) == Refusal.POLICY_VIOLATION
+    assert rejection_of(world.add(writer, 0, 1)) == Rejection.POLICY_VIOLATION
     world.add(writer, 0)
-    assert refusal_of(world.write(writer, 1, adds=True)) == Refusal.POLICY_VIOLATION
-    assert not refusal_of(world.write(writer, 0))
+    assert rejection_of(world.write(writer, 1, adds=True)) == Rejection.POLICY_VIOLATION
+    assert not rejection_of(world.write(writer, 0))
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -240,10 +240,10 @@ def test_a_transaction_that_has_ended_does_not_end_otherwise(world: TransactionW
     writer = world.init()
     world.write(writer, adds=True)
     ended = world.end(writer, committed=committed, bumps=True)
-    assert refusal_of(world.end(writer, committed=not committed, bumps=True)) == Refusal.INVALID_TXN_STATE
+    assert rejection_of(world.end(writer, committed=not committed, bumps=True)) == Rejection.INVALID_TXN_STATE
     following = Writer(writer.name, ended.producer_id, ended.producer_epoch)
     world.write(following, adds=True)
-    assert refusal_of(world.end(writer, committed=not committed, bumps=True)) == Refusal.PRODUCER_FENCED
+    assert rejection_of(world.end(writer, committed=not committed, bumps=True)) == Rejection.PRODUCER_FENCED
 
 
 def test_who_comes_to_the_new_protocol_may_abort_nothing_after_any_end(world: TransactionWorld) -> None:
@@ -270,18 +270,18 @@ def test_a_producer_whose_time_is_over_may_go_on_with_the_next_epoch(world: Tran
     writer = world.init()
     world.write(writer, adds=True)
     world.wait(TIMEOUT_MS + 1)
-    assert refusal_of(world.write(writer, adds=True)) == Refusal.PRODUCER_FENCED
-    refused = Refusal.INVALID_TXN_STATE if bumps else Refusal.PRODUCER_FENCED
-    assert refusal_of(world.end(writer, committed=True, bumps=bumps)) == refused
+    assert rejection_of(world.write(writer, adds=True)) == Rejection.PRODUCER_FENCED
+    rejected = Rejection.INVALID_TXN_STATE if bumps else Rejection.PRODUCER_FENCED
+    assert rejection_of(world.end(writer, committed=True, bumps=bumps)) == rejected
     if bumps:
         outcome = world.end(writer, committed=False, bumps=True)
         assert outcome == TransactionEnded(writer.producer_id, 1)
     else:
-        assert refusal_of(world.end(writer, committed=False)) == Refusal.PRODUCER_FENCED
+        assert rejection_of(world.end(writer, committed=False)) == Rejection.PRODUCER_FENCED
         outcome = world.init_again(writer)
         assert outcome == ProducerAllocated(writer.producer_id, 1)
     world.go_on(writer, outcome)
-    assert not refusal_of(world.write(writer, adds=True))
+    assert not rejection_of(world.write(writer, adds=True))
 
 
 @pytest.mark.parametrize("bumps", [True, False])
@@ -292,8 +292,8 @@ def test_whose_time_is_over_does_not_go_on_beside_somebody_who_took_its_place(
     world.write(writer, adds=True)
     world.wait(TIMEOUT_MS + 1)
     world.init()
-    assert refusal_of(world.end(writer, committed=False, bumps=bumps)) == Refusal.PRODUCER_FENCED
-    assert refusal_of(world.init_again(writer)) == Refusal.PRODUCER_FENCED
+    assert rejection_of(world.end(writer, committed=False, bumps=bumps)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.init_again(writer)) == Rejection.PRODUCER_FENCED
 
 
 def test_an_end_that_comes_again_is_answered_again(world: TransactionWorld) -> None:
@@ -302,7 +302,7 @@ def test_an_end_that_comes_again_is_answered_again(world: TransactionWorld) -> N
     world.write(writer)
     ended = world.end(writer)
     assert world.end(writer) == ended
-    assert refusal_of(world.end(writer, committed=False)) == Refusal.INVALID_TXN_STATE
+    assert rejection_of(world.end(writer, committed=False)) == Rejection.INVALID_TXN_STATE
     assert world.plan().high_watermark == 2
 
 
@@ -315,7 +315,7 @@ def test_an_end_that_comes_late_does_not_end_the_next_transaction(world: Transac
     world.add(writer, seen=world.state.sequence)
     known = world.state.sequence
     world.write(writer)
-    assert refusal_of(world.end(writer, seen=seen)) == Refusal.STALE
+    assert rejection_of(world.end(writer, seen=seen)) == Rejection.STALE
     assert world.state.transactions["tx"].state == ONGOING
     assert world.end(writer, seen=known) == TransactionEnded(writer.producer_id, 0)
 
@@ -328,7 +328,7 @@ def test_whoever_ends_a_transaction_has_to_know_of_it(world: TransactionWorld) -
     known = world.state.sequence
     world.end(writer, seen=known)
     world.add(writer, seen=known)
-    assert refusal_of(world.end(writer, seen=known)) == Refusal.STALE
+    assert rejection_of(world.end(writer, seen=known)) == Rejection.STALE
     assert world.end(writer, seen=world.state.sequence) == TransactionEnded(writer.producer_id, 0)
 
 
@@ -337,11 +337,11 @@ def test_partitions_groups_and_producers_that_come_late_begin_nothing(world: Tra
     world.add(writer)
     seen = world.state.sequence
     world.end(writer)
-    assert refusal_of(world.add(writer, seen=seen)) == Refusal.STALE
-    assert refusal_of(world.add_offsets(writer, seen=seen)) == Refusal.STALE
-    assert refusal_of(world.commit_txn_offset(writer, adds=True, seen=seen)) == Refusal.STALE
+    assert rejection_of(world.add(writer, seen=seen)) == Rejection.STALE
+    assert rejection_of(world.add_offsets(writer, seen=seen)) == Rejection.STALE
+    assert rejection_of(world.commit_txn_offset(writer, adds=True, seen=seen)) == Rejection.STALE
     late = InitTransactionalProducer(world.now_ms, "tx", TIMEOUT_MS, seen_sequence=seen)
-    assert refusal_of(world.do(late)) == Refusal.STALE
+    assert rejection_of(world.do(late)) == Rejection.STALE
     assert world.state.transactions["tx"].state == COMMITTED
     assert world.init(seen=world.state.sequence).epoch == 1
 
@@ -352,29 +352,31 @@ def test_with_transaction_version_2_every_end_brings_an_epoch(world: Transaction
     ended = world.end(writer, bumps=True)
     assert ended == TransactionEnded(writer.producer_id, 1)
     assert world.plan().markers[0].producer_epoch == 1
-    assert refusal_of(world.write(writer, adds=True)) == Refusal.PRODUCER_FENCED
+    assert rejection_of(world.write(writer, adds=True)) == Rejection.PRODUCER_FENCED
     next_one = Writer("tx", ended.producer_id, ended.producer_epoch)
-    assert not refusal_of(world.write(next_one, adds=True))
+    assert not rejection_of(world.write(next_one, adds=True))
     assert world.end(writer, bumps=True) == ended
     assert world.state.transactions["tx"].state == ONGOING
 
 
 def test_with_transaction_version_2_what_never_began_may_be_aborted(world: TransactionWorld) -> None:
     writer = world.init()
-    assert refusal_of(world.end(writer, bumps=True)) == Refusal.INVALID_TXN_STATE
-    assert refusal_of(world.end(writer, committed=False)) == Refusal.INVALID_TXN_STATE
+    assert rejection_of(world.end(writer, bumps=True)) == Rejection.INVALID_TXN_STATE
+    assert rejection_of(world.end(writer, committed=False)) == Rejection.INVALID_TXN_STATE
     assert world.end(writer, committed=False, bumps=True) == TransactionEnded(writer.producer_id, 1)
 
 
 def test_nobody_ends_what_is_not_his(world: TransactionWorld) -> None:
     writer = world.init()
     world.add(writer)
-    assert refusal_of(world.do(EndTxn(world.now_ms, "other", writer.producer_id, 0, committed=True))) == (
-        Refusal.INVALID_PRODUCER_MAPPING
+    assert rejection_of(world.do(EndTxn(world.now_ms, "other", writer.producer_id, 0, committed=True))) == (
+        Rejection.INVALID_PRODUCER_MAPPING
     )
-    assert refusal_of(world.do(EndTxn(world.now_ms, "tx", 99, 0, committed=True))) == Refusal.INVALID_PRODUCER_MAPPING
-    assert refusal_of(world.do(EndTxn(world.now_ms, "tx", writer.producer_id, 1, committed=True))) == (
-        Refusal.PRODUCER_FENCED
+    assert (
+        rejection_of(world.do(EndTxn(world.now_ms, "tx", 99, 0, committed=True))) == Rejection.INVALID_PRODUCER_MAPPING
+    )
+    assert rejection_of(world.do(EndTxn(world.now_ms, "tx", writer.producer_id, 1, committed=True))) == (
+        Rejection.PRODUCER_FENCED
     )
 
 
@@ -387,16 +389,18 @@ def test_what_takes_too_long_is_aborted_and_its_producer_fenced(world: Transacti
     world.wait(1)
     assert world.stable() == 2
     assert [each.committed for each in world.plan().markers] == [False]
-    assert refusal_of(world.end(writer)) == Refusal.PRODUCER_FENCED
-    assert refusal_of(world.write(writer)) == Refusal.PRODUCER_FENCED
+    assert rejection_of(world.end(writer)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.write(writer)) == Rejection.PRODUCER_FENCED
     assert world.init().epoch == 2
 
 
 @pytest.mark.parametrize(
-    ("bumps", "refusal"), [(False, Refusal.PRODUCER_FENCED), (True, Refusal.INVALID_TXN_STATE)], ids=["old", "new"]
+    ("bumps", "rejection"),
+    [(False, Rejection.PRODUCER_FENCED), (True, Rejection.INVALID_TXN_STATE)],
+    ids=["old", "new"],
 )
 def test_who_is_aborted_from_outside_commits_nothing_and_may_go_on_with_the_next_epoch(
-    world: TransactionWorld, bumps: bool, refusal: Refusal
+    world: TransactionWorld, bumps: bool, rejection: Rejection
 ) -> None:
     writer = world.init()
     world.add(writer, 0, 1)
@@ -404,8 +408,8 @@ def test_who_is_aborted_from_outside_commits_nothing_and_may_go_on_with_the_next
     abort = EndTxn(world.now_ms, "tx", writer.producer_id, writer.epoch, committed=False, bumps=True)
     assert world.do(abort) == world.do(abort) == TransactionEnded(writer.producer_id, writer.epoch + 1)
     assert [each.committed for each in world.plan().markers] == [False]
-    assert refusal_of(world.write(writer)) == Refusal.PRODUCER_FENCED
-    assert refusal_of(world.end(writer, bumps=bumps)) == refusal
+    assert rejection_of(world.write(writer)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.end(writer, bumps=bumps)) == rejection
     assert world.init_again(writer) == ProducerAllocated(writer.producer_id, writer.epoch + 1)
 
 
@@ -439,7 +443,7 @@ def test_a_transactional_id_is_forgotten_when_nobody_has_used_it_for_long(world:
     world.init("used")
     world.wait(1)
     assert list(world.state.transactions) == ["used"]
-    assert refusal_of(world.add(old)) == Refusal.INVALID_PRODUCER_MAPPING
+    assert rejection_of(world.add(old)) == Rejection.INVALID_PRODUCER_MAPPING
 
 
 def test_a_transaction_goes_on_without_a_topic_that_is_deleted(world: TransactionWorld) -> None:
@@ -450,7 +454,7 @@ def test_a_transaction_goes_on_without_a_topic_that_is_deleted(world: Transactio
     world.write(writer)
     world.write(writer, number=2)
     world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
-    assert refusal_of(world.write(writer, number=2)) == Refusal.UNKNOWN_TOPIC
+    assert rejection_of(world.write(writer, number=2)) == Rejection.UNKNOWN_TOPIC
     world.end(writer)
     assert world.stable() == 2
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.contracts.commands import CreateTopic, DeleteGroup, DeleteTopic, Done, PerItem, UndeleteTopic
 from penstock.contracts.ids import new_topic_id
 from penstock.contracts.queries.groups import GroupOffsetsQuery, GroupTopicPartitions
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import pending_offsets
 from penstock_sequencer.core.state.cluster import COMPLETING
@@ -33,7 +33,7 @@ def test_offsets_wait_for_the_end_and_come_with_it(world: TransactionWorld) -> N
     world.commit_offset(3)
     writer = world.init()
     assert world.add_offsets(writer) == Done()
-    assert world.commit_txn_offset(writer, 7) == PerItem([Refusal.NONE])
+    assert world.commit_txn_offset(writer, 7) == PerItem([Rejection.NONE])
     assert told(world) == (3, True)
     world.end(writer)
     assert told(world) == (7, False)
@@ -56,10 +56,10 @@ def test_offsets_of_a_transaction_that_takes_too_long_never_come(world: Transact
 
 def test_a_group_is_added_before_its_offsets_unless_they_say_that_they_add_it(world: TransactionWorld) -> None:
     writer = world.init()
-    assert world.commit_txn_offset(writer).refusal == Refusal.INVALID_TXN_STATE
+    assert world.commit_txn_offset(writer).rejection == Rejection.INVALID_TXN_STATE
     world.add_offsets(writer, "other")
-    assert world.commit_txn_offset(writer).refusal == Refusal.INVALID_TXN_STATE
-    assert world.commit_txn_offset(writer, adds=True) == PerItem([Refusal.NONE])
+    assert world.commit_txn_offset(writer).rejection == Rejection.INVALID_TXN_STATE
+    assert world.commit_txn_offset(writer, adds=True) == PerItem([Rejection.NONE])
 
 
 def test_the_last_offset_of_a_transaction_counts(world: TransactionWorld) -> None:
@@ -75,8 +75,8 @@ def test_an_offset_that_comes_late_takes_no_later_ones_place(world: TransactionW
     seen = world.state.sequence
     world.commit_txn_offset(writer, 7, adds=True, seen=seen)
     world.commit_txn_offset(writer, 9, seen=world.state.sequence)
-    assert world.commit_txn_offset(writer, 7, seen=seen) == PerItem([Refusal.STALE])
-    assert world.commit_txn_offset(writer, 9, seen=seen) == PerItem([Refusal.NONE])
+    assert world.commit_txn_offset(writer, 7, seen=seen) == PerItem([Rejection.STALE])
+    assert world.commit_txn_offset(writer, 9, seen=seen) == PerItem([Rejection.NONE])
     world.end(writer)
     assert told(world) == (9, False)
 
@@ -96,12 +96,12 @@ def test_only_members_of_this_generation_commit_but_who_names_no_member_may(worl
     def commit(generation: int, member_id: str) -> Any:
         return world.commit_txn_offset(writer, generation=generation, member_id=member_id, adds=True)
 
-    assert commit(generation - 1, "m1").refusal == Refusal.ILLEGAL_GENERATION
-    assert commit(generation, "m2").refusal == Refusal.UNKNOWN_MEMBER
-    assert commit(generation, "m1") == commit(-1, "") == PerItem([Refusal.NONE])
+    assert commit(generation - 1, "m1").rejection == Rejection.ILLEGAL_GENERATION
+    assert commit(generation, "m2").rejection == Rejection.UNKNOWN_MEMBER
+    assert commit(generation, "m1") == commit(-1, "") == PerItem([Rejection.NONE])
     unknown = world.commit_txn_offset(writer, generation=1, member_id="m1", adds=True, group_id="none")
-    assert unknown.refusal == Refusal.ILLEGAL_GENERATION
-    assert world.commit_txn_offset(writer, adds=True, group_id="").refusal == Refusal.INVALID_GROUP
+    assert unknown.rejection == Rejection.ILLEGAL_GENERATION
+    assert world.commit_txn_offset(writer, adds=True, group_id="").rejection == Rejection.INVALID_GROUP
 
 
 def test_a_rebalance_keeps_nobody_of_the_newest_generation_from_committing(world: TransactionWorld) -> None:
@@ -109,7 +109,7 @@ def test_a_rebalance_keeps_nobody_of_the_newest_generation_from_committing(world
     generation = world.stable_group("m1")
     world.join("m2")
     writer = world.init()
-    accepted = PerItem([Refusal.NONE])
+    accepted = PerItem([Rejection.NONE])
     assert world.commit_txn_offset(writer, generation=generation, member_id="m1", adds=True) == accepted
     world.join("", "m1")
     assert world.group().state == COMPLETING
@@ -131,14 +131,14 @@ def test_committing_with_a_transaction_proves_that_the_member_of_a_consumer_grou
     epoch = consumers.join("m1", "t").member_epoch
     writer = world.init()
     committed = world.commit_txn_offset(writer, adds=True, generation=epoch, member_id="m1")
-    assert committed == PerItem([Refusal.NONE])
+    assert committed == PerItem([Rejection.NONE])
     assert consumers.member("m1").active_sequence == world.state.sequence
 
 
 def test_what_does_not_exist_or_says_too_much_is_refused_by_itself(world: TransactionWorld) -> None:
     writer = world.init()
-    assert world.commit_txn_offset(writer, topic="none", adds=True) == PerItem([Refusal.UNKNOWN_TOPIC])
-    assert world.commit_txn_offset(writer, partition=2, adds=True) == PerItem([Refusal.UNKNOWN_TOPIC])
+    assert world.commit_txn_offset(writer, topic="none", adds=True) == PerItem([Rejection.UNKNOWN_TOPIC])
+    assert world.commit_txn_offset(writer, partition=2, adds=True) == PerItem([Rejection.UNKNOWN_TOPIC])
 
 
 def test_offsets_wait_for_the_topic_that_they_were_meant_for(world: TransactionWorld) -> None:
@@ -174,8 +174,8 @@ def test_a_transaction_has_so_many_offsets_and_groups(world: TransactionWorld, m
     monkeypatch.setattr(pending_offsets, "OFFSETS_PER_TRANSACTION_MAX", 1)
     writer = world.init()
     world.commit_txn_offset(writer, adds=True)
-    assert world.commit_txn_offset(writer, partition=1) == PerItem([Refusal.POLICY_VIOLATION])
-    assert world.commit_txn_offset(writer, 9) == PerItem([Refusal.NONE])
-    assert world.commit_txn_offset(writer, adds=True, group_id="other").refusal == Refusal.POLICY_VIOLATION
+    assert world.commit_txn_offset(writer, partition=1) == PerItem([Rejection.POLICY_VIOLATION])
+    assert world.commit_txn_offset(writer, 9) == PerItem([Rejection.NONE])
+    assert world.commit_txn_offset(writer, adds=True, group_id="other").rejection == Rejection.POLICY_VIOLATION
     assert world.add_offsets(writer) == Done()
-    assert world.add_offsets(writer, "g" * (GROUP_ID_LENGTH_MAX + 1)).refusal == Refusal.INVALID_GROUP
+    assert world.add_offsets(writer, "g" * (GROUP_ID_LENGTH_MAX + 1)).rejection == Rejection.INVALID_GROUP

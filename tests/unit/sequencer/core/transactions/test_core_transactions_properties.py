@@ -21,7 +21,7 @@ from penstock.contracts.commands import (
     InitTransactionalProducer,
     LogOffset,
     ProducerAllocated,
-    Refused,
+    Rejected,
     TransactionEnded,
     UndeleteTopic,
 )
@@ -90,7 +90,7 @@ class Play:
         self.fenced: list[Client] = []
         self.starts: dict[Log, int] = {}
         self.group_offset = -1
-        self.is_buried = False
+        self.is_recoverable = False
         self.done: list[Any] = []
         self.left_out = 0
         self.world.do = self.do  # type: ignore[method-assign]
@@ -101,7 +101,7 @@ class Play:
             command = msgspec.structs.replace(command, seen_sequence=self.world.state.sequence)
         outcome = World.do(self.world, command)
         is_transactional = isinstance(command, TRANSACTIONAL_COMMANDS)
-        if is_transactional and not isinstance(outcome, Refused) and not any(getattr(outcome, "refusals", ())):
+        if is_transactional and not isinstance(outcome, Rejected) and not any(getattr(outcome, "rejections", ())):
             self.done.append(command)
         return outcome
 
@@ -152,16 +152,16 @@ class Play:
         if client is None:
             return
         topic, partition = log
-        may = not client.is_fenced and not (topic == 2 and self.is_buried)
+        may = not client.is_fenced and not (topic == 2 and self.is_recoverable)
         if not client.bumps and self.random.random() < 0.8:
             added = self.world.add(client.writer, partition, number=topic)
             if may:
-                assert not any(added.refusals)
+                assert not any(added.rejections)
                 self.ongoing(client).added.add(log)
         may = may and (client.bumps or (client.current is not None and log in client.current.added))
         records = self.random.randint(1, 3)
         result = self.world.write(client.writer, partition, records=records, number=topic, adds=client.bumps)
-        assert (result.refusal == 0) == may, (result, log)
+        assert (result.rejection == 0) == may, (result, log)
         if may:
             assert result.base_offset == len(self.logs[log])
             transaction = self.ongoing(client)
@@ -171,7 +171,7 @@ class Play:
     def write_plainly(self) -> None:
         topic, partition = log = self.some_log()
         (result,) = self.world.produce(batch(), partition=partition, number=topic)
-        if not result.refusal:
+        if not result.rejection:
             assert result.base_offset == len(self.logs[log])
             self.logs[log].append(Entry(-1, None))
 
@@ -180,9 +180,9 @@ class Play:
         if not self.fenced:
             return
         writer, (topic, partition) = self.random.choice(self.fenced).writer, self.some_log()
-        assert self.world.write(writer, partition, number=topic, adds=True).refusal
-        assert isinstance(self.world.end(writer, bumps=True), Refused)
-        assert isinstance(self.world.add(writer, partition, number=topic), Refused)
+        assert self.world.write(writer, partition, number=topic, adds=True).rejection
+        assert isinstance(self.world.end(writer, bumps=True), Rejected)
+        assert isinstance(self.world.add(writer, partition, number=topic), Rejected)
 
     def end(self) -> None:
         client = self.some_client()
@@ -202,7 +202,7 @@ class Play:
         offset = self.random.randint(0, 1_000)
         if self.others_wait(client):
             return  # the book has no opinion on whose offset counts then
-        assert not any(self.world.commit_txn_offset(client.writer, offset, adds=True).refusals)
+        assert not any(self.world.commit_txn_offset(client.writer, offset, adds=True).rejections)
         self.ongoing(client).offset = offset
 
     def others_wait(self, client: Client) -> bool:
@@ -247,23 +247,23 @@ class Play:
         transaction.ended = None
         client.writer.sequences = {}
 
-    def bury(self) -> None:
-        if self.is_buried:
+    def make_recoverable(self) -> None:
+        if self.is_recoverable:
             self.world.do(UndeleteTopic(self.world.now_ms, "u", topic_id(2)))
         else:
             self.world.do(DeleteTopic(self.world.now_ms, "u", bytes(16)))
-        self.is_buried = not self.is_buried
+        self.is_recoverable = not self.is_recoverable
 
     def trim(self) -> None:
         topic, partition = log = self.some_log()
         start = self.random.randint(self.starts.get(log, 0), len(self.logs[log]))
-        if not (topic == 2 and self.is_buried):
+        if not (topic == 2 and self.is_recoverable):
             self.world.do(DeleteRecords(self.world.now_ms, [LogOffset(topic_id(topic), partition, start)]))
             self.starts[log] = start
 
     def merge(self) -> None:
         topic, partition = self.some_log()
-        if topic == 2 and self.is_buried:
+        if topic == 2 and self.is_recoverable:
             return
         rows = len(self.world.partition(topic, partition).extents)
         first, end = sorted(self.random.randint(0, rows) for _ in range(2))
@@ -273,8 +273,8 @@ class Play:
         (run,) = job.runs
         decided = run.last_offset < self.world.stable(partition, topic)
         run = msgspec.structs.replace(run, without_aborted=self.random.random() < 0.7)
-        (refusal,) = self.world.do(msgspec.structs.replace(job, runs=[run])).refusals
-        assert bool(refusal) == (run.without_aborted and not decided)
+        (rejection,) = self.world.do(msgspec.structs.replace(job, runs=[run])).rejections
+        assert bool(rejection) == (run.without_aborted and not decided)
         if run.without_aborted and decided:
             self.leave_out(self.logs[topic, partition], run.base_offset, run.last_offset)
 
@@ -289,13 +289,17 @@ class Play:
         """What is known of aborted transactions is counted, and each ends with a marker that says so."""
         count = 0
         for (topic, partition), log in self.logs.items():
-            known = self.world.partition(topic, partition).transactions if not (topic == 2 and self.is_buried) else None
+            known = (
+                self.world.partition(topic, partition).transactions
+                if not (topic == 2 and self.is_recoverable)
+                else None
+            )
             for each in known.aborted(0, len(log), 10**6)[0] if known is not None else []:
                 count += 1
                 end = log[each.last_offset]
                 assert end.is_marker and end.transaction is not None and end.transaction.fate == ABORTED
                 assert each.first_offset < each.last_offset
-        assert self.is_buried or count == self.world.state.aborted_count
+        assert self.is_recoverable or count == self.world.state.aborted_count
 
     def restart(self) -> None:
         self.world.state = decode_state(encode_state(self.world.state))
@@ -310,7 +314,7 @@ class Play:
             self.commit_offset: 4,
             self.pass_time: 8,
             self.exhaust: 1,
-            self.bury: 2,
+            self.make_recoverable: 2,
             self.trim: 2,
             self.merge: 5,
             self.restart: 3,
@@ -321,7 +325,7 @@ class Play:
 
     def check(self) -> None:
         for (topic, partition), log in self.logs.items():
-            if not (topic == 2 and self.is_buried):
+            if not (topic == 2 and self.is_recoverable):
                 start = self.starts.get((topic, partition), 0)
                 assert self.read(topic, partition, start) == self.expected(log, start)
         self.check_aborted()
@@ -378,8 +382,8 @@ def test_a_read_committed_reader_sees_each_committed_record_once_and_no_other(se
     for _ in range(STEPS):
         play.step()
         play.check()
-    if play.is_buried:
-        play.bury()
+    if play.is_recoverable:
+        play.make_recoverable()
     for client in play.clients.values():
         play.decide(client, ABORTED)
     play.world.wait(TIMEOUT_MS)

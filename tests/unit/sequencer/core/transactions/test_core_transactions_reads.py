@@ -30,7 +30,7 @@ from penstock.contracts.queries.transactions import (
     TransactionTopic,
     TransactionView,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.log import segment_queries
 from penstock_sequencer.core.transactions import coordinator, queries as transaction_queries
@@ -170,7 +170,7 @@ def test_records_may_be_deleted_up_to_the_high_watermark_also_of_an_open_transac
     writer = world.init()
     world.write(writer, records=3, adds=True)
     outcome = world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 2)]))
-    assert outcome.logs[0].refusal == Refusal.NONE
+    assert outcome.logs[0].rejection == Rejection.NONE
     assert world.stable() == 2
     world.end(writer, committed=False)
     assert [each.first_offset for each in world.plan(offset=2).aborted] == [0]
@@ -232,7 +232,7 @@ def test_a_compaction_stores_markers_with_the_records_around_them(world: Transac
     transact(world, "two", committed=True)
     job, outcome = merged(world, 0, 3)
     assert NO_SEGMENT_ID in job.inputs
-    assert outcome == PerItem([Refusal.NONE])
+    assert outcome == PerItem([Rejection.NONE])
     assert ends(world) == [(0, 2), (3, 3)]
     plan = world.plan()
     assert [each.offset for each in plan.markers] == [3]
@@ -248,7 +248,7 @@ def test_a_compaction_that_leaves_a_marker_out_is_refused(world: TransactionWorl
     pairs = zip(run.inputs[::2], run.inputs[1::2], strict=True)
     inputs = [number for pair in pairs if pair[0] != marker for number in pair]
     outcome = world.do(msgspec.structs.replace(job, runs=[msgspec.structs.replace(run, inputs=inputs)]))
-    assert outcome == PerItem([Refusal.EXTENTS_CHANGED])
+    assert outcome == PerItem([Rejection.EXTENTS_CHANGED])
 
 
 def aborted(world: TransactionWorld) -> list[tuple[int, int]]:
@@ -261,9 +261,9 @@ def test_what_a_compaction_leaves_out_of_aborted_transactions_is_forgotten(world
     for name in ("one", "two", "three"):
         transact(world, name, committed=False)
     assert aborted(world) == [(0, 1), (2, 3), (4, 5)]
-    assert merged(world, 2, 4)[1] == PerItem([Refusal.NONE])
+    assert merged(world, 2, 4)[1] == PerItem([Rejection.NONE])
     assert aborted(world) == [(0, 1), (2, 3), (4, 5)], "a merge that says nothing has left nothing out"
-    assert merged(world, 2, 3, without_aborted=True)[1] == PerItem([Refusal.NONE])
+    assert merged(world, 2, 3, without_aborted=True)[1] == PerItem([Rejection.NONE])
     assert aborted(world) == [(0, 1), (4, 5)]
     assert world.plan(offset=2, bytes_max=1).aborted_end_offset == 4, "a reader is still told that this is all"
 
@@ -290,9 +290,9 @@ def test_nothing_is_left_out_of_what_is_not_decided(world: TransactionWorld) -> 
     transact(world, "one", committed=False)
     writer = world.init("open")
     world.write(writer, adds=True)
-    assert merged(world, 0, 3, without_aborted=True)[1] == PerItem([Refusal.EXTENTS_CHANGED])
+    assert merged(world, 0, 3, without_aborted=True)[1] == PerItem([Rejection.EXTENTS_CHANGED])
     assert aborted(world) == [(0, 1)]
-    assert merged(world, 0, 2, without_aborted=True)[1] == PerItem([Refusal.NONE])
+    assert merged(world, 0, 2, without_aborted=True)[1] == PerItem([Rejection.NONE])
     assert aborted(world) == []
 
 
@@ -349,21 +349,21 @@ def test_key_compaction_stops_at_an_open_transaction_and_merging_does_not(world:
     transact(world, "one", committed=True)
     writer = world.init("open")
     world.write(writer, adds=True)
-    assert merged(world, 0, 3, cleaned=True, without_aborted=True)[1] == PerItem([Refusal.EXTENTS_CHANGED])
-    assert merged(world, 0, 2, cleaned=True, without_aborted=True)[1] == PerItem([Refusal.NONE])
-    assert merged(world, 0, 2)[1] == PerItem([Refusal.NONE])
+    assert merged(world, 0, 3, cleaned=True, without_aborted=True)[1] == PerItem([Rejection.EXTENTS_CHANGED])
+    assert merged(world, 0, 2, cleaned=True, without_aborted=True)[1] == PerItem([Rejection.NONE])
+    assert merged(world, 0, 2)[1] == PerItem([Rejection.NONE])
     assert world.stable() == 2
 
 
 def test_key_compaction_that_knows_of_no_transactions_is_refused_where_there_were_some(world: TransactionWorld) -> None:
     """An earlier release's compactor takes an aborted record for the latest of its key, and drops the committed one."""
     world.produce(batch())
-    assert merged(world, 0, 1, cleaned=True)[1] == PerItem([Refusal.NONE])
+    assert merged(world, 0, 1, cleaned=True)[1] == PerItem([Rejection.NONE])
     transact(world, "one", committed=False)
-    assert merged(world, 0, 2, cleaned=True)[1] == PerItem([Refusal.EXTENTS_CHANGED])
-    assert merged(world, 0, 1, cleaned=True)[1] == PerItem([Refusal.EXTENTS_CHANGED]), "nor before the first of them"
+    assert merged(world, 0, 2, cleaned=True)[1] == PerItem([Rejection.EXTENTS_CHANGED])
+    assert merged(world, 0, 1, cleaned=True)[1] == PerItem([Rejection.EXTENTS_CHANGED]), "nor before the first of them"
     assert ends(world) == [(0, 0), (1, 1), (2, 2)]
-    assert merged(world, 0, 2, cleaned=True, without_aborted=True)[1] == PerItem([Refusal.NONE])
+    assert merged(world, 0, 2, cleaned=True, without_aborted=True)[1] == PerItem([Rejection.NONE])
     assert ends(world) == [(0, 1), (2, 2)]
 
 
@@ -422,7 +422,7 @@ def test_transactions_are_listed_by_patterns_for_their_whole_ids(
     for name in ("a-1", "a-2", "b-1"):
         world.init(name)
     view = queries.transactions(world.state, TransactionsQuery(0, pattern=pattern))
-    assert ([each.transactional_id for each in view.transactions], view.refusal) == (found, Refusal.NONE)
+    assert ([each.transactional_id for each in view.transactions], view.rejection) == (found, Rejection.NONE)
 
 
 def test_a_pattern_takes_letters_that_no_topic_has_only_where_it_says_so(world: TransactionWorld) -> None:
@@ -454,7 +454,7 @@ def test_few_ids_are_held_against_a_pattern_at_once(world: TransactionWorld, mon
 def test_a_pattern_that_is_none_lists_no_transactions(world: TransactionWorld) -> None:
     world.init("a")
     view = queries.transactions(world.state, TransactionsQuery(0, pattern="(a"))
-    assert (view.transactions, view.refusal) == ([], Refusal.INVALID_PATTERN)
+    assert (view.transactions, view.rejection) == ([], Rejection.INVALID_PATTERN)
 
 
 def test_the_producers_of_a_partition_are_told_with_their_open_transactions(world: TransactionWorld) -> None:
@@ -467,7 +467,7 @@ def test_the_producers_of_a_partition_are_told_with_their_open_transactions(worl
         ProducerView(plain, 0, 0, world.now_ms, -1, -1),
         ProducerView(writer.producer_id, 0, 1, world.now_ms, world.state.leader_epoch, 1),
     ]
-    assert view.partitions == [PartitionProducers(Refusal.NONE, found), PartitionProducers(Refusal.UNKNOWN_TOPIC)]
+    assert view.partitions == [PartitionProducers(Rejection.NONE, found), PartitionProducers(Rejection.UNKNOWN_TOPIC)]
 
 
 def test_no_transaction_begins_while_partitions_know_too_many_aborted_ones(
@@ -475,8 +475,8 @@ def test_no_transaction_begins_while_partitions_know_too_many_aborted_ones(
 ) -> None:
     monkeypatch.setattr(coordinator, "ABORTED_TRANSACTIONS_MAX", 1)
     writer = transact(world, committed=False)
-    assert world.write(writer, adds=True).refusal == Refusal.OVERLOADED
-    assert world.add(writer).refusal == world.add_offsets(writer).refusal == Refusal.OVERLOADED
+    assert world.write(writer, adds=True).rejection == Rejection.OVERLOADED
+    assert world.add(writer).rejection == world.add_offsets(writer).rejection == Rejection.OVERLOADED
 
 
 def test_transactions_are_listed_in_pages_by_their_ids(

@@ -1,7 +1,13 @@
 """AlterClientQuotas: how much clients may use from now on, each entity with its own verdict (KIP-546)."""
 
 from penstock.contracts.commands import AlterClientQuotas, QuotaChange, QuotaPart
-from penstock.contracts.configs.quotas import Entity, entity_objection, entity_of, value_objection, value_text
+from penstock.contracts.configs.quotas import (
+    Entity,
+    entity_of,
+    entity_validation_error,
+    value_text,
+    value_validation_error,
+)
 from penstock.contracts.levels import QUOTAS_LEVEL
 from penstock.kafkawire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -26,7 +32,7 @@ async def handle(
     entities = [_entity(entry) for entry in request.entries]
     repeated = duplicates(entities)
     asked = dict(zip(entities, request.entries, strict=True))
-    verdicts = {entity: _objection(entity, entry, entity in repeated) for entity, entry in asked.items()}
+    verdicts = {entity: _validation_error(entity, entry, entity in repeated) for entity, entry in asked.items()}
     await until_level(gateway, QUOTAS_LEVEL)
     if gateway.sequencer.seen_level is not None and gateway.sequencer.seen_level < QUOTAS_LEVEL:
         verdicts = dict.fromkeys(asked, NOT_YET)
@@ -50,14 +56,14 @@ def _entity(entry: EntryData) -> Entity:
     return entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
 
 
-def _objection(entity: Entity, entry: EntryData, is_repeated: bool) -> Verdict:
+def _validation_error(entity: Entity, entry: EntryData, is_repeated: bool) -> Verdict:
     """What can be refused without asking a sequencer, so that none of it gets into the journal."""
-    reason = "the entity occurs more than once in the request" if is_repeated else entity_objection(entity)
+    reason = "the entity occurs more than once in the request" if is_repeated else entity_validation_error(entity)
     if not reason and duplicates(op.key for op in entry.ops):
         reason = "a quota occurs more than once for the entity"
     for op in entry.ops:
         if not op.remove:
-            reason = reason or value_objection(entity, op.key, value_text(op.value))
+            reason = reason or value_validation_error(entity, op.key, value_text(op.value))
     return (ErrorCode.INVALID_REQUEST, reason) if reason else (ErrorCode.NONE, None)
 
 

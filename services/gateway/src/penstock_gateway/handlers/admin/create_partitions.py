@@ -21,7 +21,7 @@ async def handle(
     gateway: Gateway, client: Client, version: int, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     repeated = duplicates(topic.name for topic in request.topics)
-    verdicts = {topic.name: _objection(topic, topic.name in repeated) for topic in request.topics}
+    verdicts = {topic.name: _validation_error(topic, topic.name in repeated) for topic in request.topics}
     commands = [
         CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
         for topic in request.topics
@@ -39,7 +39,7 @@ async def handle(
         commands = [each for each in commands if not verdicts[each.name][0]]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
     if not request.validate_only:
-        gateway.topics.forget(command.name for command in commands)
+        gateway.topics.remove(command.name for command in commands)
     verdicts |= await _assigned(gateway, request, verdicts)
     verdicts |= {command.name: verdict_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
     return CreatePartitionsResponse(
@@ -57,7 +57,7 @@ async def _known_partitions(gateway: Gateway, names: list[str]) -> dict[str, int
         return {}
 
 
-def _objection(topic: CreatePartitionsTopic, is_repeated: bool) -> Verdict:
+def _validation_error(topic: CreatePartitionsTopic, is_repeated: bool) -> Verdict:
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
     if not is_legal_topic_name(topic.name):
@@ -75,6 +75,6 @@ async def _assigned(
         if not verdicts[topic.name][0] and topic.assignments
     ]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
-    refusal = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
+    rejection = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
     found = {command.name: verdict_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
-    return {name: verdict if verdict[0] else refusal for name, verdict in found.items()}
+    return {name: verdict if verdict[0] else rejection for name, verdict in found.items()}

@@ -1,7 +1,7 @@
 """CreateTopics: each topic is made, or refused with its own error and reason (KIP-464, KIP-525)."""
 
 from penstock.contracts.commands import CreateTopic, Outcome, TopicCreated
-from penstock.contracts.configs.topics import objections
+from penstock.contracts.configs.topics import validation_errors
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
 from penstock.contracts.levels import level_of_configs
@@ -20,9 +20,9 @@ from penstock_gateway.metadata.admin_commands import (
     MESSAGE_LENGTH_MAX,
     Verdict,
     duplicates,
-    level_objections,
+    level_validation_errors,
     run_commands,
-    topic_name_objection,
+    topic_name_validation_error,
     verdict_of,
 )
 from penstock_gateway.metadata.config_view import Setting, cluster_configs, settings_of
@@ -39,10 +39,10 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Create
     repeated = duplicates(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
     await until_level(gateway, max((level_of_configs(_configs(topic)) for topic in request.topics), default=0))
-    results = {name: _refusal(gateway, topic, name in repeated) for name, topic in topics.items()}
-    doubtful = [name for name, refused in results.items() if refused is not None and name not in repeated]
+    results = {name: _rejection(gateway, topic, name in repeated) for name, topic in topics.items()}
+    doubtful = [name for name, rejected in results.items() if rejected is not None and name not in repeated]
     results |= await _existing(gateway, doubtful)
-    commands = [_command(gateway, topics[name]) for name, refused in results.items() if refused is None]
+    commands = [_command(gateway, topics[name]) for name, rejected in results.items() if rejected is None]
     if not request.validate_only:
         is_strict = version >= FIRST_VERSION_MUTATIONS
         exceeding = [each for each in commands if not admits(gateway, client, each.partitions, is_strict=is_strict)]
@@ -50,16 +50,16 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Create
         commands = [each for each in commands if results[each.name] is None]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
     if not request.validate_only:
-        gateway.topics.forget(command.name for command in commands)
+        gateway.topics.remove(command.name for command in commands)
     cluster = await _cluster_configs(gateway, version, outcomes)
     for command, outcome in zip(commands, outcomes, strict=True):
         results[command.name] = _result(command, outcome, cluster)
     return CreateTopicsResponse(topics=[result for result in results.values() if result is not None])
 
 
-def _refusal(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
+def _rejection(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
     """What can be refused without asking a sequencer, so that none of it gets into the journal."""
-    error, message = _objection(gateway, topic, is_repeated)
+    error, message = _validation_error(gateway, topic, is_repeated)
     if not error:
         return None
     return CreatableTopicResult(
@@ -80,18 +80,18 @@ async def _existing(gateway: Gateway, names: list[str]) -> dict[str, CreatableTo
     }
 
 
-def _objection(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> Verdict:
+def _validation_error(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> Verdict:
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "Duplicate topic name."
     if not is_legal_topic_name(topic.name):
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(topic.name)
-    error, message = _config_objection(gateway, topic)
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(topic.name)
+    error, message = _config_validation_error(gateway, topic)
     if error:
         return error, message
-    return _placement_objection(topic)
+    return _placement_validation_error(topic)
 
 
-def _placement_objection(topic: CreatableTopic) -> Verdict:
+def _placement_validation_error(topic: CreatableTopic) -> Verdict:
     if topic.assignments and topic.replication_factor != DEFAULT:
         return ErrorCode.INVALID_REQUEST, "replicas are assigned, and yet the replication factor is not -1"
     if topic.assignments and topic.num_partitions != DEFAULT:
@@ -107,11 +107,11 @@ def _placement_objection(topic: CreatableTopic) -> Verdict:
     return ErrorCode.NONE, None
 
 
-def _config_objection(gateway: Gateway, topic: CreatableTopic) -> Verdict:
+def _config_validation_error(gateway: Gateway, topic: CreatableTopic) -> Verdict:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         return ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(nulls)}"
-    reasons = objections(_configs(topic)) or level_objections(gateway, _configs(topic))
+    reasons = validation_errors(_configs(topic)) or level_validation_errors(gateway, _configs(topic))
     if reasons:
         return ErrorCode.INVALID_CONFIG, "; ".join(reasons)
     return ErrorCode.NONE, None

@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from penstock.contracts.commands import DeleteTopic, Refused, Tick
+from penstock.contracts.commands import DeleteTopic, Rejected, Tick
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import NO_TOPIC_ID, is_legal_topic_name
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -27,12 +27,12 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Delete
         asked = Counter(request.topics)
     else:
         asked = Counter(DeleteTopicState(name) for name in request.topic_names)
-    verdicts = {topic: _objection(topic, times) for topic, times in asked.items()}
+    verdicts = {topic: _validation_error(topic, times) for topic, times in asked.items()}
     good = [topic for topic, (error, _) in verdicts.items() if not error]
     try:
         found = await _find(gateway, good, request.timeout_ms)
     except Unavailable as error:
-        verdicts |= dict.fromkeys(good, verdict_of(Refused(Refusal.OUTCOME_UNKNOWN, str(error))))
+        verdicts |= dict.fromkeys(good, verdict_of(Rejected(Rejection.OUTCOME_UNKNOWN, str(error))))
         found = {}
     else:
         verdicts |= {topic: (_unknown(topic), None) for topic in good if topic not in found}
@@ -46,9 +46,9 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Delete
     outcomes = await run_commands(gateway, commands, request.timeout_ms)
     for topic, outcome in zip(found, outcomes, strict=True):
         verdicts[topic] = verdict_of(outcome)
-        if isinstance(outcome, Refused) and outcome.refusal == Refusal.UNKNOWN_TOPIC:
+        if isinstance(outcome, Rejected) and outcome.rejection == Rejection.UNKNOWN_TOPIC:
             verdicts[topic] = _unknown(topic), None
-    gateway.topics.forget(view.name for view in found.values())
+    gateway.topics.remove(view.name for view in found.values())
     return DeleteTopicsResponse(responses=[_result(topic, found, *verdict) for topic, verdict in verdicts.items()])
 
 
@@ -62,12 +62,12 @@ async def _find(gateway: Gateway, asked: list[DeleteTopicState], timeout_ms: int
     if not asked:
         return {}
     (ticked,) = await run_commands(gateway, [Tick(gateway.clock.now_ms())], timeout_ms)
-    if isinstance(ticked, Refused):
+    if isinstance(ticked, Rejected):
         raise Unavailable(ticked.message)
     names = [topic.name for topic in asked if topic.name is not None]
     topic_ids = [topic.topic_id for topic in asked if topic.name is None]
     known = (gateway.topics.cached_id(topic_id) for topic_id in topic_ids)
-    gateway.topics.forget([*names, *(view.name for view in known if view is not None)])
+    gateway.topics.remove([*names, *(view.name for view in known if view is not None)])
     by_name, by_id = await gateway.topics.find(names), await gateway.topics.find_ids(topic_ids)
     found = ((topic, by_id.get(topic.topic_id) if topic.name is None else by_name.get(topic.name)) for topic in asked)
     return {topic: view for topic, view in found if view is not None}
@@ -77,7 +77,7 @@ def _unknown(topic: DeleteTopicState) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_ID if topic.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _objection(topic: DeleteTopicState, times: int) -> Verdict:
+def _validation_error(topic: DeleteTopicState, times: int) -> Verdict:
     if times > 1:
         return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
     if topic.name is not None and topic.topic_id != NO_TOPIC_ID:

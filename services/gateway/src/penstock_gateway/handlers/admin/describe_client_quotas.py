@@ -23,7 +23,7 @@ DEADLINE_S = 5.0
 async def handle(
     gateway: Gateway, client: Client, version: int, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    error, message = _objection(request.components)
+    error, message = _validation_error(request.components)
     if error:
         return DescribeClientQuotasResponse(error_code=error, error_message=message, entries=None)
     try:
@@ -38,7 +38,7 @@ async def handle(
     return DescribeClientQuotasResponse(entries=found)
 
 
-def _objection(components: list[ComponentData]) -> tuple[ErrorCode, str]:
+def _validation_error(components: list[ComponentData]) -> tuple[ErrorCode, str]:
     types = [component.entity_type for component in components]
     unknown = [kind for kind in types if kind not in ENTITY_TYPES]
     if unknown:

@@ -17,7 +17,7 @@ from penstock.kafkawire.api.describe_configs import (
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.context import Client, Gateway
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
-from penstock_gateway.metadata.admin_commands import topic_name_objection
+from penstock_gateway.metadata.admin_commands import topic_name_validation_error
 from penstock_gateway.metadata.config_updates import CLUSTER
 from penstock_gateway.metadata.config_view import (
     BROKER,
@@ -70,7 +70,7 @@ async def _look_up(gateway: Gateway, resources: list[DescribeConfigsResource]) -
         return _Known()
     names = [resource.resource_name for resource in resources if resource.resource_type == TOPIC]
     legal = [name for name in names if is_legal_topic_name(name)]
-    gateway.topics.forget(legal)
+    gateway.topics.remove(legal)
     groups = [resource.resource_name for resource in resources if GROUP in types and resource.resource_type == GROUP]
     try:
         return _Known(
@@ -96,8 +96,8 @@ def _describe(
     error, message, configs = ErrorCode.NONE, "", Results()
     try:
         configs = _asked(_configs(gateway, client, known, resource), resource, request)
-    except _Refused as refused:
-        error, message = refused.error, str(refused)
+    except _Refused as rejected:
+        error, message = rejected.error, str(rejected)
     return DescribeConfigsResult(
         error_code=error,
         error_message=message,
@@ -112,7 +112,7 @@ def _configs(gateway: Gateway, client: Client, known: _Known, resource: Describe
     if not _is_known(gateway, kind):
         raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported")
     if kind == TOPIC and not is_legal_topic_name(name):
-        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_objection(name))
+        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(name))
     if known.failure:
         raise _Refused(ADMINISTRATION_UNAVAILABLE, known.failure)
     if kind == GROUP:

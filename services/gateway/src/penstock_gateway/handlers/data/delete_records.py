@@ -10,12 +10,12 @@ from penstock.contracts.commands import (
     LogOffset,
     LogsTrimmed,
     Outcome,
-    Refused,
+    Rejected,
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
 from penstock.contracts.queries.log import LATEST, OffsetOf, OffsetsQuery, OffsetsView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -98,7 +98,7 @@ async def _resolve(gateway: Gateway, some: Found) -> Found:
             each.error = ADMINISTRATION_UNAVAILABLE
     else:
         for (each, _), end in zip(whole, view.partitions, strict=True):
-            each.error, each.offset = error_of(end.refusal), end.offset
+            each.error, each.offset = error_of(end.rejection), end.offset
     return [(each, topic_id) for each, topic_id in some if not each.error]
 
 
@@ -108,22 +108,22 @@ async def _delete(gateway: Gateway, some: Found, timeout_ms: int) -> None:
         return
     logs = [LogOffset(topic_id, each.asked.partition_index, each.offset) for each, topic_id in some]
     (outcome,) = await run_commands(gateway, [DeleteRecords(gateway.clock.now_ms(), logs)], timeout_ms)
-    for (each, topic_id), (refusal, log_start_offset) in zip(some, _verdicts(outcome, len(logs)), strict=True):
-        each.error = error_of(refusal)
-        if refusal == Refusal.NONE:
+    for (each, topic_id), (rejection, log_start_offset) in zip(some, _verdicts(outcome, len(logs)), strict=True):
+        each.error = error_of(rejection)
+        if rejection == Rejection.NONE:
             each.low_watermark = log_start_offset
             # Whoever reads through this gateway from now on must not find what is gone, whenever the news comes.
-            gateway.tail.forget((topic_id, each.asked.partition_index))
-        elif refusal == Refusal.UNKNOWN_TOPIC:
-            gateway.topics.forget([each.topic])
+            gateway.tail.remove((topic_id, each.asked.partition_index))
+        elif rejection == Rejection.UNKNOWN_TOPIC:
+            gateway.topics.remove([each.topic])
 
 
 def _verdicts(outcome: Outcome, count: int) -> list[tuple[int, int]]:
     """Refusal and log start of each log."""
-    if isinstance(outcome, Refused):
-        return [(outcome.refusal, NO_WATERMARK)] * count
+    if isinstance(outcome, Rejected):
+        return [(outcome.rejection, NO_WATERMARK)] * count
     assert isinstance(outcome, LogsTrimmed), f"an unexpected answer to a deletion of records: {outcome}"
-    return [(log.refusal, log.log_start_offset) for log in outcome.logs]
+    return [(log.rejection, log.log_start_offset) for log in outcome.logs]
 
 
 def _answer(each: _Wanted) -> DeleteRecordsPartitionResult:

@@ -9,7 +9,7 @@ import structlog
 from penstock.contracts.commands import Tick
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
 from penstock.contracts.queries.log import PartitionPlan, Plan, PlanPartition, PlanQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -32,8 +32,8 @@ from penstock_gateway.fetch.fetch_partition import (
     readable_extents,
 )
 from penstock_gateway.fetch.offset_index import is_mapped
-from penstock_gateway.fetch.partition_reader import Portion, fair_shares, read_portions
-from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, locate, refusal_error
+from penstock_gateway.fetch.partition_reader import PartitionRead, fair_shares, read_partition_reads
+from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, locate, rejection_error
 from penstock_gateway.segments.segment_reader import ROOM_WAIT_S
 from penstock_gateway.tail.tail_index import BELIEVED_S, PartitionKey, PartitionView, view_of
 
@@ -69,12 +69,12 @@ async def handle(gateway: Gateway, client: Client, version: int, request: FetchR
     bytes_max = max(min(request.max_bytes, FETCH_BYTES_MAX), 1)
     woken_s = await _wait(gateway, client, request, rotated, bytes_max)
     if woken_s is not None:
-        gateway.reads.pace.note_followed()
+        gateway.reads.pace.record_followed()
     if await gateway.unsent.until_room(ROOM_WAIT_S):
         await _read(gateway, client, rotated, bytes_max, request.isolation_level, is_first=True)
         await _read_again(gateway, client, rotated, bytes_max, request.isolation_level)
     if woken_s is not None:
-        gateway.tail.note_answered(woken_s)
+        gateway.tail.record_answered(woken_s)
     return _response(gateway, request, wanted)
 
 
@@ -105,11 +105,11 @@ async def _read(
             bytes_max = short_max
         else:
             placed = fresh
-    portions = _divide(placed, bytes_max, isolation_level, is_first=is_first)
-    await read_portions(gateway.reads, portions)
+    partition_reads = _divide(placed, bytes_max, isolation_level, is_first=is_first)
+    await read_partition_reads(gateway.reads, partition_reads)
     for each, _ in placed:
-        if each.portion is not None and each.portion.error is not None:
-            each.read_error = each.portion.error
+        if each.partition_read is not None and each.partition_read.error is not None:
+            each.read_error = each.partition_read.error
 
 
 async def _read_again(
@@ -122,11 +122,15 @@ async def _read_again(
     log.info("fetch_planned_again", partitions=len(gone))
     for each in gone:
         assert each.key is not None, "what was read was found"
-        gateway.tail.forget(each.key)
-        each.portion, each.read_error = None, None
+        gateway.tail.remove(each.key)
+        each.partition_read, each.read_error = None, None
     await _plan(gateway, [(each, each.key) for each in gone if each.key is not None], bytes_max)
     _cut(gone, isolation_level)
-    taken = [len(each.portion.records) for each in wanted if each.portion is not None and each.portion.records]
+    taken = [
+        len(each.partition_read.records)
+        for each in wanted
+        if each.partition_read is not None and each.partition_read.records
+    ]
     await _read(gateway, client, gone, max(bytes_max - sum(taken), 0), isolation_level, is_first=not taken)
 
 
@@ -214,7 +218,7 @@ async def _plan_up_to_date(gateway: Gateway, unknown: list[tuple[Wanted, Partiti
 
 
 def _is_ahead(asked: FetchPartition, partition: PartitionPlan) -> bool:
-    return partition.refusal is Refusal.OFFSET_OUT_OF_RANGE and asked.fetch_offset > partition.high_watermark
+    return partition.rejection is Rejection.OFFSET_OUT_OF_RANGE and asked.fetch_offset > partition.high_watermark
 
 
 async def _ask(gateway: Gateway, unknown: list[tuple[Wanted, PartitionKey]], bytes_max: int) -> Plan:
@@ -226,7 +230,7 @@ async def _ask(gateway: Gateway, unknown: list[tuple[Wanted, PartitionKey]], byt
     plan = await gateway.sequencer.query("plan", PlanQuery(0, partitions, bytes_max + sum(ahead)), Plan)
     gateway.tail.learn(plan, [each.asked.fetch_offset for each, _ in unknown])
     for (each, _), partition in zip(unknown, plan.partitions, strict=True):
-        each.error = refusal_error(each.topic, partition.refusal)
+        each.error = rejection_error(each.topic, partition.rejection)
         each.view = view_of(partition)
     return plan
 
@@ -275,20 +279,20 @@ async def _mapped_place(gateway: Gateway, each: Wanted) -> Cursor | None:
 
 def _divide(
     placed: Sequence[tuple[Wanted, Cursor]], bytes_max: int, isolation_level: int, *, is_first: bool
-) -> list[Portion]:
+) -> list[PartitionRead]:
     """What each partition gets of the answer's bytes, in their order.
 
     The first one with data gets a batch whatever its size, and no other does: one batch per request (KIP-74).
     """
     wishes = _wishes(placed)
-    portions: list[Portion] = []
+    partition_reads: list[PartitionRead] = []
     shares = fair_shares(wishes, bytes_max, SHARE_BYTES_MIN)
     for (each, cursor), share in zip(placed, shares, strict=True):
-        whole_first = is_first and not portions
+        whole_first = is_first and not partition_reads
         if share >= BATCH_OVERHEAD or whole_first:
-            each.portion = _portion(each, cursor, share, isolation_level, whole_first=whole_first)
-            portions.append(each.portion)
-    return portions
+            each.partition_read = _partition_read(each, cursor, share, isolation_level, whole_first=whole_first)
+            partition_reads.append(each.partition_read)
+    return partition_reads
 
 
 def _wishes(placed: Sequence[tuple[Wanted, Cursor]]) -> list[int]:
@@ -301,10 +305,12 @@ def _unread_bytes(each: Wanted, cursor: Cursor) -> int:
     return sum(extent.length for extent in extents) - (cursor.position - extents[0].position)
 
 
-def _portion(each: Wanted, cursor: Cursor, share: int, isolation_level: int, *, whole_first: bool) -> Portion:
+def _partition_read(
+    each: Wanted, cursor: Cursor, share: int, isolation_level: int, *, whole_first: bool
+) -> PartitionRead:
     assert each.key is not None and each.view is not None, "a share of nothing"
     must_search = cursor.base_offset < each.asked.fetch_offset
-    return Portion(
+    return PartitionRead(
         key=each.key,
         offset=each.asked.fetch_offset,
         end_offset=readable_end(each.view, isolation_level),
@@ -328,7 +334,7 @@ def _response(gateway: Gateway, request: FetchRequest, wanted: Sequence[Wanted])
 
 
 def _answer(gateway: Gateway, each: Wanted, isolation_level: int) -> PartitionData:
-    portion, view = each.portion, each.view
+    partition_read, view = each.partition_read, each.view
     if each.read_error is not None and each.key is not None:
         each.error = _read_error(gateway, each.key, each.read_error)
     if each.error or view is None:
@@ -345,25 +351,25 @@ def _answer(gateway: Gateway, each: Wanted, isolation_level: int) -> PartitionDa
         last_stable_offset=view.last_stable_offset,
         log_start_offset=view.log_start_offset,
         aborted_transactions=_aborted(each, view) if isolation_level == READ_COMMITTED else None,
-        records=b"" if portion is None or portion.records is None else portion.records,
+        records=b"" if partition_read is None or partition_read.records is None else partition_read.records,
     )
 
 
 def _aborted(each: Wanted, view: PartitionView) -> list[AbortedTransaction]:
     """Those with records in the answer."""
-    portion = each.portion
-    if portion is None or portion.records is None:
+    partition_read = each.partition_read
+    if partition_read is None or partition_read.records is None:
         return []
     return [
         AbortedTransaction(aborted.producer_id, aborted.first_offset)
         for aborted in view.aborted
-        if aborted.first_offset < portion.next_offset
+        if aborted.first_offset < partition_read.next_offset
     ]
 
 
 def _read_error(gateway: Gateway, key: PartitionKey, error: PenstockError) -> ErrorCode:
     """Kafka's word for bytes that cannot be had now. What was known of their place may be old, and is asked anew."""
-    gateway.tail.forget(key)
+    gateway.tail.remove(key)
     if isinstance(error, Corrupt | NotFound):
         log.error("records_not_readable", topic_id=key[0].hex(), partition=key[1], error=str(error))
         return ErrorCode.KAFKA_STORAGE_ERROR

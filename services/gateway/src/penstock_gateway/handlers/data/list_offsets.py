@@ -120,7 +120,7 @@ async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
             each.error, each.search = READ_UNAVAILABLE, None
         return
     for (each, _), found in zip(known, view.partitions, strict=True):
-        each.error = error_of(found.refusal)
+        each.error = error_of(found.rejection)
         each.offset = found.offset
         each.last_stable_offset = found.last_stable_offset
         each.leader_epoch = found.leader_epoch

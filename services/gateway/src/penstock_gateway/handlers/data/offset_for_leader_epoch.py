@@ -74,7 +74,7 @@ async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
             each.answer = EpochEndOffset(READ_UNAVAILABLE, each.asked.partition)
         return
     for (each, _), found in zip(known, view.partitions, strict=True):
-        if found.refusal:
-            each.answer = EpochEndOffset(error_of(found.refusal), each.asked.partition)
+        if found.rejection:
+            each.answer = EpochEndOffset(error_of(found.rejection), each.asked.partition)
         else:
             each.answer = EpochEndOffset(0, each.asked.partition, each.asked.leader_epoch, found.offset)

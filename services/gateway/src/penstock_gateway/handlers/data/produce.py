@@ -11,7 +11,7 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import topic_id_text
 from penstock.contracts.messages import FlushBatch
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -26,9 +26,9 @@ from penstock.kafkawire.schema import Records
 from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE, transactions_error
 from penstock_gateway.kafka.error_mapping import CloseConnection, error_of
-from penstock_gateway.metadata.partition_lookup import TopicRef, absence, cached_topic, find_topics, refusal_error
+from penstock_gateway.metadata.partition_lookup import TopicRef, absence, cached_topic, find_topics, rejection_error
 from penstock_gateway.produce.producer_route import Flushed, FlushRoute, is_undecided
-from penstock_gateway.produce.record_validation import RecordObjection, RecordRules
+from penstock_gateway.produce.record_validation import RecordRules, RecordValidationError
 from penstock_gateway.produce.topic_rules import TopicRules, record_rules, rules_of
 
 FIRST_VERSION_MAGIC_2 = 3  # before it clients send formats that Kafka 4 does not take either
@@ -47,8 +47,8 @@ TIMEOUT_S_MIN = 1.0
 TIMEOUT_S_MAX = 60.0
 
 
-Refused = ErrorCode | RecordObjection
-Verdict = int | Refused  # of one partition: its place among the accepted batches, or why not
+Rejected = ErrorCode | RecordValidationError
+Verdict = int | Rejected  # of one partition: its place among the accepted batches, or why not
 
 
 class _Rules(msgspec.Struct, frozen=True):
@@ -79,14 +79,14 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Produc
 async def _produce(gateway: Gateway, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
     error = _request_error(gateway, request)
     if error:
-        refused: list[Verdict] = [error] * _partition_count(request)
-        return _if_wanted(request, _answer(version, request, _Checked({}, [], [], refused), None))
+        rejected: list[Verdict] = [error] * _partition_count(request)
+        return _if_wanted(request, _answer(version, request, _Checked({}, [], [], rejected), None))
     async with client.produce_order:  # left before the answer comes: the next request of the connection follows
         checked = await _check(gateway, version, request, await _topics_of(gateway, client, version, request))
         flushed_later = _hand_over(gateway, client, request, checked)
     flushed = await flushed_later if flushed_later else None
     response = _answer(version, request, checked, flushed)
-    _note_failures(gateway, checked, flushed)
+    _record_failures(gateway, checked, flushed)
     if flushed is not None and is_undecided(flushed.results):
         raise CloseConnection("a produce request was not decided; the client has to send it again")
     return _if_wanted(request, response)
@@ -122,7 +122,7 @@ async def _topics_of(
         ref = _ref(version, topic)
         view = cached_topic(gateway, ref)
         if view is not None and any(data.index >= view.partitions for data in topic.partition_data):
-            gateway.topics.forget([view.name])
+            gateway.topics.remove([view.name])
             view = None
         if view is None:
             missing.append(ref)
@@ -146,7 +146,7 @@ async def _check(
         view = topics.get(ref)
         if view is None:
             for _ in topic.partition_data:
-                _refuse(gateway, checked, absence(ref))
+                _reject(gateway, checked, absence(ref))
             continue
         rules = rules_of(view.configs)
         inside = record_rules(rules, gateway.clock.now_ms())
@@ -159,17 +159,17 @@ async def _check(
                 adds = version >= FIRST_VERSION_ADDS and is_transactional(verdict)
                 _accept(gateway, checked, view, rules, data, verdict, adds_partition=adds)
             else:
-                _refuse(gateway, checked, verdict)
+                _reject(gateway, checked, verdict)
     return checked
 
 
-def _refuse(gateway: Gateway, checked: _Checked, verdict: Refused) -> None:
+def _reject(gateway: Gateway, checked: _Checked, verdict: Rejected) -> None:
     checked.verdicts.append(verdict)
-    error = verdict.error if isinstance(verdict, RecordObjection) else verdict
-    gateway.metrics.batches_refused.labels(error.name).inc()
+    error = verdict.error if isinstance(verdict, RecordValidationError) else verdict
+    gateway.metrics.batches_rejected.labels(error.name).inc()
 
 
-def _verdict(rules: _Rules, data: PartitionProduceData, view: TopicView, bytes_max: int) -> BatchHeader | Refused:
+def _verdict(rules: _Rules, data: PartitionProduceData, view: TopicView, bytes_max: int) -> BatchHeader | Rejected:
     if not 0 <= data.index < view.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if rules.version < FIRST_VERSION_MAGIC_2:
@@ -187,10 +187,10 @@ def _verdict(rules: _Rules, data: PartitionProduceData, view: TopicView, bytes_m
 
 async def _look_inside(
     gateway: Gateway, place: str, records: Records, header: BatchHeader, rules: RecordRules
-) -> BatchHeader | Refused:
+) -> BatchHeader | Rejected:
     """The header of a batch whose records are such as the topic wants them."""
     assert records is not None and not isinstance(records, list), "a good batch has its bytes"
-    return await gateway.record_check.objection(place, records, header, rules) or header
+    return await gateway.record_check.validation_error(place, records, header, rules) or header
 
 
 def _accept(
@@ -277,7 +277,7 @@ def _partition_answer(
 ) -> PartitionProduceResponse:
     if isinstance(verdict, ErrorCode):
         return PartitionProduceResponse(index, verdict, -1)
-    if isinstance(verdict, RecordObjection):
+    if isinstance(verdict, RecordValidationError):
         return PartitionProduceResponse(
             index=index,
             error_code=verdict.error,
@@ -286,32 +286,32 @@ def _partition_answer(
             error_message=verdict.message,
         )
     meta, result = checked.batches[verdict].meta, results[verdict]
-    is_stamped = meta.attributes & LOG_APPEND_TIME and not result.refusal
+    is_stamped = meta.attributes & LOG_APPEND_TIME and not result.rejection
     return PartitionProduceResponse(
         index=index,
-        error_code=_batch_error(version, _ref(version, topic), meta, result.refusal),
+        error_code=_batch_error(version, _ref(version, topic), meta, result.rejection),
         base_offset=result.base_offset,
         log_append_time_ms=meta.max_timestamp if is_stamped else NO_TIMESTAMP,
         log_start_offset=result.log_start_offset,
     )
 
 
-def _batch_error(version: int, ref: TopicRef, meta: BatchMeta, refusal: int) -> ErrorCode:
+def _batch_error(version: int, ref: TopicRef, meta: BatchMeta, rejection: int) -> ErrorCode:
     is_abortable = version >= FIRST_VERSION_ABORTABLE and meta.attributes & TRANSACTIONAL
-    if refusal == Refusal.INVALID_TXN_STATE and is_abortable:
+    if rejection == Rejection.INVALID_TXN_STATE and is_abortable:
         return ErrorCode.TRANSACTION_ABORTABLE
-    return refusal_error(ref, refusal)
+    return rejection_error(ref, rejection)
 
 
-def _note_failures(gateway: Gateway, checked: _Checked, flushed: Flushed | None) -> None:
+def _record_failures(gateway: Gateway, checked: _Checked, flushed: Flushed | None) -> None:
     """Count what was refused later; a topic that is gone is not to be remembered."""
-    if flushed is None or not any(result.refusal for result in flushed.results):
+    if flushed is None or not any(result.rejection for result in flushed.results):
         return
     for result in flushed.results:
-        if result.refusal:
-            gateway.metrics.batches_refused.labels(error_of(result.refusal).name).inc()
-    if any(result.refusal == Refusal.UNKNOWN_TOPIC for result in flushed.results):
-        gateway.topics.forget(view.name for view in checked.topics.values())
+        if result.rejection:
+            gateway.metrics.batches_rejected.labels(error_of(result.rejection).name).inc()
+    if any(result.rejection == Rejection.UNKNOWN_TOPIC for result in flushed.results):
+        gateway.topics.remove(view.name for view in checked.topics.values())
 
 
 def _close_on_error(response: ProduceResponse) -> None:

@@ -35,7 +35,7 @@ async def handle(
     asked = {topic.name for topic in request.topics}
     if cursor.partition_index < 0:
         return DescribeTopicPartitionsResponse(
-            topics=[_refused(name, ErrorCode.INVALID_REQUEST) for name in sorted(asked)]
+            topics=[_rejected(name, ErrorCode.INVALID_REQUEST) for name in sorted(asked)]
         )
     found = await _find(gateway, asked, cursor.topic_name)
     partitions_max = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
@@ -63,7 +63,7 @@ def _page(found: _Found, cursor: Cursor, partitions_max: int, leader_id: int) ->
         if view is None:
             is_legal = is_legal_topic_name(name)
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-            topics.append(_refused(name, error))
+            topics.append(_rejected(name, error))
             continue
         first = cursor.partition_index if name == cursor.topic_name else 0
         end = min(view.partitions, first + left)
@@ -74,7 +74,7 @@ def _page(found: _Found, cursor: Cursor, partitions_max: int, leader_id: int) ->
     return DescribeTopicPartitionsResponse(topics=topics)
 
 
-def _refused(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+def _rejected(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS
     )

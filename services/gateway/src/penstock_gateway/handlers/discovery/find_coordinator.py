@@ -31,14 +31,14 @@ async def handle(
 def _coordinator(gateway: Gateway, client: Client, key: str, key_type: int) -> Coordinator:
     error = transactions_error(gateway) if key_type == KEY_TRANSACTION else ErrorCode.NONE
     if error:
-        return _refused(key, error, "transactions come when all sequencers know them")
+        return _rejected(key, error, "transactions come when all sequencers know them")
     if key_type in (KEY_GROUP, KEY_TRANSACTION):
         cluster = cluster_of(gateway, client)
         own = gateway.nodes[client.listener]
         node = own if own in cluster.brokers else cluster.leader  # the client's zone may be another one
         return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
-    return _refused(key, ErrorCode.INVALID_REQUEST, f"no coordinators of type {key_type}")
+    return _rejected(key, ErrorCode.INVALID_REQUEST, f"no coordinators of type {key_type}")
 
 
-def _refused(key: str, error: ErrorCode, message: str) -> Coordinator:
+def _rejected(key: str, error: ErrorCode, message: str) -> Coordinator:
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from penstock.contracts.commands import Command, CreateTopic, Outcome, Refused
+from penstock.contracts.commands import Command, CreateTopic, Outcome, Rejected
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -109,7 +109,7 @@ async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
             error = _creation_error(outcome)
             if error:
                 failed[name] = error
-    gateway.topics.forget(names)
+    gateway.topics.remove(names)
     return failed
 
 
@@ -124,8 +124,8 @@ def _creation(gateway: Gateway, name: str) -> CreateTopic:
 
 
 def _creation_error(outcome: Outcome) -> ErrorCode:
-    if isinstance(outcome, Refused) and outcome.refusal != Refusal.TOPIC_EXISTS:  # somebody else was faster
-        return error_of(outcome.refusal)
+    if isinstance(outcome, Rejected) and outcome.rejection != Rejection.TOPIC_EXISTS:  # somebody else was faster
+        return error_of(outcome.rejection)
     return ErrorCode.NONE
 
 

@@ -37,21 +37,21 @@ def _with_operations(group: consumer_group_describe.DescribedGroup) -> consumer_
 
 async def _describe(gateway: Gateway, group_id: str) -> consumer_group_describe.DescribedGroup:
     if not group_id:
-        return _refused(group_id, ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+        return _rejected(group_id, ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
     # One question per group: several large groups together could outgrow a message.
     query = ConsumerGroupsQuery(0, [group_id], fresh=True)
     try:
         view = await gateway.sequencer.query("consumer_groups", query, ConsumerGroupsView)
     except Unavailable as error:
-        return _refused(group_id, GROUPS_UNAVAILABLE, str(error))
+        return _rejected(group_id, GROUPS_UNAVAILABLE, str(error))
     (group,) = view.groups
     if not group.state:
         message = f"Group {group_id} is not a consumer group." if group.is_classic else f"Group {group_id} not found."
-        return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
+        return _rejected(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
     return _group_answer(group)
 
 
-def _refused(group_id: str, error: ErrorCode, message: str) -> consumer_group_describe.DescribedGroup:
+def _rejected(group_id: str, error: ErrorCode, message: str) -> consumer_group_describe.DescribedGroup:
     return consumer_group_describe.DescribedGroup(error_code=error, error_message=message, group_id=group_id)
 
 

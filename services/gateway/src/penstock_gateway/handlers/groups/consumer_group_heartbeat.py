@@ -11,12 +11,12 @@ from penstock.contracts.commands import (
     ConsumerHeartbeat,
     ConsumerMembership,
     Outcome,
-    Refused,
+    Rejected,
     TopicPartitions,
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatQuery, ConsumerHeartbeatView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import consumer_group_heartbeat
 from penstock.kafkawire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -40,7 +40,7 @@ async def handle(
         outcome = await _outcome(gateway, heartbeat)
     except Unavailable as error:
         return ConsumerGroupHeartbeatResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(error))
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         return ConsumerGroupHeartbeatResponse(error_code=_error(outcome), error_message=outcome.message or None)
     assert isinstance(outcome, ConsumerMembership), f"an unexpected answer to a heartbeat: {outcome}"
     return _response(outcome)
@@ -73,23 +73,23 @@ def _heartbeat(
 
 async def _outcome(gateway: Gateway, heartbeat: ConsumerHeartbeat) -> Outcome:
     answer = await _preview(gateway, heartbeat, fresh=False)
-    if isinstance(answer, Refused):
+    if isinstance(answer, Rejected):
         answer = await _preview(gateway, heartbeat, fresh=True)
     return await group_command(gateway, heartbeat) if answer is None else answer
 
 
 async def _preview(
     gateway: Gateway, heartbeat: ConsumerHeartbeat, *, fresh: bool
-) -> ConsumerMembership | Refused | None:
+) -> ConsumerMembership | Rejected | None:
     """What is answered without a journal entry; None if there is to be one."""
     query = ConsumerHeartbeatQuery(0, heartbeat, fresh=fresh)
     view = await gateway.sequencer.query("consumer_heartbeat", query, ConsumerHeartbeatView, deadline_s=DEADLINE_S)
     return view.outcome
 
 
-def _error(refused: Refused) -> ErrorCode:
+def _error(rejected: Rejected) -> ErrorCode:
     """Without room a member tries again; clients take an error that they do not know here as final."""
-    return GROUPS_UNAVAILABLE if refused.refusal == Refusal.OVERLOADED else error_of(refused.refusal)
+    return GROUPS_UNAVAILABLE if rejected.rejection == Rejection.OVERLOADED else error_of(rejected.rejection)
 
 
 def _response(membership: ConsumerMembership) -> ConsumerGroupHeartbeatResponse:

@@ -1,6 +1,6 @@
 """DeleteGroups: empty groups and their offsets go (KIP-229)."""
 
-from penstock.contracts.commands import DeleteGroup, Refused
+from penstock.contracts.commands import DeleteGroup, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from penstock.kafkawire.error_codes import ErrorCode
@@ -22,4 +22,4 @@ async def _delete(gateway: Gateway, group_id: str) -> ErrorCode:
         outcome = await group_command(gateway, command)
     except Unavailable:
         return GROUPS_UNAVAILABLE
-    return error_of(outcome.refusal) if isinstance(outcome, Refused) else ErrorCode.NONE
+    return error_of(outcome.rejection) if isinstance(outcome, Rejected) else ErrorCode.NONE

@@ -15,4 +15,4 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Heartb
         view = await gateway.sequencer.query("heartbeat", query, HeartbeatView, deadline_s=DEADLINE_S)
     except Unavailable:
         return HeartbeatResponse(error_code=GROUPS_UNAVAILABLE)
-    return HeartbeatResponse(error_code=error_of(view.refusal))
+    return HeartbeatResponse(error_code=error_of(view.rejection))

@@ -1,9 +1,9 @@
 """JoinGroup: a member joins a classic group and waits until the rebalance is over."""
 
 from penstock.contracts import commands
-from penstock.contracts.commands import GroupProtocol, Joined, MemberIdRequired, Outcome, Refused
+from penstock.contracts.commands import GroupProtocol, Joined, MemberIdRequired, Outcome, Rejected
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.context import Client, Gateway
@@ -21,7 +21,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: JoinGr
         outcome = await group_command(gateway, _command(gateway, client, version, request))
         outcome = await group_answer(gateway, client, "join", request.group_id, outcome, patience_ms)
     except Unavailable:
-        return _refused(version, GROUPS_UNAVAILABLE, request.member_id)
+        return _rejected(version, GROUPS_UNAVAILABLE, request.member_id)
     return _response(version, request, outcome)
 
 
@@ -54,11 +54,11 @@ def _new_member_id(gateway: Gateway, client: Client, request: JoinGroupRequest) 
 
 def _response(version: int, request: JoinGroupRequest, outcome: Outcome) -> JoinGroupResponse:
     if isinstance(outcome, MemberIdRequired):
-        return _refused(version, ErrorCode.MEMBER_ID_REQUIRED, outcome.member_id)
-    if isinstance(outcome, Refused):
+        return _rejected(version, ErrorCode.MEMBER_ID_REQUIRED, outcome.member_id)
+    if isinstance(outcome, Rejected):
         # As Kafka: there is no place for this member id, so the client drops it.
-        member_id = "" if outcome.refusal == Refusal.GROUP_FULL else request.member_id
-        return _refused(version, error_of(outcome.refusal), member_id)
+        member_id = "" if outcome.rejection == Rejection.GROUP_FULL else request.member_id
+        return _rejected(version, error_of(outcome.rejection), member_id)
     assert isinstance(outcome, Joined), f"an unexpected answer to a join: {outcome}"
     return JoinGroupResponse(
         generation_id=outcome.generation,
@@ -74,6 +74,6 @@ def _response(version: int, request: JoinGroupRequest, outcome: Outcome) -> Join
     )
 
 
-def _refused(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+def _rejected(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:
     no_protocol = None if version >= FIRST_VERSION_NULLABLE_PROTOCOL else ""
     return JoinGroupResponse(error_code=error, protocol_name=no_protocol, member_id=member_id)

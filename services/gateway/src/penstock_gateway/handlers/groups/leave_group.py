@@ -1,7 +1,7 @@
 """LeaveGroup: members leave, one up to version 2, any number from 3 on (KIP-345)."""
 
 from penstock.contracts import commands
-from penstock.contracts.commands import LeavingMember, PerItem, Refused
+from penstock.contracts.commands import LeavingMember, PerItem, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from penstock_gateway.context import Client, Gateway
@@ -21,10 +21,10 @@ async def handle(gateway: Gateway, client: Client, version: int, request: LeaveG
         outcome = await group_command(gateway, command)
     except Unavailable:
         return LeaveGroupResponse(error_code=GROUPS_UNAVAILABLE)
-    if isinstance(outcome, Refused):
-        return LeaveGroupResponse(error_code=error_of(outcome.refusal))
+    if isinstance(outcome, Rejected):
+        return LeaveGroupResponse(error_code=error_of(outcome.rejection))
     assert isinstance(outcome, PerItem), f"an unexpected answer to a leave: {outcome}"
-    errors = [error_of(refusal) for refusal in outcome.refusals]
+    errors = [error_of(rejection) for rejection in outcome.rejections]
     if not is_batched:
         return LeaveGroupResponse(error_code=errors[0])
     return LeaveGroupResponse(

@@ -1,8 +1,8 @@
 """OffsetCommit: a group's offsets, each with its own verdict."""
 
-from penstock.contracts.commands import CommitOffsets, Outcome, PerItem, Refused
+from penstock.contracts.commands import CommitOffsets, Outcome, PerItem, Rejected
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -38,9 +38,13 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Offset
 
 
 def _errors(version: int, outcome: Outcome, count: int) -> list[ErrorCode]:
-    if isinstance(outcome, Refused) and outcome.refusal == Refusal.UNKNOWN_GROUP and version < FIRST_VERSION_NO_GROUP:
+    if (
+        isinstance(outcome, Rejected)
+        and outcome.rejection == Rejection.UNKNOWN_GROUP
+        and version < FIRST_VERSION_NO_GROUP
+    ):
         return [ErrorCode.ILLEGAL_GENERATION] * count
-    if isinstance(outcome, Refused):
-        return [error_of(outcome.refusal)] * count
+    if isinstance(outcome, Rejected):
+        return [error_of(outcome.rejection)] * count
     assert isinstance(outcome, PerItem), f"an unexpected answer to a commit: {outcome}"
-    return [error_of(refusal) for refusal in outcome.refusals]
+    return [error_of(rejection) for rejection in outcome.rejections]

@@ -1,9 +1,9 @@
 """OffsetDelete: committed offsets of a group go, where nobody reads what they are of (KIP-496)."""
 
-from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Refused
+from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -28,17 +28,17 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Offset
         outcome = await group_command(gateway, command)
     except Unavailable:
         return OffsetDeleteResponse(error_code=GROUPS_UNAVAILABLE)
-    if isinstance(outcome, Refused):
-        return OffsetDeleteResponse(error_code=error_of(outcome.refusal))
+    if isinstance(outcome, Rejected):
+        return OffsetDeleteResponse(error_code=error_of(outcome.rejection))
     assert isinstance(outcome, PerItem), f"an unexpected answer to a deletion of offsets: {outcome}"
-    if Refusal.STALE in outcome.refusals:
+    if Rejection.STALE in outcome.rejections:
         # Clients ask again only for what they are told of the group. What is gone by now is gone the second time, too.
-        return OffsetDeleteResponse(error_code=error_of(Refusal.STALE))
+        return OffsetDeleteResponse(error_code=error_of(Rejection.STALE))
     return _response(request, outcome)
 
 
 def _response(request: OffsetDeleteRequest, outcome: PerItem) -> OffsetDeleteResponse:
-    rest = iter(outcome.refusals)
+    rest = iter(outcome.rejections)
     return OffsetDeleteResponse(
         topics=[
             OffsetDeleteResponseTopic(

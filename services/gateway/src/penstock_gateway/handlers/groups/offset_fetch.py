@@ -65,8 +65,8 @@ async def _find(gateway: Gateway, query: GroupOffsetsQuery, require_stable: bool
         view = await gateway.sequencer.query("group_offsets", query, GroupOffsetsView)
     except Unavailable:
         return _Found(GROUPS_UNAVAILABLE, {})
-    if view.refusal:
-        return _Found(error_of(view.refusal), {})
+    if view.rejection:
+        return _Found(error_of(view.rejection), {})
     return _Found(ErrorCode.NONE, _by_topic(_settled(each, require_stable) for each in view.offsets))
 
 

@@ -1,7 +1,7 @@
 """SyncGroup: a member asks for its assignment; the leader brings everybody's."""
 
 from penstock.contracts import commands
-from penstock.contracts.commands import MemberAssignment, Refused, Synced
+from penstock.contracts.commands import MemberAssignment, Rejected, Synced
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from penstock.kafkawire.error_codes import ErrorCode
@@ -23,8 +23,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: SyncGr
         outcome = await group_answer(gateway, client, "sync", request.group_id, outcome, PATIENCE_MS)
     except Unavailable:
         return SyncGroupResponse(error_code=GROUPS_UNAVAILABLE)
-    if isinstance(outcome, Refused):
-        return SyncGroupResponse(error_code=error_of(outcome.refusal))
+    if isinstance(outcome, Rejected):
+        return SyncGroupResponse(error_code=error_of(outcome.rejection))
     assert isinstance(outcome, Synced), f"an unexpected answer to a sync: {outcome}"
     return SyncGroupResponse(
         protocol_type=outcome.protocol_type,

@@ -1,6 +1,6 @@
 """AlterShareGroupOffsets: a share group without members goes on elsewhere (KIP-932)."""
 
-from penstock.contracts.commands import AlterShareOffsets, PerItem, Refused, ShareOffset
+from penstock.contracts.commands import AlterShareOffsets, PerItem, Rejected, ShareOffset
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -31,9 +31,9 @@ async def handle(
         ids = await topic_ids_by_name(gateway, [topic.topic_name for topic in request.topics])
     except Unavailable as unavailable:
         return AlterShareGroupOffsetsResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(unavailable))
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         return AlterShareGroupOffsetsResponse(
-            error_code=error_of(outcome.refusal), error_message=outcome.message or None
+            error_code=error_of(outcome.rejection), error_message=outcome.message or None
         )
     assert isinstance(outcome, PerItem), f"an unexpected answer to new offsets: {outcome}"
     return _response(request, outcome, ids)
@@ -42,7 +42,7 @@ async def handle(
 def _response(
     request: AlterShareGroupOffsetsRequest, outcome: PerItem, ids: dict[str, bytes]
 ) -> AlterShareGroupOffsetsResponse:
-    rest = iter(outcome.refusals)
+    rest = iter(outcome.rejections)
     return AlterShareGroupOffsetsResponse(
         responses=[
             AlterShareGroupOffsetsResponseTopic(

@@ -1,6 +1,6 @@
 """DeleteShareGroupOffsets: a share group without members forgets topics (KIP-932)."""
 
-from penstock.contracts.commands import DeleteShareOffsets, PerItem, Refused
+from penstock.contracts.commands import DeleteShareOffsets, PerItem, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -26,14 +26,14 @@ async def handle(
         ids = await topic_ids_by_name(gateway, names)
     except Unavailable as unavailable:
         return DeleteShareGroupOffsetsResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(unavailable))
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         return DeleteShareGroupOffsetsResponse(
-            error_code=error_of(outcome.refusal), error_message=outcome.message or None
+            error_code=error_of(outcome.rejection), error_message=outcome.message or None
         )
     assert isinstance(outcome, PerItem), f"an unexpected answer to a deletion of offsets: {outcome}"
     return DeleteShareGroupOffsetsResponse(
         responses=[
-            DeleteShareGroupOffsetsResponseTopic(name, ids[name], error_of(refusal))
-            for name, refusal in zip(names, outcome.refusals, strict=True)
+            DeleteShareGroupOffsetsResponseTopic(name, ids[name], error_of(rejection))
+            for name, rejection in zip(names, outcome.rejections, strict=True)
         ]
     )

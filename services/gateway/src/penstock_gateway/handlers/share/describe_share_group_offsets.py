@@ -28,7 +28,7 @@ async def _describe(
 ) -> DescribeShareGroupOffsetsResponseGroup:
     error = level_error(gateway)
     if error:
-        return _refused(asked.group_id, error, NOT_YET)
+        return _rejected(asked.group_id, error, NOT_YET)
     topics = asked.topics
     query = ShareOffsetsQuery(
         0,
@@ -39,16 +39,16 @@ async def _describe(
     try:
         view = await gateway.sequencer.query("share_offsets", query, ShareOffsetsView)
     except Unavailable as unavailable:
-        return _refused(asked.group_id, GROUPS_UNAVAILABLE, str(unavailable))
-    if view.refusal:
-        return _refused(asked.group_id, error_of(view.refusal), f"Group {asked.group_id} not found.")
+        return _rejected(asked.group_id, GROUPS_UNAVAILABLE, str(unavailable))
+    if view.rejection:
+        return _rejected(asked.group_id, error_of(view.rejection), f"Group {asked.group_id} not found.")
     by_topic: dict[str, list[ShareOffsetView]] = {}
     for offset in view.offsets:
         by_topic.setdefault(offset.topic, []).append(offset)
     return DescribeShareGroupOffsetsResponseGroup(asked.group_id, [_topic_answer(*each) for each in by_topic.items()])
 
 
-def _refused(group_id: str, error: ErrorCode, message: str) -> DescribeShareGroupOffsetsResponseGroup:
+def _rejected(group_id: str, error: ErrorCode, message: str) -> DescribeShareGroupOffsetsResponseGroup:
     return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=error, error_message=message)
 
 
@@ -62,7 +62,7 @@ def _topic_answer(topic: str, offsets: list[ShareOffsetView]) -> DescribeShareGr
                 start_offset=each.start_offset,
                 leader_epoch=each.leader_epoch,
                 lag=each.lag,
-                error_code=error_of(each.refusal),
+                error_code=error_of(each.rejection),
             )
             for each in offsets
         ],

@@ -17,13 +17,13 @@ from penstock.contracts.commands import (
     JudgedRange,
     Outcome,
     RecordsShared,
-    Refused,
+    Rejected,
     SharePartition,
     Verdict,
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.share import SharePartitionRef, SharePartitionsQuery, SharePartitionsView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.share_fetch import (
     AcquiredRecords,
     LeaderIdAndEpoch,
@@ -43,7 +43,7 @@ from penstock_gateway.share.acknowledge import (
     Acknowledged,
     acknowledge,
     acknowledged_of,
-    note_judged,
+    record_judged,
     sets_free,
     topic_ids,
 )
@@ -175,7 +175,7 @@ async def _fetch(gateway: Gateway, client: Client, round_: _Round) -> None:
                 return
             rounds = rounds + 1 if round_.has_progressed else 0
             if not 0 < rounds < ROUNDS_MAX and await watch.until(min(deadline_s, now_s + LOOK_AGAIN_S)):
-                gateway.reads.pace.note_followed()
+                gateway.reads.pace.record_followed()
 
 
 async def _locate(gateway: Gateway, round_: _Round) -> Located:
@@ -205,7 +205,7 @@ async def _try(gateway: Gateway, round_: _Round, located: Located, watch: Watch)
 
 async def _acquire(gateway: Gateway, round_: _Round, located: Located, turn: Turn) -> None:
     view = await _ask(gateway, round_, turn.keys)
-    if view.refusal is Refusal.NONE:
+    if view.rejection is Rejection.NONE:
         turn.bare.update(key for key, each in zip(turn.keys, view.partitions, strict=True) if not each.windows)
     offered = _offers(view, round_, located, turn.keys)
     if not offered:
@@ -240,14 +240,14 @@ def _offers(view: SharePartitionsView, round_: _Round, located: Located, keys: S
 
     Somebody who is no member gets nothing, and no error: ShareFetch has none for that, a heartbeat does.
     """
-    if view.refusal is not Refusal.NONE:
+    if view.rejection is not Rejection.NONE:
         return []
     offered = []
     left = round_.records_max
     for key, partition in zip(keys, view.partitions, strict=True):
         if left <= 0:
             break
-        if partition.refusal is Refusal.NONE and partition.windows:
+        if partition.rejection is Rejection.NONE and partition.windows:
             topic = located.partition(*key, NO_EPOCH)
             assert not isinstance(topic, ErrorCode), "only good ones are looked at"
             offered.append(Offered(key, topic.leader_epoch, partition.windows))
@@ -278,26 +278,26 @@ async def _command(gateway: Gateway, round_: _Round, wanted: Sequence[tuple[Offe
         for each in told:
             each.error, each.message = READ_UNAVAILABLE, str(error)
         raise
-    assert isinstance(outcome, RecordsShared | Refused), f"an unexpected answer to a member: {outcome}"
-    if isinstance(outcome, Refused):  # no member any more: what it had to say is judged alone
+    assert isinstance(outcome, RecordsShared | Rejected), f"an unexpected answer to a member: {outcome}"
+    if isinstance(outcome, Rejected):  # no member any more: what it had to say is judged alone
         round_.unsaid = told
         return
     places = {(each.topic_id, each.partition): place for place, each in enumerate(partitions)}
     for acknowledged in told:
-        note_judged(gateway, acknowledged, outcome, places[acknowledged.key])
+        record_judged(gateway, acknowledged, outcome, places[acknowledged.key])
     if sets_free(told):
         gateway.share_turns.wake(round_.group_id)
     round_.lock_ms = outcome.lock_duration_ms
     round_.has_progressed = True
     for (offered, _), shared in zip(wanted, outcome.partitions, strict=False):
         if shared.acquired:
-            round_.session.note_acquired(outcome.acquisition)
+            round_.session.record_acquired(outcome.acquisition)
             acquired = [AcquiredRecords(each.first, each.last, each.delivery_count) for each in shared.acquired]
             _count(gateway, shared.acquired)
             records = with_acquired(offered.records, offered.batches, shared.acquired)
             round_.fetched[offered.key] = _data(offered.key, records, acquired)
-        elif shared.refusal is Refusal.UNKNOWN_TOPIC:
-            round_.errors[offered.key] = error_of(shared.refusal)
+        elif shared.rejection is Rejection.UNKNOWN_TOPIC:
+            round_.errors[offered.key] = error_of(shared.rejection)
 
 
 def _count(gateway: Gateway, acquired: Sequence[AcquiredRange]) -> None:

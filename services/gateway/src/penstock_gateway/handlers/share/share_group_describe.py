@@ -30,22 +30,22 @@ async def handle(
 async def _describe(gateway: Gateway, group_id: str) -> share_group_describe.DescribedGroup:
     error = level_error(gateway)
     if error:
-        return _refused(group_id, error, NOT_YET)
+        return _rejected(group_id, error, NOT_YET)
     if not group_id:
-        return _refused(group_id, ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+        return _rejected(group_id, ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
     # One question per group: several large groups together could outgrow a message.
     query = ShareGroupsQuery(0, [group_id], fresh=True)
     try:
         view = await gateway.sequencer.query("share_groups", query, ShareGroupsView)
     except Unavailable as unavailable:
-        return _refused(group_id, GROUPS_UNAVAILABLE, str(unavailable))
+        return _rejected(group_id, GROUPS_UNAVAILABLE, str(unavailable))
     (group,) = view.groups
     if not group.state:
-        return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+        return _rejected(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
     return _group_answer(group)
 
 
-def _refused(group_id: str, error: ErrorCode, message: str) -> share_group_describe.DescribedGroup:
+def _rejected(group_id: str, error: ErrorCode, message: str) -> share_group_describe.DescribedGroup:
     return share_group_describe.DescribedGroup(error_code=error, error_message=message, group_id=group_id)
 
 

@@ -3,10 +3,10 @@
 As with consumer groups most heartbeats change nothing, and are answered by a query; only the others are journaled.
 """
 
-from penstock.contracts.commands import Outcome, Refused, ShareHeartbeat, ShareMembership
+from penstock.contracts.commands import Outcome, Rejected, ShareHeartbeat, ShareMembership
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.share import ShareHeartbeatQuery, ShareHeartbeatView
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import share_group_heartbeat
 from penstock.kafkawire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from penstock.kafkawire.error_codes import ErrorCode
@@ -39,7 +39,7 @@ async def handle(
         outcome = await _outcome(gateway, heartbeat)
     except Unavailable as unavailable:
         return ShareGroupHeartbeatResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(unavailable))
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         return ShareGroupHeartbeatResponse(error_code=_error(outcome), error_message=outcome.message or None)
     assert isinstance(outcome, ShareMembership), f"an unexpected answer to a heartbeat: {outcome}"
     return _response(outcome)
@@ -47,21 +47,21 @@ async def handle(
 
 async def _outcome(gateway: Gateway, heartbeat: ShareHeartbeat) -> Outcome:
     answer = await _preview(gateway, heartbeat, fresh=False)
-    if isinstance(answer, Refused):  # by somebody who may not have heard of the member yet
+    if isinstance(answer, Rejected):  # by somebody who may not have heard of the member yet
         answer = await _preview(gateway, heartbeat, fresh=True)
     return await group_command(gateway, heartbeat) if answer is None else answer
 
 
-async def _preview(gateway: Gateway, heartbeat: ShareHeartbeat, *, fresh: bool) -> ShareMembership | Refused | None:
+async def _preview(gateway: Gateway, heartbeat: ShareHeartbeat, *, fresh: bool) -> ShareMembership | Rejected | None:
     """What is answered without a journal entry; None if there is to be one."""
     query = ShareHeartbeatQuery(0, heartbeat, fresh=fresh)
     view = await gateway.sequencer.query("share_heartbeat", query, ShareHeartbeatView, deadline_s=DEADLINE_S)
     return view.outcome
 
 
-def _error(refused: Refused) -> ErrorCode:
+def _error(rejected: Rejected) -> ErrorCode:
     """Without room a member tries again; clients take an error that they do not know here as final."""
-    return GROUPS_UNAVAILABLE if refused.refusal == Refusal.OVERLOADED else error_of(refused.refusal)
+    return GROUPS_UNAVAILABLE if rejected.rejection == Rejection.OVERLOADED else error_of(rejected.rejection)
 
 
 def _response(membership: ShareMembership) -> ShareGroupHeartbeatResponse:

@@ -7,5 +7,5 @@ from penstock_gateway.handlers.stubs.describe_acls import NO_AUTHORIZER
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: CreateAclsRequest) -> CreateAclsResponse:
-    refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+    rejected = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    return CreateAclsResponse(results=[rejected] * len(request.creations))

@@ -7,5 +7,5 @@ from penstock_gateway.handlers.stubs.describe_acls import NO_AUTHORIZER
 
 
 async def handle(gateway: Gateway, client: Client, version: int, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+    rejected = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    return DeleteAclsResponse(filter_results=[rejected] * len(request.filters))

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn: a group whose offsets a transaction is going to commit (KIP-98)."""
 
-from penstock.contracts.commands import AddOffsetsToTxn, Refused
+from penstock.contracts.commands import AddOffsetsToTxn, Rejected
 from penstock.kafkawire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.context import Client, Gateway
@@ -23,7 +23,7 @@ async def handle(
     outcome = await transaction_command(gateway, command)
     if isinstance(outcome, ErrorCode):
         return AddOffsetsToTxnResponse(error_code=outcome)
-    if isinstance(outcome, Refused):
-        error = transaction_error(outcome.refusal, fenced=fenced_error(version, FIRST_VERSION_FENCED))
+    if isinstance(outcome, Rejected):
+        error = transaction_error(outcome.rejection, fenced=fenced_error(version, FIRST_VERSION_FENCED))
         return AddOffsetsToTxnResponse(error_code=error)
     return AddOffsetsToTxnResponse()

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn: partitions that a transaction is going to write to, all of them or none (KIP-98)."""
 
-from penstock.contracts.commands import AddPartitionsToTxn, PerItem, Refused, TransactionPartition
+from penstock.contracts.commands import AddPartitionsToTxn, PerItem, Rejected, TransactionPartition
 from penstock.kafkawire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -60,13 +60,13 @@ async def _add(
     outcome = await transaction_command(gateway, command)
     if isinstance(outcome, ErrorCode):
         return [outcome] * len(partitions)
-    if isinstance(outcome, Refused):
-        error = transaction_error(outcome.refusal, fenced=fenced_error(version, FIRST_VERSION_FENCED))
+    if isinstance(outcome, Rejected):
+        error = transaction_error(outcome.rejection, fenced=fenced_error(version, FIRST_VERSION_FENCED))
         return [error] * len(partitions)
     assert isinstance(outcome, PerItem), f"an unexpected answer to partitions of a transaction: {outcome}"
-    if any(outcome.refusals):  # a topic went since we looked
-        gateway.topics.forget(topic.name for topic in request.v3_and_below_topics)
-        return [transaction_error(each) or ErrorCode.OPERATION_NOT_ATTEMPTED for each in outcome.refusals]
+    if any(outcome.rejections):  # a topic went since we looked
+        gateway.topics.remove(topic.name for topic in request.v3_and_below_topics)
+        return [transaction_error(each) or ErrorCode.OPERATION_NOT_ATTEMPTED for each in outcome.rejections]
     return [ErrorCode.NONE] * len(partitions)
 
 

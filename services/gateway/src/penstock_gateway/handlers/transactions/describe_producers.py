@@ -11,7 +11,7 @@ from penstock.kafkawire.api.describe_producers import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.context import Client, Gateway
-from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, locate, refusal_error
+from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, locate, rejection_error
 from penstock_gateway.tail.tail_index import PartitionKey
 
 
@@ -53,7 +53,7 @@ async def _ask(gateway: Gateway, keys: list[PartitionKey]) -> list[PartitionProd
 
 
 def _answer(name: str, number: int, found: PartitionProducers | ErrorCode) -> PartitionResponse:
-    error = found if isinstance(found, ErrorCode) else refusal_error(name, found.refusal)
+    error = found if isinstance(found, ErrorCode) else rejection_error(name, found.rejection)
     if error or isinstance(found, ErrorCode):
         return PartitionResponse(number, error)
     states = [

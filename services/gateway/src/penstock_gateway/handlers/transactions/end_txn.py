@@ -1,6 +1,6 @@
 """EndTxn: a transaction is committed or aborted, in all its partitions and groups at once (KIP-98, KIP-890)."""
 
-from penstock.contracts.commands import EndTxn, Refused, TransactionEnded
+from penstock.contracts.commands import EndTxn, Rejected, TransactionEnded
 from penstock.kafkawire.api.end_txn import EndTxnRequest, EndTxnResponse
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.context import Client, Gateway
@@ -23,8 +23,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: EndTxn
     outcome = await transaction_command(gateway, command)
     if isinstance(outcome, ErrorCode):
         return EndTxnResponse(error_code=outcome)
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         fenced = fenced_error(version, FIRST_VERSION_FENCED)
-        return EndTxnResponse(error_code=transaction_error(outcome.refusal, fenced=fenced))
+        return EndTxnResponse(error_code=transaction_error(outcome.rejection, fenced=fenced))
     assert isinstance(outcome, TransactionEnded), f"an unexpected answer to a transaction's end: {outcome}"
     return EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)

@@ -1,7 +1,13 @@
 """InitProducerId: a producer id of its own for every idempotent producer that asks (KIP-98), and under a
 transactional id one that fences whoever had it before (KIP-360)."""
 
-from penstock.contracts.commands import AllocateProducer, InitTransactionalProducer, Outcome, ProducerAllocated, Refused
+from penstock.contracts.commands import (
+    AllocateProducer,
+    InitTransactionalProducer,
+    Outcome,
+    ProducerAllocated,
+    Rejected,
+)
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from penstock.kafkawire.error_codes import ErrorCode
@@ -30,7 +36,7 @@ async def _idempotent(gateway: Gateway) -> InitProducerIdResponse:
         (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
     except Unavailable:
         return _failed(PRODUCERS_UNAVAILABLE)
-    return _failed(error_of(outcome.refusal)) if isinstance(outcome, Refused) else _allocated(outcome)
+    return _failed(error_of(outcome.rejection)) if isinstance(outcome, Rejected) else _allocated(outcome)
 
 
 async def _transactional(
@@ -47,8 +53,8 @@ async def _transactional(
     outcome = await transaction_command(gateway, command)
     if isinstance(outcome, ErrorCode):
         return _failed(outcome)
-    if isinstance(outcome, Refused):
-        return _failed(transaction_error(outcome.refusal, fenced=fenced_error(version, FIRST_VERSION_FENCED)))
+    if isinstance(outcome, Rejected):
+        return _failed(transaction_error(outcome.rejection, fenced=fenced_error(version, FIRST_VERSION_FENCED)))
     return _allocated(outcome)
 
 

@@ -54,8 +54,8 @@ async def _all(gateway: Gateway, request: ListTransactionsRequest) -> list[Trans
             pattern=request.transactional_id_pattern or "",
         )
         view = await gateway.sequencer.query("transactions", query, TransactionsView)
-        if view.refusal:
-            return error_of(view.refusal)
+        if view.rejection:
+            return error_of(view.rejection)
         found += [TransactionState(each.transactional_id, each.producer_id, each.state) for each in view.transactions]
         after = (view.after or view.transactions[-1].transactional_id) if view.is_more else None
     return found

@@ -1,7 +1,7 @@
 """TxnOffsetCommit: a group's offsets, which count once the transaction is committed (KIP-98, KIP-447)."""
 
-from penstock.contracts.commands import CommitTxnOffsets, Outcome, PerItem, Refused
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.commands import CommitTxnOffsets, Outcome, PerItem, Rejected
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -44,18 +44,18 @@ async def handle(
 def _errors(version: int, outcome: Outcome | ErrorCode, count: int) -> list[ErrorCode]:
     if isinstance(outcome, ErrorCode):
         return [outcome] * count
-    if isinstance(outcome, Refused):
-        return [_error(version, outcome.refusal)] * count
+    if isinstance(outcome, Rejected):
+        return [_error(version, outcome.rejection)] * count
     assert isinstance(outcome, PerItem), f"an unexpected answer to a transaction's offsets: {outcome}"
-    return [_error(version, refusal) for refusal in outcome.refusals]
+    return [_error(version, rejection) for rejection in outcome.rejections]
 
 
-def _error(version: int, refusal: int) -> ErrorCode:
-    if refusal == Refusal.INVALID_TXN_STATE and version >= FIRST_VERSION_ABORTABLE:
+def _error(version: int, rejection: int) -> ErrorCode:
+    if rejection == Rejection.INVALID_TXN_STATE and version >= FIRST_VERSION_ABORTABLE:
         return ErrorCode.TRANSACTION_ABORTABLE
-    if refusal == Refusal.STALE_MEMBER_EPOCH:  # clients of this API take it for fatal
+    if rejection == Rejection.STALE_MEMBER_EPOCH:  # clients of this API take it for fatal
         return ErrorCode.ILLEGAL_GENERATION
-    error = transaction_error(refusal, fenced=ErrorCode.INVALID_PRODUCER_EPOCH)
+    error = transaction_error(rejection, fenced=ErrorCode.INVALID_PRODUCER_EPOCH)
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error

@@ -5,7 +5,7 @@ everywhere at once, so the one that is open in the partition is aborted as a who
 time-out. Where none is open there is nothing to do.
 """
 
-from penstock.contracts.commands import EndTxn, Refused
+from penstock.contracts.commands import EndTxn, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.transactions import (
     DescribeTransactionsQuery,
@@ -14,7 +14,7 @@ from penstock.contracts.queries.transactions import (
     TransactionsView,
     TransactionView,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -46,7 +46,7 @@ async def handle(
 
 async def _result(gateway: Gateway, located: Located, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
     partitions = [(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
-    errors = _objections(located, marker, partitions)
+    errors = _validation_errors(located, marker, partitions)
     left = [partition for partition in partitions if partition not in errors]
     if left:
         errors |= await _abort(gateway, marker, left)
@@ -65,18 +65,20 @@ async def _result(gateway: Gateway, located: Located, marker: WritableTxnMarker)
     )
 
 
-def _objections(located: Located, marker: WritableTxnMarker, partitions: list[Partition]) -> dict[Partition, ErrorCode]:
+def _validation_errors(
+    located: Located, marker: WritableTxnMarker, partitions: list[Partition]
+) -> dict[Partition, ErrorCode]:
     """What can be said against the marker without a look at transactions."""
-    objections: dict[Partition, ErrorCode] = {}
+    validation_errors: dict[Partition, ErrorCode] = {}
     for name, number in partitions:
         topic = located.partition(name, number, -1)
         if marker.transaction_result:  # only who decides of transactions may say so, and that is no client
-            objections[name, number] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            validation_errors[name, number] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         elif isinstance(topic, ErrorCode):
-            objections[name, number] = topic
+            validation_errors[name, number] = topic
         elif marker.coordinator_epoch < topic.leader_epoch:
-            objections[name, number] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    return objections
+            validation_errors[name, number] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return validation_errors
 
 
 async def _abort(
@@ -128,10 +130,10 @@ async def _end(gateway: Gateway, view: TransactionView, sequence: int) -> ErrorC
         seen_sequence=sequence,
     )
     outcome = await transaction_command(gateway, command)
-    if isinstance(outcome, Refused):
-        if outcome.refusal == Refusal.STALE:  # it has ended meanwhile, and perhaps another one begun
+    if isinstance(outcome, Rejected):
+        if outcome.rejection == Rejection.STALE:  # it has ended meanwhile, and perhaps another one begun
             return READ_UNAVAILABLE
-        outcome = transaction_error(outcome.refusal, fenced=ErrorCode.INVALID_PRODUCER_EPOCH)
+        outcome = transaction_error(outcome.rejection, fenced=ErrorCode.INVALID_PRODUCER_EPOCH)
     if isinstance(outcome, ErrorCode):  # administrators ask again of a partition's leader, not of a coordinator
         return READ_UNAVAILABLE if outcome is TRANSACTIONS_UNAVAILABLE else outcome
     return ErrorCode.NONE

@@ -1,13 +1,13 @@
 """What concerns groups of every kind: members that are silent, groups that are deleted, topics that change."""
 
-from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Refused
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Rejected
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.all_groups import timers
 from penstock_sequencer.core.groups import classic_commands
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.consumer_group import bump_epoch, settle
 from penstock_sequencer.core.groups.idle_timers import set_deadline
-from penstock_sequencer.core.groups.offset_commit import forget_buried_offsets, forget_offsets, has_newer_offsets
+from penstock_sequencer.core.groups.offset_commit import has_newer_offsets, remove_offsets, remove_recoverable_offsets
 from penstock_sequencer.core.share import commands as share_commands, group as share_groups, offsets as share_offsets
 from penstock_sequencer.core.state.cluster import EMPTY, Changes, State
 
@@ -25,22 +25,22 @@ def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done
     return classic_commands.expire(state, group, command, changes)
 
 
-def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done | Refused:
+def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done | Rejected:
     """An empty group and its offsets go."""
     shared = state.share_groups.get(command.group_id)
     if shared is not None:
         return share_offsets.delete_share_group(state, shared, command, changes)
     group = state.groups.get(command.group_id)
     if group is None:
-        return Refused(Refusal.UNKNOWN_GROUP)
+        return Rejected(Rejection.UNKNOWN_GROUP)
     if group.state != EMPTY:
-        return Refused(Refusal.GROUP_NOT_EMPTY)
+        return Rejected(Rejection.GROUP_NOT_EMPTY)
     if has_newer_offsets(group, command.seen_sequence):
-        return Refused(Refusal.STALE, "the group has committed offsets since")
+        return Rejected(Rejection.STALE, "the group has committed offsets since")
     del state.groups[command.group_id]
     for topic in list(group.offsets):
-        forget_offsets(state, group, topic)
-    forget_buried_offsets(state, command.group_id)
+        remove_offsets(state, group, topic)
+    remove_recoverable_offsets(state, command.group_id)
     state.idle_groups.pop(command.group_id, None)
     set_deadline(state, command.group_id, 0)
     changes.groups[command.group_id] = None
@@ -50,7 +50,7 @@ def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done |
 def change_topic(state: State, name: str, changes: Changes, *, is_new: bool = False) -> None:
     """A topic of the name came (`is_new`), went or grew: who subscribes it is assigned anew."""
     # Sorted, as the table's order is another one behind a snapshot, and the last partitions go to who comes first.
-    for group_id in sorted(subscriptions.note_topic(state, name, is_new=is_new)):
+    for group_id in sorted(subscriptions.record_topic(state, name, is_new=is_new)):
         if group_id in state.share_groups:
             share_groups.renew_targets(state, state.share_groups[group_id], [name])
             continue

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from penstock.contracts.commands import Outcome, Refused, Waiting
+from penstock.contracts.commands import Outcome, Rejected, Waiting
 from penstock.contracts.queries.groups import (
     CommittedOffset,
     DescribeGroupsQuery,
@@ -19,10 +19,10 @@ from penstock.contracts.queries.groups import (
     HeartbeatView,
     MemberView,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups import classic_members
 from penstock_sequencer.core.groups.classic_group import check_member, is_waiting, joined, metadata, synced
-from penstock_sequencer.core.groups.consumer_group import commit_refusal, session_timeout_ms
+from penstock_sequencer.core.groups.consumer_group import commit_rejection, session_timeout_ms
 from penstock_sequencer.core.groups.pending_offsets import is_pending
 from penstock_sequencer.core.share import group as share_groups
 from penstock_sequencer.core.share.group import state_of
@@ -35,9 +35,9 @@ _NOT_COMMITTED = Committed(-1, -1, "")
 def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
     """A group's committed offsets; a group that does not exist has committed none."""
     group = state.groups.get(query.group_id)
-    refusal = Refusal.NONE if group is None else _fetch_refusal(group, query)
-    if refusal:
-        return GroupOffsetsView(state.sequence, [], refusal=refusal)
+    rejection = Rejection.NONE if group is None else _fetch_rejection(group, query)
+    if rejection:
+        return GroupOffsetsView(state.sequence, [], rejection=rejection)
     known = {} if group is None else group.offsets
     if query.topics is None:
         wanted = [(topic, number) for topic, partitions in known.items() for number in partitions]
@@ -52,11 +52,11 @@ def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
     return GroupOffsetsView(state.sequence, found)
 
 
-def _fetch_refusal(group: Group, query: GroupOffsetsQuery) -> Refusal:
+def _fetch_rejection(group: Group, query: GroupOffsetsQuery) -> Rejection:
     """Why a member of a consumer group that asks for itself is not told."""
     if group.consumer is None or (query.member_id is None and query.member_epoch < 0):
-        return Refusal.NONE
-    return commit_refusal(group.consumer, query.member_epoch, query.member_id or "", None)
+        return Rejection.NONE
+    return commit_rejection(group.consumer, query.member_epoch, query.member_id or "", None)
 
 
 def _committed(known: dict[str, dict[int, Committed]], topic: str, number: int, pending: bool) -> CommittedOffset:
@@ -107,39 +107,39 @@ def heartbeat(state: State, query: HeartbeatQuery) -> HeartbeatView:
     """Whether the member may go on as it is."""
     group = state.groups.get(query.group_id)
     if not query.group_id:
-        return HeartbeatView(state.sequence, Refusal.INVALID_GROUP)
+        return HeartbeatView(state.sequence, Rejection.INVALID_GROUP)
     if group is None:
-        return HeartbeatView(state.sequence, Refusal.UNKNOWN_MEMBER)
+        return HeartbeatView(state.sequence, Rejection.UNKNOWN_MEMBER)
     if group.consumer is not None:
         return HeartbeatView(state.sequence, classic_members.heartbeat(group, query))
-    refusal = check_member(group, query.member_id, query.group_instance_id)
-    if not refusal and query.generation != group.generation:
-        refusal = Refusal.ILLEGAL_GENERATION
-    if not refusal and group.state == PREPARING:
-        refusal = Refusal.REBALANCE_IN_PROGRESS
-    return HeartbeatView(state.sequence, refusal)
+    rejection = check_member(group, query.member_id, query.group_instance_id)
+    if not rejection and query.generation != group.generation:
+        rejection = Rejection.ILLEGAL_GENERATION
+    if not rejection and group.state == PREPARING:
+        rejection = Rejection.REBALANCE_IN_PROGRESS
+    return HeartbeatView(state.sequence, rejection)
 
 
 def group_wait(state: State, query: GroupWaitQuery) -> GroupWaitView:
     """What a waiting member would be told now; Waiting if it has to go on waiting."""
     group = state.groups.get(query.group_id)
-    outcome = Refused(Refusal.UNKNOWN_MEMBER) if group is None else _wait_outcome(group, query)
+    outcome = Rejected(Rejection.UNKNOWN_MEMBER) if group is None else _wait_outcome(group, query)
     return GroupWaitView(state.sequence, outcome)
 
 
 def _wait_outcome(group: Group, query: GroupWaitQuery) -> Outcome:
     if group.consumer is not None:  # it became one meanwhile
         is_there = query.member_id in group.consumer.members
-        return Refused(Refusal.REBALANCE_IN_PROGRESS if is_there else Refusal.UNKNOWN_MEMBER)
+        return Rejected(Rejection.REBALANCE_IN_PROGRESS if is_there else Rejection.UNKNOWN_MEMBER)
     member = group.members.get(query.member_id)
     if member is None:
-        return Refused(Refusal.FENCED_INSTANCE if query.member_id in group.fenced else Refusal.UNKNOWN_MEMBER)
+        return Rejected(Rejection.FENCED_INSTANCE if query.member_id in group.fenced else Rejection.UNKNOWN_MEMBER)
     if query.kind == "join":
         return Waiting(member.member_id, query.generation) if member.joining else joined(group, member)
     if query.kind != "sync":
-        return Refused(Refusal.INVALID_REQUEST, f"nobody waits for {query.kind!r}")
+        return Rejected(Rejection.INVALID_REQUEST, f"nobody waits for {query.kind!r}")
     if query.generation != group.generation or group.state == PREPARING:
-        return Refused(Refusal.REBALANCE_IN_PROGRESS)
+        return Rejected(Rejection.REBALANCE_IN_PROGRESS)
     if group.state == STABLE:
         return synced(group, member)
     return Waiting(member.member_id, query.generation)

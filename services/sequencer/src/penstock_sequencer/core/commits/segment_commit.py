@@ -4,10 +4,10 @@ from array import array
 from typing import TypeVar
 
 from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchResult, BatchRun
-from penstock.contracts.commands import CommitSegment, Refused, SegmentCommitted
+from penstock.contracts.commands import CommitSegment, Rejected, SegmentCommitted
 from penstock.contracts.ids import ID_BYTES, SegmentId, segment_born_ms
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.commits.transactional_batches import accept_transactional
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.log.producers import accept
@@ -24,20 +24,20 @@ from penstock_sequencer.core.state.limits import (
 )
 
 _NO_TIMESTAMP = -INTEGER_MAX - 1  # below every timestamp
-_UNKNOWN_TOPIC = BatchResult(Refusal.UNKNOWN_TOPIC)
-_COMMITS_FORGOTTEN_PER_TICK = 10_000  # about 2 ms
+_UNKNOWN_TOPIC = BatchResult(Rejection.UNKNOWN_TOPIC)
+_COMMITS_REMOVED_PER_TICK = 10_000  # about 2 ms
 _Added = tuple[list[bytes], list[int]]  # per extent its entry in the segment's contents, and its length
 _Remembered = TypeVar("_Remembered", RememberedCommit, Replacement)
 
 
-def commit_segment(state: State, command: CommitSegment, changes: Changes) -> SegmentCommitted | Refused:
+def commit_segment(state: State, command: CommitSegment, changes: Changes) -> SegmentCommitted | Rejected:
     """The segment takes its place; committed again it gets the same results again."""
     remembered = state.commits.get(command.segment_id)
     if remembered is not None:
         return _answer_again(remembered, command.runs)
-    objection = _objection(state, command)
-    if objection is not None:
-        return objection
+    validation_error = _validation_error(state, command)
+    if validation_error is not None:
+        return validation_error
     slot = state.segments.add(command.segment_id, 0, command.size_bytes, command.writer, command.zone)
     added: _Added = ([], [])
     firsts = array("q")
@@ -56,9 +56,9 @@ def commit_segment(state: State, command: CommitSegment, changes: Changes) -> Se
             firsts.extend((partition.high_watermark, partition.log_start_offset))
             results.append(_commit_run(state, partition, run, slot, number, exceptions, added))
         number += len(run.batches)
-    _note_extents(state, slot, *added)
-    forget_ms = max(state.clock_ms, segment_born_ms(command.segment_id)) + SEGMENT_COMMIT_AGE_MAX_MS
-    state.commits[command.segment_id] = RememberedCommit(forget_ms, number, firsts, exceptions)
+    _record_extents(state, slot, *added)
+    expires_ms = max(state.clock_ms, segment_born_ms(command.segment_id)) + SEGMENT_COMMIT_AGE_MAX_MS
+    state.commits[command.segment_id] = RememberedCommit(expires_ms, number, firsts, exceptions)
     return SegmentCommitted(results)
 
 
@@ -121,26 +121,26 @@ def _add_extent(
     added[1].append(length)
 
 
-def _note_extents(state: State, slot: int, entries: list[bytes], lengths: list[int]) -> None:
+def _record_extents(state: State, slot: int, entries: list[bytes], lengths: list[int]) -> None:
     """What all the extents of the commit mean for their segment."""
     segments = state.segments
     segments.gain(slot, len(lengths), sum(lengths))
     segments.contents[slot] = b"".join(entries)
-    segments.condemn_if_dead(slot, state.clock_ms, state.sequence)
+    segments.mark_dead_if_empty(slot, state.clock_ms, state.sequence)
     state.extent_count += len(lengths)
 
 
-def check_segment(state: State, segment_id: SegmentId, size_bytes: int) -> Refused | None:
+def check_segment(state: State, segment_id: SegmentId, size_bytes: int) -> Rejected | None:
     """Why no segment with this id and size can be committed now."""
     if len(segment_id) != ID_BYTES:
-        return Refused(Refusal.INVALID_REQUEST, f"a segment id of {len(segment_id)} bytes")
+        return Rejected(Rejection.INVALID_REQUEST, f"a segment id of {len(segment_id)} bytes")
     born_ms = segment_born_ms(segment_id)
     if born_ms + SEGMENT_COMMIT_AGE_MAX_MS < state.clock_ms:
-        return Refused(Refusal.SEGMENT_TOO_OLD, f"a segment born {state.clock_ms - born_ms} ms ago")
+        return Rejected(Rejection.SEGMENT_TOO_OLD, f"a segment born {state.clock_ms - born_ms} ms ago")
     if born_ms - SEGMENT_COMMIT_AGE_MAX_MS > state.clock_ms:
-        return Refused(Refusal.INVALID_REQUEST, f"a segment born {born_ms - state.clock_ms} ms from now")
+        return Rejected(Rejection.INVALID_REQUEST, f"a segment born {born_ms - state.clock_ms} ms from now")
     if not 0 <= size_bytes <= SEGMENT_BYTES_MAX:
-        return Refused(Refusal.INVALID_REQUEST, f"a segment of {size_bytes} bytes")
+        return Rejected(Rejection.INVALID_REQUEST, f"a segment of {size_bytes} bytes")
     return None
 
 
@@ -149,15 +149,15 @@ def is_full(state: State, segments: int) -> bool:
     return len(state.commits) + segments > REMEMBERED_COMMITS_MAX or len(state.segments) + segments > SEGMENTS_MAX
 
 
-def _objection(state: State, command: CommitSegment) -> Refused | None:
-    objection = check_segment(state, command.segment_id, command.size_bytes)
-    if objection is not None:
-        return objection
+def _validation_error(state: State, command: CommitSegment) -> Rejected | None:
+    validation_error = check_segment(state, command.segment_id, command.size_bytes)
+    if validation_error is not None:
+        return validation_error
     for run in command.runs:
         if not _is_sound(run, command.size_bytes):
-            return Refused(Refusal.INVALID_REQUEST, f"a run at {run.position} that cannot be in a segment")
+            return Rejected(Rejection.INVALID_REQUEST, f"a run at {run.position} that cannot be in a segment")
     full = is_full(state, 1) or state.extent_count >= EXTENTS_MAX
-    return Refused(Refusal.OVERLOADED, "no room for another segment") if full else None
+    return Rejected(Rejection.OVERLOADED, "no room for another segment") if full else None
 
 
 def _is_sound(run: BatchRun, size_bytes: int) -> bool:
@@ -174,10 +174,10 @@ def _is_sound(run: BatchRun, size_bytes: int) -> bool:
     return position <= size_bytes
 
 
-def _answer_again(remembered: RememberedCommit, runs: list[BatchRun]) -> SegmentCommitted | Refused:
+def _answer_again(remembered: RememberedCommit, runs: list[BatchRun]) -> SegmentCommitted | Rejected:
     """The first commit's results, worked out from the command's own batches and the exceptions among them."""
     if remembered.batches != sum(len(run.batches) for run in runs) or len(remembered.firsts) != 2 * len(runs):
-        return Refused(Refusal.INVALID_REQUEST, "the segment was committed with other batches")
+        return Rejected(Rejection.INVALID_REQUEST, "the segment was committed with other batches")
     results = []
     number = 0
     for place, run in enumerate(runs):
@@ -195,16 +195,16 @@ def _answer_again(remembered: RememberedCommit, runs: list[BatchRun]) -> Segment
     return SegmentCommitted(results)
 
 
-def forget_commits(state: State) -> None:
+def remove_commits(state: State) -> None:
     """Forget commits and compactions that are too old to be sent again; bounded work for each tick."""
-    _forget_old(state.commits, state.clock_ms)
-    _forget_old(state.replacements, state.clock_ms)
+    _remove_old(state.commits, state.clock_ms)
+    _remove_old(state.replacements, state.clock_ms)
 
 
-def _forget_old(remembered: dict[SegmentId, _Remembered], clock_ms: int) -> None:
+def _remove_old(remembered: dict[SegmentId, _Remembered], clock_ms: int) -> None:
     old: list[SegmentId] = []
     for segment_id, each in remembered.items():
-        if each.forget_ms >= clock_ms or len(old) >= _COMMITS_FORGOTTEN_PER_TICK:
+        if each.expires_ms >= clock_ms or len(old) >= _COMMITS_REMOVED_PER_TICK:
             break
         old.append(segment_id)
     for segment_id in old:

@@ -1,15 +1,15 @@
 """Batches of transactional producers: each is held against its producer's transaction before all else."""
 
 from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, BatchResult
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.producers import accept, find_repeated
 from penstock_sequencer.core.state.cluster import ONGOING, Partition, State, Transaction
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
-from penstock_sequencer.core.transactions.coordinator import add_partition, room_refusal
+from penstock_sequencer.core.transactions.coordinator import add_partition, room_rejection
 
-_NO_TRANSACTION = BatchResult(Refusal.INVALID_TXN_STATE)
-_NO_PRODUCER = BatchResult(Refusal.INVALID_PRODUCER_MAPPING)
-_FENCED = BatchResult(Refusal.PRODUCER_FENCED)
+_NO_TRANSACTION = BatchResult(Rejection.INVALID_TXN_STATE)
+_NO_PRODUCER = BatchResult(Rejection.INVALID_PRODUCER_MAPPING)
+_FENCED = BatchResult(Rejection.PRODUCER_FENCED)
 
 
 def accept_transactional(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
@@ -38,9 +38,9 @@ def _accept_first(
     is_added = transaction.state == ONGOING and key in transaction.partitions
     if not is_added and not batch.adds_partition:
         return _NO_TRANSACTION
-    refusal = Refusal.NONE if is_added else room_refusal(state, transaction, 1)
-    if refusal:
-        return BatchResult(refusal)
+    rejection = Rejection.NONE if is_added else room_rejection(state, transaction, 1)
+    if rejection:
+        return BatchResult(rejection)
     exception = accept(state, partition, batch, offset)
     if exception is None:
         add_partition(state, transaction, key, offset)

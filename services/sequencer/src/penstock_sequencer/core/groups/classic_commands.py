@@ -11,14 +11,14 @@ from penstock.contracts.commands import (
     LeavingMember,
     MemberIdRequired,
     PerItem,
-    Refused,
+    Rejected,
     Synced,
     SyncGroup,
     Waiting,
 )
 from penstock.contracts.configs.topics import GROUP_SIZE_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, group_config
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups import classic_members
 from penstock_sequencer.core.groups.classic_group import (
     add_member,
@@ -52,14 +52,14 @@ from penstock_sequencer.core.state.limits import (
     REBALANCE_TIMEOUT_MAX_MS,
 )
 
-JoinOutcome = Joined | Waiting | MemberIdRequired | Refused
+JoinOutcome = Joined | Waiting | MemberIdRequired | Rejected
 
 
 def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcome:
     """A member comes or comes again."""
-    objection = _join_objection(state, command)
-    if objection is not None:
-        return objection
+    validation_error = _join_validation_error(state, command)
+    if validation_error is not None:
+        return validation_error
     group = state.groups.get(command.group_id) or new_group(state, command.group_id)
     if group.consumer is not None and group.consumer.members:
         return classic_members.join(state, group, command, changes)
@@ -70,54 +70,54 @@ def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcom
     return outcome
 
 
-def _join_objection(state: State, command: JoinGroup) -> Refused | None:
+def _join_validation_error(state: State, command: JoinGroup) -> Rejected | None:
     """What is wrong with the request itself, or with making a group for it."""
     if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
-        return Refused(Refusal.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
+        return Rejected(Rejection.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
     if command.group_id in state.share_groups:
-        return Refused(Refusal.INCONSISTENT_PROTOCOL, "a share group has the id")
+        return Rejected(Rejection.INCONSISTENT_PROTOCOL, "a share group has the id")
     least_ms = group_config(SESSION_TIMEOUT_MIN, state.cluster_configs)
     most_ms = group_config(SESSION_TIMEOUT_MAX, state.cluster_configs)
     if not least_ms <= command.session_timeout_ms <= most_ms:
         limits = f"must be from {least_ms} to {most_ms} ms"
-        return Refused(Refusal.INVALID_SESSION_TIMEOUT, f"session time-out {limits}: {command.session_timeout_ms}")
-    objection = _size_objection(state, command)
-    if objection is not None or command.group_id in state.groups:
-        return objection
+        return Rejected(Rejection.INVALID_SESSION_TIMEOUT, f"session time-out {limits}: {command.session_timeout_ms}")
+    validation_error = _size_validation_error(state, command)
+    if validation_error is not None or command.group_id in state.groups:
+        return validation_error
     if command.member_id:
-        return Refused(Refusal.UNKNOWN_MEMBER)
+        return Rejected(Rejection.UNKNOWN_MEMBER)
     if not command.protocol_type or not command.protocols:
-        return Refused(Refusal.INCONSISTENT_PROTOCOL)
-    return Refused(Refusal.OVERLOADED, "no room for another group") if len(state.groups) >= GROUPS_MAX else None
+        return Rejected(Rejection.INCONSISTENT_PROTOCOL)
+    return Rejected(Rejection.OVERLOADED, "no room for another group") if len(state.groups) >= GROUPS_MAX else None
 
 
-def _size_objection(state: State, command: JoinGroup) -> Refused | None:
+def _size_validation_error(state: State, command: JoinGroup) -> Rejected | None:
     size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
     if len(command.protocols) > PROTOCOLS_PER_MEMBER_MAX or size_bytes > MEMBER_BYTES_MAX:
-        return Refused(Refusal.INVALID_REQUEST, f"{len(command.protocols)} protocols of {size_bytes} bytes")
+        return Rejected(Rejection.INVALID_REQUEST, f"{len(command.protocols)} protocols of {size_bytes} bytes")
     names = (command.new_member_id, command.group_instance_id or "", command.client_id, command.client_host)
     length = sum(len(name) for name in (*names, command.protocol_type))
     if length > MEMBER_NAMES_LENGTH_MAX or not (command.member_id or command.new_member_id):
-        return Refused(Refusal.INVALID_REQUEST, f"a member with names of {length} letters")
+        return Rejected(Rejection.INVALID_REQUEST, f"a member with names of {length} letters")
     full = state.group_bytes + size_bytes + MEMBER_OVERHEAD_BYTES > GROUP_BYTES_MAX
-    return Refused(Refusal.OVERLOADED, "no room for another member") if full else None
+    return Rejected(Rejection.OVERLOADED, "no room for another member") if full else None
 
 
 def _join(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
     if not supports(group, command.protocol_type, command.protocols):
-        return Refused(Refusal.INCONSISTENT_PROTOCOL)
+        return Rejected(Rejection.INCONSISTENT_PROTOCOL)
     if not command.member_id and command.group_instance_id is not None:
         return _join_static(state, group, command, command.group_instance_id)
     if not command.member_id:
         return _join_new(state, group, command)
     if command.member_id in group.pending and command.group_instance_id is None:
         if _is_full(state, group):
-            return Refused(Refusal.GROUP_FULL)
+            return Rejected(Rejection.GROUP_FULL)
         del group.pending[command.member_id]
         return _add(state, group, command, command.member_id)
-    refusal = check_member(group, command.member_id, command.group_instance_id)
-    if refusal:
-        return Refused(refusal)
+    rejection = check_member(group, command.member_id, command.group_instance_id)
+    if rejection:
+        return Rejected(rejection)
     return _rejoin(state, group, group.members[command.member_id], command)
 
 
@@ -131,13 +131,13 @@ def _join_new(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
     if command.require_known_member:
         if member_id not in group.pending and member_id not in group.members:
             if _is_full(state, group) or len(group.pending) >= GROUP_PENDING_MAX:
-                return Refused(Refusal.GROUP_FULL)
+                return Rejected(Rejection.GROUP_FULL)
             group.pending[member_id] = state.clock_ms + command.session_timeout_ms
         return MemberIdRequired(member_id)
     if member_id in group.members:
         return _answer(group, group.members[member_id])
     if _is_full(state, group):
-        return Refused(Refusal.GROUP_FULL)
+        return Rejected(Rejection.GROUP_FULL)
     group.pending.pop(member_id, None)
     return _add(state, group, command, member_id)
 
@@ -193,16 +193,16 @@ def _join_static(state: State, group: Group, command: JoinGroup, instance_id: st
     old_member_id = group.static_members.get(instance_id)
     if old_member_id is None:
         if _is_full(state, group) or command.new_member_id in group.members:
-            return Refused(Refusal.GROUP_FULL)
+            return Rejected(Rejection.GROUP_FULL)
         group.pending.pop(command.new_member_id, None)
         return _add(state, group, command, command.new_member_id)
     if command.new_member_id != old_member_id and command.new_member_id in group.members:
-        return Refused(Refusal.INVALID_REQUEST, "the member id belongs to another member")
+        return Rejected(Rejection.INVALID_REQUEST, "the member id belongs to another member")
     if command.new_member_id in group.fenced and state.level >= LATE_COMMANDS_LEVEL:
         # A member id is made for one request, so this is that request, come late: its client has joined again since.
-        return Refused(Refusal.FENCED_INSTANCE)
+        return Rejected(Rejection.FENCED_INSTANCE)
     if command.new_member_id != old_member_id and _has_come_since(group, instance_id, command.seen_sequence):
-        return Refused(Refusal.STALE, "another member has come with the instance id since")
+        return Rejected(Rejection.STALE, "another member has come with the instance id since")
     member = _replace(state, group, old_member_id, command.new_member_id)
     _update(state, group, member, command)
     if group.state == STABLE and select_protocol(group) == group.protocol:
@@ -238,16 +238,16 @@ def _replace(state: State, group: Group, old_member_id: str, new_member_id: str)
     return member
 
 
-def sync_group(state: State, command: SyncGroup, changes: Changes) -> Synced | Waiting | Refused:
+def sync_group(state: State, command: SyncGroup, changes: Changes) -> Synced | Waiting | Rejected:
     """A member asks for its assignment; the leader's command brings all of them."""
     if not command.group_id:
-        return Refused(Refusal.INVALID_GROUP)
+        return Rejected(Rejection.INVALID_GROUP)
     group = state.groups.get(command.group_id)
     if group is not None and group.consumer is not None:
         return classic_members.sync(state, group, command, changes)
-    refusal = Refusal.UNKNOWN_MEMBER if group is None else _sync_refusal(state, group, command)
-    if group is None or refusal:
-        return Refused(refusal)
+    rejection = Rejection.UNKNOWN_MEMBER if group is None else _sync_rejection(state, group, command)
+    if group is None or rejection:
+        return Rejected(rejection)
     member = group.members[command.member_id]
     member.synced = True
     member.active_sequence = state.sequence
@@ -259,20 +259,20 @@ def sync_group(state: State, command: SyncGroup, changes: Changes) -> Synced | W
     return synced(group, member) if group.state == STABLE else Waiting(member.member_id, group.generation)
 
 
-def _sync_refusal(state: State, group: Group, command: SyncGroup) -> Refusal:
-    refusal = check_member(group, command.member_id, command.group_instance_id)
-    if refusal:
-        return refusal
+def _sync_rejection(state: State, group: Group, command: SyncGroup) -> Rejection:
+    rejection = check_member(group, command.member_id, command.group_instance_id)
+    if rejection:
+        return rejection
     if command.generation != group.generation:
-        return Refusal.ILLEGAL_GENERATION
+        return Rejection.ILLEGAL_GENERATION
     if command.protocol_type is not None and command.protocol_type != group.protocol_type:
-        return Refusal.INCONSISTENT_PROTOCOL
+        return Rejection.INCONSISTENT_PROTOCOL
     if command.protocol is not None and command.protocol != group.protocol:
-        return Refusal.INCONSISTENT_PROTOCOL
+        return Rejection.INCONSISTENT_PROTOCOL
     if group.state == PREPARING:
-        return Refusal.REBALANCE_IN_PROGRESS
+        return Rejection.REBALANCE_IN_PROGRESS
     full = state.group_bytes + sum(len(each.assignment) for each in command.assignments) > GROUP_BYTES_MAX
-    return Refusal.OVERLOADED if full else Refusal.NONE
+    return Rejection.OVERLOADED if full else Rejection.NONE
 
 
 def _assign(state: State, group: Group, command: SyncGroup) -> None:
@@ -286,20 +286,20 @@ def _assign(state: State, group: Group, command: SyncGroup) -> None:
     group.state = STABLE
 
 
-def leave_group(state: State, command: LeaveGroup, changes: Changes) -> PerItem | Refused:
+def leave_group(state: State, command: LeaveGroup, changes: Changes) -> PerItem | Rejected:
     """Members leave; one refusal for each that is not there."""
     if not command.group_id:
-        return Refused(Refusal.INVALID_GROUP)
+        return Rejected(Rejection.INVALID_GROUP)
     group = state.groups.get(command.group_id)
     if group is None:
-        return PerItem([Refusal.UNKNOWN_MEMBER] * len(command.members))
+        return PerItem([Rejection.UNKNOWN_MEMBER] * len(command.members))
     if group.consumer is not None:
         return classic_members.leave(state, group, command, changes)
     if any(_names_another(group, leaving, command.seen_sequence) for leaving in command.members):
-        return Refused(Refusal.STALE, "another member has come with the instance id since")
-    refusals = [_leave(state, group, leaving) for leaving in command.members]
+        return Rejected(Rejection.STALE, "another member has come with the instance id since")
+    rejections = [_leave(state, group, leaving) for leaving in command.members]
     settle(state, group, changes)
-    return PerItem(refusals)
+    return PerItem(rejections)
 
 
 def _names_another(group: Group, leaving: LeavingMember, seen_sequence: int) -> bool:
@@ -308,18 +308,18 @@ def _names_another(group: Group, leaving: LeavingMember, seen_sequence: int) -> 
     return not leaving.member_id and instance_id is not None and _has_come_since(group, instance_id, seen_sequence)
 
 
-def _leave(state: State, group: Group, leaving: LeavingMember) -> Refusal:
+def _leave(state: State, group: Group, leaving: LeavingMember) -> Rejection:
     """One member leaves; an administrator names it by its instance id alone."""
     member_id = leaving.member_id
     if not member_id and leaving.group_instance_id is not None:
         member_id = group.static_members.get(leaving.group_instance_id, "")
     if member_id in group.pending:
         _remove_pending(state, group, member_id)
-        return Refusal.NONE
-    refusal = check_member(group, member_id, leaving.group_instance_id)
-    if not refusal:
+        return Rejection.NONE
+    rejection = check_member(group, member_id, leaving.group_instance_id)
+    if not rejection:
         remove_member(state, group, member_id)
-    return refusal
+    return rejection
 
 
 def _remove_pending(state: State, group: Group, member_id: str) -> None:

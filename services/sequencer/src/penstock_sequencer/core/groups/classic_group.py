@@ -15,11 +15,11 @@ functions here leave the group's deadline to `settle`, which every command that 
 from penstock.contracts.commands import GroupProtocol, Joined, JoinedMember, Synced
 from penstock.contracts.configs.topics import INITIAL_REBALANCE_DELAY, group_config
 from penstock.contracts.levels import LATE_JOINS_LEVEL
-from penstock.contracts.rejections import Refusal
-from penstock_sequencer.core.groups.idle_timers import note_idle, set_deadline
+from penstock.contracts.rejections import Rejection
+from penstock_sequencer.core.groups.idle_timers import record_idle, set_deadline
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, PREPARING, STABLE, Changes, Group, Member, State
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES
-from penstock_sequencer.core.state.uptime import note_emptied
+from penstock_sequencer.core.state.uptime import record_emptied
 
 
 def new_group(state: State, group_id: str) -> Group:
@@ -47,14 +47,14 @@ def is_waiting(group: Group, member: Member) -> bool:
     return member.joining or (group.state == COMPLETING and member.synced)
 
 
-def check_member(group: Group, member_id: str, group_instance_id: str | None) -> Refusal:
+def check_member(group: Group, member_id: str, group_instance_id: str | None) -> Rejection:
     """Whether this is a member of the group, and the present one of its instance id (KIP-345)."""
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:
-            return Refusal.UNKNOWN_MEMBER
-        return Refusal.NONE if current == member_id else Refusal.FENCED_INSTANCE
-    return Refusal.NONE if member_id in group.members else Refusal.UNKNOWN_MEMBER
+            return Rejection.UNKNOWN_MEMBER
+        return Rejection.NONE if current == member_id else Rejection.FENCED_INSTANCE
+    return Rejection.NONE if member_id in group.members else Rejection.UNKNOWN_MEMBER
 
 
 def supports(group: Group, protocol_type: str, protocols: list[GroupProtocol]) -> bool:
@@ -172,7 +172,7 @@ def _complete_join(state: State, group: Group) -> None:
     group.initial_delay_ms = group.initial_remaining_ms = group.join_deadline_ms = 0
     if not group.members:
         group.state, group.protocol = EMPTY, ""
-        note_emptied(state, group)
+        record_emptied(state, group)
         return
     group.state, group.protocol = COMPLETING, select_protocol(group)
     group.sync_deadline_ms = state.clock_ms + _rebalance_timeout_ms(group)
@@ -227,7 +227,7 @@ def settle(state: State, group: Group, changes: Changes) -> None:
     deadlines = [*group.pending.values(), group.join_deadline_ms, group.sync_deadline_ms]
     set_deadline(state, group.group_id, min((each for each in deadlines if each), default=0))
     changes.groups[group.group_id] = None
-    note_idle(state, group)
+    record_idle(state, group)
 
 
 def fire(state: State, group: Group) -> None:

@@ -12,12 +12,12 @@ from penstock.contracts.commands import (
     LeavingMember,
     MemberIdRequired,
     PerItem,
-    Refused,
+    Rejected,
     Synced,
     SyncGroup,
 )
 from penstock.contracts.queries.groups import HeartbeatQuery
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import classic_subscription_codec, subscriptions
 from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE, Malformed, Subscription
 from penstock_sequencer.core.groups.consumer_group import (
@@ -25,7 +25,7 @@ from penstock_sequencer.core.groups.consumer_group import (
     consumer_of,
     enter_member,
     next_standing,
-    note_due,
+    record_due,
     remove_member,
     settle,
     take_over,
@@ -40,21 +40,23 @@ from penstock_sequencer.core.state.consumer_group import AWAY, REVOKING, Consume
 from penstock_sequencer.core.state.limits import CONSUMER_MEMBERS_MAX, REBALANCE_TIMEOUT_MAX_MS
 
 
-def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Joined | MemberIdRequired | Refused:
+def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Joined | MemberIdRequired | Rejected:
     """A classic member comes, or comes again."""
     consumer = consumer_of(group)
     said = _subscription(consumer, command)
     if said is None:
-        return Refused(Refusal.INCONSISTENT_PROTOCOL)
+        return Rejected(Rejection.INCONSISTENT_PROTOCOL)
     if not command.member_id and command.require_known_member and command.group_instance_id is None:
         return MemberIdRequired(command.new_member_id)
     member_id = command.member_id or command.new_member_id
     known = _known(consumer, command, member_id)
-    refusal = _join_refusal(consumer, known, command, member_id, departed_sequence(state, group.group_id, member_id))
-    if refusal == Refusal.STALE and known is not None and _has_come_by(known, command):
+    rejection = _join_rejection(
+        consumer, known, command, member_id, departed_sequence(state, group.group_id, member_id)
+    )
+    if rejection == Rejection.STALE and known is not None and _has_come_by(known, command):
         return _joined(known)
-    if refusal:
-        return Refused(refusal)
+    if rejection:
+        return Rejected(rejection)
     member = _enter(state, group, known, command, said, member_id)
     update_target(state, group)
     owned = partitions_of(state, said.owned)
@@ -62,7 +64,7 @@ def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Jo
     member.active_sequence = member.changed_sequence = state.sequence
     member.synced = False
     member.due_ms = 0
-    note_due(state, consumer, member)
+    record_due(state, consumer, member)
     weigh(state, member)
     settle(state, group, changes)
     answer = _joined(member)
@@ -100,23 +102,23 @@ def _known(consumer: ConsumerGroup, command: JoinGroup, member_id: str) -> Consu
     return consumer.members.get(member_id)
 
 
-def _join_refusal(
+def _join_rejection(
     consumer: ConsumerGroup, known: ConsumerMember | None, command: JoinGroup, member_id: str, left: int
-) -> Refusal:
+) -> Rejection:
     """Why the member may not come, in Kafka's words, or because it comes late: `left` by the entry of that number."""
     is_static = command.group_instance_id is not None
     newest = left if known is None else known.changed_sequence
     if 0 <= command.seen_sequence < newest:
-        return Refusal.STALE
+        return Rejection.STALE
     if known is None:
         if is_static and command.member_id:
-            return Refusal.UNKNOWN_MEMBER
+            return Rejection.UNKNOWN_MEMBER
         if member_id in consumer.members:
-            return Refusal.INVALID_REQUEST
-        return Refusal.GROUP_FULL if len(consumer.members) >= CONSUMER_MEMBERS_MAX else Refusal.NONE
+            return Rejection.INVALID_REQUEST
+        return Rejection.GROUP_FULL if len(consumer.members) >= CONSUMER_MEMBERS_MAX else Rejection.NONE
     if known.member_id != member_id and (command.member_id or member_id in consumer.members):
-        return Refusal.FENCED_INSTANCE
-    return Refusal.NONE
+        return Rejection.FENCED_INSTANCE
+    return Rejection.NONE
 
 
 def _enter(
@@ -147,72 +149,74 @@ def _enter(
     return member
 
 
-def sync(state: State, group: Group, command: SyncGroup, changes: Changes) -> Synced | Refused:
+def sync(state: State, group: Group, command: SyncGroup, changes: Changes) -> Synced | Rejected:
     """What the member may use now."""
     consumer = consumer_of(group)
-    refusal = _member_refusal(consumer, command.member_id, command.group_instance_id, command.generation)
-    if refusal:
-        return Refused(refusal)
+    rejection = _member_rejection(consumer, command.member_id, command.group_instance_id, command.generation)
+    if rejection:
+        return Rejected(rejection)
     member = consumer.members[command.member_id]
     protocol = member.protocols[0].name
     if command.protocol_type not in (None, PROTOCOL_TYPE) or command.protocol not in (None, protocol):
-        return Refused(Refusal.INCONSISTENT_PROTOCOL)
+        return Rejected(Rejection.INCONSISTENT_PROTOCOL)
     if member.epoch < consumer.epoch and member.state != REVOKING:
-        return Refused(Refusal.REBALANCE_IN_PROGRESS)
+        return Rejected(Rejection.REBALANCE_IN_PROGRESS)
     member.synced = True
     member.active_sequence = state.sequence
     member.due_ms = member.due_ms if member.state == REVOKING else 0
-    note_due(state, consumer, member)
+    record_due(state, consumer, member)
     settle(state, group, changes)
     return Synced(PROTOCOL_TYPE, protocol, assignment_of(state, member, member.assigned))
 
 
-def heartbeat(group: Group, query: HeartbeatQuery) -> Refusal:
+def heartbeat(group: Group, query: HeartbeatQuery) -> Rejection:
     """Whether the member may go on as it is."""
     consumer = consumer_of(group)
-    refusal = _member_refusal(consumer, query.member_id, query.group_instance_id, query.generation)
-    if refusal:
-        return refusal
+    rejection = _member_rejection(consumer, query.member_id, query.group_instance_id, query.generation)
+    if rejection:
+        return rejection
     is_over = must_join_again(consumer, consumer.members[query.member_id])
-    return Refusal.REBALANCE_IN_PROGRESS if is_over else Refusal.NONE
+    return Rejection.REBALANCE_IN_PROGRESS if is_over else Rejection.NONE
 
 
-def _member_refusal(consumer: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Refusal:
-    refusal = _identity_refusal(consumer, member_id, instance_id)
-    if refusal:
-        return refusal
-    return Refusal.NONE if generation == consumer.members[member_id].epoch else Refusal.ILLEGAL_GENERATION
+def _member_rejection(consumer: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Rejection:
+    rejection = _identity_rejection(consumer, member_id, instance_id)
+    if rejection:
+        return rejection
+    return Rejection.NONE if generation == consumer.members[member_id].epoch else Rejection.ILLEGAL_GENERATION
 
 
-def _identity_refusal(consumer: ConsumerGroup, member_id: str, instance_id: str | None) -> Refusal:
+def _identity_rejection(consumer: ConsumerGroup, member_id: str, instance_id: str | None) -> Rejection:
     """Whether this is a classic member of the group, and the present one of its instance id."""
     if instance_id is not None:
         present = consumer.static_members.get(instance_id)
         if present is None:
-            return Refusal.UNKNOWN_MEMBER
+            return Rejection.UNKNOWN_MEMBER
         if present != member_id:
-            return Refusal.FENCED_INSTANCE
+            return Rejection.FENCED_INSTANCE
     member = consumer.members.get(member_id)
-    return Refusal.NONE if member is not None and member.protocols else Refusal.UNKNOWN_MEMBER
+    return Rejection.NONE if member is not None and member.protocols else Rejection.UNKNOWN_MEMBER
 
 
 def leave(state: State, group: Group, command: LeaveGroup, changes: Changes) -> PerItem:
     """Classic members leave; members of the new protocol do so by their heartbeats."""
     consumer = consumer_of(group)
-    refusals = [_leave(state, group, consumer, leaving, command.seen_sequence) for leaving in command.members]
+    rejections = [_leave(state, group, consumer, leaving, command.seen_sequence) for leaving in command.members]
     downgrade_if_due(state, group, changes)
     if group.consumer is not None:
         settle(state, group, changes)
-    return PerItem(refusals)
+    return PerItem(rejections)
 
 
-def _leave(state: State, group: Group, consumer: ConsumerGroup, leaving: LeavingMember, seen_sequence: int) -> Refusal:
+def _leave(
+    state: State, group: Group, consumer: ConsumerGroup, leaving: LeavingMember, seen_sequence: int
+) -> Rejection:
     member_id = leaving.member_id
     if not member_id and leaving.group_instance_id is not None:
         member_id = consumer.static_members.get(leaving.group_instance_id, "")
-    refusal = _identity_refusal(consumer, member_id, leaving.group_instance_id)
-    if not refusal and 0 <= seen_sequence < consumer.members[member_id].changed_sequence:
-        return Refusal.STALE
-    if not refusal:
+    rejection = _identity_rejection(consumer, member_id, leaving.group_instance_id)
+    if not rejection and 0 <= seen_sequence < consumer.members[member_id].changed_sequence:
+        return Rejection.STALE
+    if not rejection:
         remove_member(state, group, consumer.members[member_id])
-    return refusal
+    return rejection

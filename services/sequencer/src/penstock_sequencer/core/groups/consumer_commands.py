@@ -15,10 +15,10 @@ from penstock.contracts.commands import (
     LEAVE_FOR_A_WHILE_EPOCH,
     ConsumerHeartbeat,
     ConsumerMembership,
-    Refused,
+    Rejected,
     TopicPartitions,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.assignment.assignors import ASSIGNORS
 from penstock_sequencer.core.groups.classic_group import new_group
@@ -31,7 +31,7 @@ from penstock_sequencer.core.groups.consumer_group import (
     is_target_due,
     narrow_target,
     next_standing,
-    note_assigned,
+    record_assigned,
     remove_member,
     settle,
     standing_of,
@@ -61,7 +61,7 @@ _LEAVING = (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH)
 _OTHER_INSTANCE = "the member has another instance id, or none"
 
 
-def consumer_heartbeat(state: State, command: ConsumerHeartbeat, changes: Changes) -> ConsumerMembership | Refused:
+def consumer_heartbeat(state: State, command: ConsumerHeartbeat, changes: Changes) -> ConsumerMembership | Rejected:
     """The member joins, goes on, or leaves."""
     answer = preview(state, command)
     if isinstance(answer, ConsumerMembership):
@@ -73,7 +73,7 @@ def consumer_heartbeat(state: State, command: ConsumerHeartbeat, changes: Change
         return _leave(state, command, changes)
     late = _lateness(state, command)
     if late:
-        return Refused(Refusal.STALE, late)
+        return Rejected(Rejection.STALE, late)
     group = _group_for(state, command)
     return _go_on(state, group, _member_of(group, command), command, changes)
 
@@ -82,23 +82,27 @@ def _told(state: State, command: ConsumerHeartbeat) -> list[TopicPartitions]:
     return told(consumer_of(state.groups[command.group_id]).members[command.member_id].assigned)
 
 
-def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Refused | None:
+def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Rejected | None:
     """The answer to a heartbeat that is refused or changes nothing; None for one that is to be journaled."""
-    objection = _objection(command)
-    if objection is not None:
-        return objection
+    validation_error = _validation_error(command)
+    if validation_error is not None:
+        return validation_error
     group = state.groups.get(command.group_id)
     if group is None or group.consumer is None:
-        return _objection_to_new(state, group, command)
+        return _validation_error_to_new(state, group, command)
     member = _member_of(group, command)
-    refusal = _refusal(group, member, command)
-    if refusal is not None:
-        return refusal
+    rejection = _rejection(group, member, command)
+    if rejection is not None:
+        return rejection
     if command.member_epoch in _LEAVING:
         return None
-    objection = _objection_to_member(state, group, command) if member is None else _pattern_objection(state, command)
-    if member is None or member.member_id != command.member_id or objection is not None:
-        return objection
+    validation_error = (
+        _validation_error_to_member(state, group, command)
+        if member is None
+        else _pattern_validation_error(state, command)
+    )
+    if member is None or member.member_id != command.member_id or validation_error is not None:
+        return validation_error
     is_same = not is_target_due(state, group.consumer, _now_ms(state, command)) and _said(member, command) == _said(
         member
     )
@@ -107,14 +111,14 @@ def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Re
     return _answer(state, group.consumer, member, command, None)
 
 
-def _objection(command: ConsumerHeartbeat) -> Refused | None:
+def _validation_error(command: ConsumerHeartbeat) -> Rejected | None:
     """What is wrong with the request itself."""
     wrong = _wrong(command)
     if wrong:
-        return Refused(Refusal.INVALID_REQUEST, wrong)
+        return Rejected(Rejection.INVALID_REQUEST, wrong)
     if command.assignor is not None and command.assignor not in ASSIGNORS:
         message = f"ServerAssignor {command.assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}."
-        return Refused(Refusal.UNSUPPORTED_ASSIGNOR, message)
+        return Rejected(Rejection.UNSUPPORTED_ASSIGNOR, message)
     return None
 
 
@@ -143,40 +147,40 @@ def _wrong(command: ConsumerHeartbeat) -> str:
     return ""
 
 
-def _pattern_objection(state: State, command: ConsumerHeartbeat) -> Refused | None:
+def _pattern_validation_error(state: State, command: ConsumerHeartbeat) -> Rejected | None:
     why = subscriptions.check_pattern(state, command.pattern or "")
     if not why:
         return None
     message = f"SubscribedTopicRegex `{command.pattern}` is not a valid regular expression: {why}."
-    return Refused(Refusal.INVALID_PATTERN, message)
+    return Rejected(Rejection.INVALID_PATTERN, message)
 
 
-def _objection_to_new(state: State, group: Group | None, command: ConsumerHeartbeat) -> Refused | None:
+def _validation_error_to_new(state: State, group: Group | None, command: ConsumerHeartbeat) -> Rejected | None:
     """Why there will be no consumer group of this heartbeat."""
     if command.group_id in state.share_groups:
-        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
+        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
     if command.member_epoch != JOIN_EPOCH:
-        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
+        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
     if group is None and len(state.groups) >= GROUPS_MAX:
-        return Refused(Refusal.OVERLOADED, "no room for another group")
+        return Rejected(Rejection.OVERLOADED, "no room for another group")
     if group is not None and not can_upgrade(group):
-        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
+        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
     known = None if group is None else group.members.get(command.member_id)
     if known is not None and command.instance_id not in (None, known.group_instance_id):
-        return Refused(Refusal.INVALID_REQUEST, _OTHER_INSTANCE)
-    return _objection_to_member(state, group, command)
+        return Rejected(Rejection.INVALID_REQUEST, _OTHER_INSTANCE)
+    return _validation_error_to_member(state, group, command)
 
 
-def _objection_to_member(state: State, group: Group | None, command: ConsumerHeartbeat) -> Refused | None:
+def _validation_error_to_member(state: State, group: Group | None, command: ConsumerHeartbeat) -> Rejected | None:
     """Why nobody can come with this heartbeat."""
     if group is not None:
         count = len(group.members) if group.consumer is None else len(group.consumer.members)
         if count >= CONSUMER_MEMBERS_MAX:
             message = f"The consumer group has reached its maximum capacity of {CONSUMER_MEMBERS_MAX} members."
-            return Refused(Refusal.GROUP_FULL, message)
+            return Rejected(Rejection.GROUP_FULL, message)
     if state.group_bytes + MEMBER_BYTES_MAX > GROUP_BYTES_MAX:
-        return Refused(Refusal.OVERLOADED, "no room for another member")
-    return _pattern_objection(state, command)
+        return Rejected(Rejection.OVERLOADED, "no room for another member")
+    return _pattern_validation_error(state, command)
 
 
 def _member_of(group: Group, command: ConsumerHeartbeat) -> ConsumerMember | None:
@@ -188,14 +192,14 @@ def _member_of(group: Group, command: ConsumerHeartbeat) -> ConsumerMember | Non
     return consumer.members.get(command.member_id)
 
 
-def _refusal(group: Group, member: ConsumerMember | None, command: ConsumerHeartbeat) -> Refused | None:
+def _rejection(group: Group, member: ConsumerMember | None, command: ConsumerHeartbeat) -> Rejected | None:
     """Why the sender is not, and does not become, the member that it wants to be."""
     is_join = command.member_epoch == JOIN_EPOCH
     if member is None:
         if not is_join:
-            return Refused(Refusal.UNKNOWN_MEMBER, f"Member {command.member_id} is not a member of the group.")
+            return Rejected(Rejection.UNKNOWN_MEMBER, f"Member {command.member_id} is not a member of the group.")
         if command.member_id in consumer_of(group).members:
-            return Refused(Refusal.INVALID_REQUEST, _OTHER_INSTANCE)
+            return Rejected(Rejection.INVALID_REQUEST, _OTHER_INSTANCE)
         return None
     who = f"instance id {command.instance_id}"
     if member.member_id != command.member_id:
@@ -206,12 +210,12 @@ def _refusal(group: Group, member: ConsumerMember | None, command: ConsumerHeart
             message = (
                 f"Static member {command.member_id} with {who} cannot join: the id is in use by {member.member_id}."
             )
-            return Refused(Refusal.UNRELEASED_INSTANCE, message)
-        return Refused(Refusal.FENCED_INSTANCE, f"Static member {command.member_id} with {who} was fenced.")
-    return None if command.member_epoch <= JOIN_EPOCH else _epoch_refusal(member, command)
+            return Rejected(Rejection.UNRELEASED_INSTANCE, message)
+        return Rejected(Rejection.FENCED_INSTANCE, f"Static member {command.member_id} with {who} was fenced.")
+    return None if command.member_epoch <= JOIN_EPOCH else _epoch_rejection(member, command)
 
 
-def _epoch_refusal(member: ConsumerMember, command: ConsumerHeartbeat) -> Refused | None:
+def _epoch_rejection(member: ConsumerMember, command: ConsumerHeartbeat) -> Rejected | None:
     """A member may be one epoch behind: the answer that told it may be lost. Then it has nothing that it may not."""
     epoch = command.member_epoch
     if epoch == member.epoch:
@@ -229,7 +233,7 @@ def _epoch_refusal(member: ConsumerMember, command: ConsumerHeartbeat) -> Refuse
         f"The consumer group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
         f"({member.epoch}). The member must abandon all its partitions and rejoin."
     )
-    return Refused(Refusal.FENCED_MEMBER_EPOCH, message)
+    return Rejected(Rejection.FENCED_MEMBER_EPOCH, message)
 
 
 def _is_part(owned: Partitions, assigned: Partitions) -> bool:
@@ -313,7 +317,7 @@ def _go_on(
     now_ms = _now_ms(state, command)
     if is_target_due(state, consumer_of(group), now_ms):
         update_target(state, group)
-        note_assigned(state, consumer_of(group), now_ms)
+        record_assigned(state, consumer_of(group), now_ms)
     elif consumer_of(group).assignment_epoch < consumer_of(group).epoch:
         narrow_target(state, member)
     take_standing(state, group, member, next_standing(consumer_of(group), member, _owned(command)))

@@ -26,11 +26,11 @@ from penstock.contracts.configs.topics import (
     group_config,
 )
 from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.assignment.assignors import ASSIGNORS, Subscriber, assign
-from penstock_sequencer.core.groups.departed_members import note_arrival, note_departure
-from penstock_sequencer.core.groups.idle_timers import note_idle, set_deadline
+from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
+from penstock_sequencer.core.groups.idle_timers import record_idle, set_deadline
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
 from penstock_sequencer.core.state.consumer_group import (
     ASSIGNING,
@@ -48,7 +48,7 @@ from penstock_sequencer.core.state.limits import (
     MEMBER_OVERHEAD_BYTES,
     PARTITION_BYTES,
 )
-from penstock_sequencer.core.state.uptime import note_emptied
+from penstock_sequencer.core.state.uptime import record_emptied
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -118,20 +118,20 @@ def take_standing(state: State, group: Group, member: ConsumerMember, standing: 
     if standing.state == REVOKING and member.state != REVOKING:
         member.due_ms = 0
     member.state = standing.state
-    note_due(state, consumer, member)
+    record_due(state, consumer, member)
 
 
-def note_due(state: State, consumer: ConsumerGroup, member: ConsumerMember) -> None:
+def record_due(state: State, consumer: ConsumerGroup, member: ConsumerMember) -> None:
     """Whether something is awaited of the member; its time begins when that begins."""
     is_behind = bool(member.protocols) and (not member.synced or member.epoch < consumer.epoch)
     if member.state != REVOKING and not is_behind:
         member.due_ms = 0
     elif not member.due_ms:
         member.due_ms = state.clock_ms + member.rebalance_timeout_ms
-    note_member(consumer, member)
+    record_member(consumer, member)
 
 
-def note_member(consumer: ConsumerGroup, member: ConsumerMember) -> None:
+def record_member(consumer: ConsumerGroup, member: ConsumerMember) -> None:
     """Bring the tables up to date with the member, but for what it has."""
     tables, member_id = consumer.tables, member.member_id
     if member.due_ms:
@@ -179,7 +179,7 @@ def bump_epoch(state: State, group: Group) -> None:
     consumer = consumer_of(group)
     consumer.epoch += 1
     for member_id in list(consumer.tables.classic):
-        note_due(state, consumer, consumer.members[member_id])
+        record_due(state, consumer, consumer.members[member_id])
 
 
 def is_target_due(state: State, consumer: ConsumerGroup, now_ms: int) -> bool:
@@ -224,7 +224,7 @@ def update_target(state: State, group: Group) -> None:
     consumer.tables.settled.clear()
 
 
-def note_assigned(state: State, consumer: ConsumerGroup, now_ms: int) -> None:
+def record_assigned(state: State, consumer: ConsumerGroup, now_ms: int) -> None:
     """A target was made at this time."""
     if state.level >= ASSIGNMENT_INTERVAL_LEVEL:
         consumer.assigned_ms = now_ms
@@ -256,11 +256,11 @@ def enter_member(state: State, group: Group, member: ConsumerMember) -> None:
     if former is not None:  # refused before; but were it not, what was the former's would stay in the tables for ever
         leave_member(state, group, former)
     consumer.members[member.member_id] = member
-    note_arrival(state, group.group_id, member.member_id)
+    record_joined(state, group.group_id, member.member_id)
     if member.instance_id is not None:
         consumer.static_members[member.instance_id] = member.member_id
     own_partitions(consumer, member)
-    note_member(consumer, member)
+    record_member(consumer, member)
     subscriptions.subscribe(state, group.group_id, member.topics, member.pattern)
     weigh(state, member)
 
@@ -270,7 +270,7 @@ def enter_group(state: State, group: Group) -> None:
     consumer = consumer_of(group)
     for member in consumer.members.values():
         own_partitions(consumer, member)
-        note_member(consumer, member)
+        record_member(consumer, member)
         subscriptions.subscribe(state, group.group_id, member.topics, member.pattern)
 
 
@@ -286,7 +286,7 @@ def leave_member(state: State, group: Group, member: ConsumerMember) -> None:
     subscriptions.unsubscribe(state, group.group_id, member.topics, member.pattern)
     state.group_bytes -= member.size_bytes
     member.size_bytes = 0
-    note_departure(state, group.group_id, member.member_id)
+    record_departed(state, group.group_id, member.member_id)
 
 
 def take_over(state: State, group: Group, former: ConsumerMember, member: ConsumerMember) -> None:
@@ -318,10 +318,10 @@ def settle(state: State, group: Group, changes: Changes) -> None:
     set_deadline(state, group.group_id, min(consumer.tables.due_ms.values(), default=0))
     was_empty, group.state = group.state == EMPTY, _state(consumer)
     if group.state == EMPTY and not was_empty:
-        note_emptied(state, group)
+        record_emptied(state, group)
     group.generation = consumer.epoch
     changes.groups[group.group_id] = None
-    note_idle(state, group)
+    record_idle(state, group)
 
 
 def _state(consumer: ConsumerGroup) -> str:
@@ -353,15 +353,15 @@ def session_timeout_ms(state: State, member: ConsumerMember) -> int:
     return member.session_timeout_ms or group_config(CONSUMER_SESSION_TIMEOUT, state.cluster_configs)
 
 
-def commit_refusal(consumer: ConsumerGroup, generation: int, member_id: str, instance_id: str | None) -> Refusal:
+def commit_rejection(consumer: ConsumerGroup, generation: int, member_id: str, instance_id: str | None) -> Rejection:
     """Why whoever this is may not commit or read offsets as a member of the consumer group now."""
     if generation < 0 and not consumer.members:
-        return Refusal.NONE
+        return Rejection.NONE
     member = consumer.members.get(member_id)
     if member is None:
-        return Refusal.UNKNOWN_MEMBER
+        return Rejection.UNKNOWN_MEMBER
     if instance_id is not None and consumer.static_members.get(instance_id, member_id) != member_id:
-        return Refusal.FENCED_INSTANCE
+        return Rejection.FENCED_INSTANCE
     if generation == member.epoch:
-        return Refusal.NONE
-    return Refusal.ILLEGAL_GENERATION if member.protocols else Refusal.STALE_MEMBER_EPOCH
+        return Rejection.NONE
+    return Rejection.ILLEGAL_GENERATION if member.protocols else Rejection.STALE_MEMBER_EPOCH

@@ -1,6 +1,6 @@
 """Reads of consumer groups: heartbeats that may change nothing, and descriptions."""
 
-from penstock.contracts.commands import Refused
+from penstock.contracts.commands import Rejected
 from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
 from penstock.contracts.queries.consumer_groups import (
     ConsumerGroupsQuery,
@@ -10,7 +10,7 @@ from penstock.contracts.queries.consumer_groups import (
     ConsumerHeartbeatView,
     ConsumerMemberView,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.consumer_commands import preview
 from penstock_sequencer.core.groups.consumer_group import told
 from penstock_sequencer.core.state.cluster import State
@@ -20,10 +20,10 @@ from penstock_sequencer.core.state.consumer_group import ConsumerMember
 def consumer_heartbeat(state: State, query: ConsumerHeartbeatQuery) -> ConsumerHeartbeatView:
     """The answer to a heartbeat that changes nothing; none to one that does."""
     if not state.level:  # a new cluster has its level after a second, and clients take the other error as final
-        return ConsumerHeartbeatView(state.sequence, Refused(Refusal.OVERLOADED, "the cluster has no level yet"))
+        return ConsumerHeartbeatView(state.sequence, Rejected(Rejection.OVERLOADED, "the cluster has no level yet"))
     if state.level < CONSUMER_GROUPS_LEVEL:
-        refused = Refused(Refusal.UNSUPPORTED_YET, "some sequencers do not know the consumer group protocol yet")
-        return ConsumerHeartbeatView(state.sequence, refused)
+        rejected = Rejected(Rejection.UNSUPPORTED_YET, "some sequencers do not know the consumer group protocol yet")
+        return ConsumerHeartbeatView(state.sequence, rejected)
     return ConsumerHeartbeatView(state.sequence, preview(state, query.heartbeat))
 
 

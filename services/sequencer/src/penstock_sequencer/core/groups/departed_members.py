@@ -4,15 +4,15 @@ from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.core.state.limits import DEPARTED_MEMBERS_MAX, DEPARTED_MEMORY_MS
 
 
-def note_departure(state: State, group_id: str, member_id: str) -> None:
+def record_departed(state: State, group_id: str, member_id: str) -> None:
     """The member is none of the group any more."""
-    note_arrival(state, group_id, member_id)
+    record_joined(state, group_id, member_id)
     state.departed[group_id, member_id] = (state.sequence, state.clock_ms)
     if len(state.departed) > DEPARTED_MEMBERS_MAX:
         del state.departed[next(iter(state.departed))]
 
 
-def note_arrival(state: State, group_id: str, member_id: str) -> None:
+def record_joined(state: State, group_id: str, member_id: str) -> None:
     """The member is one of the group."""
     state.departed.pop((group_id, member_id), None)
 
@@ -22,7 +22,7 @@ def departed_sequence(state: State, group_id: str, member_id: str) -> int:
     return state.departed.get((group_id, member_id), (0, 0))[0]
 
 
-def forget_departures(state: State) -> None:
+def expire_departed(state: State) -> None:
     """Commands that were sent before these members left do not come any more."""
     old = []
     for key, (_, left_ms) in state.departed.items():

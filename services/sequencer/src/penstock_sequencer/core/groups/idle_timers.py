@@ -37,14 +37,14 @@ def is_idle(group: Group) -> bool:
     return group.state == EMPTY and not group.offsets and not group.pending
 
 
-def note_idle(state: State, group: Group) -> None:
+def record_idle(state: State, group: Group) -> None:
     """If the group is idle, look at it again after GROUP_IDLE_MS."""
     if is_idle(group):
         state.idle_groups.pop(group.group_id, None)
         state.idle_groups[group.group_id] = state.clock_ms + GROUP_IDLE_MS
 
 
-def forget_idle_groups(state: State) -> None:
+def remove_idle_groups(state: State) -> None:
     """Forget groups that are still idle since they were noted."""
     idle = state.idle_groups
     due = []

@@ -20,7 +20,7 @@ from penstock_sequencer.core.groups.classic_group import (
     weigh,
 )
 from penstock_sequencer.core.groups.consumer_group import bump_epoch, consumer_of, enter_member, leave_member
-from penstock_sequencer.core.groups.departed_members import note_arrival
+from penstock_sequencer.core.groups.departed_members import record_joined
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, Member, State
 from penstock_sequencer.core.state.consumer_group import AWAITING, REVOKING, ConsumerGroup, ConsumerMember, Partitions
 
@@ -48,7 +48,7 @@ def upgrade(state: State, group: Group) -> None:
     """The classic group is a consumer group, about to get another member; who waits for it is told to join again."""
     members = [_upgraded(state, group, member) for member in group.members.values()]
     state.group_bytes -= sum(member.size_bytes for member in group.members.values())
-    _forget_classic(group)
+    _remove_classic(group)
     epoch = group.generation
     group.consumer = ConsumerGroup(epoch, epoch, "", {}, {})
     for member in members:
@@ -58,7 +58,7 @@ def upgrade(state: State, group: Group) -> None:
         bump_epoch(state, group)
 
 
-def _forget_classic(group: Group) -> None:
+def _remove_classic(group: Group) -> None:
     group.members, group.static_members, group.protocol_counts, group.pending = {}, {}, {}, {}
     group.fenced, group.static_since = {}, {}
     group.protocol_type, group.protocol, group.leader = PROTOCOL_TYPE, "", ""
@@ -151,7 +151,7 @@ def leave_new_protocol(state: State, group: Group) -> None:
     consumer = consumer_of(group)
     for member in list(consumer.members.values()):
         leave_member(state, group, member)
-        note_arrival(state, group.group_id, member.member_id)  # it only goes over
+        record_joined(state, group.group_id, member.member_id)  # it only goes over
     group.state, group.consumer = EMPTY, None
     group.protocol_type = PROTOCOL_TYPE
 

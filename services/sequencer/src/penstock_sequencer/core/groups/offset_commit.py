@@ -6,12 +6,12 @@ tells the newest entry that its sender had seen when the client asked (`seen_seq
 nobody who repeats it if it was late. A client that did ask just now, through a gateway that knew less, asks again.
 """
 
-from penstock.contracts.commands import CommitOffsets, CommitTxnOffsets, OffsetToCommit, PerItem, Refused
+from penstock.contracts.commands import CommitOffsets, CommitTxnOffsets, OffsetToCommit, PerItem, Rejected
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL, OFFSET_EXPIRY_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import check_member, new_group
-from penstock_sequencer.core.groups.consumer_group import commit_refusal
-from penstock_sequencer.core.groups.idle_timers import note_idle
+from penstock_sequencer.core.groups.consumer_group import commit_rejection
+from penstock_sequencer.core.groups.idle_timers import record_idle
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, Changes, Committed, Group, State
 from penstock_sequencer.core.state.limits import (
     GROUP_BYTES_MAX,
@@ -22,77 +22,77 @@ from penstock_sequencer.core.state.limits import (
 )
 
 
-def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> PerItem | Refused:
+def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> PerItem | Rejected:
     """The group's offsets in what exists; one refusal per partition that does not."""
     group = state.groups.get(command.group_id)
-    refusal = _refusal_without_group(state, command) if group is None else member_refusal(group, command)
-    if refusal:
-        return Refused(refusal)
+    rejection = _rejection_without_group(state, command) if group is None else member_rejection(group, command)
+    if rejection:
+        return Rejected(rejection)
     if group is None:
         group = new_group(state, command.group_id)
-    note_life(state, group, command.member_id)
-    refusals = [_commit(state, group, item, command.seen_sequence) for item in command.offsets]
-    note_idle(state, group)
-    return PerItem(refusals)
+    record_life(state, group, command.member_id)
+    rejections = [_commit(state, group, item, command.seen_sequence) for item in command.offsets]
+    record_idle(state, group)
+    return PerItem(rejections)
 
 
-def note_life(state: State, group: Group, member_id: str) -> None:
+def record_life(state: State, group: Group, member_id: str) -> None:
     """A commit proves that its member lives, if it names one."""
     members = group.members if group.consumer is None else group.consumer.members
     if member_id in members:
         members[member_id].active_sequence = state.sequence
 
 
-def _refusal_without_group(state: State, command: CommitOffsets) -> Refusal:
+def _rejection_without_group(state: State, command: CommitOffsets) -> Rejection:
     """Without members a group may still keep offsets for somebody who assigns partitions by hand."""
     if command.group_id in state.share_groups:
-        return Refusal.UNKNOWN_GROUP
+        return Rejection.UNKNOWN_GROUP
     if command.generation >= 0:
-        return Refusal.UNKNOWN_GROUP if state.level >= OFFSET_EXPIRY_LEVEL else Refusal.ILLEGAL_GENERATION
+        return Rejection.UNKNOWN_GROUP if state.level >= OFFSET_EXPIRY_LEVEL else Rejection.ILLEGAL_GENERATION
     if len(command.group_id) > GROUP_ID_LENGTH_MAX:
-        return Refusal.INVALID_GROUP
-    return Refusal.OVERLOADED if len(state.groups) >= GROUPS_MAX else Refusal.NONE
+        return Rejection.INVALID_GROUP
+    return Rejection.OVERLOADED if len(state.groups) >= GROUPS_MAX else Rejection.NONE
 
 
-def member_refusal(group: Group, command: CommitOffsets | CommitTxnOffsets) -> Refusal:
+def member_rejection(group: Group, command: CommitOffsets | CommitTxnOffsets) -> Rejection:
     """Why whoever this is may not commit offsets of the group now."""
     if group.consumer is not None:
-        return commit_refusal(group.consumer, command.generation, command.member_id, command.group_instance_id)
+        return commit_rejection(group.consumer, command.generation, command.member_id, command.group_instance_id)
     if command.generation < 0 and group.state == EMPTY:
-        return Refusal.NONE
+        return Rejection.NONE
     if command.generation < 0 and not command.member_id and command.group_instance_id is None:
-        return Refusal.UNKNOWN_MEMBER
-    refusal = check_member(group, command.member_id, command.group_instance_id)
-    if refusal:
-        return refusal
+        return Rejection.UNKNOWN_MEMBER
+    rejection = check_member(group, command.member_id, command.group_instance_id)
+    if rejection:
+        return rejection
     if command.generation != group.generation:
-        return Refusal.ILLEGAL_GENERATION
+        return Rejection.ILLEGAL_GENERATION
     # in PreparingRebalance a commit is welcome: the member's next heartbeat tells it to join again
-    return Refusal.REBALANCE_IN_PROGRESS if group.state == COMPLETING else Refusal.NONE
+    return Rejection.REBALANCE_IN_PROGRESS if group.state == COMPLETING else Rejection.NONE
 
 
-def _commit(state: State, group: Group, item: OffsetToCommit, seen_sequence: int) -> Refusal:
+def _commit(state: State, group: Group, item: OffsetToCommit, seen_sequence: int) -> Rejection:
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
-        return Refusal.UNKNOWN_TOPIC
+        return Rejection.UNKNOWN_TOPIC
     if len(item.metadata.encode()) > OFFSET_METADATA_BYTES_MAX:
-        return Refusal.METADATA_TOO_LARGE
+        return Rejection.METADATA_TOO_LARGE
     before = group.offsets.get(item.topic, {}).get(item.partition)
     if 0 <= seen_sequence < _newest_known(state, before) and (before is None or before.offset != item.offset):
-        return Refusal.STALE
+        return Rejection.STALE
     sequence = state.sequence if state.level >= LATE_COMMANDS_LEVEL else 0
     committed = Committed(item.offset, item.leader_epoch, item.metadata, sequence)
     growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))
     if growth_bytes > 0 and state.group_bytes + growth_bytes > GROUP_BYTES_MAX:
-        return Refusal.OVERLOADED
+        return Rejection.OVERLOADED
     state.group_bytes += growth_bytes
     group.offsets.setdefault(item.topic, {})[item.partition] = committed
-    return Refusal.NONE
+    return Rejection.NONE
 
 
 def _newest_known(state: State, before: Committed | None) -> int:
     """The entry that whoever replaces what is stored must have seen; of what is not there, the last that forgot any."""
-    return state.forgotten_sequence if before is None else before.sequence
+    return state.removed_sequence if before is None else before.sequence
 
 
 def size_bytes(committed: Committed) -> int:
@@ -100,7 +100,7 @@ def size_bytes(committed: Committed) -> int:
     return OFFSET_OVERHEAD_BYTES + len(committed.metadata)
 
 
-def forget_offsets(state: State, group: Group, topic: str) -> None:
+def remove_offsets(state: State, group: Group, topic: str) -> None:
     """The group's offsets in the topic go."""
     release_offsets(state, take_offsets(state, group, topic))
 
@@ -109,8 +109,8 @@ def take_offsets(state: State, group: Group, topic: str) -> dict[int, Committed]
     """The group's offsets in the topic, which it has no more; until they are released they count as they did."""
     taken = group.offsets.pop(topic, {})
     if state.level >= LATE_COMMANDS_LEVEL:
-        state.forgotten_sequence = state.sequence
-    note_idle(state, group)
+        state.removed_sequence = state.sequence
+    record_idle(state, group)
     return taken
 
 
@@ -129,10 +129,10 @@ def release_offsets(state: State, offsets: dict[int, Committed]) -> None:
     state.group_bytes -= sum(size_bytes(committed) for committed in offsets.values())
 
 
-def forget_buried_offsets(state: State, group_id: str) -> None:
+def remove_recoverable_offsets(state: State, group_id: str) -> None:
     """The group is deleted: no topic that comes back brings it back."""
-    for buried in state.buried.values():
-        release_offsets(state, buried.offsets.pop(group_id, {}))
+    for recoverable in state.recoverable.values():
+        release_offsets(state, recoverable.offsets.pop(group_id, {}))
 
 
 def has_newer_offsets(group: Group, seen_sequence: int) -> bool:

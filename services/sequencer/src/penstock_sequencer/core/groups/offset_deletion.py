@@ -14,13 +14,13 @@ at each Tick.
 
 from collections.abc import Iterator
 
-from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Refused
+from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Rejected
 from penstock.contracts.configs.topics import offsets_retention_ms
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE
 from penstock_sequencer.core.groups.group_topic_usage import ReadNow, is_read, topics_read
-from penstock_sequencer.core.groups.idle_timers import note_idle
+from penstock_sequencer.core.groups.idle_timers import record_idle
 from penstock_sequencer.core.groups.offset_commit import size_bytes
 from penstock_sequencer.core.groups.pending_offsets import is_pending
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
@@ -34,34 +34,34 @@ from penstock_sequencer.core.state.limits import (
 _NO_SEQUENCE = -1  # nothing is that old
 
 
-def delete_offsets(state: State, command: DeleteOffsets, changes: Changes) -> PerItem | Refused:
+def delete_offsets(state: State, command: DeleteOffsets, changes: Changes) -> PerItem | Rejected:
     """These offsets go; one refusal for each that may not."""
     if not command.group_id:
-        return Refused(Refusal.INVALID_GROUP)
+        return Rejected(Rejection.INVALID_GROUP)
     group = state.groups.get(command.group_id)
     if group is None:
-        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id[:256]} not found.")
+        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id[:256]} not found.")
     if group.state != EMPTY and group.protocol_type != PROTOCOL_TYPE and group.consumer is None:
-        return Refused(Refusal.GROUP_NOT_EMPTY, "who the members are only they know, and what they read")
+        return Rejected(Rejection.GROUP_NOT_EMPTY, "who the members are only they know, and what they read")
     read_now = topics_read(state, group)
-    refusals = [_delete(state, group, item, read_now, command.seen_sequence) for item in command.offsets]
+    rejections = [_delete(state, group, item, read_now, command.seen_sequence) for item in command.offsets]
     changes.groups[command.group_id] = None
-    return PerItem(refusals)
+    return PerItem(rejections)
 
 
-def _delete(state: State, group: Group, item: DeletedOffset, read_now: ReadNow, seen_sequence: int) -> Refusal:
+def _delete(state: State, group: Group, item: DeletedOffset, read_now: ReadNow, seen_sequence: int) -> Rejection:
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
-        return Refusal.UNKNOWN_TOPIC
+        return Rejection.UNKNOWN_TOPIC
     if is_read(read_now, item.topic):
-        return Refusal.GROUP_SUBSCRIBED
+        return Rejection.GROUP_SUBSCRIBED
     committed = group.offsets.get(item.topic, {}).get(item.partition)
     if committed is None:
-        return Refusal.NONE
+        return Rejection.NONE
     if 0 <= seen_sequence < committed.sequence:
-        return Refusal.STALE
-    _forget(state, group, [(item.topic, item.partition)])
-    return Refusal.NONE
+        return Rejection.STALE
+    _remove(state, group, [(item.topic, item.partition)])
+    return Rejection.NONE
 
 
 def expire_offsets(state: State) -> None:
@@ -69,7 +69,7 @@ def expire_offsets(state: State) -> None:
     if state.level < OFFSET_EXPIRY_LEVEL:
         return
     retention_ms = offsets_retention_ms(state.cluster_configs)
-    _note_age(state, retention_ms)
+    _record_age(state, retention_ms)
     groups, left = GROUPS_SWEPT_PER_TICK, OFFSETS_SWEPT_PER_TICK
     old_sequence = _old_sequence(state, retention_ms) if state.expiry_round else _NO_SEQUENCE
     while state.expiry_round and groups > 0 and left > 0:
@@ -79,7 +79,7 @@ def expire_offsets(state: State) -> None:
             left -= _expire(state, group, old_sequence, retention_ms)
 
 
-def _note_age(state: State, retention_ms: int) -> None:
+def _record_age(state: State, retention_ms: int) -> None:
     """Note the watch when it is time, forget what is older than matters, and begin the next round."""
     step_ms = max(retention_ms // EXPIRY_STEPS, 1)
     ages = state.ages
@@ -115,7 +115,7 @@ def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) ->
     read_now = topics_read(state, group)
     unused = [(topic, number) for topic, number in old if not is_read(read_now, topic)]
     if unused:
-        _forget(state, group, unused)
+        _remove(state, group, unused)
     members = group.members if group.consumer is None else group.consumer.members
     return work + OFFSETS_PER_MEMBER * len(members)
 
@@ -130,12 +130,12 @@ def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tupl
                 yield topic, number
 
 
-def _forget(state: State, group: Group, gone: list[tuple[str, int]]) -> None:
+def _remove(state: State, group: Group, gone: list[tuple[str, int]]) -> None:
     """The group has no such offsets any more."""
     for topic, number in gone:
         partitions = group.offsets[topic]
         state.group_bytes -= size_bytes(partitions.pop(number))
         if not partitions:
             del group.offsets[topic]
-    state.forgotten_sequence = state.sequence
-    note_idle(state, group)
+    state.removed_sequence = state.sequence
+    record_idle(state, group)

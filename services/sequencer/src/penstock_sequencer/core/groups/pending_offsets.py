@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.contracts.commands import OffsetToCommit
 from penstock.contracts.ids import TopicId
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import new_group
 from penstock_sequencer.core.groups.offset_commit import release_offsets, size_bytes
 from penstock_sequencer.core.state.cluster import Committed, State, Transaction
@@ -13,27 +13,27 @@ from penstock_sequencer.core.state.limits import GROUP_BYTES_MAX, OFFSET_METADAT
 
 def add_pending(
     state: State, transaction: Transaction, group_id: str, item: OffsetToCommit, seen_sequence: int
-) -> Refusal:
+) -> Rejection:
     """The offset waits with the others of its group, which is in the transaction; not if a later one does already."""
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
-        return Refusal.UNKNOWN_TOPIC
+        return Rejection.UNKNOWN_TOPIC
     if len(item.metadata.encode()) > OFFSET_METADATA_BYTES_MAX:
-        return Refusal.METADATA_TOO_LARGE
+        return Rejection.METADATA_TOO_LARGE
     committed = Committed(item.offset, item.leader_epoch, item.metadata, state.sequence)
     pending = transaction.offsets[group_id]
     before = pending.get(topic.topic_id, {}).get(item.partition)
     if before is not None and 0 <= seen_sequence < before.sequence and before.offset != item.offset:
-        return Refusal.STALE
+        return Rejection.STALE
     if before is None and transaction.offset_count >= OFFSETS_PER_TRANSACTION_MAX:
-        return Refusal.POLICY_VIOLATION
+        return Rejection.POLICY_VIOLATION
     growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))
     if growth_bytes > 0 and state.group_bytes + growth_bytes > GROUP_BYTES_MAX:
-        return Refusal.OVERLOADED
+        return Rejection.OVERLOADED
     state.group_bytes += growth_bytes
     transaction.offset_count += before is None
     pending.setdefault(topic.topic_id, {})[item.partition] = committed
-    return Refusal.NONE
+    return Rejection.NONE
 
 
 def commit_pending(state: State, transaction: Transaction) -> None:
@@ -83,8 +83,8 @@ def _target(state: State, group_id: str, topic_id: TopicId) -> dict[int, Committ
     if topic is not None:
         group = state.groups.get(group_id) or new_group(state, group_id)
         return group.offsets.setdefault(topic.name, {})
-    buried = state.buried.get(topic_id)
-    return None if buried is None else buried.offsets.setdefault(group_id, {})
+    recoverable = state.recoverable.get(topic_id)
+    return None if recoverable is None else recoverable.offsets.setdefault(group_id, {})
 
 
 def _leave_groups(state: State, transaction: Transaction) -> None:

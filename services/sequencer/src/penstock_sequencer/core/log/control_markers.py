@@ -56,9 +56,9 @@ def markers_among(partition: Partition, first_row: int, stop_row: int) -> list[M
     return [marker_at(partition, row) for row in range(first_row, stop_row) if is_marker(partition, row)]
 
 
-def forget_dropped(state: State, partition: Partition) -> None:
+def remove_dropped(state: State, partition: Partition) -> None:
     """Extents were dropped: what was known of transactions before the first that is left goes, too."""
     if partition.transactions is not None:
         columns = partition.extents
         start = columns.base_offsets[columns.head] if columns else partition.high_watermark
-        state.aborted_count -= partition.transactions.forget_before(start)
+        state.aborted_count -= partition.transactions.remove_before(start)

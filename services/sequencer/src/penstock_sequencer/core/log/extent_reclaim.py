@@ -5,7 +5,7 @@ This is the one place where extents go without others in their stead. Each segme
 
 from penstock.contracts.commands import EXTENTS_DROPPED_PER_COMMAND_MAX
 from penstock.contracts.levels import JANITOR_LEVEL
-from penstock_sequencer.core.log.control_markers import forget_dropped
+from penstock_sequencer.core.log.control_markers import remove_dropped
 from penstock_sequencer.core.state.cluster import Partition, State
 from penstock_sequencer.core.state.limits import EXTENTS_DROPPED_PER_STEP_MAX
 
@@ -24,7 +24,7 @@ def drop_waiting(state: State) -> tuple[int, int]:
     """Drop extents that wait for it, as many as one command may; how many, and their bytes."""
     left = extents_per_command(state)
     extents = dropped_bytes = 0
-    for waiting in (state.doomed, state.trimmed):
+    for waiting in (state.pending_delete, state.trimmed):
         while waiting and left > 0:
             partition = waiting[0]
             going = _count_going(partition)
@@ -41,7 +41,7 @@ def drop_waiting(state: State) -> tuple[int, int]:
 
 def is_waiting(state: State) -> bool:
     """Whether there is more to drop."""
-    return bool(state.doomed or state.trimmed)
+    return bool(state.pending_delete or state.trimmed)
 
 
 def drop_first(state: State, partition: Partition, count: int) -> int:
@@ -52,10 +52,10 @@ def drop_first(state: State, partition: Partition, count: int) -> int:
     slots, lengths = partition.extents.drop_first(count)
     dropped_bytes = segments.lose_many(slots, lengths)
     partition.size_bytes -= dropped_bytes
-    forget_dropped(state, partition)
+    remove_dropped(state, partition)
     state.extent_count -= count
     for slot in dict.fromkeys(slots):
-        segments.condemn_if_dead(slot, state.clock_ms, state.sequence)
+        segments.mark_dead_if_empty(slot, state.clock_ms, state.sequence)
     return dropped_bytes
 
 
@@ -65,14 +65,14 @@ def count_trimmed(partition: Partition) -> int:
     return columns.find_offset(partition.log_start_offset) - columns.head
 
 
-def note_trimmed(state: State, partition: Partition) -> None:
+def record_trimmed(state: State, partition: Partition) -> None:
     """The partition has extents before its log's start; they go with the next steps."""
     if not partition.in_trimmed:
         partition.in_trimmed = True
         state.trimmed.append(partition)
 
 
-def doom(state: State, partitions: list[Partition]) -> None:
+def mark_pending_delete(state: State, partitions: list[Partition]) -> None:
     """The partitions are deleted: all their extents go with the next steps, none is found any more.
 
     Those that were being trimmed stay in `trimmed`: to look for them there would cost as much as all that waits.
@@ -84,7 +84,7 @@ def doom(state: State, partitions: list[Partition]) -> None:
             partition.transactions = None
         del state.partitions_by_index[partition.index]
         if partition.extents:
-            state.doomed.append(partition)
+            state.pending_delete.append(partition)
     state.partition_count -= len(partitions)
 
 

@@ -33,10 +33,10 @@ def find_partition(state: State, topic_id: TopicId, number: int) -> Partition | 
 
 def find_kept_partition(state: State, topic_id: TopicId, number: int) -> Partition | None:
     """As `find_partition`, but also of a topic that is buried: its extents are compacted like any other's."""
-    buried = state.buried.get(topic_id)
-    if buried is None:
+    recoverable = state.recoverable.get(topic_id)
+    if recoverable is None:
         return find_partition(state, topic_id, number)
-    partitions = buried.topic.partitions
+    partitions = recoverable.topic.partitions
     return partitions[number] if 0 <= number < len(partitions) else None
 
 

@@ -4,7 +4,7 @@ from array import array
 
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.commands import AllocateProducer, ProducerAllocated
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, Partition, Producer, State
 from penstock_sequencer.core.state.limits import (
     BATCHES_REMEMBERED,
@@ -51,9 +51,9 @@ def accept(state: State, partition: Partition, batch: BatchMeta, offset: int) ->
             producer.active_ms = state.clock_ms
             return None
         return _repeated(partition, producer, first, last)
-    refusal = _objection(state, partition, producer, batch)
-    if refusal:
-        return BatchResult(refusal)
+    rejection = _validation_error(state, partition, producer, batch)
+    if rejection:
+        return BatchResult(rejection)
     last = (first + batch.record_count - 1) & SEQUENCE_MAX
     _remember(
         state, partition, batch.producer_id, Producer(batch.producer_epoch, last, state.clock_ms, _one(last, offset))
@@ -68,7 +68,7 @@ def find_repeated(partition: Partition, batch: BatchMeta) -> BatchResult | None:
         return None
     first, last = batch.base_sequence, (batch.base_sequence + batch.record_count - 1) & SEQUENCE_MAX
     found = _repeated(partition, producer, first, last)
-    return None if found.refusal else found
+    return None if found.rejection else found
 
 
 def _one(last: int, offset: int) -> "array[int]":
@@ -79,24 +79,24 @@ def _repeated(partition: Partition, producer: Producer, first: int, last: int) -
     recent = producer.recent
     for place in range(0, len(recent), 3):
         if recent[place] == first and recent[place + 1] == last:
-            return BatchResult(Refusal.NONE, recent[place + 2], partition.log_start_offset)
-    return BatchResult(Refusal.OUT_OF_ORDER_SEQUENCE)
+            return BatchResult(Rejection.NONE, recent[place + 2], partition.log_start_offset)
+    return BatchResult(Rejection.OUT_OF_ORDER_SEQUENCE)
 
 
-def _objection(state: State, partition: Partition, producer: Producer | None, batch: BatchMeta) -> Refusal:
+def _validation_error(state: State, partition: Partition, producer: Producer | None, batch: BatchMeta) -> Rejection:
     """Why a batch that does not continue its producer's epoch is refused; NONE if it may open one at sequence 0."""
     if not (0 <= batch.producer_epoch <= PRODUCER_EPOCH_MAX and 0 <= batch.base_sequence <= SEQUENCE_MAX):
-        return Refusal.INVALID_REQUEST
+        return Rejection.INVALID_REQUEST
     if not 0 < batch.producer_id < state.next_producer_id:
-        return Refusal.UNKNOWN_PRODUCER
+        return Rejection.UNKNOWN_PRODUCER
     if producer is not None:
         if batch.producer_epoch < producer.epoch:
-            return Refusal.PRODUCER_FENCED
-        return Refusal.OUT_OF_ORDER_SEQUENCE if batch.base_sequence else Refusal.NONE
+            return Rejection.PRODUCER_FENCED
+        return Rejection.OUT_OF_ORDER_SEQUENCE if batch.base_sequence else Rejection.NONE
     if batch.base_sequence:
         young = batch.producer_id >= _first_young_id(state)
-        return Refusal.OUT_OF_ORDER_SEQUENCE if young else Refusal.UNKNOWN_PRODUCER
-    return Refusal.NONE if _has_room(state, partition) else Refusal.OVERLOADED
+        return Rejection.OUT_OF_ORDER_SEQUENCE if young else Rejection.UNKNOWN_PRODUCER
+    return Rejection.NONE if _has_room(state, partition) else Rejection.OVERLOADED
 
 
 def _first_young_id(state: State) -> int:
@@ -121,10 +121,10 @@ def _has_room(state: State, partition: Partition) -> bool:
     """Whether one more producer fits; in need those idle for long make room, never one that may still retry."""
     if len(partition.producers) < PRODUCERS_PER_PARTITION_MAX and state.producer_count < PRODUCERS_MAX:
         return True
-    return _forget_idle(state, partition, PRODUCER_IDLE_MIN_MS) > 0
+    return _remove_idle(state, partition, PRODUCER_IDLE_MIN_MS) > 0
 
 
-def _forget_idle(state: State, partition: Partition, idle_ms: int) -> int:
+def _remove_idle(state: State, partition: Partition, idle_ms: int) -> int:
     before_ms = state.clock_ms - idle_ms
     idle = [producer_id for producer_id, producer in partition.producers.items() if producer.active_ms < before_ms]
     for producer_id in idle:
@@ -143,14 +143,14 @@ def sweep_producers(state: State) -> None:
         partition = sweep.popleft()
         visited += 1 + len(partition.producers)
         if not partition.deleted:
-            _forget_idle(state, partition, PRODUCER_EXPIRY_MS)
+            _remove_idle(state, partition, PRODUCER_EXPIRY_MS)
         if partition.producers:
             sweep.append(partition)
         else:
             partition.in_sweep = False
 
 
-def forget_producers(state: State, partition: Partition) -> None:
+def remove_producers(state: State, partition: Partition) -> None:
     """The partition is deleted; the sweep lets go of it in its turn."""
     state.producer_count -= len(partition.producers)
     partition.producers.clear()

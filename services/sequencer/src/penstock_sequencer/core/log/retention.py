@@ -23,18 +23,18 @@ from penstock.contracts.commands import (
     LogRef,
     LogsTrimmed,
     LogTrimmed,
-    Refused,
+    Rejected,
 )
 from penstock.contracts.configs.topics import FOR_EVER, RetentionConfigs, is_deleted_with_age, retention_configs
 from penstock.contracts.ids import TopicId, segment_born_ms
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.control_markers import marker_at
 from penstock_sequencer.core.log.extent_reclaim import (
     agreed_ms,
     count_trimmed,
     drop_first,
     extents_per_command,
-    note_trimmed,
+    record_trimmed,
 )
 from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
@@ -50,7 +50,7 @@ class _Step(msgspec.Struct, eq=False):
     is_more: bool = False
 
 
-def expire_logs(state: State, command: ExpireLogs, changes: Changes) -> LogsTrimmed | Refused:
+def expire_logs(state: State, command: ExpireLogs, changes: Changes) -> LogsTrimmed | Rejected:
     """What of the logs is too old or too much goes, up to what one command may drop."""
     if len(command.logs) > LOGS_PER_COMMAND_MAX:
         return _too_many(len(command.logs))
@@ -58,7 +58,7 @@ def expire_logs(state: State, command: ExpireLogs, changes: Changes) -> LogsTrim
     return LogsTrimmed([_expire(state, step, each, changes) for each in command.logs], step.is_more)
 
 
-def delete_records(state: State, command: DeleteRecords, changes: Changes) -> LogsTrimmed | Refused:
+def delete_records(state: State, command: DeleteRecords, changes: Changes) -> LogsTrimmed | Rejected:
     """The logs start at these offsets from now on; extents before them go, up to what one command may drop."""
     if len(command.logs) > LOGS_PER_COMMAND_MAX:
         return _too_many(len(command.logs))
@@ -103,9 +103,9 @@ def overdue_ms(state: State, clock_ms: int, partition: Partition, configs: Reten
 def _expire(state: State, step: _Step, log: LogRef, changes: Changes) -> LogTrimmed:
     partition = find_partition(state, log.topic_id, log.partition)
     if partition is None:
-        return LogTrimmed(Refusal.UNKNOWN_TOPIC)
+        return LogTrimmed(Rejection.UNKNOWN_TOPIC)
     if step.is_more and not step.left:
-        return LogTrimmed(Refusal.NONE, partition.log_start_offset)
+        return LogTrimmed(Rejection.NONE, partition.log_start_offset)
     if log.topic_id not in step.configs:
         step.configs[log.topic_id] = topic_retention(state, log.topic_id)
     trimmed, dropped_bytes = _drop_trimmed(state, step, partition)
@@ -120,21 +120,21 @@ def _expire(state: State, step: _Step, log: LogRef, changes: Changes) -> LogTrim
         columns = partition.extents
         start = columns.base_offsets[columns.head] if columns else partition.high_watermark
         _move_start(partition, start, changes)
-    return LogTrimmed(Refusal.NONE, partition.log_start_offset, trimmed, dropped_bytes)
+    return LogTrimmed(Rejection.NONE, partition.log_start_offset, trimmed, dropped_bytes)
 
 
 def _delete(state: State, step: _Step, log: LogOffset, changes: Changes) -> LogTrimmed:
     partition = find_partition(state, log.topic_id, log.partition)
     if partition is None:
-        return LogTrimmed(Refusal.UNKNOWN_TOPIC)
+        return LogTrimmed(Rejection.UNKNOWN_TOPIC)
     if not is_deleted_with_age(state.topics_by_id[log.topic_id].configs):
-        return LogTrimmed(Refusal.POLICY_VIOLATION)
+        return LogTrimmed(Rejection.POLICY_VIOLATION)
     offset = partition.high_watermark if log.offset == TO_HIGH_WATERMARK else log.offset
     if not 0 <= offset <= partition.high_watermark:
-        return LogTrimmed(Refusal.OFFSET_OUT_OF_RANGE)
+        return LogTrimmed(Rejection.OFFSET_OUT_OF_RANGE)
     _move_start(partition, offset, changes)
     trimmed, dropped_bytes = _drop_trimmed(state, step, partition)
-    return LogTrimmed(Refusal.NONE, partition.log_start_offset, trimmed, dropped_bytes)
+    return LogTrimmed(Rejection.NONE, partition.log_start_offset, trimmed, dropped_bytes)
 
 
 def _drop_trimmed(state: State, step: _Step, partition: Partition) -> tuple[int, int]:
@@ -145,7 +145,7 @@ def _drop_trimmed(state: State, step: _Step, partition: Partition) -> tuple[int,
     dropped_bytes = drop_first(state, partition, count)
     if count < trimmed:
         step.is_more = True
-        note_trimmed(state, partition)
+        record_trimmed(state, partition)
     return count, dropped_bytes
 
 
@@ -155,5 +155,5 @@ def _move_start(partition: Partition, offset: int, changes: Changes) -> None:
         changes.trimmed[partition.topic_id, partition.number] = partition
 
 
-def _too_many(logs: int) -> Refused:
-    return Refused(Refusal.INVALID_REQUEST, f"{logs} logs are more than {LOGS_PER_COMMAND_MAX}")
+def _too_many(logs: int) -> Rejected:
+    return Rejected(Rejection.INVALID_REQUEST, f"{logs} logs are more than {LOGS_PER_COMMAND_MAX}")

@@ -14,7 +14,7 @@ from penstock.contracts.queries.topics import (
 )
 from penstock_sequencer.core.log.extent_reclaim import agreed_ms, count_trimmed
 from penstock_sequencer.core.log.retention import count_expired, overdue_ms, topic_retention
-from penstock_sequencer.core.state.cluster import Buried, Partition, State
+from penstock_sequencer.core.state.cluster import Partition, RecoverableTopic, State
 from penstock_sequencer.core.state.limits import (
     OVERDUE_EXTENTS_COUNTED_MAX,
     OVERDUE_PARTITIONS_ASKED_MAX,
@@ -73,19 +73,19 @@ def _overdue_log(
 
 def deleted_topics(state: State, query: DeletedTopicsQuery) -> DeletedTopicsView:
     """Topics that can still come back, those deleted first before the others."""
-    topics = [_deleted_topic(each) for each in state.buried.values()]
+    topics = [_deleted_topic(each) for each in state.recoverable.values()]
     return DeletedTopicsView(state.sequence, state.clock_ms, topics)
 
 
-def _deleted_topic(buried: Buried) -> DeletedTopicView:
-    topic = buried.topic
+def _deleted_topic(recoverable: RecoverableTopic) -> DeletedTopicView:
+    topic = recoverable.topic
     return DeletedTopicView(
         topic.name,
         topic.topic_id,
         len(topic.partitions),
         sum(partition.size_bytes for partition in topic.partitions),
-        buried.deleted_ms,
-        buried.until_ms,
+        recoverable.deleted_ms,
+        recoverable.until_ms,
     )
 
 

@@ -21,7 +21,7 @@ from penstock_sequencer.core.log.partitions import last_stable_offset
 from penstock_sequencer.core.log.segment_contents import count_contents, live_extents
 from penstock_sequencer.core.state.cluster import Partition, State
 from penstock_sequencer.core.state.limits import (
-    CONDEMNED_ROWS_WALKED_MAX,
+    DEAD_ROWS_WALKED_MAX,
     EXTENTS_LISTED_MAX,
     PLAN_ABORTED_MAX,
     ROWS_WALKED_MAX,
@@ -39,8 +39,8 @@ def segments(state: State, query: SegmentsQuery) -> SegmentsView:
     levels = frozenset(query.levels)
     limit = min(max(query.limit, 1), SEGMENTS_LISTED_MAX)
     place = table.place_of_number(query.first_row)
-    walked = table.by_number[place : place + CONDEMNED_ROWS_WALKED_MAX]
-    wanted = walked if query.condemned else filter(table.live_extents.__getitem__, walked)
+    walked = table.by_number[place : place + DEAD_ROWS_WALKED_MAX]
+    wanted = walked if query.dead else filter(table.live_extents.__getitem__, walked)
     found: list[SegmentView] = []
     next_slot = NO_SLOT
     for seen, slot in enumerate(wanted):
@@ -60,7 +60,7 @@ def segment_view(state: State, slot: int) -> SegmentView:
     """The segment as others see it."""
     table = state.segments
     segment_id = table.id(slot)
-    job_id = state.claimed.get(segment_id)
+    job_id = state.leased.get(segment_id)
     return SegmentView(
         table.numbers[slot],
         segment_id,
@@ -68,8 +68,8 @@ def segment_view(state: State, slot: int) -> SegmentView:
         table.sizes[slot],
         table.live_bytes[slot],
         table.live_extents[slot],
-        table.condemned_ms[slot],
-        job_id is not None and state.claims[job_id].until_ms > state.clock_ms,
+        table.dead_since_ms[slot],
+        job_id is not None and state.leases[job_id].until_ms > state.clock_ms,
     )
 
 

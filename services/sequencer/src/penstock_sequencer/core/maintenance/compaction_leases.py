@@ -4,78 +4,78 @@ They share work and guard nothing: `replace_extents` looks at the extents alone,
 never had one, does no harm.
 """
 
-from penstock.contracts.commands import ClaimJob, Done, Refused, ReleaseJob
+from penstock.contracts.commands import Done, LeaseJob, Rejected, ReleaseJob
 from penstock.contracts.ids import ID_BYTES
-from penstock.contracts.rejections import Refusal
-from penstock_sequencer.core.state.cluster import Changes, Claim, State
+from penstock.contracts.rejections import Rejection
+from penstock_sequencer.core.state.cluster import Changes, JobLease, State
 from penstock_sequencer.core.state.limits import (
-    CLAIM_LEASE_MAX_MS,
-    CLAIM_NAMES_LENGTH_MAX,
-    CLAIMED_SEGMENTS_MAX,
-    CLAIMS_MAX,
-    SEGMENTS_PER_CLAIM_MAX,
+    JOB_LEASE_MAX_MS,
+    JOB_LEASES_MAX,
+    LEASE_NAMES_LENGTH_MAX,
+    LEASED_SEGMENTS_MAX,
+    SEGMENTS_PER_LEASE_MAX,
 )
 
 
-def claim_job(state: State, command: ClaimJob, changes: Changes) -> Done | Refused:
+def lease_job(state: State, command: LeaseJob, changes: Changes) -> Done | Rejected:
     """The holder has the segments for its lease, unless another job has one of them; claimed again it goes on."""
-    objection = _objection(command)
-    if objection is not None:
-        return objection
-    forget_claims(state)
-    claim = state.claims.get(command.job_id)
-    if claim is None:
-        return _new_claim(state, command)
-    if claim.holder != command.holder:
-        return Refused(Refusal.ALREADY_CLAIMED, f"{claim.holder} has the job until {claim.until_ms}")
-    if claim.segment_ids != command.segment_ids:
-        return Refused(Refusal.INVALID_REQUEST, "the job was claimed with other segments")
-    claim.until_ms = state.clock_ms + command.lease_ms
+    validation_error = _validation_error(command)
+    if validation_error is not None:
+        return validation_error
+    remove_leases(state)
+    lease = state.leases.get(command.job_id)
+    if lease is None:
+        return _new_lease(state, command)
+    if lease.holder != command.holder:
+        return Rejected(Rejection.ALREADY_LEASED, f"{lease.holder} has the job until {lease.until_ms}")
+    if lease.segment_ids != command.segment_ids:
+        return Rejected(Rejection.INVALID_REQUEST, "the job was claimed with other segments")
+    lease.until_ms = state.clock_ms + command.lease_ms
     return Done()
 
 
 def release_job(state: State, command: ReleaseJob, changes: Changes) -> Done:
     """The claim goes, if it is the holder's; if not, or if it is gone already, there is nothing to do."""
-    claim = state.claims.get(command.job_id)
-    if claim is not None and claim.holder == command.holder:
-        _forget(state, command.job_id)
+    lease = state.leases.get(command.job_id)
+    if lease is not None and lease.holder == command.holder:
+        _remove(state, command.job_id)
     return Done()
 
 
-def forget_claims(state: State) -> None:
+def remove_leases(state: State) -> None:
     """Claims whose lease is over go; there are at most CLAIMS_MAX to look at."""
-    over = [job_id for job_id, claim in state.claims.items() if claim.until_ms <= state.clock_ms]
+    over = [job_id for job_id, lease in state.leases.items() if lease.until_ms <= state.clock_ms]
     for job_id in over:
-        _forget(state, job_id)
+        _remove(state, job_id)
 
 
-def _forget(state: State, job_id: str) -> None:
-    for segment_id in state.claims.pop(job_id).segment_ids:
-        del state.claimed[segment_id]
+def _remove(state: State, job_id: str) -> None:
+    for segment_id in state.leases.pop(job_id).segment_ids:
+        del state.leased[segment_id]
 
 
-def _new_claim(state: State, command: ClaimJob) -> Done | Refused:
+def _new_lease(state: State, command: LeaseJob) -> Done | Rejected:
     for segment_id in command.segment_ids:
-        if segment_id in state.claimed:
-            message = f"segment {segment_id.hex()} is claimed for job {state.claimed[segment_id]}"
-            return Refused(Refusal.ALREADY_CLAIMED, message)
-    if len(state.claims) >= CLAIMS_MAX or len(state.claimed) + len(command.segment_ids) > CLAIMED_SEGMENTS_MAX:
-        return Refused(Refusal.OVERLOADED, "no room for another claim")
+        if segment_id in state.leased:
+            message = f"segment {segment_id.hex()} is claimed for job {state.leased[segment_id]}"
+            return Rejected(Rejection.ALREADY_LEASED, message)
+    if len(state.leases) >= JOB_LEASES_MAX or len(state.leased) + len(command.segment_ids) > LEASED_SEGMENTS_MAX:
+        return Rejected(Rejection.OVERLOADED, "no room for another claim")
     until_ms = state.clock_ms + command.lease_ms
-    state.claims[command.job_id] = Claim(command.holder, until_ms, list(command.segment_ids))
-    state.claimed.update(dict.fromkeys(command.segment_ids, command.job_id))
+    state.leases[command.job_id] = JobLease(command.holder, until_ms, list(command.segment_ids))
+    state.leased.update(dict.fromkeys(command.segment_ids, command.job_id))
     return Done()
 
 
-def _objection(command: ClaimJob) -> Refused | None:
+def _validation_error(command: LeaseJob) -> Rejected | None:
     for name in (command.job_id, command.holder):
-        if not 0 < len(name) <= CLAIM_NAMES_LENGTH_MAX:
-            return Refused(Refusal.INVALID_REQUEST, f"a name of {len(name)} letters")
-    if not 0 < command.lease_ms <= CLAIM_LEASE_MAX_MS:
-        return Refused(Refusal.INVALID_REQUEST, f"a lease of {command.lease_ms} ms")
+        if not 0 < len(name) <= LEASE_NAMES_LENGTH_MAX:
+            return Rejected(Rejection.INVALID_REQUEST, f"a name of {len(name)} letters")
+    if not 0 < command.lease_ms <= JOB_LEASE_MAX_MS:
+        return Rejected(Rejection.INVALID_REQUEST, f"a lease of {command.lease_ms} ms")
     count = len(command.segment_ids)
-    if not 0 < count <= SEGMENTS_PER_CLAIM_MAX or len(set(command.segment_ids)) < count:
-        return Refused(Refusal.INVALID_REQUEST, f"a claim of {count} segments, none twice, is none")
+    if not 0 < count <= SEGMENTS_PER_LEASE_MAX or len(set(command.segment_ids)) < count:
+        return Rejected(Rejection.INVALID_REQUEST, f"a claim of {count} segments, none twice, is none")
     if any(len(segment_id) != ID_BYTES for segment_id in command.segment_ids):
-        return Refused(Refusal.INVALID_REQUEST, "not a segment id")
+        return Rejected(Rejection.INVALID_REQUEST, "not a segment id")
     return None

@@ -9,21 +9,21 @@ does a lease. So a replica may also take one that it has seen unchanged for long
 that it saw, which no renewal leaves as it was.
 """
 
-from penstock.contracts.commands import Done, NoteArchived, NoteSnapshot, Refused, ReleaseCustody, TakeCustody
+from penstock.contracts.commands import Done, RecordArchived, RecordSnapshot, Rejected, ReleaseCustody, TakeCustody
 from penstock.contracts.levels import RISING_LEASE_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
 from penstock_sequencer.core.state.limits import AUTHOR_LENGTH_MAX, CUSTODY_LEASE_MS, SNAPSHOTS_KEPT
 
 
-def take_custody(state: State, command: TakeCustody, changes: Changes) -> Done | Refused:
+def take_custody(state: State, command: TakeCustody, changes: Changes) -> Done | Rejected:
     """The author is custodian for another CUSTODY_LEASE_MS, unless somebody else is."""
     custody = state.custody
     if not 0 < len(command.author) <= AUTHOR_LENGTH_MAX:
-        return Refused(Refusal.INVALID_REQUEST, f"an author of {len(command.author)} letters")
+        return Rejected(Rejection.INVALID_REQUEST, f"an author of {len(command.author)} letters")
     is_over = state.clock_ms >= custody.until_ms or command.dead_until_ms == custody.until_ms
     if custody.holder not in ("", command.author) and not is_over:
-        return Refused(Refusal.INVALID_REQUEST, f"{custody.holder} has custody until {custody.until_ms}")
+        return Rejected(Rejection.INVALID_REQUEST, f"{custody.holder} has custody until {custody.until_ms}")
     if not custody.snapshot_ms:
         custody.snapshot_ms = state.clock_ms
     custody.holder = command.author
@@ -31,31 +31,31 @@ def take_custody(state: State, command: TakeCustody, changes: Changes) -> Done |
     return Done()
 
 
-def release_custody(state: State, command: ReleaseCustody, changes: Changes) -> Done | Refused:
+def release_custody(state: State, command: ReleaseCustody, changes: Changes) -> Done | Rejected:
     """Nobody is custodian any more, if the author was."""
     custody = state.custody
     if not custody.holder or custody.holder != command.author:
-        return Refused(Refusal.INVALID_REQUEST, f"{command.author[:AUTHOR_LENGTH_MAX]} has no custody")
+        return Rejected(Rejection.INVALID_REQUEST, f"{command.author[:AUTHOR_LENGTH_MAX]} has no custody")
     custody.holder = ""  # the lease's end stays, so that no later one is ever the same
     return Done()
 
 
-def note_archived(state: State, command: NoteArchived, changes: Changes) -> Done | Refused:
+def record_archived(state: State, command: RecordArchived, changes: Changes) -> Done | Rejected:
     """The archive reaches so far, at least; the custodian is alive."""
-    objection = _objection(state, command)
-    if objection is not None:
-        return objection
+    validation_error = _validation_error(state, command)
+    if validation_error is not None:
+        return validation_error
     custody = state.custody
     custody.archived_sequence = max(custody.archived_sequence, command.sequence)
     _renew(state)
     return Done()
 
 
-def note_snapshot(state: State, command: NoteSnapshot, changes: Changes) -> Done | Refused:
+def record_snapshot(state: State, command: RecordSnapshot, changes: Changes) -> Done | Rejected:
     """There is one more good snapshot; noted again, or after newer ones, it is no news. The custodian is alive."""
-    objection = _objection(state, command)
-    if objection is not None:
-        return objection
+    validation_error = _validation_error(state, command)
+    if validation_error is not None:
+        return validation_error
     custody = state.custody
     if not custody.snapshots or command.sequence > custody.snapshots[-1]:
         custody.snapshots = [*custody.snapshots, command.sequence][-SNAPSHOTS_KEPT:]
@@ -77,7 +77,7 @@ def secured_sequence(state: State) -> int:
 def waits_for_snapshots(state: State) -> bool:
     """Whether a segment is dead and not both snapshots tell so: until they do its object has to stay."""
     table = state.segments
-    return bool(table.condemned) and table.condemned_sequences[table.condemned[-1]] > secured_sequence(state)
+    return bool(table.dead) and table.dead_sequences[table.dead[-1]] > secured_sequence(state)
 
 
 def _renew(state: State) -> None:
@@ -86,10 +86,10 @@ def _renew(state: State) -> None:
     custody.until_ms = max(state.clock_ms + CUSTODY_LEASE_MS, later_ms)
 
 
-def _objection(state: State, command: NoteArchived | NoteSnapshot) -> Refused | None:
+def _validation_error(state: State, command: RecordArchived | RecordSnapshot) -> Rejected | None:
     holder = state.custody.holder
     if not holder or command.author != holder:
-        return Refused(Refusal.INVALID_REQUEST, f"{command.author[:AUTHOR_LENGTH_MAX]} has no custody")
+        return Rejected(Rejection.INVALID_REQUEST, f"{command.author[:AUTHOR_LENGTH_MAX]} has no custody")
     if not 0 < command.sequence < state.sequence:
-        return Refused(Refusal.INVALID_REQUEST, f"entry {command.sequence} does not come before {state.sequence}")
+        return Rejected(Rejection.INVALID_REQUEST, f"entry {command.sequence} does not come before {state.sequence}")
     return None

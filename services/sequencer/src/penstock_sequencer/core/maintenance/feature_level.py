@@ -1,16 +1,16 @@
 """The level that the cluster has reached: what all its replicas understand (contracts/levels.py)."""
 
-from penstock.contracts.commands import Done, RaiseLevel, Refused
+from penstock.contracts.commands import Done, RaiseLevel, Rejected
 from penstock.contracts.configs.topics import CLUSTER_NAMES, FOR_EVER, RETENTION_MS
 from penstock.contracts.levels import JANITOR_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
 
 
-def raise_level(state: State, command: RaiseLevel, changes: Changes) -> Done | Refused:
+def raise_level(state: State, command: RaiseLevel, changes: Changes) -> Done | Rejected:
     """The level only ever rises."""
     if command.level <= state.level:
-        return Refused(Refusal.INVALID_REQUEST, f"level {state.level} is reached already")
+        return Rejected(Rejection.INVALID_REQUEST, f"level {state.level} is reached already")
     if state.level < JANITOR_LEVEL <= command.level:
         state.segments.begin_queue(state.sequence)
         if not command.is_new:

@@ -3,9 +3,9 @@
 from penstock.contracts.ids import SegmentId
 from penstock.contracts.queries.janitor import (
     KNOWN_SEGMENTS_ASKED_MAX,
-    CondemnedQuery,
-    CondemnedSegment,
-    CondemnedView,
+    DeadSegment,
+    DeadSegmentsQuery,
+    DeadSegmentsView,
     KnownSegment,
     KnownSegmentsQuery,
     KnownSegmentsView,
@@ -15,41 +15,39 @@ from penstock.contracts.queries.janitor import (
 from penstock_sequencer.core.log.segment_queries import segment_view
 from penstock_sequencer.core.maintenance.custody import secured_sequence
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.core.state.limits import CONDEMNED_LISTED_MAX, CONDEMNED_WALKED_MAX
+from penstock_sequencer.core.state.limits import DEAD_LISTED_MAX, DEAD_WALKED_MAX
 from penstock_sequencer.core.state.segments import NO_SLOT
 from penstock_sequencer.core.topics.deletion import next_window_ms
 
 _NEVER = -1
 
 
-def condemned(state: State, query: CondemnedQuery) -> CondemnedView:
+def dead(state: State, query: DeadSegmentsQuery) -> DeadSegmentsView:
     """The oldest of those that are condemned for long enough; they stand in that order."""
     table = state.segments
-    limit = min(max(query.limit, 1), CONDEMNED_LISTED_MAX)
-    found: list[CondemnedSegment] = []
+    limit = min(max(query.limit, 1), DEAD_LISTED_MAX)
+    found: list[DeadSegment] = []
     first = max(query.first_place, 0)
-    walked = table.condemned[first : first + CONDEMNED_WALKED_MAX]
-    next_place = first + len(walked) if first + len(walked) < len(table.condemned) else _NEVER
+    walked = table.dead[first : first + DEAD_WALKED_MAX]
+    next_place = first + len(walked) if first + len(walked) < len(table.dead) else _NEVER
     for place, slot in enumerate(walked, first):
-        condemned_ms, condemned_sequence = table.condemned_ms[slot], table.condemned_sequences[slot]
-        if condemned_ms > query.before_ms or condemned_sequence > query.before_sequence:
+        dead_since_ms, dead_sequence = table.dead_since_ms[slot], table.dead_sequences[slot]
+        if dead_since_ms > query.before_ms or dead_sequence > query.before_sequence:
             next_place = _NEVER
             break
         if len(found) >= limit:
             next_place = place
             break
         segment_id = table.id(slot)
-        if not _is_claimed(state, segment_id):
-            found.append(
-                CondemnedSegment(segment_id, table.levels[slot], table.sizes[slot], condemned_ms, condemned_sequence)
-            )
+        if not _is_leased(state, segment_id):
+            found.append(DeadSegment(segment_id, table.levels[slot], table.sizes[slot], dead_since_ms, dead_sequence))
     secured = secured_sequence(state)
-    return CondemnedView(state.sequence, state.clock_ms, secured, found, next_place=next_place)
+    return DeadSegmentsView(state.sequence, state.clock_ms, secured, found, next_place=next_place)
 
 
-def _is_claimed(state: State, segment_id: SegmentId) -> bool:
-    job_id = state.claimed.get(segment_id)
-    return job_id is not None and state.claims[job_id].until_ms > state.clock_ms
+def _is_leased(state: State, segment_id: SegmentId) -> bool:
+    job_id = state.leased.get(segment_id)
+    return job_id is not None and state.leases[job_id].until_ms > state.clock_ms
 
 
 def known_segments(state: State, query: KnownSegmentsQuery) -> KnownSegmentsView:
@@ -67,25 +65,25 @@ def _known(state: State, segment_id: SegmentId) -> KnownSegment | None:
     slot = state.segments.find(segment_id)
     if slot != NO_SLOT:
         view = segment_view(state, slot)
-        return KnownSegment(view, is_remembered, state.segments.condemned_sequences[slot])
+        return KnownSegment(view, is_remembered, state.segments.dead_sequences[slot])
     return KnownSegment(None, is_remembered) if is_remembered else None
 
 
 def usage(state: State, query: UsageQuery) -> UsageView:
     """The running sums."""
     table = state.segments
-    live_size_bytes = table.size_bytes_total - table.condemned_size_bytes
+    live_size_bytes = table.size_bytes_total - table.dead_size_bytes
     return UsageView(
         state.sequence,
         state.clock_ms,
         secured_sequence(state),
-        len(table) - table.condemned_count,
+        len(table) - table.dead_count,
         table.live_bytes_total,
         live_size_bytes - table.live_bytes_total,
-        table.condemned_count,
-        table.condemned_size_bytes,
-        table.condemned_ms[table.condemned[0]] if table.condemned else _NEVER,
+        table.dead_count,
+        table.dead_size_bytes,
+        table.dead_since_ms[table.dead[0]] if table.dead else _NEVER,
         state.extent_count,
-        len(state.trimmed) + len(state.doomed),
+        len(state.trimmed) + len(state.pending_delete),
         next_window_ms=next_window_ms(state),
     )

@@ -17,18 +17,18 @@ from operator import itemgetter
 
 import msgspec
 
-from penstock.contracts.commands import OutputSegment, PerItem, Refused, ReplacedRun, ReplaceExtents
+from penstock.contracts.commands import OutputSegment, PerItem, Rejected, ReplacedRun, ReplaceExtents
 from penstock.contracts.ids import TopicId, segment_born_ms
 from penstock.contracts.levels import JANITOR_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.commits.segment_commit import check_segment, is_full
 from penstock_sequencer.core.log.control_markers import segment_id
 from penstock_sequencer.core.log.partitions import find_kept_partition, first_kept_offset, last_stable_offset
 from penstock_sequencer.core.log.segment_contents import content_entry
 from penstock_sequencer.core.state.cluster import NO_HORIZON, Changes, Partition, RememberedCommit, Replacement, State
 from penstock_sequencer.core.state.limits import (
-    CLAIM_NAMES_LENGTH_MAX,
     INTEGER_MAX,
+    LEASE_NAMES_LENGTH_MAX,
     OUTPUTS_MAX,
     REMEMBERED_REPLACEMENTS_MAX,
     REPLACED_EXTENTS_MAX,
@@ -52,88 +52,90 @@ class _Job(msgspec.Struct, eq=False):
     ended: set[tuple[TopicId, int]]  # partitions of which a cleaned run was refused
 
 
-def replace_extents(state: State, command: ReplaceExtents, changes: Changes) -> PerItem | Refused:
+def replace_extents(state: State, command: ReplaceExtents, changes: Changes) -> PerItem | Rejected:
     """The outputs become segments, and each run that is still right takes the place of its inputs."""
     if not command.outputs:
-        return Refused(Refusal.INVALID_REQUEST, "no outputs")
+        return Rejected(Rejection.INVALID_REQUEST, "no outputs")
     remembered = state.replacements.get(command.outputs[0].segment_id)
     if remembered is not None:
         return _answer_again(remembered, command)
-    objection = _objection(state, command)
-    if objection is not None:
-        return objection
+    validation_error = _validation_error(state, command)
+    if validation_error is not None:
+        return validation_error
     job = _Job(command, [_NOT_FOUND] * len(command.inputs), [0] * len(command.outputs), {}, set())
-    refusals = [_decide(state, job, run, changes) for run in command.runs]
+    rejections = [_decide(state, job, run, changes) for run in command.runs]
     _apply(state, job)
-    _remember(state, command, refusals)
-    return PerItem(refusals)
+    _remember(state, command, rejections)
+    return PerItem(rejections)
 
 
-def _answer_again(remembered: Replacement, command: ReplaceExtents) -> PerItem | Refused:
+def _answer_again(remembered: Replacement, command: ReplaceExtents) -> PerItem | Rejected:
     if remembered.runs != len(command.runs):
-        return Refused(Refusal.INVALID_REQUEST, "the segment was committed with other runs")
-    refusals = remembered.refusals.ljust(remembered.runs, b"\0")
-    return PerItem([Refusal(each) for each in refusals])
+        return Rejected(Rejection.INVALID_REQUEST, "the segment was committed with other runs")
+    rejections = remembered.rejections.ljust(remembered.runs, b"\0")
+    return PerItem([Rejection(each) for each in rejections])
 
 
-def _objection(state: State, command: ReplaceExtents) -> Refused | None:
-    if len(command.job_id) > CLAIM_NAMES_LENGTH_MAX:
-        return Refused(Refusal.INVALID_REQUEST, f"a job of {len(command.job_id)} letters")
+def _validation_error(state: State, command: ReplaceExtents) -> Rejected | None:
+    if len(command.job_id) > LEASE_NAMES_LENGTH_MAX:
+        return Rejected(Rejection.INVALID_REQUEST, f"a job of {len(command.job_id)} letters")
     extents = sum(len(run.inputs) // 2 for run in command.runs)
     if max(extents, len(command.runs), len(command.inputs)) > REPLACED_EXTENTS_MAX:
-        return Refused(Refusal.INVALID_REQUEST, f"{len(command.runs)} runs of {extents} extents are too many")
+        return Rejected(Rejection.INVALID_REQUEST, f"{len(command.runs)} runs of {extents} extents are too many")
     identifiers = {output.segment_id for output in command.outputs}
     if not len(identifiers) == len(command.outputs) <= OUTPUTS_MAX:
-        return Refused(Refusal.INVALID_REQUEST, f"{len(command.outputs)} outputs are too many, or one is there twice")
+        return Rejected(
+            Rejection.INVALID_REQUEST, f"{len(command.outputs)} outputs are too many, or one is there twice"
+        )
     for output in command.outputs:
-        objection = _output_objection(state, output)
-        if objection is not None:
-            return objection
+        validation_error = _output_validation_error(state, output)
+        if validation_error is not None:
+            return validation_error
     if is_full(state, len(command.outputs)) or len(state.replacements) >= REMEMBERED_REPLACEMENTS_MAX:
-        return Refused(Refusal.OVERLOADED, "no room for another segment")
+        return Rejected(Rejection.OVERLOADED, "no room for another segment")
     return None
 
 
-def _output_objection(state: State, output: OutputSegment) -> Refused | None:
+def _output_validation_error(state: State, output: OutputSegment) -> Rejected | None:
     if not 0 < output.level <= SEGMENT_LEVEL_MAX:
-        return Refused(Refusal.INVALID_REQUEST, f"a compacted segment of level {output.level}")
+        return Rejected(Rejection.INVALID_REQUEST, f"a compacted segment of level {output.level}")
     if output.segment_id in state.commits:
-        return Refused(Refusal.INVALID_REQUEST, "the segment was committed before")
+        return Rejected(Rejection.INVALID_REQUEST, "the segment was committed before")
     return check_segment(state, output.segment_id, output.size_bytes)
 
 
-def _decide(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Refusal:
-    refusal = _accept(state, job, run, changes)
-    if refusal and run.cleaned:
+def _decide(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Rejection:
+    rejection = _accept(state, job, run, changes)
+    if rejection and run.cleaned:
         job.ended.add((run.topic_id, run.partition))
-    return refusal
+    return rejection
 
 
-def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Refusal:
+def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Rejection:
     """Whether the run takes the place of its inputs; if so it is noted in `job`."""
     if not _is_sound(job, run):
-        return Refusal.INVALID_REQUEST
+        return Rejection.INVALID_REQUEST
     job.output_ends[run.output] = run.position + run.length
     partition = find_kept_partition(state, run.topic_id, run.partition)
     if partition is None:
-        return Refusal.UNKNOWN_TOPIC
+        return Rejection.UNKNOWN_TOPIC
     start = partition.extents.find_offset(run.base_offset)
     stop = start + len(run.inputs) // 2
     if not _are_inputs(state, job, run, partition, start, stop) or _is_news(changes, run):
-        return Refusal.EXTENTS_CHANGED
+        return Rejection.EXTENTS_CHANGED
     if state.level >= JANITOR_LEVEL and start < partition.extents.find_offset(partition.log_start_offset):
-        return Refusal.EXTENTS_CHANGED  # what is to be dropped would live on in the extent that holds the log's start
+        return Rejection.EXTENTS_CHANGED  # what is to be dropped would live on in the extent that holds the log's start
     if run.without_aborted and run.last_offset >= last_stable_offset(partition):
-        return Refusal.EXTENTS_CHANGED  # nobody can have known what will be aborted there
+        return Rejection.EXTENTS_CHANGED  # nobody can have known what will be aborted there
     if run.cleaned and partition.transactions is not None and not run.without_aborted:
-        return Refusal.EXTENTS_CHANGED  # what was aborted may have been taken for the latest of its key
+        return Rejection.EXTENTS_CHANGED  # what was aborted may have been taken for the latest of its key
     spans = job.spans.setdefault(partition.index, [])
     if _touches(spans, start, stop) or (run.cleaned and not _continues(job, partition, run)):
-        return Refusal.EXTENTS_CHANGED
+        return Rejection.EXTENTS_CHANGED
     insort(spans, (start, stop, run), key=_span_start)
     if run.cleaned:
-        _note_cleaned(partition, run)
-    return Refusal.NONE
+        _record_cleaned(partition, run)
+    return Rejection.NONE
 
 
 def _is_sound(job: _Job, run: ReplacedRun) -> bool:
@@ -183,7 +185,7 @@ def _continues(job: _Job, partition: Partition, run: ReplacedRun) -> bool:
     return run.base_offset in (first_kept_offset(partition), partition.pass_offset)
 
 
-def _note_cleaned(partition: Partition, run: ReplacedRun) -> None:
+def _record_cleaned(partition: Partition, run: ReplacedRun) -> None:
     if run.base_offset == first_kept_offset(partition):
         partition.pass_horizon_ms = NO_HORIZON
     horizons_ms = [each for each in (partition.pass_horizon_ms, run.delete_horizon_ms) if each >= 0]
@@ -208,28 +210,28 @@ def _apply(state: State, job: _Job) -> None:
             lost_bytes = segments.lose_many(extents.segments[start:stop], extents.lengths[start:stop])
             partition.size_bytes += run.length - lost_bytes
             if partition.transactions is not None:
-                partition.transactions.forget_markers(run.base_offset, run.last_offset)
+                partition.transactions.remove_markers(run.base_offset, run.last_offset)
                 if run.without_aborted:
-                    forgotten = partition.transactions.forget_aborted(run.base_offset, run.last_offset)
-                    state.aborted_count -= forgotten
+                    removed = partition.transactions.remove_aborted(run.base_offset, run.last_offset)
+                    state.aborted_count -= removed
         if spans:
             extents.replace([(start, stop, _row(run, outputs[run.output])) for start, stop, run in spans])
     for slot, entries in zip(outputs, contents, strict=True):
         segments.contents[slot] = b"".join(entries)
     for slot in (*outputs, *job.input_slots):
         if slot != _NOT_FOUND:
-            segments.condemn_if_dead(slot, state.clock_ms, state.sequence)
+            segments.mark_dead_if_empty(slot, state.clock_ms, state.sequence)
 
 
 def _row(run: ReplacedRun, segment: int) -> tuple[int, int, int, int, int, int]:
     return run.base_offset, run.last_offset, segment, run.position, run.length, run.max_timestamp
 
 
-def _remember(state: State, command: ReplaceExtents, refusals: list[Refusal]) -> None:
+def _remember(state: State, command: ReplaceExtents, rejections: list[Rejection]) -> None:
     """The outcome by the first output; each output's id is taken, as if it had been committed."""
     born_ms = max(segment_born_ms(output.segment_id) for output in command.outputs)
-    forget_ms = max(state.clock_ms, born_ms) + SEGMENT_COMMIT_AGE_MAX_MS
-    remembered = bytes(refusals).rstrip(b"\0")
-    state.replacements[command.outputs[0].segment_id] = Replacement(forget_ms, len(refusals), remembered)
+    expires_ms = max(state.clock_ms, born_ms) + SEGMENT_COMMIT_AGE_MAX_MS
+    remembered = bytes(rejections).rstrip(b"\0")
+    state.replacements[command.outputs[0].segment_id] = Replacement(expires_ms, len(rejections), remembered)
     for output in command.outputs:
-        state.commits[output.segment_id] = RememberedCommit(forget_ms, _COMPACTED, array("q"), {})
+        state.commits[output.segment_id] = RememberedCommit(expires_ms, _COMPACTED, array("q"), {})

@@ -9,46 +9,46 @@ from penstock.contracts.commands import (
     SHARE_RANGES_MAX,
     OffsetRange,
     RecordsShared,
-    Refused,
+    Rejected,
     SharedPartition,
     SharePartition,
     ShareRecords,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.share import partition as share_partitions
-from penstock_sequencer.core.share.group import note_due
+from penstock_sequencer.core.share.group import record_due
 from penstock_sequencer.core.share.partition import Acquisition, Rules, lock_end_ms, rules_of
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
-from penstock_sequencer.core.state.limits import INTEGER_MAX, SHARE_REFUSALS_REMEMBERED_MAX, SHARE_TICKETS_MAX
+from penstock_sequencer.core.state.limits import INTEGER_MAX, SHARE_REJECTIONS_REMEMBERED_MAX, SHARE_TICKETS_MAX
 from penstock_sequencer.core.state.share_group import Answered, ShareGroup, ShareMember, SharePartition as Share
 
-_NOTHING = SharedPartition(Refusal.NONE, [])
+_NOTHING = SharedPartition(Rejection.NONE, [])
 
 
-def share_records(state: State, command: ShareRecords, changes: Changes) -> RecordsShared | Refused:
+def share_records(state: State, command: ShareRecords, changes: Changes) -> RecordsShared | Rejected:
     """What became of records that the member had, and records that are its now."""
     wrong = _wrong(command)
     if wrong:
-        return Refused(Refusal.INVALID_REQUEST, wrong)
+        return Rejected(Rejection.INVALID_REQUEST, wrong)
     group = state.share_groups.get(command.group_id)
     if group is None:
-        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id[:256]} is not a share group.")
+        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id[:256]} is not a share group.")
     member = group.members.get(command.member_id)
     if member is None and any(each.first != NO_OFFSET for each in command.partitions):
-        return Refused(Refusal.UNKNOWN_MEMBER, f"Member {command.member_id[:256]} is not a member of the group.")
+        return Rejected(Rejection.UNKNOWN_MEMBER, f"Member {command.member_id[:256]} is not a member of the group.")
     rules = rules_of(state, group.group_id)
     if member is not None and command.ticket in member.tickets:
         return _once_more(group, rules, command, member.tickets[command.ticket])
     group.acquisitions += 1
-    refusals = [_judge(state, group, rules, command.member_id, each) for each in command.partitions]
+    rejections = [_judge(state, group, rules, command.member_id, each) for each in command.partitions]
     if any(each.judged for each in command.partitions):
         changes.groups[group.group_id] = None
     if command.releases_through:
         _release(state, group, rules, command, changes)
-    shared = _acquire_all(state, group, rules, command, refusals)
+    shared = _acquire_all(state, group, rules, command, rejections)
     if member is not None:
-        _remember(state, group, member, command, refusals)
+        _remember(state, group, member, command, rejections)
     return RecordsShared(shared, rules.lock_duration_ms, group.acquisitions)
 
 
@@ -74,12 +74,12 @@ def _ascend(ranges: list[OffsetRange]) -> bool:
     return True
 
 
-def _judge(state: State, group: ShareGroup, rules: Rules, member_id: str, wanted: SharePartition) -> Refusal:
+def _judge(state: State, group: ShareGroup, rules: Rules, member_id: str, wanted: SharePartition) -> Rejection:
     if not wanted.judged:
-        return Refusal.NONE
+        return Rejection.NONE
     found = _find(state, group, wanted)
     if found is None:
-        return Refusal.UNKNOWN_TOPIC
+        return Rejection.UNKNOWN_TOPIC
     return share_partitions.judge(state, rules, found[1], member_id, wanted.judged)
 
 
@@ -102,18 +102,18 @@ def _release(state: State, group: ShareGroup, rules: Rules, command: ShareRecord
 
 
 def _acquire_all(
-    state: State, group: ShareGroup, rules: Rules, command: ShareRecords, refusals: list[Refusal]
+    state: State, group: ShareGroup, rules: Rules, command: ShareRecords, rejections: list[Rejection]
 ) -> list[SharedPartition]:
     until_ms = lock_end_ms(state, rules)
     acquisition = Acquisition(command.member_id, until_ms, group.acquisitions)
     room = command.records_max
     shared: list[SharedPartition] = []
-    for wanted, judged in zip(command.partitions, refusals, strict=True):
+    for wanted, judged in zip(command.partitions, rejections, strict=True):
         each = _acquire(state, group, rules, acquisition, wanted, room)
         room -= sum(got.last - got.first + 1 for got in each.acquired)
         shared.append(msgspec.structs.replace(each, judged=judged))
     if any(each.acquired for each in shared):
-        note_due(state, group, until_ms)
+        record_due(state, group, until_ms)
     return shared
 
 
@@ -124,24 +124,24 @@ def _acquire(
         return _NOTHING
     found = _find(state, group, wanted)
     if found is None:
-        return SharedPartition(Refusal.NONE, [], Refusal.UNKNOWN_TOPIC)
+        return SharedPartition(Rejection.NONE, [], Rejection.UNKNOWN_TOPIC)
     partition, share = found
     share_partitions.trim(state, share, partition.log_start_offset)
     window = OffsetRange(wanted.first, INTEGER_MAX if wanted.last < 0 else wanted.last)
     limit = min(wanted.records_max, room)
     acquired = share_partitions.acquire(state, rules, partition, share, acquisition, window, wanted.gaps, limit)
-    return SharedPartition(Refusal.NONE, acquired)
+    return SharedPartition(Rejection.NONE, acquired)
 
 
 def _remember(
-    state: State, group: ShareGroup, member: ShareMember, command: ShareRecords, refusals: list[Refusal]
+    state: State, group: ShareGroup, member: ShareMember, command: ShareRecords, rejections: list[Rejection]
 ) -> None:
     """The member lives, and is told the same if it asks the same again."""
     member.active_sequence = state.sequence
     if command.ticket == NO_TICKET:
         return
-    refused = {place: int(refusal) for place, refusal in enumerate(refusals) if refusal}
-    kept = dict(list(refused.items())[:SHARE_REFUSALS_REMEMBERED_MAX])
+    rejected = {place: int(rejection) for place, rejection in enumerate(rejections) if rejection}
+    kept = dict(list(rejected.items())[:SHARE_REJECTIONS_REMEMBERED_MAX])
     member.tickets[command.ticket] = Answered(group.acquisitions, kept)
     if len(member.tickets) > SHARE_TICKETS_MAX:
         del member.tickets[next(iter(member.tickets))]
@@ -155,6 +155,6 @@ def _once_more(group: ShareGroup, rules: Rules, command: ShareRecords, answered:
         is_wanted = share is not None and wanted.first != NO_OFFSET
         number = answered.acquisition
         acquired = share_partitions.acquired_by(share, command.member_id, number) if share and is_wanted else []
-        refusal = Refusal.UNKNOWN_TOPIC if share is None and wanted.first != NO_OFFSET else Refusal.NONE
-        shared.append(SharedPartition(Refusal(answered.refusals.get(place, 0)), acquired, refusal))
+        rejection = Rejection.UNKNOWN_TOPIC if share is None and wanted.first != NO_OFFSET else Rejection.NONE
+        shared.append(SharedPartition(Rejection(answered.rejections.get(place, 0)), acquired, rejection))
     return RecordsShared(shared, rules.lock_duration_ms, answered.acquisition)

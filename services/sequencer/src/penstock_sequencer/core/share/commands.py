@@ -9,11 +9,11 @@ from penstock.contracts.commands import (
     LEAVE_EPOCH,
     Done,
     ExpireMember,
-    Refused,
+    Rejected,
     ShareHeartbeat,
     ShareMembership,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.consumer_group import told
 from penstock_sequencer.core.groups.departed_members import departed_sequence
 from penstock_sequencer.core.share.group import (
@@ -39,7 +39,7 @@ from penstock_sequencer.core.state.limits import (
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
 
 
-def share_heartbeat(state: State, command: ShareHeartbeat, changes: Changes) -> ShareMembership | Refused:
+def share_heartbeat(state: State, command: ShareHeartbeat, changes: Changes) -> ShareMembership | Rejected:
     """The member joins, goes on, or leaves."""
     answer = preview(state, command)
     if isinstance(answer, ShareMembership):
@@ -56,7 +56,7 @@ def share_heartbeat(state: State, command: ShareHeartbeat, changes: Changes) -> 
             remove_member(state, known, member, changes, unread=True)
         return ShareMembership(command.member_id, LEAVE_EPOCH, 0, None)
     if late:
-        return Refused(Refusal.STALE, "the member has changed or left since")
+        return Rejected(Rejection.STALE, "the member has changed or left since")
     return _go_on(state, known or new_group(state, command.group_id), member, command)
 
 
@@ -68,23 +68,23 @@ def expire(state: State, group: ShareGroup, command: ExpireMember, changes: Chan
     return Done()
 
 
-def preview(state: State, command: ShareHeartbeat) -> ShareMembership | Refused | None:
+def preview(state: State, command: ShareHeartbeat) -> ShareMembership | Rejected | None:
     """The answer to a heartbeat that is refused or changes nothing; None for one that is to be journaled."""
     wrong = _wrong(command)
     if wrong:
-        return Refused(Refusal.INVALID_REQUEST, wrong)
+        return Rejected(Rejection.INVALID_REQUEST, wrong)
     group = state.share_groups.get(command.group_id)
     if group is None:
-        return _objection_to_new(state, command)
+        return _validation_error_to_new(state, command)
     member = group.members.get(command.member_id)
     if member is None:
-        return _objection_to_member(state, group, command)
+        return _validation_error_to_member(state, group, command)
     if command.member_epoch == LEAVE_EPOCH:
         return None
     if command.member_epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
         return _fenced(member, command)
     if _said(command, member) != _said(None, member):
-        return _subscription_objection(group, member, command)
+        return _subscription_validation_error(group, member, command)
     if member.target != member.assigned:
         return None
     is_told = command.member_epoch == JOIN_EPOCH or command.topics is not None or command.member_epoch != member.epoch
@@ -109,53 +109,55 @@ def _wrong(command: ShareHeartbeat) -> str:
     return ""
 
 
-def _objection_to_new(state: State, command: ShareHeartbeat) -> Refused | None:
+def _validation_error_to_new(state: State, command: ShareHeartbeat) -> Rejected | None:
     """Why there will be no share group of this heartbeat."""
     if command.group_id in state.groups or command.group_id in state.transactions_by_group:
-        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id} is not a share group.")
+        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a share group.")
     if command.member_epoch != JOIN_EPOCH:
-        return Refused(Refusal.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
-    return group_objection(state) or _room_objection(state)
+        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
+    return group_validation_error(state) or _room_validation_error(state)
 
 
-def group_objection(state: State) -> Refused | None:
+def group_validation_error(state: State) -> Rejected | None:
     """Why there can be no more groups."""
     is_full = len(state.groups) + len(state.share_groups) >= GROUPS_MAX
-    return Refused(Refusal.OVERLOADED, "no room for another group") if is_full else None
+    return Rejected(Rejection.OVERLOADED, "no room for another group") if is_full else None
 
 
-def _objection_to_member(state: State, group: ShareGroup, command: ShareHeartbeat) -> Refused | None:
+def _validation_error_to_member(state: State, group: ShareGroup, command: ShareHeartbeat) -> Rejected | None:
     if command.member_epoch != JOIN_EPOCH:
         message = f"Member {command.member_id} is not a member of the group."
-        return Refused(Refusal.UNKNOWN_MEMBER, message)
+        return Rejected(Rejection.UNKNOWN_MEMBER, message)
     if len(group.members) >= SHARE_MEMBERS_MAX:
         message = f"The share group has reached its maximum capacity of {SHARE_MEMBERS_MAX} members."
-        return Refused(Refusal.GROUP_FULL, message)
-    return _subscription_objection(group, None, command) or _room_objection(state)
+        return Rejected(Rejection.GROUP_FULL, message)
+    return _subscription_validation_error(group, None, command) or _room_validation_error(state)
 
 
-def _room_objection(state: State) -> Refused | None:
+def _room_validation_error(state: State) -> Rejected | None:
     is_full = state.group_bytes + MEMBER_BYTES_MAX > GROUP_BYTES_MAX
-    return Refused(Refusal.OVERLOADED, "no room for another member") if is_full else None
+    return Rejected(Rejection.OVERLOADED, "no room for another member") if is_full else None
 
 
-def _subscription_objection(group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat) -> Refused | None:
+def _subscription_validation_error(
+    group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat
+) -> Rejected | None:
     """Why the member may not subscribe so much beside what the others subscribe; less than before it always may."""
     before = 0 if known is None else len(known.topics)
     growth = len(set(command.topics or ())) - before
     if growth <= 0 or sum(len(each.topics) for each in group.members.values()) + growth <= SHARE_SUBSCRIPTIONS_MAX:
         return None
     message = f"The members of the share group subscribe {SHARE_SUBSCRIPTIONS_MAX} topics in all, and may no more."
-    return Refused(Refusal.GROUP_FULL, message)
+    return Rejected(Rejection.GROUP_FULL, message)
 
 
-def _fenced(member: ShareMember, command: ShareHeartbeat) -> Refused:
+def _fenced(member: ShareMember, command: ShareHeartbeat) -> Rejected:
     than = "greater" if command.member_epoch > member.epoch else "smaller"
     message = (
         f"The share group member has a {than} member epoch ({command.member_epoch}) than the one known by the group "
         f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
     )
-    return Refused(Refusal.FENCED_MEMBER_EPOCH, message)
+    return Rejected(Rejection.FENCED_MEMBER_EPOCH, message)
 
 
 def _is_late(state: State, command: ShareHeartbeat, member: ShareMember | None) -> bool:

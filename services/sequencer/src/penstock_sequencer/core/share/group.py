@@ -19,7 +19,7 @@ from penstock.contracts.configs.groups import (
 )
 from penstock.contracts.ids import TopicId
 from penstock_sequencer.core.groups.assignment import subscriptions
-from penstock_sequencer.core.groups.departed_members import note_arrival, note_departure
+from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
 from penstock_sequencer.core.groups.idle_timers import set_deadline
 from penstock_sequencer.core.share import partition as share_partitions
 from penstock_sequencer.core.share.assignor import assign
@@ -27,9 +27,9 @@ from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Partit
 from penstock_sequencer.core.state.limits import (
     MEMBER_OVERHEAD_BYTES,
     PARTITION_BYTES,
+    SHARE_FRAGMENTS_PER_PAUSE_MS,
     SHARE_HEARTBEAT_SOON_MS,
     SHARE_PARTITIONS_MAX,
-    SHARE_PIECES_PER_PAUSE_MS,
 )
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember, SharePartition
 
@@ -62,7 +62,7 @@ def enter_member(state: State, group: ShareGroup, member: ShareMember) -> None:
     group.members[member.member_id] = member
     if len(group.members) == 1:
         state.share_record_count += _count(group) - before
-    note_arrival(state, group.group_id, member.member_id)
+    record_joined(state, group.group_id, member.member_id)
     subscriptions.subscribe(state, group.group_id, member.topics, "")
 
 
@@ -90,13 +90,13 @@ def remove_member(state: State, group: ShareGroup, member: ShareMember, changes:
     del group.members[member.member_id]
     subscriptions.unsubscribe(state, group.group_id, member.topics, "")
     state.group_bytes -= member.size_bytes
-    note_departure(state, group.group_id, member.member_id)
+    record_departed(state, group.group_id, member.member_id)
     release(state, group, member.member_id, changes, unread=unread)
     if not group.members:
         in_flight = sum(share.in_flight for shares in group.partitions.values() for share in shares.values())
         state.share_record_count += _count(group) - in_flight
     renew_targets(state, group, [])
-    forget_if_bare(state, group)
+    remove_if_bare(state, group)
 
 
 def release(state: State, group: ShareGroup, member_id: str, changes: Changes, *, unread: bool) -> None:
@@ -125,7 +125,7 @@ def fire(state: State, group: ShareGroup, changes: Changes) -> None:
     changes.groups[group.group_id] = None
 
 
-def note_due(state: State, group: ShareGroup, due_ms: int) -> None:
+def record_due(state: State, group: ShareGroup, due_ms: int) -> None:
     """The group is to be looked at then, if not before."""
     before_ms = state.deadlines.get(group.group_id, 0)
     if not before_ms or due_ms < before_ms:
@@ -146,14 +146,14 @@ def renew_targets(state: State, group: ShareGroup, names: Iterable[str]) -> None
             assign_all(state, group)
         else:
             group.target_due_ms = due_ms
-            note_due(state, group, due_ms)
+            record_due(state, group, due_ms)
 
 
 def _pause_ms(state: State, group: ShareGroup) -> int:
     """For how long the group keeps its targets; longer if they are much work."""
-    pieces = sum(len(member.topics) for member in group.members.values()) + sum(map(len, group.partitions.values()))
+    fragments = sum(len(member.topics) for member in group.members.values()) + sum(map(len, group.partitions.values()))
     interval_ms = int(share_config(SHARE_ASSIGNMENT_INTERVAL, state.group_configs.get(group.group_id, {})))
-    return max(interval_ms, pieces // SHARE_PIECES_PER_PAUSE_MS)
+    return max(interval_ms, fragments // SHARE_FRAGMENTS_PER_PAUSE_MS)
 
 
 def narrow_target(state: State, member: ShareMember) -> None:
@@ -235,7 +235,7 @@ def enter_group(state: State, group: ShareGroup) -> None:
         state.share_record_count += sum(counted(group, share) for share in shares.values())
 
 
-def forget_topic(state: State, group: ShareGroup, topic_id: TopicId) -> None:
+def remove_topic(state: State, group: ShareGroup, topic_id: TopicId) -> None:
     """The group knows no more where it was in the topic."""
     shares = group.partitions.pop(topic_id)
     state.share_partition_count -= len(shares)
@@ -246,24 +246,24 @@ def forget_topic(state: State, group: ShareGroup, topic_id: TopicId) -> None:
         del state.share_topics[topic_id]
 
 
-def forget_deleted_topic(state: State, topic_id: TopicId) -> None:
+def remove_deleted_topic(state: State, topic_id: TopicId) -> None:
     """The topic is gone for good, to all groups."""
     for group_id in list(state.share_topics.get(topic_id, ())):
         group = state.share_groups[group_id]
-        forget_topic(state, group, topic_id)
-        forget_if_bare(state, group)
+        remove_topic(state, group, topic_id)
+        remove_if_bare(state, group)
 
 
-def forget_group(state: State, group: ShareGroup) -> None:
+def remove_group(state: State, group: ShareGroup) -> None:
     """A group without members is no more."""
     assert not group.members, "nobody is left"
     for topic_id in list(group.partitions):
-        forget_topic(state, group, topic_id)
+        remove_topic(state, group, topic_id)
     del state.share_groups[group.group_id]
     set_deadline(state, group.group_id, 0)
 
 
-def forget_if_bare(state: State, group: ShareGroup) -> None:
+def remove_if_bare(state: State, group: ShareGroup) -> None:
     """Nothing is lost with a group that has neither members nor partitions."""
     if not group.members and not group.partitions:
-        forget_group(state, group)
+        remove_group(state, group)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock_sequencer.core.state.share_group import AVAILABLE, DONE, Hold, SharePartition
 
-Piece = tuple[int, int, bool]  # first and last offset, whether it is a gap
+Fragment = tuple[int, int, bool]  # first and last offset, whether it is a gap
 
 
 def end_of(share: SharePartition) -> int:
@@ -52,7 +52,7 @@ def drop_done(share: SharePartition) -> None:
     del share.holds[:count]
 
 
-def pieces(first: int, last: int, gaps: Iterable[tuple[int, int]]) -> Iterator[Piece]:
+def fragments(first: int, last: int, gaps: Iterable[tuple[int, int]]) -> Iterator[Fragment]:
     """The offsets from first to last, divided into gaps and what lies between; gaps ascend and may overlap."""
     place = first
     for gap_first, gap_last in gaps:

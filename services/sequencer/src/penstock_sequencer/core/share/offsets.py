@@ -7,13 +7,13 @@ from penstock.contracts.commands import (
     DeleteShareOffsets,
     Done,
     PerItem,
-    Refused,
+    Rejected,
     ShareOffset,
 )
 from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView, ShareOffsetTopic, ShareOffsetView
-from penstock.contracts.rejections import Refusal
-from penstock_sequencer.core.share.commands import group_objection
-from penstock_sequencer.core.share.group import enter_share, forget_group, forget_if_bare, forget_topic, new_group
+from penstock.contracts.rejections import Rejection
+from penstock_sequencer.core.share.commands import group_validation_error
+from penstock_sequencer.core.share.group import enter_share, new_group, remove_group, remove_if_bare, remove_topic
 from penstock_sequencer.core.share.offset_ranges import end_of
 from penstock_sequencer.core.share.partition import gone_count, rules_of, visible_end
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
@@ -21,47 +21,47 @@ from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX, INTEGER_MA
 from penstock_sequencer.core.state.share_group import ShareGroup, SharePartition
 
 
-def alter_share_offsets(state: State, command: AlterShareOffsets, changes: Changes) -> PerItem | Refused:
+def alter_share_offsets(state: State, command: AlterShareOffsets, changes: Changes) -> PerItem | Rejected:
     """The group goes on from these offsets; nothing of it is in flight."""
     group = state.share_groups.get(command.group_id)
-    objection = _objection_to_new(state, command) if group is None else _objection(group, command)
-    if objection is not None:
-        return objection
+    validation_error = _validation_error_to_new(state, command) if group is None else _validation_error(group, command)
+    if validation_error is not None:
+        return validation_error
     if len(command.offsets) > SHARE_PARTITIONS_PER_COMMAND_MAX:
-        return Refused(Refusal.INVALID_REQUEST, f"{len(command.offsets)} offsets at once")
+        return Rejected(Rejection.INVALID_REQUEST, f"{len(command.offsets)} offsets at once")
     group = group or new_group(state, command.group_id)
-    refusals = [_alter(state, group, each) for each in command.offsets]
+    rejections = [_alter(state, group, each) for each in command.offsets]
     group.altered_sequence = state.sequence
-    forget_if_bare(state, group)
-    return PerItem(refusals)
+    remove_if_bare(state, group)
+    return PerItem(rejections)
 
 
-def delete_share_offsets(state: State, command: DeleteShareOffsets, changes: Changes) -> PerItem | Refused:
+def delete_share_offsets(state: State, command: DeleteShareOffsets, changes: Changes) -> PerItem | Rejected:
     """The group begins anew in these topics; one without any partitions left is no more."""
     group = state.share_groups.get(command.group_id)
     if group is None:
         return _unknown(command.group_id)
-    objection = _objection(group, command)
-    if objection is not None:
-        return objection
-    refusals: list[Refusal] = []
+    validation_error = _validation_error(group, command)
+    if validation_error is not None:
+        return validation_error
+    rejections: list[Rejection] = []
     for name in command.topics:
         topic = state.topics.get(name)
-        refusals.append(Refusal.UNKNOWN_TOPIC if topic is None else Refusal.NONE)
+        rejections.append(Rejection.UNKNOWN_TOPIC if topic is None else Rejection.NONE)
         if topic is not None and topic.topic_id in group.partitions:
-            forget_topic(state, group, topic.topic_id)
+            remove_topic(state, group, topic.topic_id)
     group.altered_sequence = state.sequence
-    forget_if_bare(state, group)
-    return PerItem(refusals)
+    remove_if_bare(state, group)
+    return PerItem(rejections)
 
 
-def delete_share_group(state: State, group: ShareGroup, command: DeleteGroup, changes: Changes) -> Done | Refused:
+def delete_share_group(state: State, group: ShareGroup, command: DeleteGroup, changes: Changes) -> Done | Rejected:
     """A group without members goes, and where it was."""
     if group.members:
-        return Refused(Refusal.GROUP_NOT_EMPTY)
+        return Rejected(Rejection.GROUP_NOT_EMPTY)
     if 0 <= command.seen_sequence < group.altered_sequence:
-        return Refused(Refusal.STALE, "the group's offsets have been changed since")
-    forget_group(state, group)
+        return Rejected(Rejection.STALE, "the group's offsets have been changed since")
+    remove_group(state, group)
     changes.groups[command.group_id] = None
     return Done()
 
@@ -70,7 +70,7 @@ def share_offsets(state: State, query: ShareOffsetsQuery) -> ShareOffsetsView:
     """Where the group is, and how much lies before it."""
     group = state.share_groups.get(query.group_id)
     if group is None:
-        return ShareOffsetsView(state.sequence, [], Refusal.UNKNOWN_GROUP)
+        return ShareOffsetsView(state.sequence, [], Rejection.UNKNOWN_GROUP)
     topics = _begun(state, group) if query.topics is None else query.topics
     views = [_view(state, group, each.topic, number) for each in topics for number in each.partitions]
     return ShareOffsetsView(state.sequence, views)
@@ -89,15 +89,15 @@ def _view(state: State, group: ShareGroup, name: str, number: int) -> ShareOffse
     topic = state.topics.get(name)
     if topic is None or not 0 <= number < len(topic.partitions):
         topic_id = b"" if topic is None else topic.topic_id
-        return ShareOffsetView(name, topic_id, number, Refusal.UNKNOWN_TOPIC, -1, -1, -1)
+        return ShareOffsetView(name, topic_id, number, Rejection.UNKNOWN_TOPIC, -1, -1, -1)
     share = group.partitions.get(topic.topic_id, {}).get(number)
     if share is None:
-        return ShareOffsetView(name, topic.topic_id, number, Refusal.NONE, -1, -1, -1)
+        return ShareOffsetView(name, topic.topic_id, number, Rejection.NONE, -1, -1, -1)
     partition = topic.partitions[number]
     start = max(share.start, partition.log_start_offset)
     end = visible_end(rules_of(state, group.group_id), partition)
     return ShareOffsetView(
-        name, topic.topic_id, number, Refusal.NONE, start, _lag(share, partition, end), state.leader_epoch
+        name, topic.topic_id, number, Rejection.NONE, start, _lag(share, partition, end), state.leader_epoch
     )
 
 
@@ -107,34 +107,34 @@ def _lag(share: SharePartition, partition: Partition, end: int) -> int:
     return share.in_flight - gone_count(share, start) + max(end - max(end_of(share), start), 0)
 
 
-def _objection_to_new(state: State, command: AlterShareOffsets) -> Refused | None:
+def _validation_error_to_new(state: State, command: AlterShareOffsets) -> Rejected | None:
     if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
-        return Refused(Refusal.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
+        return Rejected(Rejection.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
     if command.group_id in state.groups or command.group_id in state.transactions_by_group:
         return _unknown(command.group_id)
-    return group_objection(state)
+    return group_validation_error(state)
 
 
-def _objection(group: ShareGroup, command: AlterShareOffsets | DeleteShareOffsets) -> Refused | None:
+def _validation_error(group: ShareGroup, command: AlterShareOffsets | DeleteShareOffsets) -> Rejected | None:
     if group.members:
-        return Refused(Refusal.GROUP_NOT_EMPTY, "The group is not empty.")
+        return Rejected(Rejection.GROUP_NOT_EMPTY, "The group is not empty.")
     if 0 <= command.seen_sequence < group.altered_sequence:
-        return Refused(Refusal.STALE, "the group's offsets have been changed since")
+        return Rejected(Rejection.STALE, "the group's offsets have been changed since")
     return None
 
 
-def _unknown(group_id: str) -> Refused:
-    return Refused(Refusal.UNKNOWN_GROUP, f"Group {group_id[:256]} is not a share group.")
+def _unknown(group_id: str) -> Rejected:
+    return Rejected(Rejection.UNKNOWN_GROUP, f"Group {group_id[:256]} is not a share group.")
 
 
-def _alter(state: State, group: ShareGroup, item: ShareOffset) -> Refusal:
+def _alter(state: State, group: ShareGroup, item: ShareOffset) -> Rejection:
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
-        return Refusal.UNKNOWN_TOPIC
+        return Rejection.UNKNOWN_TOPIC
     if not 0 <= item.offset <= INTEGER_MAX:
-        return Refusal.OFFSET_OUT_OF_RANGE
+        return Rejection.OFFSET_OUT_OF_RANGE
     is_known = item.partition in group.partitions.get(topic.topic_id, {})
     if not is_known and state.share_partition_count >= SHARE_PARTITIONS_MAX:
-        return Refusal.OVERLOADED
+        return Rejection.OVERLOADED
     enter_share(state, group, topic.partitions[item.partition], item.offset)
-    return Refusal.NONE
+    return Rejection.NONE

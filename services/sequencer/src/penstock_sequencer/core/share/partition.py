@@ -25,12 +25,27 @@ from penstock.contracts.configs.groups import (
     SHARE_LOCKS_MAX,
     share_config,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.control_markers import is_marker
 from penstock_sequencer.core.log.partitions import last_stable_offset
-from penstock_sequencer.core.share.offset_ranges import available, cut, done, drop_done, end_of, find, part, pieces, put
+from penstock_sequencer.core.share.offset_ranges import (
+    available,
+    cut,
+    done,
+    drop_done,
+    end_of,
+    find,
+    fragments,
+    part,
+    put,
+)
 from penstock_sequencer.core.state.cluster import Partition, State
-from penstock_sequencer.core.state.limits import INTEGER_MAX, SHARE_LOCK_GRAIN_MS, SHARE_PIECES_MAX, SHARE_RECORDS_MAX
+from penstock_sequencer.core.state.limits import (
+    INTEGER_MAX,
+    SHARE_FRAGMENTS_MAX,
+    SHARE_LOCK_GRAIN_MS,
+    SHARE_RECORDS_MAX,
+)
 from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, Hold, SharePartition
 
 ANY_ACQUISITION = range(INTEGER_MAX)
@@ -129,7 +144,7 @@ def acquire(
     if first <= end <= last:
         room = room_for_new(state, rules, share)
         gaps_here = merge(told, _markers(partition, end))
-        new = taker.take_new(islice(pieces(end, last, gaps_here), SHARE_PIECES_MAX), room)
+        new = taker.take_new(islice(fragments(end, last, gaps_here), SHARE_FRAGMENTS_MAX), room)
         _put(state, share, len(share.holds), len(share.holds), new)
     drop_done(share)
     if taker.taken:
@@ -153,7 +168,7 @@ class _Taker:
         if hold.deliveries >= self._rules.delivery_limit:
             return [done(hold.first, hold.last)]
         found: list[Hold] = []
-        for first, last, is_gap in pieces(hold.first, hold.last, gaps):
+        for first, last, is_gap in fragments(hold.first, hold.last, gaps):
             if is_gap:
                 found.append(done(first, last))
                 continue
@@ -197,21 +212,21 @@ def _markers(partition: Partition, first: int) -> Iterator[tuple[int, int]]:
         return
     extents = partition.extents
     begin = extents.find_offset(first)
-    for row in range(begin, min(extents.end, begin + SHARE_PIECES_MAX)):
+    for row in range(begin, min(extents.end, begin + SHARE_FRAGMENTS_MAX)):
         if is_marker(partition, row):
             yield extents.base_offsets[row], extents.last_offsets[row]
 
 
-def judge(state: State, rules: Rules, share: SharePartition, member_id: str, judged: list[JudgedRange]) -> Refusal:
+def judge(state: State, rules: Rules, share: SharePartition, member_id: str, judged: list[JudgedRange]) -> Rejection:
     """What became of records that the member has: of all that it names, or of none."""
     before = -1
     for each in judged:
         wrong = not before < each.first <= each.last or len(each.verdicts) not in (1, each.last - each.first + 1)
         if wrong or max(each.verdicts) > Verdict.UNREAD:
-            return Refusal.INVALID_REQUEST
+            return Rejection.INVALID_REQUEST
         before = each.last
     if not all(_has(share, member_id, each) for each in judged):
-        return Refusal.INVALID_RECORD_STATE
+        return Rejection.INVALID_RECORD_STATE
     until_ms = lock_end_ms(state, rules)
     for each in judged:
         place, stop = cut(share, each.first, each.last)
@@ -221,7 +236,7 @@ def judge(state: State, rules: Rules, share: SharePartition, member_id: str, jud
         ]
         _put(state, share, place, stop, holds)
     drop_done(share)
-    return Refusal.NONE
+    return Rejection.NONE
 
 
 def _has(share: SharePartition, member_id: str, judged: JudgedRange) -> bool:

@@ -14,7 +14,7 @@ from penstock.contracts.queries.share import (
     SharePartitionsView,
     SharePartitionView,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.consumer_group import told
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.share import commands as share_commands
@@ -37,8 +37,8 @@ def share_partitions(state: State, query: SharePartitionsQuery) -> SharePartitio
     """What the member could acquire now."""
     group = state.share_groups.get(query.group_id)
     if group is None or query.member_id not in group.members:
-        refusal = Refusal.UNKNOWN_GROUP if group is None else Refusal.UNKNOWN_MEMBER
-        return SharePartitionsView(state.sequence, [], refusal=refusal)
+        rejection = Rejection.UNKNOWN_GROUP if group is None else Rejection.UNKNOWN_MEMBER
+        return SharePartitionsView(state.sequence, [], rejection=rejection)
     rules = rules_of(state, group.group_id)
     room = SHARE_WINDOWS_MAX
     views: list[SharePartitionView] = []
@@ -53,18 +53,18 @@ def _partition_view(
 ) -> SharePartitionView:
     partition = find_partition(state, ref.topic_id, ref.partition)
     if partition is None:
-        return SharePartitionView(Refusal.UNKNOWN_TOPIC, -1, -1, -1, [])
+        return SharePartitionView(Rejection.UNKNOWN_TOPIC, -1, -1, -1, [])
     end = visible_end(rules, partition)
     share = group.partitions.get(ref.topic_id, {}).get(ref.partition)
     if share is None:
         return _unshared(partition, end)
     start = max(share.start, partition.log_start_offset)
     found = windows(state, rules, partition, share, windows_max)
-    return SharePartitionView(Refusal.NONE, start, max(end_of(share), start), end, found)
+    return SharePartitionView(Rejection.NONE, start, max(end_of(share), start), end, found)
 
 
 def _unshared(partition: Partition, end: int) -> SharePartitionView:
-    return SharePartitionView(Refusal.NONE, partition.high_watermark, partition.high_watermark, end, [])
+    return SharePartitionView(Rejection.NONE, partition.high_watermark, partition.high_watermark, end, [])
 
 
 def share_groups(state: State, query: ShareGroupsQuery) -> ShareGroupsView:

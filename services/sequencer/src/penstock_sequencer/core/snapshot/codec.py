@@ -22,10 +22,10 @@ from penstock_sequencer.core.snapshot import shapes as shapes
 from penstock_sequencer.core.snapshot.migrations import NOTHING, read_later, written_later
 from penstock_sequencer.core.state.cluster import (
     ONGOING,
-    Buried,
     Group,
     Partition,
     Producer,
+    RecoverableTopic,
     RememberedCommit,
     State,
     Topic,
@@ -59,7 +59,7 @@ def encode_state(state: State) -> bytes:
         [_written_topic(topic) for topic in state.topics.values()],
         state.deleted_topics,
         [shapes.Stray(partition.topic_id, _written(partition)) for partition, _ in strays.values()],
-        [strays[id(partition)][1] for partition in state.doomed],
+        [strays[id(partition)][1] for partition in state.pending_delete],
         state.partition_count,
         state.extent_count,
         {segment_id: _written_commit(commit) for segment_id, commit in state.commits.items()},
@@ -73,20 +73,20 @@ def encode_state(state: State) -> bytes:
         sorted(state.deadlines.items()),
         state.custody,
         state.level,
-        state.forgotten_sequence,
+        state.removed_sequence,
         state.replacements,
-        state.claims,
+        state.leases,
         segments.next_number,
         [
-            shapes.Buried(
+            shapes.RecoverableTopic(
                 _written_topic(each.topic), each.deleted_ms, each.until_ms, each.offsets, each.deleted_sequence
             )
-            for each in state.buried.values()
+            for each in state.recoverable.values()
         ],
         [_place(partition, places, strays) for partition in state.trimmed],
         state.cluster_configs,
-        column_bytes(state.chores_ended_ms),
-        state.chore_leases,
+        column_bytes(state.tasks_ended_ms),
+        state.task_leases,
         state.cluster_altered_sequence,
         [_written_transaction(each) for each in state.transactions.values()],
     )
@@ -100,14 +100,14 @@ def encode_state(state: State) -> bytes:
 def _strays(state: State) -> dict[int, tuple[Partition, int]]:
     """Partitions of deleted topics, by identity: each with its number."""
     strays: dict[int, tuple[Partition, int]] = {}
-    for partition in (*state.doomed, *state.producer_sweep, *state.trimmed):
+    for partition in (*state.pending_delete, *state.producer_sweep, *state.trimmed):
         if partition.deleted:
             strays.setdefault(id(partition), (partition, len(strays)))
     return strays
 
 
 def _places(state: State) -> dict[TopicId, int]:
-    return {topic_id: place for place, topic_id in enumerate((*state.topics_by_id, *state.buried))}
+    return {topic_id: place for place, topic_id in enumerate((*state.topics_by_id, *state.recoverable))}
 
 
 def _place(partition: Partition, places: dict[TopicId, int], strays: dict[int, tuple[Partition, int]]) -> shapes.Place:
@@ -161,7 +161,7 @@ def _written_transaction(transaction: Transaction) -> shapes.Transaction:
 
 
 def _written_commit(commit: RememberedCommit) -> shapes.Commit:
-    return shapes.Commit(commit.forget_ms, commit.batches, column_bytes(commit.firsts), commit.exceptions)
+    return shapes.Commit(commit.expires_ms, commit.batches, column_bytes(commit.firsts), commit.exceptions)
 
 
 def _written_group(group: Group) -> shapes.Group:
@@ -195,8 +195,8 @@ def decode_state(data: bytes | memoryview) -> State:
 
 def _read(written: shapes.WholeState) -> State:
     topics = [_read_topic(each) for each in written.topics]
-    buried = [_read_buried(each) for each in written.buried]
-    kept = [*topics, *(each.topic for each in buried)]
+    recoverable = [_read_recoverable(each) for each in written.recoverable]
+    kept = [*topics, *(each.topic for each in recoverable)]
     strays = [_read_partition(each.topic_id, each.partition, deleted=True) for each in written.strays]
 
     def find(place: int, number: int) -> Partition:
@@ -214,7 +214,7 @@ def _read(written: shapes.WholeState) -> State:
         topics_by_id={topic.topic_id: topic for topic in topics},
         topics_by_metric_name={metric_name(topic.name): topic for topic in topics},
         deleted_topics=written.deleted_topics,
-        doomed=deque(strays[number] for number in written.doomed),
+        pending_delete=deque(strays[number] for number in written.pending_delete),
         partition_count=written.partition_count,
         extent_count=written.extent_count,
         commits={segment_id: _read_commit(each) for segment_id, each in written.commits.items()},
@@ -229,15 +229,15 @@ def _read(written: shapes.WholeState) -> State:
         alarms=alarms,
         custody=written.custody,
         level=written.level,
-        forgotten_sequence=written.forgotten_sequence,
+        removed_sequence=written.removed_sequence,
         replacements=written.replacements,
-        claims=written.claims,
-        claimed={segment_id: job_id for job_id, claim in written.claims.items() for segment_id in claim.segment_ids},
-        buried={each.topic.topic_id: each for each in buried},
+        leases=written.leases,
+        leased={segment_id: job_id for job_id, lease in written.leases.items() for segment_id in lease.segment_ids},
+        recoverable={each.topic.topic_id: each for each in recoverable},
         trimmed=deque(find(*place) for place in written.trimmed),
         cluster_configs=written.cluster_configs,
-        chores_ended_ms=_numbers(written.chores_ended_ms),
-        chore_leases=written.chore_leases,
+        tasks_ended_ms=_numbers(written.tasks_ended_ms),
+        task_leases=written.task_leases,
         cluster_altered_sequence=written.cluster_altered_sequence,
     )
     for written_transaction in written.transactions:
@@ -260,9 +260,11 @@ def _read_segments(written: shapes.State) -> Segments:
     return Segments.of_columns(*columns, written.next_segment_number, is_queueing=written.level >= JANITOR_LEVEL)
 
 
-def _read_buried(buried: shapes.Buried) -> Buried:
-    topic = _read_topic(buried.topic)
-    return Buried(topic, buried.deleted_ms, buried.until_ms, buried.offsets, buried.deleted_sequence)
+def _read_recoverable(recoverable: shapes.RecoverableTopic) -> RecoverableTopic:
+    topic = _read_topic(recoverable.topic)
+    return RecoverableTopic(
+        topic, recoverable.deleted_ms, recoverable.until_ms, recoverable.offsets, recoverable.deleted_sequence
+    )
 
 
 def _read_topic(topic: shapes.Topic) -> Topic:
@@ -329,7 +331,7 @@ def _enter_transaction(state: State, transaction: Transaction) -> None:
 
 
 def _read_commit(commit: shapes.Commit) -> RememberedCommit:
-    return RememberedCommit(commit.forget_ms, commit.batches, _numbers(commit.firsts), commit.exceptions)
+    return RememberedCommit(commit.expires_ms, commit.batches, _numbers(commit.firsts), commit.exceptions)
 
 
 def _read_group(written: shapes.Group) -> Group:

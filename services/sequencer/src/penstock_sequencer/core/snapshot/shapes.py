@@ -7,10 +7,10 @@ fields stand at the end and have the first value of what they hold: docs/format-
 import msgspec
 
 from penstock.contracts.batches import BatchResult
-from penstock.contracts.commands import CHORES
+from penstock.contracts.commands import TASKS
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock_sequencer.core.snapshot.migrations import NOTHING, Later
-from penstock_sequencer.core.state.cluster import NO_HORIZON, Claim, Committed, Custody, Lease, Member, Replacement
+from penstock_sequencer.core.state.cluster import NO_HORIZON, Committed, Custody, JobLease, Lease, Member, Replacement
 
 # (place of the topic among topics and after them buried ones, partition), or (_STRAY, number of the stray)
 Place = tuple[int, int]
@@ -50,7 +50,7 @@ class Topic(msgspec.Struct, frozen=True, array_like=True):
     altered_sequence: int = 0  # absent in version 2
 
 
-class Buried(msgspec.Struct, frozen=True, array_like=True):
+class RecoverableTopic(msgspec.Struct, frozen=True, array_like=True):
     topic: Topic
     deleted_ms: int
     until_ms: int
@@ -66,7 +66,7 @@ class Stray(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True):
-    forget_ms: int
+    expires_ms: int
     batches: int
     firsts: bytes
     exceptions: dict[int, BatchResult]
@@ -117,7 +117,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     topics: list[Topic]
     deleted_topics: dict[TopicId, int]
     strays: list[Stray]
-    doomed: list[int]  # numbers of strays
+    pending_delete: list[int]  # numbers of strays
     partition_count: int
     extent_count: int
     commits: dict[SegmentId, Commit]
@@ -131,15 +131,15 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     deadlines: list[tuple[str, int]]
     custody: Custody
     level: int = 0  # from here on absent in version 1
-    forgotten_sequence: int = 0
+    removed_sequence: int = 0
     replacements: dict[SegmentId, Replacement] = {}
-    claims: dict[str, Claim] = {}
+    leases: dict[str, JobLease] = {}
     next_segment_number: int = 0  # from here on absent in version 2
-    buried: list[Buried] = []
+    recoverable: list[RecoverableTopic] = []
     trimmed: list[Place] = []
     cluster_configs: dict[str, str] = {}
-    chores_ended_ms: bytes = bytes(8 * CHORES)
-    chore_leases: dict[int, Lease] = {}
+    tasks_ended_ms: bytes = bytes(8 * TASKS)
+    task_leases: dict[int, Lease] = {}
     cluster_altered_sequence: int = 0
     transactions: list[Transaction] = []
 

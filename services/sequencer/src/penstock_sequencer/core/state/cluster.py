@@ -30,7 +30,7 @@ Invariants, which hold before and after every entry:
 15. A partition's markers are just its extents without a segment.
 16. Everything counted here has a limit in `limits.py`.
 
-What is derived and could be computed anew (`topics_by_id`, `alarms`, `claimed`, what segments contain, transactions by
+What is derived and could be computed anew (`topics_by_id`, `alarms`, `leased`, what segments contain, transactions by
 producer and by group, share groups by topic, counts) lies beside what it derives from.
 """
 
@@ -40,7 +40,7 @@ from collections import deque
 import msgspec
 
 from penstock.contracts.batches import BatchResult
-from penstock.contracts.commands import CHORES, GroupProtocol
+from penstock.contracts.commands import TASKS, GroupProtocol
 from penstock.contracts.configs.quotas import Entity
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock_sequencer.core.state.consumer_group import ConsumerGroup, Subscriptions
@@ -116,7 +116,7 @@ class Lease(msgspec.Struct, eq=False):
 class RememberedCommit(msgspec.Struct, eq=False):
     """A commit's results, small: accepted batches follow one another, so only the others are kept one by one."""
 
-    forget_ms: int
+    expires_ms: int
     batches: int  # -1 for a compacted segment: its id is taken, its job's outcome is a Replacement
     firsts: "array[int]"  # per run: the offset of its first accepted batch, the log start offset; -1 for no such topic
     exceptions: dict[int, BatchResult]  # by the batch's number in the command: refused and duplicate ones
@@ -125,12 +125,14 @@ class RememberedCommit(msgspec.Struct, eq=False):
 class Replacement(msgspec.Struct, eq=False, gc=False):
     """The outcome of a compaction job."""
 
-    forget_ms: int
+    # The names in the snapshot are older than those in the code.
+    expires_ms: int = msgspec.field(name="forget_ms")
     runs: int
-    refusals: bytes  # one per run; those behind the last refused one are left out
+    # One per run; those after the last rejected one are left out.
+    rejections: bytes = msgspec.field(name="refusals")
 
 
-class Claim(msgspec.Struct, eq=False):
+class JobLease(msgspec.Struct, eq=False):
     """A compaction job that somebody works on."""
 
     holder: str
@@ -147,7 +149,7 @@ class Committed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sequence: int = 0  # of the entry that stored it; 0 if that came before LATE_COMMANDS_LEVEL
 
 
-class Buried(msgspec.Struct, eq=False):
+class RecoverableTopic(msgspec.Struct, eq=False):
     """A deleted topic that can still come back, with its partitions' producers and what groups had committed in it."""
 
     topic: Topic
@@ -239,8 +241,10 @@ class State(msgspec.Struct, eq=False):
     topics_by_id: dict[TopicId, Topic] = {}
     topics_by_metric_name: dict[str, Topic] = {}  # '.' and '_' collide there, as in Kafka
     deleted_topics: dict[TopicId, int] = {}  # -> when the id may be forgotten
-    doomed: deque[Partition] = msgspec.field(default_factory=deque)  # of deleted topics, extents still to be dropped
-    buried: dict[TopicId, Buried] = {}  # in the order in which they were deleted
+    pending_delete: deque[Partition] = msgspec.field(
+        default_factory=deque
+    )  # of deleted topics, extents still to be dropped
+    recoverable: dict[TopicId, RecoverableTopic] = {}  # in the order in which they were deleted
     trimmed: deque[Partition] = msgspec.field(
         default_factory=deque
     )  # with extents before the log start, or doomed since
@@ -248,16 +252,16 @@ class State(msgspec.Struct, eq=False):
     cluster_altered_sequence: int = 0  # of the entry that set them last
     client_quotas: dict[Entity, dict[str, str]] = {}  # in the order in which entities got their first ones
     quotas_altered_sequence: int = 0  # of the entry that changed one last
-    chores_ended_ms: "array[int]" = msgspec.field(default_factory=lambda: array("q", bytes(8 * CHORES)))
-    chore_leases: dict[int, Lease] = {}
+    tasks_ended_ms: "array[int]" = msgspec.field(default_factory=lambda: array("q", bytes(8 * TASKS)))
+    task_leases: dict[int, Lease] = {}
     partitions_by_index: dict[int, Partition] = {}  # also of buried topics; indexes are short names in this process
     next_index: int = 0
     partition_count: int = 0  # of all topics, buried ones too
     extent_count: int = 0
     commits: dict[SegmentId, RememberedCommit] = {}
     replacements: dict[SegmentId, Replacement] = {}  # by the job's first output
-    claims: dict[str, Claim] = {}  # by job
-    claimed: dict[SegmentId, str] = {}  # -> the job
+    leases: dict[str, JobLease] = {}  # by job
+    leased: dict[SegmentId, str] = {}  # -> the job
     next_producer_id: int = FIRST_PRODUCER_ID
     producer_births: deque[tuple[int, int]] = msgspec.field(default_factory=deque)  # (clock, first id given out then)
     producer_count: int = 0
@@ -274,7 +278,7 @@ class State(msgspec.Struct, eq=False):
     departed: dict[tuple[str, str], tuple[int, int]] = {}  # group, member -> entry by which it left, when; in order
     custody: Custody = msgspec.field(default_factory=Custody)
     level: int = 0  # what all replicas understand; it never falls
-    forgotten_sequence: int = 0  # of the last entry that forgot committed offsets, from LATE_COMMANDS_LEVEL on
+    removed_sequence: int = 0  # of the last entry that forgot committed offsets, from LATE_COMMANDS_LEVEL on
     transactions: dict[str, Transaction] = {}  # by transactional id, in the order of their `active_ms`
     transactions_by_producer: dict[int, Transaction] = {}
     transactions_by_group: dict[str, dict[str, None]] = {}  # group id -> transactional ids that have offsets for it

@@ -20,15 +20,15 @@ REPLACED_EXTENTS_MAX = 20_000  # by one command: about 15 ms of work
 OUTPUTS_MAX = 1_000  # of one job; one has a few
 SEGMENT_LEVEL_MAX = 9  # one digit in an object's key; two are in use
 REMEMBERED_REPLACEMENTS_MAX = 20_000  # 15 minutes of 22 jobs a second
-CLAIMS_MAX = 1_000  # jobs in work, over all compactors
-CLAIMED_SEGMENTS_MAX = 200_000  # over all claims, about 30 MB
-SEGMENTS_PER_CLAIM_MAX = REPLACED_EXTENTS_MAX  # more could not be replaced by one command
-CLAIM_LEASE_MAX_MS = 10 * MINUTE_MS  # how long a dead compactor may keep others from its segments
-CLAIM_NAMES_LENGTH_MAX = 256  # letters: an instance's name, and a few to tell its jobs apart
+JOB_LEASES_MAX = 1_000  # jobs in work, over all compactors
+LEASED_SEGMENTS_MAX = 200_000  # over all claims, about 30 MB
+SEGMENTS_PER_LEASE_MAX = REPLACED_EXTENTS_MAX  # more could not be replaced by one command
+JOB_LEASE_MAX_MS = 10 * MINUTE_MS  # how long a dead compactor may keep others from its segments
+LEASE_NAMES_LENGTH_MAX = 256  # letters: an instance's name, and a few to tell its jobs apart
 
 # Janitors
-CHORE_LEASE_MAX_MS = 10 * MINUTE_MS  # how long a dead janitor may keep others from its chores
-CHORE_PERIOD_MAX_MS = 400 * 24 * HOUR_MS  # nobody looks less often than once a year
+TASK_LEASE_MAX_MS = 10 * MINUTE_MS  # how long a dead janitor may keep others from its chores
+TASK_PERIOD_MAX_MS = 400 * 24 * HOUR_MS  # nobody looks less often than once a year
 
 # Topics
 DEFAULT_PARTITIONS = 1  # as Kafka's num.partitions
@@ -37,8 +37,10 @@ PARTITION_INDEX_MAX = 2**32 - 1  # a column of 32 bits
 PARTITIONS_MAX = 200_000  # what Kafka's own controller is rated for; about 150 MB when idle
 DELETED_TOPICS_MAX = 10_000  # ids that a late retry of their CreateTopic must not bring back
 DELETED_TOPIC_MEMORY_MS = HOUR_MS  # far longer than any client retries
-BURIED_TOPICS_MAX = 10_000  # deleted topics that can still come back; their partitions count as all others do
-PARTITIONS_DOOMED_PER_STEP = 10_000  # of topics whose window is over, about 10 ms; the last one may go beyond it
+RECOVERABLE_TOPICS_MAX = 10_000  # deleted topics that can still come back; their partitions count as all others do
+PARTITIONS_PENDING_DELETE_PER_STEP = (
+    10_000  # of topics whose window is over, about 10 ms; the last one may go beyond it
+)
 EXTENTS_DROPPED_PER_STEP_MAX = 20_000  # about 10 ms of work; the rest of a deleted topic goes tick by tick
 
 # Administration
@@ -65,7 +67,7 @@ PARTITIONS_PER_TRANSACTION_MAX = 4_000  # its end is one entry, about 30 ms of w
 OFFSETS_PER_TRANSACTION_MAX = 10_000  # and groups; its end is one entry, about 10 ms of work
 TRANSACTION_PARTITIONS_MAX = 1_000_000  # over all that are ongoing, about 200 MB
 TRANSACTION_PARTITIONS_ENDED_PER_TICK = 2_000  # about 15 ms; the last transaction may go beyond it
-TRANSACTIONS_FORGOTTEN_PER_TICK = 1_000  # about 0.3 ms
+TRANSACTIONS_REMOVED_PER_TICK = 1_000  # about 0.3 ms
 ABORTED_TRANSACTIONS_MAX = 5_000_000  # that partitions know, about 160 MB; beyond it none may begin
 
 # Groups
@@ -100,15 +102,15 @@ OFFSET_METADATA_BYTES_MAX = 4_096  # Kafka's offset.metadata.max.bytes
 # Share groups
 SHARE_MEMBERS_MAX = 1_000  # of a share group: Kafka's largest group.share.max.size
 SHARE_SUBSCRIPTIONS_MAX = 100_000  # topics of a share group's members, counted for each: targets are 0.2 s of work
-SHARE_PIECES_PER_PAUSE_MS = 25  # of targets: they take a tenth of the time at most, at some 4 us for each
+SHARE_FRAGMENTS_PER_PAUSE_MS = 25  # of targets: they take a tenth of the time at most, at some 4 us for each
 SHARE_HEARTBEAT_SOON_MS = SECOND_MS  # for members of a group whose targets are to come
 SHARE_PARTITIONS_MAX = 200_000  # over all groups, about 60 MB with nothing in flight
 SHARE_RECORDS_MAX = 1_000_000  # in flight over all groups, about 300 MB if each stands otherwise than its neighbours
-SHARE_PIECES_MAX = 20_000  # extents, gaps and what is between them, looked at in a partition by one command: 20 ms
+SHARE_FRAGMENTS_MAX = 20_000  # extents, gaps and what is between them, looked at in a partition by one command: 20 ms
 SHARE_LOCK_GRAIN_MS = 100  # locks end at multiples of it: a group's partitions are looked at ten times a second at most
 SHARE_WINDOWS_MAX = 20_000  # in one answer, about 200 KB
 SHARE_TICKETS_MAX = 8  # of a member: as many requests as its client may have under way, to one gateway each
-SHARE_REFUSALS_REMEMBERED_MAX = 100  # partitions of a command; whoever repeats it is told of no more
+SHARE_REJECTIONS_REMEMBERED_MAX = 100  # partitions of a command; whoever repeats it is told of no more
 GROUPS_WITH_CONFIGS_MAX = 10_000  # groups that have configurations of their own, about 10 MB
 
 # Custody
@@ -120,7 +122,7 @@ AUTHOR_LENGTH_MAX = 256  # letters: an instance's name, and a few to tell its li
 PLAN_EXTENTS_MAX = 2_000  # about 200 KB of answer, far more than one fetch can read
 SEGMENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 5 ms of work
 ROWS_WALKED_MAX = 20_000  # of the table of segments for one listing, about 2 ms
-CONDEMNED_ROWS_WALKED_MAX = 200_000  # with those passed over on the way, about 10 ms
+DEAD_ROWS_WALKED_MAX = 200_000  # with those passed over on the way, about 10 ms
 TRANSACTIONS_LISTED_MAX = 1_500  # 6 MB of answer at the worst; the walk over all of them is 20 ms at most
 PATTERN_LETTERS_MAX = 20_000  # of transactional ids held against a pattern by one question: some milliseconds
 TRANSACTION_PARTITIONS_LISTED_MAX = 20_000  # about 100 KB of answer; the last transaction may go beyond it
@@ -130,6 +132,6 @@ EXTENTS_LISTED_MAX = 5_000  # about 300 KB of answer, and 10 ms of work; one seg
 OVERDUE_TOPICS_ASKED_MAX = 10_000  # for one question about retention, about 15 ms, however few partitions they have
 OVERDUE_PARTITIONS_ASKED_MAX = 20_000  # for one question about retention, about 15 ms; one topic is never cut
 OVERDUE_EXTENTS_COUNTED_MAX = 20_000  # over all logs of an answer, about 10 ms
-CONDEMNED_LISTED_MAX = 5_000  # about 200 KB of answer, and 5 ms of work
-CONDEMNED_WALKED_MAX = 20_000  # with those passed over since somebody has claimed them, about 10 ms
+DEAD_LISTED_MAX = 5_000  # about 200 KB of answer, and 5 ms of work
+DEAD_WALKED_MAX = 20_000  # with those passed over since somebody has claimed them, about 10 ms
 SEGMENTS_ASKED_MAX = 20_000  # rows of one question for extents; what is beyond is asked for again

@@ -72,12 +72,12 @@ class PartitionTransactions:
             found = [each for each in found if each.first_offset < end_offset]
         return found, end_offset
 
-    def forget_markers(self, first_offset: int, last_offset: int) -> None:
+    def remove_markers(self, first_offset: int, last_offset: int) -> None:
         """What markers in this range say is stored somewhere now, or their extents are dropped."""
         start, stop = self._find_marker(first_offset), self._find_marker(last_offset + 1)
         del self._markers[start * _MARKER_NUMBERS : stop * _MARKER_NUMBERS]
 
-    def forget_aborted(self, first_offset: int, last_offset: int) -> int:
+    def remove_aborted(self, first_offset: int, last_offset: int) -> int:
         """Nothing that was aborted is left in this range; how many transactions are forgotten, of which it holds all.
 
         Of others there may be records elsewhere. And whoever holds extents from before cannot mix them with the one
@@ -93,9 +93,9 @@ class PartitionTransactions:
         self._aborted[start * _ABORTED_NUMBERS : stop * _ABORTED_NUMBERS] = kept
         return stop - start - len(kept) // _ABORTED_NUMBERS
 
-    def forget_before(self, offset: int) -> int:
+    def remove_before(self, offset: int) -> int:
         """The log has nothing before `offset` any more; how many aborted transactions are forgotten."""
-        self.forget_markers(0, offset - 1)
+        self.remove_markers(0, offset - 1)
         count = self._find_aborted(offset)
         del self._aborted[: count * _ABORTED_NUMBERS]
         return count

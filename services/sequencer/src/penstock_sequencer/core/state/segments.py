@@ -9,12 +9,12 @@ from penstock.contracts.batches import SegmentRef
 from penstock.contracts.ids import ID_BYTES, SegmentId
 from penstock_sequencer.core.state.columns import column_bytes, read_columns
 
-NOT_CONDEMNED = -1
+NOT_DEAD = -1
 NO_SLOT = -1
 MARKERS = 2**32 - 1  # in an extent, in the place of a slot: it is a marker, and in no segment
 _FREE = -1  # as a number: the slot holds no segment
 _NO_ID = bytes(ID_BYTES)
-_COLUMNS_BEFORE_FORGETTING = 7  # that snapshots have in which no segment was ever forgotten
+_COLUMNS_BEFORE_REMOVING = 7  # that snapshots have in which no segment was ever forgotten
 
 
 class Segments:
@@ -26,7 +26,7 @@ class Segments:
     `live_bytes` is the sum of the lengths of the extents that point here, `live_extents` their count. A segment that
     no extent points to is condemned: no new extent will ever point to it. Writers and zones are numbers of `names`.
     `contents` is the way from a live slot to its extents (contents.py). `by_number` and `by_id` are the slots in use in
-    those orders. `condemned` are those of condemned segments in the order of their condemnation, within one moment by
+    those orders. `dead` are those of condemned segments in the order of their condemnation, within one moment by
     number; `begin_queue` makes it, and before that the entries that condemned them are not noted.
     """
 
@@ -36,12 +36,12 @@ class Segments:
         "_name_numbers",
         "by_id",
         "by_number",
-        "condemned",
-        "condemned_count",
-        "condemned_ms",
-        "condemned_sequences",
-        "condemned_size_bytes",
         "contents",
+        "dead",
+        "dead_count",
+        "dead_sequences",
+        "dead_since_ms",
+        "dead_size_bytes",
         "ids",
         "levels",
         "live_bytes",
@@ -63,23 +63,23 @@ class Segments:
         self.sizes = array("I")
         self.live_bytes = array("q")
         self.live_extents = array("I")
-        self.condemned_ms = array("q")
+        self.dead_since_ms = array("q")
         self.writers = array("I")
         self.zones = array("I")
         self.numbers = array("q")
-        self.condemned_sequences = array("q")
+        self.dead_sequences = array("q")
         self.names: list[str] = []
         self.next_number = 0
         self._name_numbers: dict[str, int] = {}
         self.by_number = array("I")
         self.by_id = array("I")
-        self.condemned = array("I")
+        self.dead = array("I")
         self._free: list[int] = []  # a heap
         self._is_queueing = False
         self.size_bytes_total = 0
         self.live_bytes_total = 0
-        self.condemned_count = 0
-        self.condemned_size_bytes = 0
+        self.dead_count = 0
+        self.dead_size_bytes = 0
 
     def __len__(self) -> int:
         return len(self.by_number)
@@ -119,16 +119,16 @@ class Segments:
         self.live_bytes_total -= lost_bytes
         return lost_bytes
 
-    def condemn_if_dead(self, slot: int, clock_ms: int, sequence: int) -> None:
+    def mark_dead_if_empty(self, slot: int, clock_ms: int, sequence: int) -> None:
         """Condemn the segment, by the entry `sequence`, if no extent points to it; markers are in none."""
-        if slot == MARKERS or self.live_extents[slot] or self.condemned_ms[slot] != NOT_CONDEMNED:
+        if slot == MARKERS or self.live_extents[slot] or self.dead_since_ms[slot] != NOT_DEAD:
             return
-        self.condemned_ms[slot] = clock_ms
+        self.dead_since_ms[slot] = clock_ms
         self.contents[slot] = b""
-        self.condemned_count += 1
-        self.condemned_size_bytes += self.sizes[slot]
+        self.dead_count += 1
+        self.dead_size_bytes += self.sizes[slot]
         if self._is_queueing:
-            self.condemned_sequences[slot] = sequence
+            self.dead_sequences[slot] = sequence
             self._queue(slot)
 
     def begin_queue(self, sequence: int) -> None:
@@ -138,17 +138,17 @@ class Segments:
         did not note them.
         """
         self._is_queueing = True
-        self.condemned = self._in_condemned_order()
-        for slot in self.condemned:
-            self.condemned_sequences[slot] = sequence
+        self.dead = self._in_dead_order()
+        for slot in self.dead:
+            self.dead_sequences[slot] = sequence
 
-    def forget(self, slots: Sequence[int]) -> None:
+    def remove(self, slots: Sequence[int]) -> None:
         """Let go of these condemned segments, no slot given twice; each table is gone through once."""
         assert self._is_queueing, "segments are forgotten from the level on that notes what condemned them"
         self.by_number = _without(self.by_number, [self.place_of_number(self.numbers[slot]) for slot in slots])
         self.by_id = _without(self.by_id, [self._place_of_id(self.id(slot)) for slot in slots])
-        places = [bisect_left(self.condemned, self._order(slot), key=self._order) for slot in slots]
-        self.condemned = _without(self.condemned, places)
+        places = [bisect_left(self.dead, self._order(slot), key=self._order) for slot in slots]
+        self.dead = _without(self.dead, places)
         for slot in slots:
             self._clear(slot)
             heappush(self._free, slot)
@@ -199,10 +199,10 @@ class Segments:
         segments = cls()
         segments.ids += ids
         columns = segments._columns()
-        if len(data) == _COLUMNS_BEFORE_FORGETTING:
-            read_columns(columns[:_COLUMNS_BEFORE_FORGETTING], data)
+        if len(data) == _COLUMNS_BEFORE_REMOVING:
+            read_columns(columns[:_COLUMNS_BEFORE_REMOVING], data)
             segments.numbers.extend(range(len(segments.levels)))
-            segments.condemned_sequences.frombytes(bytes(8 * len(segments.levels)))
+            segments.dead_sequences.frombytes(bytes(8 * len(segments.levels)))
             next_number = len(segments.levels)
         else:
             read_columns(columns, data)
@@ -225,28 +225,28 @@ class Segments:
         self.by_id = array("I", sorted(used, key=self.id))
         self.size_bytes_total = sum(self.sizes)
         self.live_bytes_total = sum(self.live_bytes)
-        condemned = self._in_condemned_order()
-        self.condemned_count = len(condemned)
-        self.condemned_size_bytes = sum(map(self.sizes.__getitem__, condemned))
+        dead = self._in_dead_order()
+        self.dead_count = len(dead)
+        self.dead_size_bytes = sum(map(self.sizes.__getitem__, dead))
         if self._is_queueing:
-            self.condemned = condemned
+            self.dead = dead
 
-    def _in_condemned_order(self) -> "array[int]":
-        """The slots of condemned segments as `condemned` has them."""
-        found = [slot for slot in self.by_number if self.condemned_ms[slot] != NOT_CONDEMNED]
-        found.sort(key=self.condemned_ms.__getitem__)
-        found.sort(key=self.condemned_sequences.__getitem__)
+    def _in_dead_order(self) -> "array[int]":
+        """The slots of condemned segments as `dead` has them."""
+        found = [slot for slot in self.by_number if self.dead_since_ms[slot] != NOT_DEAD]
+        found.sort(key=self.dead_since_ms.__getitem__)
+        found.sort(key=self.dead_sequences.__getitem__)
         return array("I", found)
 
     def _queue(self, slot: int) -> None:
-        queue = self.condemned
+        queue = self.dead
         place = len(queue)
         if queue and self._order(queue[-1]) > self._order(slot):
             place = bisect_left(queue, self._order(slot), key=self._order)
         queue.insert(place, slot)
 
     def _order(self, slot: int) -> tuple[int, int, int]:
-        return self.condemned_sequences[slot], self.condemned_ms[slot], self.numbers[slot]
+        return self.dead_sequences[slot], self.dead_since_ms[slot], self.numbers[slot]
 
     def _enter_id(self, slot: int, segment_id: SegmentId) -> None:
         by_id = self.by_id
@@ -260,22 +260,22 @@ class Segments:
     def _new_slot(self) -> int:
         self.ids += _NO_ID
         self.contents.append(b"")
-        self.condemned_ms.append(NOT_CONDEMNED)
+        self.dead_since_ms.append(NOT_DEAD)
         for column in (self.levels, self.sizes, self.live_bytes, self.live_extents, self.writers, self.zones):
             column.append(0)
         self.numbers.append(_FREE)
-        self.condemned_sequences.append(0)
+        self.dead_sequences.append(0)
         return len(self.levels) - 1
 
     def _clear(self, slot: int) -> None:
         """A free slot looks the same whatever was in it."""
         self.size_bytes_total -= self.sizes[slot]
-        self.condemned_count -= 1
-        self.condemned_size_bytes -= self.sizes[slot]
+        self.dead_count -= 1
+        self.dead_size_bytes -= self.sizes[slot]
         self.ids[slot * ID_BYTES : (slot + 1) * ID_BYTES] = _NO_ID
         self.levels[slot] = self.sizes[slot] = self.writers[slot] = self.zones[slot] = 0
-        self.condemned_ms[slot] = NOT_CONDEMNED
-        self.condemned_sequences[slot] = 0
+        self.dead_since_ms[slot] = NOT_DEAD
+        self.dead_sequences[slot] = 0
         self.numbers[slot] = _FREE
 
     def _columns(self) -> "tuple[array[int], ...]":
@@ -284,11 +284,11 @@ class Segments:
             self.sizes,
             self.live_bytes,
             self.live_extents,
-            self.condemned_ms,
+            self.dead_since_ms,
             self.writers,
             self.zones,
             self.numbers,
-            self.condemned_sequences,
+            self.dead_sequences,
         )
 
     def _name_number(self, name: str) -> int:

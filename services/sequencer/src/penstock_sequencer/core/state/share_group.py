@@ -47,7 +47,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a command with a ticket was answered, as far as the state does not say it."""
 
     acquisition: int
-    refusals: dict[int, int]  # by the number of the partition in the command, where not all was taken
+    rejections: dict[int, int]  # by the number of the partition in the command, where not all was taken
 
 
 class ShareMember(msgspec.Struct, eq=False):

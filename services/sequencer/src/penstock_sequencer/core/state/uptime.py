@@ -11,7 +11,7 @@ def pass_time(state: State, passed_ms: int) -> None:
         state.lived_ms += min(passed_ms, LEAP_MAX_MS)
 
 
-def note_emptied(state: State, group: Group) -> None:
+def record_emptied(state: State, group: Group) -> None:
     """The group's last member is gone."""
     if state.level >= OFFSET_EXPIRY_LEVEL:
         group.emptied_ms = state.lived_ms

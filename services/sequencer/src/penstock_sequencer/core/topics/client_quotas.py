@@ -6,19 +6,19 @@ may be journaled long after its sender has turned elsewhere.
 
 from collections import Counter
 
-from penstock.contracts.commands import AlterClientQuotas, Done, QuotaPart, Refused
-from penstock.contracts.configs.quotas import Entity, entity_objection, entity_of, value_objection
+from penstock.contracts.commands import AlterClientQuotas, Done, QuotaPart, Rejected
+from penstock.contracts.configs.quotas import Entity, entity_of, entity_validation_error, value_validation_error
 from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
 from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView, QuotaEntry
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
 from penstock_sequencer.core.state.limits import QUOTA_ENTITIES_MAX
 
 
-def alter_client_quotas(state: State, command: AlterClientQuotas, changes: Changes) -> Done | Refused:
+def alter_client_quotas(state: State, command: AlterClientQuotas, changes: Changes) -> Done | Rejected:
     """The entity's quotas are from now on these."""
     entity, altered = _altered(state, command)
-    if isinstance(altered, Refused):
+    if isinstance(altered, Rejected):
         return altered
     if altered == state.client_quotas.get(entity, {}):
         return Done()
@@ -30,10 +30,10 @@ def alter_client_quotas(state: State, command: AlterClientQuotas, changes: Chang
     return Done()
 
 
-def check_alter_client_quotas(state: State, command: AlterClientQuotas) -> Done | Refused:
+def check_alter_client_quotas(state: State, command: AlterClientQuotas) -> Done | Rejected:
     """What `alter_client_quotas` would answer."""
     _, altered = _altered(state, command)
-    return altered if isinstance(altered, Refused) else Done()
+    return altered if isinstance(altered, Rejected) else Done()
 
 
 def client_quotas(state: State, query: ClientQuotasQuery) -> ClientQuotasView:
@@ -53,22 +53,22 @@ def log_sizes(state: State, query: LogSizesQuery) -> LogSizesView:
     return LogSizesView(state.sequence, sizes)
 
 
-def _altered(state: State, command: AlterClientQuotas) -> tuple[Entity, dict[str, str] | Refused]:
+def _altered(state: State, command: AlterClientQuotas) -> tuple[Entity, dict[str, str] | Rejected]:
     """The entity, and what is set for it after the command."""
     entity = entity_of([(part.kind, part.name) for part in command.entity])
     before = state.client_quotas.get(entity, {})
     after = _changed(command, entity, before)
-    if isinstance(after, Refused) or after == before:
+    if isinstance(after, Rejected) or after == before:
         return entity, after
     if 0 <= command.seen_sequence < state.quotas_altered_sequence:
-        return entity, Refused(Refusal.STALE, "client quotas have been changed since")
+        return entity, Rejected(Rejection.STALE, "client quotas have been changed since")
     if not before and len(state.client_quotas) >= QUOTA_ENTITIES_MAX:
-        return entity, Refused(Refusal.INVALID_REQUEST, f"{QUOTA_ENTITIES_MAX} entities have quotas already")
+        return entity, Rejected(Rejection.INVALID_REQUEST, f"{QUOTA_ENTITIES_MAX} entities have quotas already")
     return entity, after
 
 
-def _changed(command: AlterClientQuotas, entity: Entity, before: dict[str, str]) -> dict[str, str] | Refused:
-    reason = entity_objection(entity)
+def _changed(command: AlterClientQuotas, entity: Entity, before: dict[str, str]) -> dict[str, str] | Rejected:
+    reason = entity_validation_error(entity)
     twice = [key for key, count in Counter(change.key for change in command.changes).items() if count > 1]
     if not reason and twice:
         reason = f"more than once in the request: {', '.join(twice)}"
@@ -77,6 +77,6 @@ def _changed(command: AlterClientQuotas, entity: Entity, before: dict[str, str])
         if change.value is None:
             after.pop(change.key, None)
         else:
-            reason = reason or value_objection(entity, change.key, change.value)
+            reason = reason or value_validation_error(entity, change.key, change.value)
             after[change.key] = change.value
-    return Refused(Refusal.INVALID_REQUEST, reason) if reason else {key: after[key] for key in sorted(after)}
+    return Rejected(Rejection.INVALID_REQUEST, reason) if reason else {key: after[key] for key in sorted(after)}

@@ -9,26 +9,26 @@ committed offsets, whoever changes what is there must have known of it (`seen_se
 from collections import Counter
 from collections.abc import Callable
 
-from penstock.contracts.commands import AlterConfigs, AlterGroupConfigs, ConfigChange, ConfigOperation, Done, Refused
+from penstock.contracts.commands import AlterConfigs, AlterGroupConfigs, ConfigChange, ConfigOperation, Done, Rejected
 from penstock.contracts.configs.topics import (
     CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
     TopicConfig,
-    cluster_objections,
-    objections,
+    cluster_validation_errors,
+    validation_errors,
 )
 from penstock.contracts.levels import level_of_cluster_configs, level_of_configs
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
 
-_UNKNOWN_YET = Refused(Refusal.INVALID_CONFIG, "some sequencers do not know these configurations yet")
+_UNKNOWN_YET = Rejected(Rejection.INVALID_CONFIG, "some sequencers do not know these configurations yet")
 _ON_LISTS = (ConfigOperation.APPEND, ConfigOperation.SUBTRACT)
 
 
-def alter_configs(state: State, command: AlterConfigs, changes: Changes) -> Done | Refused:
+def alter_configs(state: State, command: AlterConfigs, changes: Changes) -> Done | Rejected:
     """The topic's configurations, or the cluster's defaults, are from now on these."""
     altered = _altered(state, command)
-    if isinstance(altered, Refused):
+    if isinstance(altered, Rejected):
         return altered
     topic = state.topics.get(command.topic)
     if topic is None:
@@ -39,35 +39,35 @@ def alter_configs(state: State, command: AlterConfigs, changes: Changes) -> Done
     return Done()
 
 
-def check_alter_configs(state: State, command: AlterConfigs) -> Done | Refused:
+def check_alter_configs(state: State, command: AlterConfigs) -> Done | Rejected:
     """What `alter_configs` would answer."""
     altered = _altered(state, command)
-    return altered if isinstance(altered, Refused) else Done()
+    return altered if isinstance(altered, Rejected) else Done()
 
 
-def level_objection(state: State, configs: dict[str, str]) -> Refused | None:
+def level_validation_error(state: State, configs: dict[str, str]) -> Rejected | None:
     """Below their level a journal may hold what replicas of the time refused, so it is refused still."""
     return None if state.level >= level_of_configs(configs) else _UNKNOWN_YET
 
 
-def objection(reasons: list[str]) -> Refused | None:
+def validation_error(reasons: list[str]) -> Rejected | None:
     """The refusal for these reasons, if there are any."""
-    return Refused(Refusal.INVALID_CONFIG, "; ".join(reasons)) if reasons else None
+    return Rejected(Rejection.INVALID_CONFIG, "; ".join(reasons)) if reasons else None
 
 
-def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Refused:
+def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Rejected:
     """What is set after the command."""
     if not command.topic:
-        after = changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_objections)
-        if not isinstance(after, Refused) and state.level < level_of_cluster_configs(after, _names(command)):
+        after = changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_validation_errors)
+        if not isinstance(after, Rejected) and state.level < level_of_cluster_configs(after, _names(command)):
             after = _UNKNOWN_YET
         return _unless_late(command, state.cluster_configs, after, state.cluster_altered_sequence)
     topic = state.topics.get(command.topic)
     if topic is None:
-        return Refused(Refusal.UNKNOWN_TOPIC, f"The topic '{command.topic[:256]}' does not exist.")
-    after = changed(command, topic.configs, TOPIC_CONFIGS, objections)
-    if not isinstance(after, Refused):
-        after = level_objection(state, after) or after
+        return Rejected(Rejection.UNKNOWN_TOPIC, f"The topic '{command.topic[:256]}' does not exist.")
+    after = changed(command, topic.configs, TOPIC_CONFIGS, validation_errors)
+    if not isinstance(after, Rejected):
+        after = level_validation_error(state, after) or after
     return _unless_late(command, topic.configs, after, topic.altered_sequence)
 
 
@@ -76,34 +76,34 @@ def _names(command: AlterConfigs) -> list[str]:
 
 
 def _unless_late(
-    command: AlterConfigs, before: dict[str, str], after: dict[str, str] | Refused, altered_sequence: int
-) -> dict[str, str] | Refused:
+    command: AlterConfigs, before: dict[str, str], after: dict[str, str] | Rejected, altered_sequence: int
+) -> dict[str, str] | Rejected:
     """Sent again it changes nothing, and so is never late."""
-    if isinstance(after, Refused) or after == before or not 0 <= command.seen_sequence < altered_sequence:
+    if isinstance(after, Rejected) or after == before or not 0 <= command.seen_sequence < altered_sequence:
         return after
-    return Refused(Refusal.STALE, "the configurations have been changed since")
+    return Rejected(Rejection.STALE, "the configurations have been changed since")
 
 
 def changed(
     command: AlterConfigs | AlterGroupConfigs,
     configs: dict[str, str],
     known: dict[str, TopicConfig],
-    find_objections: Callable[[dict[str, str]], list[str]],
-) -> dict[str, str] | Refused:
+    find_validation_errors: Callable[[dict[str, str]], list[str]],
+) -> dict[str, str] | Rejected:
     """What is set after the command, of one kind of configurations."""
     twice = [name for name, count in Counter(change.name for change in command.changes).items() if count > 1]
     if twice:
-        return Refused(Refusal.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(twice)}")
-    unknown = find_objections({change.name: "" for change in command.changes if change.name not in known})
+        return Rejected(Rejection.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(twice)}")
+    unknown = find_validation_errors({change.name: "" for change in command.changes if change.name not in known})
     if unknown:
-        return Refused(Refusal.INVALID_CONFIG, "; ".join(unknown))
+        return Rejected(Rejection.INVALID_CONFIG, "; ".join(unknown))
     after = {} if command.replace else dict(configs)
     for change in command.changes:
         if change.operation in _ON_LISTS and known[change.name].kind != "LIST":
             message = f"Can't {change.operation.name} to key {change.name} because its type is not LIST."
-            return Refused(Refusal.INVALID_CONFIG, message)
+            return Rejected(Rejection.INVALID_CONFIG, message)
         _change(after, change, known[change.name].default)
-    return objection(find_objections(after)) or after
+    return validation_error(find_validation_errors(after)) or after
 
 
 def _change(configs: dict[str, str], change: ConfigChange, default: str) -> None:

@@ -11,31 +11,31 @@ from penstock.contracts.commands import (
     Done,
     DropExtents,
     ExtentsDropped,
-    Refused,
+    Rejected,
     TopicCreated,
     UndeleteTopic,
 )
 from penstock.contracts.configs.topics import undelete_window_ms
 from penstock.contracts.ids import NO_TOPIC_ID, TopicId
 from penstock.contracts.levels import JANITOR_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.all_groups.commands import change_topic
-from penstock_sequencer.core.groups.offset_commit import forget_offsets, put_back_offsets, release_offsets, take_offsets
-from penstock_sequencer.core.log.extent_reclaim import agreed_ms, doom, drop_waiting, is_waiting
-from penstock_sequencer.core.log.producers import forget_producers
-from penstock_sequencer.core.share.group import forget_deleted_topic
-from penstock_sequencer.core.state.cluster import Buried, Changes, State, Topic
+from penstock_sequencer.core.groups.offset_commit import put_back_offsets, release_offsets, remove_offsets, take_offsets
+from penstock_sequencer.core.log.extent_reclaim import agreed_ms, drop_waiting, is_waiting, mark_pending_delete
+from penstock_sequencer.core.log.producers import remove_producers
+from penstock_sequencer.core.share.group import remove_deleted_topic
+from penstock_sequencer.core.state.cluster import Changes, RecoverableTopic, State, Topic
 from penstock_sequencer.core.state.limits import (
-    BURIED_TOPICS_MAX,
     DELETED_TOPIC_MEMORY_MS,
     DELETED_TOPICS_MAX,
     INTEGER_MAX,
-    PARTITIONS_DOOMED_PER_STEP,
+    PARTITIONS_PENDING_DELETE_PER_STEP,
+    RECOVERABLE_TOPICS_MAX,
 )
-from penstock_sequencer.core.topics.topics import enter_topic, leave_topic, name_objection, topic_made
+from penstock_sequencer.core.topics.topics import enter_topic, leave_topic, name_validation_error, topic_made
 
 
-def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done | Refused:
+def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done | Rejected:
     """The topic, its log, its producers and every group's offsets in it go; its extents step by step.
 
     By an id that was deleted it is done already: the command was sent again.
@@ -44,26 +44,28 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
     if topic is None and not command.name and _was_deleted(state, command.topic_id):
         return Done()
     if topic is None:
-        return Refused(Refusal.UNKNOWN_TOPIC, "This server does not host this topic-partition.")
+        return Rejected(Rejection.UNKNOWN_TOPIC, "This server does not host this topic-partition.")
     window_ms = _window_ms(state, topic)
-    if window_ms and len(state.buried) >= BURIED_TOPICS_MAX:
-        return Refused(Refusal.OVERLOADED, f"{BURIED_TOPICS_MAX} deleted topics can still come back, no more can")
+    if window_ms and len(state.recoverable) >= RECOVERABLE_TOPICS_MAX:
+        return Rejected(
+            Rejection.OVERLOADED, f"{RECOVERABLE_TOPICS_MAX} deleted topics can still come back, no more can"
+        )
     leave_topic(state, topic)
-    _note_deleted(state, topic.topic_id)
+    _record_deleted(state, topic.topic_id)
     if window_ms:
-        _bury(state, topic, window_ms)
+        _make_recoverable(state, topic, window_ms)
     else:
         for group in state.groups.values():
             if topic.name in group.offsets:
-                forget_offsets(state, group, topic.name)
-        _doom(state, topic)
+                remove_offsets(state, group, topic.name)
+        _mark_pending_delete(state, topic)
         drop_waiting(state)
     changes.topics[topic.name] = None
     change_topic(state, topic.name, changes)
     return Done()
 
 
-def undelete_topic(state: State, command: UndeleteTopic, changes: Changes) -> TopicCreated | Refused:
+def undelete_topic(state: State, command: UndeleteTopic, changes: Changes) -> TopicCreated | Rejected:
     """The topic is as it was, also to its groups; by an id that exists it is done already.
 
     A command that comes late, after it was sent again and the topic then deleted anew, does not bring it back.
@@ -71,22 +73,22 @@ def undelete_topic(state: State, command: UndeleteTopic, changes: Changes) -> To
     existing = state.topics_by_id.get(command.topic_id)
     if existing is not None and command.name in ("", existing.name):
         return topic_made(existing)
-    buried = _find_buried(state, command)
-    if buried is None:
+    recoverable = _find_recoverable(state, command)
+    if recoverable is None:
         what = f"'{command.name[:256]}'" if command.name else command.topic_id.hex()
-        return Refused(Refusal.UNKNOWN_TOPIC, f"No deleted topic {what} can come back.")
-    topic = buried.topic
-    if 0 <= command.seen_sequence < buried.deleted_sequence:
-        return Refused(Refusal.STALE, f"Topic '{topic.name}' has been deleted since.")
+        return Rejected(Rejection.UNKNOWN_TOPIC, f"No deleted topic {what} can come back.")
+    topic = recoverable.topic
+    if 0 <= command.seen_sequence < recoverable.deleted_sequence:
+        return Rejected(Rejection.STALE, f"Topic '{topic.name}' has been deleted since.")
     if topic.name in state.topics:
-        return Refused(Refusal.TOPIC_EXISTS, f"Topic '{topic.name}' already exists.")
-    objection = name_objection(state, topic.name)
-    if objection is not None:
-        return objection
-    del state.buried[topic.topic_id]
+        return Rejected(Rejection.TOPIC_EXISTS, f"Topic '{topic.name}' already exists.")
+    validation_error = name_validation_error(state, topic.name)
+    if validation_error is not None:
+        return validation_error
+    del state.recoverable[topic.topic_id]
     state.deleted_topics.pop(topic.topic_id, None)
     enter_topic(state, topic)
-    for group_id, offsets in buried.offsets.items():
+    for group_id, offsets in recoverable.offsets.items():
         put_back_offsets(state, group_id, topic.name, offsets)
     changes.topics[topic.name] = None
     change_topic(state, topic.name, changes, is_new=True)
@@ -103,24 +105,24 @@ def drop_extents(state: State, command: DropExtents, changes: Changes) -> Extent
 
 def next_window_ms(state: State) -> int:
     """When the first of the windows that are open ends; INTEGER_MAX if none is."""
-    return min((each.until_ms for each in state.buried.values()), default=INTEGER_MAX)
+    return min((each.until_ms for each in state.recoverable.values()), default=INTEGER_MAX)
 
 
 def _end_windows(state: State, clock_ms: int) -> None:
-    over: list[Buried] = []
+    over: list[RecoverableTopic] = []
     partitions = 0
-    for buried in state.buried.values():
-        if buried.until_ms <= clock_ms and partitions < PARTITIONS_DOOMED_PER_STEP:
-            over.append(buried)
-            partitions += len(buried.topic.partitions)
-    for buried in over:
-        del state.buried[buried.topic.topic_id]
-        for offsets in buried.offsets.values():
+    for recoverable in state.recoverable.values():
+        if recoverable.until_ms <= clock_ms and partitions < PARTITIONS_PENDING_DELETE_PER_STEP:
+            over.append(recoverable)
+            partitions += len(recoverable.topic.partitions)
+    for recoverable in over:
+        del state.recoverable[recoverable.topic.topic_id]
+        for offsets in recoverable.offsets.values():
             release_offsets(state, offsets)
-        _doom(state, buried.topic)
+        _mark_pending_delete(state, recoverable.topic)
 
 
-def forget_deleted_topics(state: State) -> None:
+def remove_deleted_topics(state: State) -> None:
     """Forget ids that nobody sends for any more."""
     deleted = state.deleted_topics
     while deleted:
@@ -135,36 +137,36 @@ def _window_ms(state: State, topic: Topic) -> int:
 
 
 def _was_deleted(state: State, topic_id: TopicId) -> bool:
-    return topic_id in state.deleted_topics or topic_id in state.buried
+    return topic_id in state.deleted_topics or topic_id in state.recoverable
 
 
-def _note_deleted(state: State, topic_id: TopicId) -> None:
+def _record_deleted(state: State, topic_id: TopicId) -> None:
     deleted = state.deleted_topics
     if len(deleted) >= DELETED_TOPICS_MAX:
         del deleted[next(iter(deleted))]
     deleted[topic_id] = state.clock_ms + DELETED_TOPIC_MEMORY_MS
 
 
-def _bury(state: State, topic: Topic, window_ms: int) -> None:
+def _make_recoverable(state: State, topic: Topic, window_ms: int) -> None:
     offsets = {
         group.group_id: take_offsets(state, group, topic.name)
         for group in state.groups.values()
         if topic.name in group.offsets
     }
     until_ms = min(state.clock_ms + window_ms, INTEGER_MAX)
-    state.buried[topic.topic_id] = Buried(topic, state.clock_ms, until_ms, offsets, state.sequence)
+    state.recoverable[topic.topic_id] = RecoverableTopic(topic, state.clock_ms, until_ms, offsets, state.sequence)
 
 
-def _doom(state: State, topic: Topic) -> None:
-    forget_deleted_topic(state, topic.topic_id)
+def _mark_pending_delete(state: State, topic: Topic) -> None:
+    remove_deleted_topic(state, topic.topic_id)
     for partition in topic.partitions:
-        forget_producers(state, partition)
-    doom(state, topic.partitions)
+        remove_producers(state, partition)
+    mark_pending_delete(state, topic.partitions)
 
 
-def _find_buried(state: State, command: UndeleteTopic) -> Buried | None:
+def _find_recoverable(state: State, command: UndeleteTopic) -> RecoverableTopic | None:
     """By its id, or the one that was deleted last under the name."""
     if command.topic_id != NO_TOPIC_ID:
-        by_id = state.buried.get(command.topic_id)
+        by_id = state.recoverable.get(command.topic_id)
         return by_id if by_id is not None and command.name in ("", by_id.topic.name) else None
-    return next((each for each in reversed(state.buried.values()) if each.topic.name == command.name), None)
+    return next((each for each in reversed(state.recoverable.values()) if each.topic.name == command.name), None)

@@ -4,18 +4,18 @@ As with topics' configurations, whoever changes what is there must have known of
 that nothing is to be remembered of those whose configurations went back to their defaults.
 """
 
-from penstock.contracts.commands import AlterGroupConfigs, Done, Refused
-from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_objections
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.commands import AlterGroupConfigs, Done, Rejected
+from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_validation_errors
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
 from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX, GROUPS_WITH_CONFIGS_MAX
 from penstock_sequencer.core.topics.configs import changed
 
 
-def alter_group_configs(state: State, command: AlterGroupConfigs, changes: Changes) -> Done | Refused:
+def alter_group_configs(state: State, command: AlterGroupConfigs, changes: Changes) -> Done | Rejected:
     """The group's configurations are from now on these."""
     altered = _altered(state, command)
-    if isinstance(altered, Refused):
+    if isinstance(altered, Rejected):
         return altered
     if altered == state.group_configs.get(command.group_id, {}):
         return Done()
@@ -28,21 +28,21 @@ def alter_group_configs(state: State, command: AlterGroupConfigs, changes: Chang
     return Done()
 
 
-def check_alter_group_configs(state: State, command: AlterGroupConfigs) -> Done | Refused:
+def check_alter_group_configs(state: State, command: AlterGroupConfigs) -> Done | Rejected:
     """What `alter_group_configs` would answer."""
     altered = _altered(state, command)
-    return altered if isinstance(altered, Refused) else Done()
+    return altered if isinstance(altered, Rejected) else Done()
 
 
-def _altered(state: State, command: AlterGroupConfigs) -> dict[str, str] | Refused:
+def _altered(state: State, command: AlterGroupConfigs) -> dict[str, str] | Rejected:
     if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
-        return Refused(Refusal.INVALID_REQUEST, "Default group resources are not allowed.")
+        return Rejected(Rejection.INVALID_REQUEST, "Default group resources are not allowed.")
     before = state.group_configs.get(command.group_id, {})
-    after = changed(command, before, GROUP_RESOURCE_CONFIGS, group_objections)
-    if isinstance(after, Refused) or after == before:
+    after = changed(command, before, GROUP_RESOURCE_CONFIGS, group_validation_errors)
+    if isinstance(after, Rejected) or after == before:
         return after
     if 0 <= command.seen_sequence < state.group_configs_altered_sequence:
-        return Refused(Refusal.STALE, "configurations of groups have been changed since")
+        return Rejected(Rejection.STALE, "configurations of groups have been changed since")
     if not before and len(state.group_configs) >= GROUPS_WITH_CONFIGS_MAX:
-        return Refused(Refusal.OVERLOADED, f"{GROUPS_WITH_CONFIGS_MAX} groups have configurations already")
+        return Rejected(Rejection.OVERLOADED, f"{GROUPS_WITH_CONFIGS_MAX} groups have configurations already")
     return after

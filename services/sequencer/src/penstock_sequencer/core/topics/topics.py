@@ -1,10 +1,10 @@
 """Topics: making them, growing them, and the tables that they are found in."""
 
-from penstock.contracts.commands import CreatePartitions, CreateTopic, Done, Refused, TopicCreated
-from penstock.contracts.configs.topics import objections
+from penstock.contracts.commands import CreatePartitions, CreateTopic, Done, Rejected, TopicCreated
+from penstock.contracts.configs.topics import validation_errors
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, TopicId, is_legal_topic_name
 from penstock.contracts.levels import JANITOR_LEVEL
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.all_groups.commands import change_topic
 from penstock_sequencer.core.log.partitions import new_partition
 from penstock_sequencer.core.state.cluster import Changes, State, Topic
@@ -12,10 +12,10 @@ from penstock_sequencer.core.state.limits import DEFAULT_PARTITIONS, PARTITIONS_
 from penstock_sequencer.core.topics import configs
 
 
-def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicCreated | Refused:
+def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicCreated | Rejected:
     """A new topic; one that exists with the same id was made by this very command."""
     answer = check_create_topic(state, command)
-    if isinstance(answer, Refused) or command.name in state.topics:
+    if isinstance(answer, Rejected) or command.name in state.topics:
         return answer
     partitions = [new_partition(state, command.topic_id, number) for number in range(answer.partitions)]
     altered_sequence = state.sequence if state.level >= JANITOR_LEVEL else 0
@@ -27,24 +27,24 @@ def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicC
     return answer
 
 
-def check_create_topic(state: State, command: CreateTopic) -> TopicCreated | Refused:
+def check_create_topic(state: State, command: CreateTopic) -> TopicCreated | Rejected:
     """What `create_topic` would answer."""
     existing = state.topics.get(command.name)
     if existing is not None:
         if existing.topic_id == command.topic_id:
             return topic_made(existing)
-        return Refused(Refusal.TOPIC_EXISTS, f"Topic '{command.name}' already exists.")
+        return Rejected(Rejection.TOPIC_EXISTS, f"Topic '{command.name}' already exists.")
     return (
-        name_objection(state, command.name)
-        or _id_objection(state, command.topic_id)
-        or _partitions_objection(state, command.partitions)
-        or configs.objection(objections(command.configs))
-        or configs.level_objection(state, command.configs)
+        name_validation_error(state, command.name)
+        or _id_validation_error(state, command.topic_id)
+        or _partitions_validation_error(state, command.partitions)
+        or configs.validation_error(validation_errors(command.configs))
+        or configs.level_validation_error(state, command.configs)
         or TopicCreated(command.topic_id, _partition_count(command.partitions), command.configs)
     )
 
 
-def create_partitions(state: State, command: CreatePartitions, changes: Changes) -> Done | Refused:
+def create_partitions(state: State, command: CreatePartitions, changes: Changes) -> Done | Rejected:
     """The topic grows."""
     answer = check_create_partitions(state, command)
     if isinstance(answer, Done):
@@ -57,19 +57,19 @@ def create_partitions(state: State, command: CreatePartitions, changes: Changes)
     return answer
 
 
-def check_create_partitions(state: State, command: CreatePartitions) -> Done | Refused:
+def check_create_partitions(state: State, command: CreatePartitions) -> Done | Rejected:
     """What `create_partitions` would answer."""
     topic = state.topics.get(command.name)
     if topic is None:
-        return Refused(Refusal.UNKNOWN_TOPIC, f"The topic '{command.name}' does not exist.")
+        return Rejected(Rejection.UNKNOWN_TOPIC, f"The topic '{command.name}' does not exist.")
     before, count = len(topic.partitions), command.count
     if count == before:
-        return Refused(Refusal.INVALID_PARTITIONS, f"Topic already has {before} partition(s).")
+        return Rejected(Rejection.INVALID_PARTITIONS, f"Topic already has {before} partition(s).")
     if count < before:
         message = f"The topic {topic.name} currently has {before} partition(s); {count} would not be an increase."
-        return Refused(Refusal.INVALID_PARTITIONS, message)
+        return Rejected(Rejection.INVALID_PARTITIONS, message)
     if count > PARTITIONS_PER_TOPIC_MAX or state.partition_count + count - before > PARTITIONS_MAX:
-        return Refused(Refusal.INVALID_PARTITIONS, _too_many(count))
+        return Rejected(Rejection.INVALID_PARTITIONS, _too_many(count))
     return Done()
 
 
@@ -97,21 +97,21 @@ def metric_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def name_objection(state: State, name: str) -> Refused | None:
+def name_validation_error(state: State, name: str) -> Rejected | None:
     """Why no new topic can have the name."""
     if not is_legal_topic_name(name):
-        return Refused(Refusal.INVALID_TOPIC, f"Topic name '{name[:256]}' is illegal.")
+        return Rejected(Rejection.INVALID_TOPIC, f"Topic name '{name[:256]}' is illegal.")
     other = state.topics_by_metric_name.get(metric_name(name))
     if other is not None:
-        return Refused(Refusal.INVALID_TOPIC, f"Topic '{name}' collides with existing topic: {other.name}")
+        return Rejected(Rejection.INVALID_TOPIC, f"Topic '{name}' collides with existing topic: {other.name}")
     return None
 
 
-def _id_objection(state: State, topic_id: TopicId) -> Refused | None:
+def _id_validation_error(state: State, topic_id: TopicId) -> Rejected | None:
     if len(topic_id) != ID_BYTES or topic_id == NO_TOPIC_ID:
-        return Refused(Refusal.INVALID_REQUEST, f"not a topic id: {topic_id[:ID_BYTES].hex()}")
-    if topic_id in state.topics_by_id or topic_id in state.deleted_topics or topic_id in state.buried:
-        return Refused(Refusal.INVALID_REQUEST, f"topic id {topic_id.hex()} was used before")
+        return Rejected(Rejection.INVALID_REQUEST, f"not a topic id: {topic_id[:ID_BYTES].hex()}")
+    if topic_id in state.topics_by_id or topic_id in state.deleted_topics or topic_id in state.recoverable:
+        return Rejected(Rejection.INVALID_REQUEST, f"topic id {topic_id.hex()} was used before")
     return None
 
 
@@ -119,12 +119,12 @@ def _partition_count(asked: int) -> int:
     return DEFAULT_PARTITIONS if asked == -1 else asked
 
 
-def _partitions_objection(state: State, asked: int) -> Refused | None:
+def _partitions_validation_error(state: State, asked: int) -> Rejected | None:
     count = _partition_count(asked)
     if count < 1:
-        return Refused(Refusal.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+        return Rejected(Rejection.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     if count > PARTITIONS_PER_TOPIC_MAX or state.partition_count + count > PARTITIONS_MAX:
-        return Refused(Refusal.INVALID_PARTITIONS, _too_many(count))
+        return Rejected(Rejection.INVALID_PARTITIONS, _too_many(count))
     return None
 
 

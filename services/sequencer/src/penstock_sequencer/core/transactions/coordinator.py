@@ -23,10 +23,10 @@ from penstock.contracts.commands import (
     InitTransactionalProducer,
     PerItem,
     ProducerAllocated,
-    Refused,
+    Rejected,
     TransactionEnded,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.pending_offsets import commit_pending, release_pending
 from penstock_sequencer.core.log.control_markers import write_marker
 from penstock_sequencer.core.log.partitions import find_kept_partition, find_partition
@@ -52,20 +52,20 @@ from penstock_sequencer.core.state.limits import (
     TRANSACTION_TIMEOUT_MAX_MS,
     TRANSACTIONAL_ID_EXPIRY_MS,
     TRANSACTIONAL_ID_LENGTH_MAX,
-    TRANSACTIONS_FORGOTTEN_PER_TICK,
     TRANSACTIONS_MAX,
+    TRANSACTIONS_REMOVED_PER_TICK,
 )
-from penstock_sequencer.core.transactions.timeouts import note_deadline, overdue
+from penstock_sequencer.core.transactions.timeouts import overdue, record_deadline
 
 _NOBODY = (NO_PRODUCER, NO_EPOCH)
 TransactionCommand = AddPartitionsToTxn | AddOffsetsToTxn | CommitTxnOffsets | EndTxn
 
 
-def init_producer(state: State, command: InitTransactionalProducer, changes: Changes) -> ProducerAllocated | Refused:
+def init_producer(state: State, command: InitTransactionalProducer, changes: Changes) -> ProducerAllocated | Rejected:
     """A producer id and an epoch that nobody else has; a transaction that is ongoing under the id is aborted."""
-    objection = _init_objection(state, command)
-    if objection is not None:
-        return objection
+    validation_error = _init_validation_error(state, command)
+    if validation_error is not None:
+        return validation_error
     transaction = state.transactions.get(command.transactional_id)
     if transaction is None:
         return _new_transaction(state, command)
@@ -73,7 +73,7 @@ def init_producer(state: State, command: InitTransactionalProducer, changes: Cha
     if expected not in (_NOBODY, current):
         if expected == transaction.previous:
             return ProducerAllocated(*current)  # asked for once more, by the producer that has the epoch
-        return Refused(Refusal.PRODUCER_FENCED)
+        return Rejected(Rejection.PRODUCER_FENCED)
     if expected == _NOBODY and is_late(transaction, command.seen_sequence):
         return stale()
     _fence(state, transaction, changes)
@@ -83,38 +83,38 @@ def init_producer(state: State, command: InitTransactionalProducer, changes: Cha
     return ProducerAllocated(transaction.producer_id, transaction.epoch)
 
 
-def add_partitions(state: State, command: AddPartitionsToTxn, changes: Changes) -> PerItem | Refused:
+def add_partitions(state: State, command: AddPartitionsToTxn, changes: Changes) -> PerItem | Rejected:
     """The partitions are in the transaction; all of them or none."""
     transaction = find_transaction(state, command)
-    if isinstance(transaction, Refused):
+    if isinstance(transaction, Rejected):
         return transaction
     keys = dict.fromkeys((each.topic_id, each.partition) for each in command.partitions)
-    refusals = [
-        Refusal.UNKNOWN_TOPIC if find_partition(state, each.topic_id, each.partition) is None else Refusal.NONE
+    rejections = [
+        Rejection.UNKNOWN_TOPIC if find_partition(state, each.topic_id, each.partition) is None else Rejection.NONE
         for each in command.partitions
     ]
     new = [key for key in keys if key not in transaction.partitions]
-    if any(refusals) or not new:
-        return PerItem(refusals)
+    if any(rejections) or not new:
+        return PerItem(rejections)
     if is_late(transaction, command.seen_sequence):
         return stale()
-    refusal = room_refusal(state, transaction, len(new))
-    if refusal:
-        return Refused(refusal, f"no room for {len(new)} more partitions in transactions")
+    rejection = room_rejection(state, transaction, len(new))
+    if rejection:
+        return Rejected(rejection, f"no room for {len(new)} more partitions in transactions")
     for key in new:
         add_partition(state, transaction, key, -1)
-    return PerItem(refusals)
+    return PerItem(rejections)
 
 
-def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Done | Refused:
+def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Done | Rejected:
     """The group is in the transaction."""
     transaction = find_transaction(state, command)
-    if isinstance(transaction, Refused):
+    if isinstance(transaction, Rejected):
         return transaction
     if len(command.group_id) > GROUP_ID_LENGTH_MAX:
-        return Refused(Refusal.INVALID_GROUP)
+        return Rejected(Rejection.INVALID_GROUP)
     if command.group_id in state.share_groups:
-        return Refused(Refusal.UNKNOWN_GROUP)
+        return Rejected(Rejection.UNKNOWN_GROUP)
     if command.group_id in transaction.offsets:
         return Done()
     if is_late(transaction, command.seen_sequence):
@@ -122,11 +122,11 @@ def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Don
     return add_group(state, transaction, command.group_id) or Done()
 
 
-def end_transaction(state: State, command: EndTxn, changes: Changes) -> TransactionEnded | Refused:
+def end_transaction(state: State, command: EndTxn, changes: Changes) -> TransactionEnded | Rejected:
     """Committed or aborted, everywhere at once."""
     transaction = state.transactions.get(command.transactional_id)
     if transaction is None:
-        return Refused(Refusal.INVALID_PRODUCER_MAPPING)
+        return Rejected(Rejection.INVALID_PRODUCER_MAPPING)
     told = (command.producer_id, command.producer_epoch)
     is_ongoing = transaction.state == ONGOING
     current = (transaction.producer_id, transaction.epoch)
@@ -134,15 +134,15 @@ def end_transaction(state: State, command: EndTxn, changes: Changes) -> Transact
     if transaction.ended == (*told, command.committed) and (is_past or (told == current and not is_ongoing)):
         return TransactionEnded(transaction.producer_id, transaction.epoch)
     if transaction.ended == (*told, not command.committed) and is_past and not is_ongoing:
-        return Refused(Refusal.INVALID_TXN_STATE, "the transaction has ended otherwise")
+        return Rejected(Rejection.INVALID_TXN_STATE, "the transaction has ended otherwise")
     found = find_transaction(state, command)
-    if isinstance(found, Refused):
+    if isinstance(found, Rejected):
         return found
     # Nobody means to end what he does not know of: it may be a second copy, answered already.
     if is_late(transaction, command.seen_sequence) or 0 <= command.seen_sequence < transaction.started_sequence:
         return stale()
     if not is_ongoing and (command.committed or not command.bumps):
-        return Refused(Refusal.INVALID_TXN_STATE)
+        return Rejected(Rejection.INVALID_TXN_STATE)
     # KIP-890: who does not know whether anything was added aborts, and goes on with another epoch either way.
     _end(state, transaction, committed=command.committed, bumps=command.bumps, changes=changes)
     transaction.ended = (*told, command.committed)
@@ -151,12 +151,12 @@ def end_transaction(state: State, command: EndTxn, changes: Changes) -> Transact
     return TransactionEnded(transaction.producer_id, transaction.epoch)
 
 
-def find_transaction(state: State, command: TransactionCommand) -> Transaction | Refused:
+def find_transaction(state: State, command: TransactionCommand) -> Transaction | Rejected:
     """The transaction of the command's producer, if that is still the one that may write."""
     transaction = state.transactions.get(command.transactional_id)
     if transaction is None or transaction.producer_id != command.producer_id:
-        return Refused(Refusal.INVALID_PRODUCER_MAPPING)
-    return transaction if transaction.epoch == command.producer_epoch else Refused(Refusal.PRODUCER_FENCED)
+        return Rejected(Rejection.INVALID_PRODUCER_MAPPING)
+    return transaction if transaction.epoch == command.producer_epoch else Rejected(Rejection.PRODUCER_FENCED)
 
 
 def is_late(transaction: Transaction, seen_sequence: int) -> bool:
@@ -164,17 +164,17 @@ def is_late(transaction: Transaction, seen_sequence: int) -> bool:
     return 0 <= seen_sequence < transaction.changed_sequence
 
 
-def stale() -> Refused:
+def stale() -> Rejected:
     """What is answered to those who are late."""
-    return Refused(Refusal.STALE, "the transaction before this one was ended since")
+    return Rejected(Rejection.STALE, "the transaction before this one was ended since")
 
 
-def room_refusal(state: State, transaction: Transaction, partitions: int) -> Refusal:
+def room_rejection(state: State, transaction: Transaction, partitions: int) -> Rejection:
     """Why so many more partitions do not fit: into the transaction, which is final, or into all for the moment."""
     if len(transaction.partitions) + partitions > PARTITIONS_PER_TRANSACTION_MAX:
-        return Refusal.POLICY_VIOLATION
+        return Rejection.POLICY_VIOLATION
     is_full = state.transaction_partition_count + partitions > TRANSACTION_PARTITIONS_MAX
-    return Refusal.OVERLOADED if is_full or state.aborted_count >= ABORTED_TRANSACTIONS_MAX else Refusal.NONE
+    return Rejection.OVERLOADED if is_full or state.aborted_count >= ABORTED_TRANSACTIONS_MAX else Rejection.NONE
 
 
 def add_partition(state: State, transaction: Transaction, key: PartitionKey, first_offset: int) -> None:
@@ -184,12 +184,12 @@ def add_partition(state: State, transaction: Transaction, key: PartitionKey, fir
     transaction.partitions[key] = first_offset
 
 
-def add_group(state: State, transaction: Transaction, group_id: str) -> Refused | None:
+def add_group(state: State, transaction: Transaction, group_id: str) -> Rejected | None:
     """The group is in the transaction, which begins if it was not ongoing; why not, if there is no room."""
     is_large = len(transaction.offsets) >= OFFSETS_PER_TRANSACTION_MAX
-    refusal = Refusal.POLICY_VIOLATION if is_large else room_refusal(state, transaction, 0)
-    if refusal:
-        return Refused(refusal, "no room for another group in the transaction")
+    rejection = Rejection.POLICY_VIOLATION if is_large else room_rejection(state, transaction, 0)
+    if rejection:
+        return Rejected(rejection, "no room for another group in the transaction")
     _begin(state, transaction)
     transaction.offsets[group_id] = {}
     state.transactions_by_group.setdefault(group_id, {})[transaction.transactional_id] = None
@@ -212,12 +212,12 @@ def end_overdue(state: State, changes: Changes) -> None:
             return
 
 
-def forget_transactions(state: State) -> None:
+def remove_transactions(state: State) -> None:
     """Forget transactional ids that nobody has used for long; they stand in the order of their last use."""
     old: list[Transaction] = []
     for transaction in state.transactions.values():
         is_used = transaction.state == ONGOING or transaction.active_ms + TRANSACTIONAL_ID_EXPIRY_MS > state.clock_ms
-        if is_used or len(old) >= TRANSACTIONS_FORGOTTEN_PER_TICK:
+        if is_used or len(old) >= TRANSACTIONS_REMOVED_PER_TICK:
             break
         old.append(transaction)
     for transaction in old:
@@ -225,20 +225,20 @@ def forget_transactions(state: State) -> None:
         del state.transactions_by_producer[transaction.producer_id]
 
 
-def _init_objection(state: State, command: InitTransactionalProducer) -> Refused | None:
+def _init_validation_error(state: State, command: InitTransactionalProducer) -> Rejected | None:
     if not 0 < len(command.transactional_id) <= TRANSACTIONAL_ID_LENGTH_MAX:
         length = len(command.transactional_id)
-        return Refused(Refusal.INVALID_REQUEST, f"a transactional id of {length} letters")
+        return Rejected(Rejection.INVALID_REQUEST, f"a transactional id of {length} letters")
     if not 0 < command.timeout_ms <= TRANSACTION_TIMEOUT_MAX_MS:
-        return Refused(Refusal.INVALID_TRANSACTION_TIMEOUT, f"a time-out of {command.timeout_ms} ms")
+        return Rejected(Rejection.INVALID_TRANSACTION_TIMEOUT, f"a time-out of {command.timeout_ms} ms")
     if (command.producer_id == NO_PRODUCER) != (command.producer_epoch == NO_EPOCH):
-        return Refused(Refusal.INVALID_REQUEST, "a producer id and an epoch come together")
+        return Rejected(Rejection.INVALID_REQUEST, "a producer id and an epoch come together")
     return None
 
 
-def _new_transaction(state: State, command: InitTransactionalProducer) -> ProducerAllocated | Refused:
+def _new_transaction(state: State, command: InitTransactionalProducer) -> ProducerAllocated | Rejected:
     if len(state.transactions) >= TRANSACTIONS_MAX:
-        return Refused(Refusal.OVERLOADED, f"{TRANSACTIONS_MAX} transactional ids are known, no more can be")
+        return Rejected(Rejection.OVERLOADED, f"{TRANSACTIONS_MAX} transactional ids are known, no more can be")
     producer_id = new_producer_id(state)
     transaction = Transaction(
         command.transactional_id, producer_id, 0, command.timeout_ms, state.clock_ms, state.sequence
@@ -254,7 +254,7 @@ def _begin(state: State, transaction: Transaction) -> None:
         transaction.started_ms = state.clock_ms
         transaction.started_sequence = state.sequence
         state.ongoing[transaction.transactional_id] = transaction
-        note_deadline(state, transaction)
+        record_deadline(state, transaction)
 
 
 def _fence(state: State, transaction: Transaction, changes: Changes) -> None:

@@ -1,49 +1,49 @@
 """CommitTxnOffsets: offsets that a group's member commits with its transaction, with Kafka's rules on who may."""
 
-from penstock.contracts.commands import CommitTxnOffsets, PerItem, Refused
-from penstock.contracts.rejections import Refusal
-from penstock_sequencer.core.groups.offset_commit import member_refusal, note_life
+from penstock.contracts.commands import CommitTxnOffsets, PerItem, Rejected
+from penstock.contracts.rejections import Rejection
+from penstock_sequencer.core.groups.offset_commit import member_rejection, record_life
 from penstock_sequencer.core.groups.pending_offsets import add_pending
 from penstock_sequencer.core.state.cluster import Changes, State
 from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX
 from penstock_sequencer.core.transactions.coordinator import add_group, find_transaction, is_late, stale
 
 
-def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes) -> PerItem | Refused:
+def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes) -> PerItem | Rejected:
     """The offsets wait for the transaction's end; one refusal for each that cannot."""
     transaction = find_transaction(state, command)
-    if isinstance(transaction, Refused):
+    if isinstance(transaction, Rejected):
         return transaction
-    refusal = _refusal(state, command)
-    if refusal:
-        return Refused(refusal)
+    rejection = _rejection(state, command)
+    if rejection:
+        return Rejected(rejection)
     if is_late(transaction, command.seen_sequence):
         return stale()
     if command.group_id not in transaction.offsets:
         if not command.adds:
-            return Refused(Refusal.INVALID_TXN_STATE, "the group was not added to the transaction")
-        objection = add_group(state, transaction, command.group_id)
-        if objection is not None:
-            return objection
+            return Rejected(Rejection.INVALID_TXN_STATE, "the group was not added to the transaction")
+        validation_error = add_group(state, transaction, command.group_id)
+        if validation_error is not None:
+            return validation_error
     group = state.groups.get(command.group_id)
     if group is not None:
-        note_life(state, group, command.member_id)
+        record_life(state, group, command.member_id)
     group_id, seen = command.group_id, command.seen_sequence
     return PerItem([add_pending(state, transaction, group_id, item, seen) for item in command.offsets])
 
 
-def _refusal(state: State, command: CommitTxnOffsets) -> Refusal:
+def _rejection(state: State, command: CommitTxnOffsets) -> Rejection:
     """Kafka's: who names no member may commit, since the older versions of the protocol cannot name one."""
     if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
-        return Refusal.INVALID_GROUP
+        return Rejection.INVALID_GROUP
     if command.group_id in state.share_groups:
-        return Refusal.UNKNOWN_GROUP
+        return Rejection.UNKNOWN_GROUP
     group = state.groups.get(command.group_id)
     is_nobody = command.generation < 0 and not command.member_id and command.group_instance_id is None
     if is_nobody:
-        return Refusal.NONE
+        return Rejection.NONE
     if group is None:
-        return Refusal.ILLEGAL_GENERATION if command.generation >= 0 else Refusal.NONE
-    refusal = member_refusal(group, command)
+        return Rejection.ILLEGAL_GENERATION if command.generation >= 0 else Rejection.NONE
+    rejection = member_rejection(group, command)
     # A rebalance is no hindrance: who has the newest generation may commit, and its client knows no such answer.
-    return Refusal.NONE if refusal == Refusal.REBALANCE_IN_PROGRESS else refusal
+    return Rejection.NONE if rejection == Rejection.REBALANCE_IN_PROGRESS else rejection

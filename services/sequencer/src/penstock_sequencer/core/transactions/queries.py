@@ -16,7 +16,7 @@ from penstock.contracts.queries.transactions import (
     TransactionTopic,
     TransactionView,
 )
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
 from penstock_sequencer.core.state.cluster import DEAD, ONGOING, Partition, State, Transaction
@@ -67,7 +67,7 @@ def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
     try:
         pattern = Pattern(query.pattern) if query.pattern else None
     except BadPattern:
-        return TransactionsView(state.sequence, [], refusal=Refusal.INVALID_PATTERN)
+        return TransactionsView(state.sequence, [], rejection=Rejection.INVALID_PATTERN)
     passing = (each for each in _candidates(state, query) if _passes(state, each, query))
     found = nsmallest(TRANSACTIONS_LISTED_MAX + 1, passing, key=lambda each: each.transactional_id)
     seen = found[: TRANSACTIONS_LISTED_MAX if pattern is None else _count_within_letters(found)]
@@ -129,7 +129,7 @@ def producers(state: State, query: ProducersQuery) -> ProducersView:
 
 def _producers(state: State, partition: Partition | None) -> PartitionProducers:
     if partition is None:
-        return PartitionProducers(Refusal.UNKNOWN_TOPIC)
+        return PartitionProducers(Rejection.UNKNOWN_TOPIC)
     opened = {} if partition.transactions is None else partition.transactions.open
     views = [
         ProducerView(
@@ -142,4 +142,4 @@ def _producers(state: State, partition: Partition | None) -> PartitionProducers:
         )
         for producer_id, producer in partition.producers.items()
     ]
-    return PartitionProducers(Refusal.NONE, views)
+    return PartitionProducers(Rejection.NONE, views)

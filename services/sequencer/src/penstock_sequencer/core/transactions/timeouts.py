@@ -8,7 +8,7 @@ from penstock_sequencer.core.state.cluster import State, Transaction
 _STALE_MAX = 64  # beyond this, and more than there are transactions, the heap is built anew
 
 
-def note_deadline(state: State, transaction: Transaction) -> None:
+def record_deadline(state: State, transaction: Transaction) -> None:
     """The transaction is ongoing from now on."""
     heappush(state.transaction_alarms, _alarm(transaction))
     if len(state.transaction_alarms) > 2 * len(state.ongoing) + _STALE_MAX:

@@ -48,7 +48,7 @@ def check_pattern(state: State, text: str) -> str:
     return ""
 
 
-def note_topic(state: State, name: str, *, is_new: bool) -> dict[str, None]:
+def record_topic(state: State, name: str, *, is_new: bool) -> dict[str, None]:
     """A topic of the name came (`is_new`), went or changed: the groups that subscribe it."""
     tables = state.subscriptions
     groups = dict.fromkeys(tables.groups_by_topic.get(name, ()))

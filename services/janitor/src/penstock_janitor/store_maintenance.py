@@ -6,7 +6,7 @@ Uploads that are old go; keys that are not Penstock's are counted, told of, and 
 
 import structlog
 
-from penstock.contracts.commands import HOUSE_CHORE
+from penstock.contracts.commands import MAINTENANCE_TASK
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.contracts.ids import check_token
 from penstock.objectstore import ObjectStore
@@ -19,11 +19,11 @@ from penstock.segment.keys import (
     parse_snapshot_key,
     segments_prefix,
 )
-from penstock_janitor.chores import Chores, Kind, Taken, give_up
 from penstock_janitor.deletion import Deletion
 from penstock_janitor.identity import Guard, marker_key
 from penstock_janitor.judge import Now, Rules, judge_unfinished
 from penstock_janitor.metrics import JanitorMetrics
+from penstock_janitor.task_leases import Kind, Taken, TaskLeases, give_up
 
 WAIT_MAX_S = 60.0
 TOLD_MAX = 20  # unknown keys that one look names in the log
@@ -42,7 +42,7 @@ class House:
         cluster: str,
         store: ObjectStore,
         guard: Guard,
-        chores: Chores,
+        tasks: TaskLeases,
         deletion: Deletion,
         rules: Rules,
         clock: Clock,
@@ -53,18 +53,18 @@ class House:
         self._prefix = f"{check_token('cluster', cluster)}/"
         self._store = store
         self._guard = guard
-        self._chores = chores
+        self._tasks = tasks
         self._deletion = deletion
         self._rules = rules
         self._clock = clock
         self._metrics = metrics
         self._interval_s = interval_s
-        self._kind = Kind(HOUSE_CHORE, HOUSE_CHORE + 1, int(interval_s * 1000))
+        self._kind = Kind(MAINTENANCE_TASK, MAINTENANCE_TASK + 1, int(interval_s * 1000))
 
     async def step(self) -> float:
         """Look around once, if it is due; the seconds until the next look."""
         await self._guard.journal()
-        taken = await self._chores.take(self._kind)
+        taken = await self._tasks.take(self._kind)
         if not taken.numbers:
             return min(taken.wait_s, WAIT_MAX_S, self._interval_s)
         try:
@@ -72,9 +72,9 @@ class House:
             await self._end_uploads(taken)
             await self._tell_of_unknown(taken)
         except PenstockError:
-            await give_up(self._chores, taken)
+            await give_up(self._tasks, taken)
             raise
-        await self._chores.end(taken, done=True)
+        await self._tasks.end(taken, done=True)
         return min(self._interval_s, WAIT_MAX_S)
 
     async def _end_uploads(self, taken: Taken) -> None:
@@ -83,7 +83,7 @@ class House:
             judgement = judge_unfinished(upload.begun_ms, Now(taken.clock_ms, self._clock.now_ms()), self._rules)
             if judgement.goes:
                 await self._deletion.end_upload(upload, judgement)
-                await self._chores.keep(taken)
+                await self._tasks.keep(taken)
 
     async def _tell_of_unknown(self, taken: Taken) -> None:
         """Look through all objects of the cluster but those in the shards of segments, which are other chores'."""
@@ -99,7 +99,7 @@ class House:
                         log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
             if len(page) < LIST_LIMIT_MAX:
                 break
-            await self._chores.keep(taken)
+            await self._tasks.keep(taken)
             after = page[-1].key
             page = await self._store.list(self._prefix, after if after < first else max(after, last))
         self._metrics.unknown_objects.labels("elsewhere").set(unknown)

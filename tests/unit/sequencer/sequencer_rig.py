@@ -67,22 +67,22 @@ class FreezingClock(VirtualClock):
 class Running:
     """One sequencer and the task that runs it."""
 
-    def __init__(self, name: str, house: "House", known_level: int = NEWEST_LEVEL) -> None:
+    def __init__(self, name: str, rig: "SequencerRig", known_level: int = NEWEST_LEVEL) -> None:
         self.name = name
-        self.bus: MemoryBus = house.hub.connect(name)
+        self.bus: MemoryBus = rig.hub.connect(name)
         self.registry = CollectorRegistry()
         self.clock = FreezingClock()
         self.health = Health()
         self.sequencer = Sequencer(
-            house.make_journal(house.store),
+            rig.make_journal(rig.store),
             self.bus,
             CLUSTER,
-            f"{name}.{house.entropy.take(2).hex()}",
+            f"{name}.{rig.entropy.take(2).hex()}",
             self.clock,
-            house.entropy,
+            rig.entropy,
             SequencerMetrics(self.registry),
-            house.objects,
-            house.snapshots,
+            rig.objects,
+            rig.snapshots,
             known_level=known_level,
             health=self.health,
         )
@@ -103,7 +103,7 @@ class Running:
             await self.task
 
 
-class House:
+class SequencerRig:
     """The bus, the journal and whoever lives on them."""
 
     def __init__(self) -> None:
@@ -180,9 +180,9 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house(*names: str, objects: ObjectStore | None = None) -> AsyncIterator[House]:
-    """A house with these sequencers serving, and all of it gone afterwards."""
-    built = House()
+async def rig(*names: str, objects: ObjectStore | None = None) -> AsyncIterator[SequencerRig]:
+    """A rig with these sequencers serving, and all of it gone afterwards."""
+    built = SequencerRig()
     built.objects = objects
     try:
         for name in names:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.contracts.commands import NO_CHORE, ChoreTaken, Command, EndChore, Outcome, Refused, TakeChore
+from penstock.contracts.commands import NO_TASK, Command, EndTaskLease, Outcome, Rejected, TakeTaskLease, TaskLeaseTaken
 from penstock.contracts.errors import Conflict, PenstockError
 from penstock.contracts.queries.janitor import UsageQuery, UsageView
 from penstock.runtime.bus.sequencer_client import SequencerClient
@@ -14,7 +14,7 @@ from penstock.runtime.clock import Clock
 COMMAND_DEADLINE_S = 30.0
 
 
-class ChoreLost(Conflict):
+class TaskLeaseLost(Conflict):
     """Somebody else has it: we took longer than our lease."""
 
 
@@ -40,14 +40,14 @@ class Taken(msgspec.Struct, frozen=True):
         return max(self.due_ms - self.clock_ms, 0) / 1000
 
 
-class Chores(Protocol):
+class TaskLeases(Protocol):
     """Hands out chores."""
 
     async def take(self, kind: Kind, count: int = 1) -> Taken:
         """Up to `count` chores that are due; those done longest ago come first."""
 
     async def keep(self, taken: Taken) -> None:
-        """Go on with them if the lease is running out; `ChoreLost` if one of them is another's by now."""
+        """Go on with them if the lease is running out; `TaskLeaseLost` if one of them is another's by now."""
 
     async def end(self, taken: Taken, *, done: bool) -> None:
         """They are done, or given up."""
@@ -60,7 +60,7 @@ class _Held(msgspec.Struct):
     asked_s: float
 
 
-class JournalChores:
+class JournalTaskLeases:
     """Chores by leases in the journal."""
 
     def __init__(self, sequencers: SequencerClient, holder: str, clock: Clock, lease_ms: int) -> None:
@@ -74,7 +74,7 @@ class JournalChores:
     async def take(self, kind: Kind, count: int = 1) -> Taken:
         asked_s = self._clock.monotonic_s()
         outcomes = await self._ask([self._take(kind, hand) for hand in range(count)])
-        hands = {outcome.number: hand for hand, outcome in enumerate(outcomes) if outcome.number != NO_CHORE}
+        hands = {outcome.number: hand for hand, outcome in enumerate(outcomes) if outcome.number != NO_TASK}
         self._held.update({number: _Held(hand, asked_s) for number, hand in hands.items()})
         return Taken(kind, list(hands), outcomes[-1].clock_ms, outcomes[-1].due_ms)
 
@@ -86,31 +86,31 @@ class JournalChores:
         outcomes = await self._ask([self._take(taken.kind, self._held[number].hand, number) for number in old])
         for number, outcome in zip(old, outcomes, strict=True):
             if outcome.number != number:
-                raise ChoreLost(f"another janitor has chore {number} by now")
+                raise TaskLeaseLost(f"another janitor has chore {number} by now")
             self._held[number].asked_s = asked_s
 
     async def end(self, taken: Taken, *, done: bool) -> None:
         now_ms = self._sequencers.seen_clock_ms
         ends: list[Command] = [
-            EndChore(now_ms, self._name(self._held.pop(number).hand), number, done) for number in taken.numbers
+            EndTaskLease(now_ms, self._name(self._held.pop(number).hand), number, done) for number in taken.numbers
         ]
         await self._sequencers.command(ends, deadline_s=COMMAND_DEADLINE_S)
 
-    def _take(self, kind: Kind, hand: int, number: int = NO_CHORE) -> Command:
+    def _take(self, kind: Kind, hand: int, number: int = NO_TASK) -> Command:
         """The time in it is one that the journal told: a janitor's own clock decides about nothing there."""
         now_ms = self._sequencers.seen_clock_ms
-        return TakeChore(now_ms, self._name(hand), kind.first, kind.stop, kind.period_ms, self._lease_ms, number)
+        return TakeTaskLease(now_ms, self._name(hand), kind.first, kind.stop, kind.period_ms, self._lease_ms, number)
 
     def _name(self, hand: int) -> str:
         """The journal gives one chore of a kind to one holder, so that a command sent again takes no second one."""
         return f"{self._holder}.{hand}"
 
-    async def _ask(self, commands: list[Command]) -> list[ChoreTaken]:
+    async def _ask(self, commands: list[Command]) -> list[TaskLeaseTaken]:
         outcomes = await self._sequencers.command(commands, deadline_s=COMMAND_DEADLINE_S)
         return [_taken(outcome) for outcome in outcomes]
 
 
-class OwnChores:
+class OwnTaskLeases:
     """Chores of a janitor that changes nothing, not even who does what."""
 
     def __init__(self, sequencers: SequencerClient) -> None:
@@ -131,14 +131,14 @@ class OwnChores:
             self._ended_ms.update(dict.fromkeys(taken.numbers, taken.clock_ms))
 
 
-async def give_up(chores: Chores, taken: Taken) -> None:
+async def give_up(tasks: TaskLeases, taken: Taken) -> None:
     """End chores that could not be done; if that cannot be told either, their leases end by themselves."""
     with contextlib.suppress(PenstockError):
-        await chores.end(taken, done=False)
+        await tasks.end(taken, done=False)
 
 
-def _taken(outcome: Outcome) -> ChoreTaken:
-    if isinstance(outcome, Refused):
-        raise Conflict(f"no chore is given: {outcome.refusal.name} {outcome.message}")
-    assert isinstance(outcome, ChoreTaken), f"a sequencer answered {outcome} to a chore"
+def _taken(outcome: Outcome) -> TaskLeaseTaken:
+    if isinstance(outcome, Rejected):
+        raise Conflict(f"no chore is given: {outcome.rejection.name} {outcome.message}")
+    assert isinstance(outcome, TaskLeaseTaken), f"a sequencer answered {outcome} to a chore"
     return outcome

@@ -8,7 +8,7 @@ from penstock.contracts.codec import encode
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import ID_BYTES
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
-from penstock.contracts.rejections import Refusal
+from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.bus import Inbound
 from penstock_flusher.budget import BATCH_OVERHEAD_BYTES, Budget
 
@@ -41,7 +41,7 @@ class Message:
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class Fragment:
     """One produce request, or one part of it, as it came in one message."""
 
     gateway: str
@@ -70,23 +70,25 @@ def new_message(inbound: Inbound, request: FlushRequest, budget: Budget, weight:
     return Message(inbound, budget, weight, [[] for _ in request.produces], len(request.produces))
 
 
-def pieces_of(message: Message, request: FlushRequest, payload: memoryview) -> list[Piece]:
+def fragments_of(message: Message, request: FlushRequest, payload: memoryview) -> list[Fragment]:
     """The message's pieces, with views of their bytes."""
-    pieces = []
+    fragments = []
     position = 0
     for index, produce in enumerate(request.produces):
         end = position + sum(batch.meta.length for batch in produce.batches)
         view = payload[position:end]
-        pieces.append(
-            Piece(request.gateway, produce.request, produce.part, produce.parts, produce.batches, view, message, index)
+        fragments.append(
+            Fragment(
+                request.gateway, produce.request, produce.part, produce.parts, produce.batches, view, message, index
+            )
         )
         position = end
-    return pieces
+    return fragments
 
 
-def refused(batches: Sequence[FlushBatch], refusal: Refusal) -> list[BatchResult]:
+def rejected(batches: Sequence[FlushBatch], rejection: Rejection) -> list[BatchResult]:
     """The same refusal for every batch."""
-    return [BatchResult(refusal)] * len(batches)
+    return [BatchResult(rejection)] * len(batches)
 
 
 def check_request(request: FlushRequest, payload: memoryview) -> None:

@@ -26,7 +26,7 @@ class PutPace:
         """How long to wait for a put before the same is put once more; None while that is not known."""
         return self._patience_s
 
-    def note_put(self, taken_s: float) -> None:
+    def record_put(self, taken_s: float) -> None:
         """A put has ended after so long, or was overtaken by its hedge then."""
         self._taken_s.append(taken_s)
         self._hedges = min(self._hedges + self._share, HEDGES_MAX)

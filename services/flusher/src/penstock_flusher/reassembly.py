@@ -20,16 +20,16 @@ class Part(Protocol):
     def parts(self) -> int: ...
 
 
-Piece = TypeVar("Piece", bound=Part)
+Fragment = TypeVar("Fragment", bound=Part)
 
 
 @dataclass(slots=True)
-class _Join(Generic[Piece]):
+class _Join(Generic[Fragment]):
     latest_s: float
-    pieces: list[Piece] = field(default_factory=list)
+    fragments: list[Fragment] = field(default_factory=list)
 
 
-class Joins(Generic[Piece]):
+class Joins(Generic[Fragment]):
     """Joins parts into whole requests.
 
     A request enters the buffer as a whole with its last part, so a buffer may close at any time without tearing one.
@@ -39,38 +39,38 @@ class Joins(Generic[Piece]):
 
     def __init__(self, part_wait_s: float) -> None:
         self._part_wait_s = part_wait_s
-        self._open: dict[tuple[str, int], _Join[Piece]] = {}
+        self._open: dict[tuple[str, int], _Join[Fragment]] = {}
 
-    def add(self, piece: Piece, now_s: float) -> tuple[list[Piece], list[Piece]]:
-        """The whole request if `piece` completes one, and the pieces given up if it does not continue one."""
-        if piece.parts == 1:
-            return [piece], []
-        key = (piece.gateway, piece.request)
+    def add(self, fragment: Fragment, now_s: float) -> tuple[list[Fragment], list[Fragment]]:
+        """The whole request if `fragment` completes one, and the pieces given up if it does not continue one."""
+        if fragment.parts == 1:
+            return [fragment], []
+        key = (fragment.gateway, fragment.request)
         join = self._open.pop(key, None) or _Join(now_s)
-        join.pieces.append(piece)
-        if piece.part != len(join.pieces) - 1 or piece.parts != join.pieces[0].parts:
-            return [], join.pieces
-        if len(join.pieces) == piece.parts:
-            return join.pieces, []
+        join.fragments.append(fragment)
+        if fragment.part != len(join.fragments) - 1 or fragment.parts != join.fragments[0].parts:
+            return [], join.fragments
+        if len(join.fragments) == fragment.parts:
+            return join.fragments, []
         join.latest_s = now_s
         self._open[key] = join
         return [], []
 
-    def give_up(self, gateway: str, request: int) -> list[Piece]:
+    def give_up(self, gateway: str, request: int) -> list[Fragment]:
         """The pieces so far of a request that can no longer become whole."""
         join = self._open.pop((gateway, request), None)
-        return join.pieces if join else []
+        return join.fragments if join else []
 
-    def give_up_late(self, now_s: float) -> list[Piece]:
+    def give_up_late(self, now_s: float) -> list[Fragment]:
         """The pieces of all requests whose next part is overdue."""
         late = [key for key, join in self._open.items() if now_s >= join.latest_s + self._part_wait_s]
-        return [piece for key in late for piece in self._open.pop(key).pieces]
+        return [fragment for key in late for fragment in self._open.pop(key).fragments]
 
-    def give_up_all(self) -> list[Piece]:
+    def give_up_all(self) -> list[Fragment]:
         """The pieces of all requests that are not whole."""
-        pieces = [piece for join in self._open.values() for piece in join.pieces]
+        fragments = [fragment for join in self._open.values() for fragment in join.fragments]
         self._open.clear()
-        return pieces
+        return fragments
 
     def due_s(self) -> float:
         """When the first request is overdue; infinity if none is open."""
