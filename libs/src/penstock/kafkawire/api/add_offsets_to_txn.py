@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, Int64, String
 
 
@@ -15,3 +16,14 @@ class AddOffsetsToTxnRequest(msgspec.Struct, frozen=True, gc=False):
 class AddOffsetsToTxnResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
+
+
+API = Api(
+    key=25,
+    name="AddOffsetsToTxn",
+    min_version=0,
+    max_version=4,
+    flexible_since=3,
+    request=AddOffsetsToTxnRequest,
+    response=AddOffsetsToTxnResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int16, Int32, Int64, String, since, versions
 
 
@@ -49,3 +50,14 @@ class AddPartitionsToTxnResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Annotated[Int16, since(4)] = 0
     results_by_transaction: Annotated[list[AddPartitionsToTxnResult], since(4)] = []
     results_by_topic_v3_and_below: Annotated[list[AddPartitionsToTxnTopicResult], versions(0, 3)] = []
+
+
+API = Api(
+    key=24,
+    name="AddPartitionsToTxn",
+    min_version=0,
+    max_version=5,
+    flexible_since=3,
+    request=AddPartitionsToTxnRequest,
+    response=AddPartitionsToTxnResponse,
+)

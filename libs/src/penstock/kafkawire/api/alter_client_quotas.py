@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Float64, Int16, Int32, String
 
 
@@ -37,3 +38,14 @@ class EntryResult(msgspec.Struct, frozen=True, gc=False):
 class AlterClientQuotasResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     entries: list[EntryResult] = []
+
+
+API = Api(
+    key=49,
+    name="AlterClientQuotas",
+    min_version=0,
+    max_version=1,
+    flexible_since=1,
+    request=AlterClientQuotasRequest,
+    response=AlterClientQuotasResponse,
+)

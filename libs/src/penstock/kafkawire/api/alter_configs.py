@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int8, Int16, Int32, String
 
 
@@ -31,3 +32,14 @@ class AlterConfigsResourceResponse(msgspec.Struct, frozen=True, gc=False):
 class AlterConfigsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse] = []
+
+
+API = Api(
+    key=33,
+    name="AlterConfigs",
+    min_version=0,
+    max_version=2,
+    flexible_since=2,
+    request=AlterConfigsRequest,
+    response=AlterConfigsResponse,
+)

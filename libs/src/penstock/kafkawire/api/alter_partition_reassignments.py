@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int16, Int32, String, since
 
 
@@ -41,3 +42,14 @@ class AlterPartitionReassignmentsResponse(msgspec.Struct, frozen=True, gc=False)
     error_code: Int16 = 0
     error_message: String | None = ""
     responses: list[ReassignableTopicResponse] = []
+
+
+API = Api(
+    key=45,
+    name="AlterPartitionReassignments",
+    min_version=0,
+    max_version=1,
+    flexible_since=0,
+    request=AlterPartitionReassignmentsRequest,
+    response=AlterPartitionReassignmentsResponse,
+)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, String
 
 
@@ -32,3 +33,14 @@ class AlterReplicaLogDirTopicResult(msgspec.Struct, frozen=True, gc=False):
 class AlterReplicaLogDirsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     results: list[AlterReplicaLogDirTopicResult] = []
+
+
+API = Api(
+    key=34,
+    name="AlterReplicaLogDirs",
+    min_version=1,
+    max_version=2,
+    flexible_since=2,
+    request=AlterReplicaLogDirsRequest,
+    response=AlterReplicaLogDirsResponse,
+)

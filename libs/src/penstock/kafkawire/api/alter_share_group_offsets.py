@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Int16, Int32, Int64, String, Uuid
 
 
@@ -37,3 +38,15 @@ class AlterShareGroupOffsetsResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     error_message: String | None = None
     responses: list[AlterShareGroupOffsetsResponseTopic] = []
+
+
+API = Api(
+    key=91,
+    name="AlterShareGroupOffsets",
+    min_version=0,
+    max_version=0,
+    flexible_since=0,
+    request=AlterShareGroupOffsetsRequest,
+    response=AlterShareGroupOffsetsResponse,
+    share_groups_only=True,
+)

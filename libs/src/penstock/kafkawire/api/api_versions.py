@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int16, Int32, Int64, String, since, tagged
 
 
@@ -40,3 +41,14 @@ class ApiVersionsResponse(msgspec.Struct, frozen=True, gc=False):
     finalized_features_epoch: Annotated[Int64, tagged(1), since(3)] = -1
     finalized_features: Annotated[list[FinalizedFeatureKey], tagged(2), since(3)] = []
     zk_migration_ready: Annotated[Bool, tagged(3), since(3)] = False
+
+
+API = Api(
+    key=18,
+    name="ApiVersions",
+    min_version=0,
+    max_version=4,
+    flexible_since=3,
+    request=ApiVersionsRequest,
+    response=ApiVersionsResponse,
+)

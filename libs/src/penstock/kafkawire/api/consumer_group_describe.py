@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Bool, Int8, Int16, Int32, String, Uuid, since
 
 
@@ -52,3 +53,14 @@ class DescribedGroup(msgspec.Struct, frozen=True, gc=False):
 class ConsumerGroupDescribeResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     groups: list[DescribedGroup] = []
+
+
+API = Api(
+    key=69,
+    name="ConsumerGroupDescribe",
+    min_version=0,
+    max_version=1,
+    flexible_since=0,
+    request=ConsumerGroupDescribeRequest,
+    response=ConsumerGroupDescribeResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Int16, Int32, String, Uuid, since
 
 
@@ -41,3 +42,14 @@ class ConsumerGroupHeartbeatResponse(msgspec.Struct, frozen=True, gc=False):
     heartbeat_interval_ms: Int32 = 0
     # Null where nothing has changed since the member was told.
     assignment: Assignment | None = None
+
+
+API = Api(
+    key=68,
+    name="ConsumerGroupHeartbeat",
+    min_version=0,
+    max_version=1,
+    flexible_since=0,
+    request=ConsumerGroupHeartbeatRequest,
+    response=ConsumerGroupHeartbeatResponse,
+)

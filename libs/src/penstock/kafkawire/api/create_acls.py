@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int8, Int16, Int32, String
 
 
@@ -27,3 +28,14 @@ class AclCreationResult(msgspec.Struct, frozen=True, gc=False):
 class CreateAclsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     results: list[AclCreationResult] = []
+
+
+API = Api(
+    key=30,
+    name="CreateAcls",
+    min_version=1,
+    max_version=3,
+    flexible_since=2,
+    request=CreateAclsRequest,
+    response=CreateAclsResponse,
+)

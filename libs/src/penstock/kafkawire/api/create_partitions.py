@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int16, Int32, String
 
 
@@ -31,3 +32,14 @@ class CreatePartitionsTopicResult(msgspec.Struct, frozen=True, gc=False):
 class CreatePartitionsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     results: list[CreatePartitionsTopicResult] = []
+
+
+API = Api(
+    key=37,
+    name="CreatePartitions",
+    min_version=0,
+    max_version=3,
+    flexible_since=2,
+    request=CreatePartitionsRequest,
+    response=CreatePartitionsResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Bool, Int8, Int16, Int32, String, Uuid, since, tagged
 
 
@@ -54,3 +55,14 @@ class CreatableTopicResult(msgspec.Struct, frozen=True, gc=False):
 class CreateTopicsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     topics: list[CreatableTopicResult] = []
+
+
+API = Api(
+    key=19,
+    name="CreateTopics",
+    min_version=2,
+    max_version=7,
+    flexible_since=5,
+    request=CreateTopicsRequest,
+    response=CreateTopicsResponse,
+)

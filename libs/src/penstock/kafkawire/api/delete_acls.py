@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int8, Int16, Int32, String
 
 
@@ -40,3 +41,14 @@ class DeleteAclsFilterResult(msgspec.Struct, frozen=True, gc=False):
 class DeleteAclsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     filter_results: list[DeleteAclsFilterResult] = []
+
+
+API = Api(
+    key=31,
+    name="DeleteAcls",
+    min_version=1,
+    max_version=3,
+    flexible_since=2,
+    request=DeleteAclsRequest,
+    response=DeleteAclsResponse,
+)

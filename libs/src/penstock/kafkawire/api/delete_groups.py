@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, String
 
 
@@ -17,3 +18,14 @@ class DeletableGroupResult(msgspec.Struct, frozen=True, gc=False):
 class DeleteGroupsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     results: list[DeletableGroupResult] = []
+
+
+API = Api(
+    key=42,
+    name="DeleteGroups",
+    min_version=0,
+    max_version=2,
+    flexible_since=2,
+    request=DeleteGroupsRequest,
+    response=DeleteGroupsResponse,
+)

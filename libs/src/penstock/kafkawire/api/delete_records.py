@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, Int64, String
 
 
@@ -35,3 +36,14 @@ class DeleteRecordsTopicResult(msgspec.Struct, frozen=True, gc=False):
 class DeleteRecordsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     topics: list[DeleteRecordsTopicResult] = []
+
+
+API = Api(
+    key=21,
+    name="DeleteRecords",
+    min_version=0,
+    max_version=2,
+    flexible_since=2,
+    request=DeleteRecordsRequest,
+    response=DeleteRecordsResponse,
+)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Int16, Int32, String, Uuid
 
 
@@ -26,3 +27,15 @@ class DeleteShareGroupOffsetsResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     error_message: String | None = None
     responses: list[DeleteShareGroupOffsetsResponseTopic] = []
+
+
+API = Api(
+    key=92,
+    name="DeleteShareGroupOffsets",
+    min_version=0,
+    max_version=0,
+    flexible_since=0,
+    request=DeleteShareGroupOffsetsRequest,
+    response=DeleteShareGroupOffsetsResponse,
+    share_groups_only=True,
+)

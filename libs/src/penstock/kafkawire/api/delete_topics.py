@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Int16, Int32, String, Uuid, nullable, since, versions
 
 
@@ -29,3 +30,14 @@ class DeletableTopicResult(msgspec.Struct, frozen=True, gc=False):
 class DeleteTopicsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     responses: list[DeletableTopicResult] = []
+
+
+API = Api(
+    key=20,
+    name="DeleteTopics",
+    min_version=1,
+    max_version=6,
+    flexible_since=4,
+    request=DeleteTopicsRequest,
+    response=DeleteTopicsResponse,
+)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int8, Int16, Int32, String
 
 
@@ -35,3 +36,14 @@ class DescribeAclsResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     error_message: String | None = ""
     resources: list[DescribeAclsResource] = []
+
+
+API = Api(
+    key=29,
+    name="DescribeAcls",
+    min_version=1,
+    max_version=3,
+    flexible_since=2,
+    request=DescribeAclsRequest,
+    response=DescribeAclsResponse,
+)

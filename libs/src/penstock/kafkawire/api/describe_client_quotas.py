@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Float64, Int8, Int16, Int32, String
 
 
@@ -39,3 +40,14 @@ class DescribeClientQuotasResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     error_message: String | None = ""
     entries: list[EntryData] | None = []
+
+
+API = Api(
+    key=48,
+    name="DescribeClientQuotas",
+    min_version=0,
+    max_version=1,
+    flexible_since=1,
+    request=DescribeClientQuotasRequest,
+    response=DescribeClientQuotasResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int8, Int16, Int32, String, since
 
 
@@ -32,3 +33,14 @@ class DescribeClusterResponse(msgspec.Struct, frozen=True, gc=False):
     controller_id: Int32 = -1
     brokers: list[DescribeClusterBroker] = []
     cluster_authorized_operations: Int32 = -2147483648
+
+
+API = Api(
+    key=60,
+    name="DescribeCluster",
+    min_version=0,
+    max_version=2,
+    flexible_since=0,
+    request=DescribeClusterRequest,
+    response=DescribeClusterResponse,
+)

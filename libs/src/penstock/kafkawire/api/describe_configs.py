@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int8, Int16, Int32, String, since
 
 
@@ -48,3 +49,14 @@ class DescribeConfigsResult(msgspec.Struct, frozen=True, gc=False):
 class DescribeConfigsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     results: list[DescribeConfigsResult] = []
+
+
+API = Api(
+    key=32,
+    name="DescribeConfigs",
+    min_version=1,
+    max_version=4,
+    flexible_since=4,
+    request=DescribeConfigsRequest,
+    response=DescribeConfigsResponse,
+)

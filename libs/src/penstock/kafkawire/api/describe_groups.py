@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Bytes, Int16, Int32, String, since
 
 
@@ -35,3 +36,14 @@ class DescribedGroup(msgspec.Struct, frozen=True, gc=False):
 class DescribeGroupsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     groups: list[DescribedGroup] = []
+
+
+API = Api(
+    key=15,
+    name="DescribeGroups",
+    min_version=0,
+    max_version=6,
+    flexible_since=5,
+    request=DescribeGroupsRequest,
+    response=DescribeGroupsResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int16, Int32, Int64, String, since
 
 
@@ -45,3 +46,14 @@ class DescribeLogDirsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(3)] = 0
     results: list[DescribeLogDirsResult] = []
+
+
+API = Api(
+    key=35,
+    name="DescribeLogDirs",
+    min_version=1,
+    max_version=5,
+    flexible_since=2,
+    request=DescribeLogDirsRequest,
+    response=DescribeLogDirsResponse,
+)

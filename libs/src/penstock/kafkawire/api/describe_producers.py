@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, Int64, String
 
 
@@ -38,3 +39,14 @@ class TopicResponse(msgspec.Struct, frozen=True, gc=False):
 class DescribeProducersResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     topics: list[TopicResponse] = []
+
+
+API = Api(
+    key=61,
+    name="DescribeProducers",
+    min_version=0,
+    max_version=0,
+    flexible_since=0,
+    request=DescribeProducersRequest,
+    response=DescribeProducersResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Int16, Int32, Int64, String, Uuid, since
 
 
@@ -47,3 +48,15 @@ class DescribeShareGroupOffsetsResponseGroup(msgspec.Struct, frozen=True, gc=Fal
 class DescribeShareGroupOffsetsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     groups: list[DescribeShareGroupOffsetsResponseGroup] = []
+
+
+API = Api(
+    key=90,
+    name="DescribeShareGroupOffsets",
+    min_version=0,
+    max_version=1,
+    flexible_since=0,
+    request=DescribeShareGroupOffsetsRequest,
+    response=DescribeShareGroupOffsetsResponse,
+    share_groups_only=True,
+)

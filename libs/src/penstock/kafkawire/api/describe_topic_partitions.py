@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Bool, Int16, Int32, String, Uuid
 
 
@@ -49,3 +50,14 @@ class DescribeTopicPartitionsResponse(msgspec.Struct, frozen=True, gc=False):
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     # The first partition that is not in the answer, for the request after this; null if that was all.
     next_cursor: Cursor | None = None
+
+
+API = Api(
+    key=75,
+    name="DescribeTopicPartitions",
+    min_version=0,
+    max_version=0,
+    flexible_since=0,
+    request=DescribeTopicPartitionsRequest,
+    response=DescribeTopicPartitionsResponse,
+)

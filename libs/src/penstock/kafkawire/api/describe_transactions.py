@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, Int64, String
 
 
@@ -28,3 +29,14 @@ class TransactionState(msgspec.Struct, frozen=True, gc=False):
 class DescribeTransactionsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     transaction_states: list[TransactionState] = []
+
+
+API = Api(
+    key=65,
+    name="DescribeTransactions",
+    min_version=0,
+    max_version=0,
+    flexible_since=0,
+    request=DescribeTransactionsRequest,
+    response=DescribeTransactionsResponse,
+)

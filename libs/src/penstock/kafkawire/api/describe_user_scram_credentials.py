@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int8, Int16, Int32, String
 
 
@@ -31,3 +32,14 @@ class DescribeUserScramCredentialsResponse(msgspec.Struct, frozen=True, gc=False
     error_code: Int16 = 0
     error_message: String | None = ""
     results: list[DescribeUserScramCredentialsResult] = []
+
+
+API = Api(
+    key=50,
+    name="DescribeUserScramCredentials",
+    min_version=0,
+    max_version=0,
+    flexible_since=0,
+    request=DescribeUserScramCredentialsRequest,
+    response=DescribeUserScramCredentialsResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int8, Int16, Int32, String, since
 
 
@@ -34,3 +35,14 @@ class ElectLeadersResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(1)] = 0
     replica_election_results: list[ReplicaElectionResult] = []
+
+
+API = Api(
+    key=43,
+    name="ElectLeaders",
+    min_version=0,
+    max_version=2,
+    flexible_since=2,
+    request=ElectLeadersRequest,
+    response=ElectLeadersResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int16, Int32, Int64, String, since
 
 
@@ -20,3 +21,14 @@ class EndTxnResponse(msgspec.Struct, frozen=True, gc=False):
     # What the producer goes on with: every transaction has an epoch of its own (KIP-890).
     producer_id: Annotated[Int64, since(5)] = -1
     producer_epoch: Annotated[Int16, since(5)] = -1
+
+
+API = Api(
+    key=26,
+    name="EndTxn",
+    min_version=0,
+    max_version=5,
+    flexible_since=3,
+    request=EndTxnRequest,
+    response=EndTxnResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import (
     NO_UUID,
     Int8,
@@ -120,3 +121,14 @@ class FetchResponse(msgspec.Struct, frozen=True, gc=False):
     responses: list[FetchableTopicResponse] = []
     # Where the leaders are that partitions' answers name (KIP-951).
     node_endpoints: Annotated[list[NodeEndpoint], tagged(0), since(16)] = []
+
+
+API = Api(
+    key=1,
+    name="Fetch",
+    min_version=4,
+    max_version=17,
+    flexible_since=12,
+    request=FetchRequest,
+    response=FetchResponse,
+)

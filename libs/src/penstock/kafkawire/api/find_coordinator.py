@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int8, Int16, Int32, String, since, versions
 
 
@@ -31,3 +32,14 @@ class FindCoordinatorResponse(msgspec.Struct, frozen=True, gc=False):
     host: Annotated[String, versions(0, 3)] = ""
     port: Annotated[Int32, versions(0, 3)] = 0
     coordinators: Annotated[list[Coordinator], since(4)] = []
+
+
+API = Api(
+    key=10,
+    name="FindCoordinator",
+    min_version=0,
+    max_version=5,
+    flexible_since=3,
+    request=FindCoordinatorRequest,
+    response=FindCoordinatorResponse,
+)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int8, Int16, Int32, String
 
 
@@ -33,3 +34,14 @@ class AlterConfigsResourceResponse(msgspec.Struct, frozen=True, gc=False):
 class IncrementalAlterConfigsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse] = []
+
+
+API = Api(
+    key=44,
+    name="IncrementalAlterConfigs",
+    min_version=0,
+    max_version=1,
+    flexible_since=1,
+    request=IncrementalAlterConfigsRequest,
+    response=IncrementalAlterConfigsResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, Int64, String, since
 
 
@@ -20,3 +21,14 @@ class InitProducerIdResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     producer_id: Int64 = -1
     producer_epoch: Int16 = 0
+
+
+API = Api(
+    key=22,
+    name="InitProducerId",
+    min_version=0,
+    max_version=5,
+    flexible_since=2,
+    request=InitProducerIdRequest,
+    response=InitProducerIdResponse,
+)

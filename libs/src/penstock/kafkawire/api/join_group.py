@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Bytes, Int16, Int32, String, nullable, since
 
 
@@ -41,3 +42,14 @@ class JoinGroupResponse(msgspec.Struct, frozen=True, gc=False):
     skip_assignment: Annotated[Bool, since(9)] = False
     member_id: String = ""
     members: list[JoinGroupResponseMember] = []
+
+
+API = Api(
+    key=11,
+    name="JoinGroup",
+    min_version=0,
+    max_version=9,
+    flexible_since=6,
+    request=JoinGroupRequest,
+    response=JoinGroupResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, String, since, versions
 
 
@@ -30,3 +31,14 @@ class LeaveGroupResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     error_code: Int16 = 0
     members: Annotated[list[MemberResponse], since(3)] = []
+
+
+API = Api(
+    key=13,
+    name="LeaveGroup",
+    min_version=0,
+    max_version=5,
+    flexible_since=4,
+    request=LeaveGroupRequest,
+    response=LeaveGroupResponse,
+)

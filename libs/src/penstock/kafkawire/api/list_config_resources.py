@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int8, Int16, Int32, String, since
 
 
@@ -21,3 +22,14 @@ class ListConfigResourcesResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     config_resources: list[ConfigResource] = []
+
+
+API = Api(
+    key=74,
+    name="ListConfigResources",
+    min_version=0,
+    max_version=1,
+    flexible_since=0,
+    request=ListConfigResourcesRequest,
+    response=ListConfigResourcesResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, String, since
 
 
@@ -25,3 +26,14 @@ class ListGroupsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     error_code: Int16 = 0
     groups: list[ListedGroup] = []
+
+
+API = Api(
+    key=16,
+    name="ListGroups",
+    min_version=0,
+    max_version=5,
+    flexible_since=3,
+    request=ListGroupsRequest,
+    response=ListGroupsResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int8, Int16, Int32, Int64, String, since
 
 
@@ -45,3 +46,14 @@ class ListOffsetsTopicResponse(msgspec.Struct, frozen=True, gc=False):
 class ListOffsetsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Annotated[Int32, since(2)] = 0
     topics: list[ListOffsetsTopicResponse] = []
+
+
+API = Api(
+    key=2,
+    name="ListOffsets",
+    min_version=1,
+    max_version=11,
+    flexible_since=6,
+    request=ListOffsetsRequest,
+    response=ListOffsetsResponse,
+)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, String
 
 
@@ -33,3 +34,14 @@ class ListPartitionReassignmentsResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     error_message: String | None = ""
     topics: list[OngoingTopicReassignment] = []
+
+
+API = Api(
+    key=46,
+    name="ListPartitionReassignments",
+    min_version=0,
+    max_version=0,
+    flexible_since=0,
+    request=ListPartitionReassignmentsRequest,
+    response=ListPartitionReassignmentsResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, Int64, String, since
 
 
@@ -27,3 +28,14 @@ class ListTransactionsResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     unknown_state_filters: list[String] = []
     transaction_states: list[TransactionState] = []
+
+
+API = Api(
+    key=66,
+    name="ListTransactions",
+    min_version=0,
+    max_version=2,
+    flexible_since=0,
+    request=ListTransactionsRequest,
+    response=ListTransactionsResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Bool, Int16, Int32, String, Uuid, nullable, since, versions
 
 
@@ -56,3 +57,14 @@ class MetadataResponse(msgspec.Struct, frozen=True, gc=False):
     cluster_authorized_operations: Annotated[Int32, versions(8, 10)] = -2147483648
     # That the client should begin again at its bootstrap servers (KIP-1102); we never say so.
     error_code: Annotated[Int16, since(13)] = 0
+
+
+API = Api(
+    key=3,
+    name="Metadata",
+    min_version=0,
+    max_version=13,
+    flexible_since=9,
+    request=MetadataRequest,
+    response=MetadataResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, Int64, String, since, versions
 
 
@@ -41,3 +42,14 @@ class OffsetCommitResponseTopic(msgspec.Struct, frozen=True, gc=False):
 class OffsetCommitResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Annotated[Int32, since(3)] = 0
     topics: list[OffsetCommitResponseTopic] = []
+
+
+API = Api(
+    key=8,
+    name="OffsetCommit",
+    min_version=2,
+    max_version=9,
+    flexible_since=8,
+    request=OffsetCommitRequest,
+    response=OffsetCommitResponse,
+)

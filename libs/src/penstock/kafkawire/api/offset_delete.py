@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, String
 
 
@@ -33,3 +34,14 @@ class OffsetDeleteResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0
     topics: list[OffsetDeleteResponseTopic] = []
+
+
+API = Api(
+    key=47,
+    name="OffsetDelete",
+    min_version=0,
+    max_version=0,
+    flexible_since=1,
+    request=OffsetDeleteRequest,
+    response=OffsetDeleteResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int16, Int32, Int64, String, nullable, since, versions
 
 
@@ -70,3 +71,14 @@ class OffsetFetchResponse(msgspec.Struct, frozen=True, gc=False):
     topics: Annotated[list[OffsetFetchResponseTopic], versions(0, 7)] = []
     error_code: Annotated[Int16, versions(2, 7)] = 0
     groups: Annotated[list[OffsetFetchResponseGroup], since(8)] = []
+
+
+API = Api(
+    key=9,
+    name="OffsetFetch",
+    min_version=1,
+    max_version=9,
+    flexible_since=6,
+    request=OffsetFetchRequest,
+    response=OffsetFetchResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, Int64, String, since
 
 
@@ -39,3 +40,14 @@ class OffsetForLeaderTopicResult(msgspec.Struct, frozen=True, gc=False):
 class OffsetForLeaderEpochResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     topics: list[OffsetForLeaderTopicResult] = []
+
+
+API = Api(
+    key=23,
+    name="OffsetForLeaderEpoch",
+    min_version=2,
+    max_version=4,
+    flexible_since=4,
+    request=OffsetForLeaderEpochRequest,
+    response=OffsetForLeaderEpochResponse,
+)

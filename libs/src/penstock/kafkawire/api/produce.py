@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import (
     NO_UUID,
     Int16,
@@ -77,3 +78,16 @@ class ProduceResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     # Where the leaders named above are (KIP-951).
     node_endpoints: Annotated[list[NodeEndpoint], tagged(0), since(10)] = []
+
+
+# It starts at 0 although 0 to 2 carry formats that are rejected: from 3 on, older librdkafka would silently send
+# gzip, snappy and lz4 uncompressed.
+API = Api(
+    key=0,
+    name="Produce",
+    min_version=0,
+    max_version=13,
+    flexible_since=9,
+    request=ProduceRequest,
+    response=ProduceResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Bool, Int8, Int16, Int32, Int64, String, Uuid, since
 
 
@@ -65,3 +66,15 @@ class ShareAcknowledgeResponse(msgspec.Struct, frozen=True, gc=False):
     acquisition_lock_timeout_ms: Annotated[Int32, since(2)] = 0
     responses: list[ShareAcknowledgeTopicResponse] = []
     node_endpoints: list[NodeEndpoint] = []
+
+
+API = Api(
+    key=79,
+    name="ShareAcknowledge",
+    min_version=1,
+    max_version=2,
+    flexible_since=0,
+    request=ShareAcknowledgeRequest,
+    response=ShareAcknowledgeResponse,
+    share_groups_only=True,
+)

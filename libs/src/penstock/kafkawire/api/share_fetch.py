@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Bool, Int8, Int16, Int32, Int64, Records, String, Uuid, since
 
 
@@ -91,3 +92,15 @@ class ShareFetchResponse(msgspec.Struct, frozen=True, gc=False):
     acquisition_lock_timeout_ms: Int32 = 0
     responses: list[ShareFetchableTopicResponse] = []
     node_endpoints: list[NodeEndpoint] = []
+
+
+API = Api(
+    key=78,
+    name="ShareFetch",
+    min_version=1,
+    max_version=2,
+    flexible_since=0,
+    request=ShareFetchRequest,
+    response=ShareFetchResponse,
+    share_groups_only=True,
+)

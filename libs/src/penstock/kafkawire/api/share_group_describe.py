@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Bool, Int16, Int32, String, Uuid
 
 
@@ -45,3 +46,15 @@ class DescribedGroup(msgspec.Struct, frozen=True, gc=False):
 class ShareGroupDescribeResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     groups: list[DescribedGroup] = []
+
+
+API = Api(
+    key=77,
+    name="ShareGroupDescribe",
+    min_version=1,
+    max_version=1,
+    flexible_since=0,
+    request=ShareGroupDescribeRequest,
+    response=ShareGroupDescribeResponse,
+    share_groups_only=True,
+)

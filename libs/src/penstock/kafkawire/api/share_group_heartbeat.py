@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import NO_UUID, Int16, Int32, String, Uuid
 
 
@@ -34,3 +35,15 @@ class ShareGroupHeartbeatResponse(msgspec.Struct, frozen=True, gc=False):
     heartbeat_interval_ms: Int32 = 0
     # Null where nothing has changed since the member was told.
     assignment: Assignment | None = None
+
+
+API = Api(
+    key=76,
+    name="ShareGroupHeartbeat",
+    min_version=1,
+    max_version=1,
+    flexible_since=0,
+    request=ShareGroupHeartbeatRequest,
+    response=ShareGroupHeartbeatResponse,
+    share_groups_only=True,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bytes, Int16, Int32, String, since
 
 
@@ -29,3 +30,14 @@ class SyncGroupResponse(msgspec.Struct, frozen=True, gc=False):
     protocol_type: Annotated[String | None, since(5)] = None
     protocol_name: Annotated[String | None, since(5)] = None
     assignment: Bytes = b""
+
+
+API = Api(
+    key=14,
+    name="SyncGroup",
+    min_version=0,
+    max_version=5,
+    flexible_since=4,
+    request=SyncGroupRequest,
+    response=SyncGroupResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Int16, Int32, Int64, String, since
 
 
@@ -44,3 +45,14 @@ class TxnOffsetCommitResponseTopic(msgspec.Struct, frozen=True, gc=False):
 class TxnOffsetCommitResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic] = []
+
+
+API = Api(
+    key=28,
+    name="TxnOffsetCommit",
+    min_version=0,
+    max_version=5,
+    flexible_since=3,
+    request=TxnOffsetCommitRequest,
+    response=TxnOffsetCommitResponse,
+)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.kafkawire.api_description import Api
 from penstock.kafkawire.schema import Bool, Int8, Int16, Int32, Int64, String, since
 
 
@@ -43,3 +44,14 @@ class WritableTxnMarkerResult(msgspec.Struct, frozen=True, gc=False):
 
 class WriteTxnMarkersResponse(msgspec.Struct, frozen=True, gc=False):
     markers: list[WritableTxnMarkerResult] = []
+
+
+API = Api(
+    key=27,
+    name="WriteTxnMarkers",
+    min_version=1,
+    max_version=2,
+    flexible_since=1,
+    request=WriteTxnMarkersRequest,
+    response=WriteTxnMarkersResponse,
+)
