@@ -22,13 +22,13 @@ from penstock.runtime.bus.bus import Inbound
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.context import Client, Gateway
 from penstock_gateway.kafka.broker_view import Node, node_of, zone_of
-from penstock_gateway.kafka.command_batcher import SharedCommands
-from penstock_gateway.kafka.response_memory import UnsentBytes
+from penstock_gateway.kafka.command_batcher import CommandBatcher
+from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
-from penstock_gateway.produce.flush_router import Flushes
-from penstock_gateway.quotas.quota_cache import Quotas
-from penstock_gateway.tail.tail_subscriber import TailFeed
+from penstock_gateway.produce.flush_router import FlushRouter
+from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.tail.tail_subscriber import TailSubscriber
 from tests.testkit.fakes.memory_bus import MemoryHub
 
 CLUSTER = "test"
@@ -244,7 +244,7 @@ class World:
     sequencer: FakeSequencer
 
     @property
-    def flushes(self) -> Flushes:
+    def flushes(self) -> FlushRouter:
         return self.gateway.flushes
 
     async def add_flusher(self, instance: str, **options: Any) -> FakeFlusher:
@@ -267,9 +267,9 @@ def new_world(
     metrics = GatewayMetrics(CollectorRegistry())
     config = GatewayConfig(cluster=CLUSTER, zone=ZONE, instance="g1", **settings)
     parts: dict[str, Any] = {"bus": bus, "directory": directory, "sequencer": sequencer, "clock": clock}
-    flushes = Flushes(**parts, metrics=metrics, cluster=CLUSTER, zone=ZONE, instance="g1")
+    flushes = FlushRouter(**parts, metrics=metrics, cluster=CLUSTER, zone=ZONE, instance="g1")
     topics = TopicCache(sequencer)  # type: ignore[arg-type]
-    tail = TailFeed(
+    tail = TailSubscriber(
         bus=bus,
         cluster=CLUSTER,
         clock=clock,
@@ -281,14 +281,14 @@ def new_world(
         config=config,
         nodes=nodes or {LISTENER: node_of("127.0.0.1", 9092, ZONE)},
         entropy=CountingEntropy(),
-        transaction_commands=SharedCommands(sequencer),  # type: ignore[arg-type]
+        transaction_commands=CommandBatcher(sequencer),  # type: ignore[arg-type]
         topics=topics,
         flushes=flushes,
         tail=tail,
         reads=None,  # type: ignore[arg-type]
-        unsent=UnsentBytes(config.unsent_bytes_max),
+        unsent=ResponseMemory(config.unsent_bytes_max),
         metrics=metrics,
-        quotas=Quotas(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
+        quotas=QuotaCache(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
         **parts,
     )
     return World(gateway, hub, clock, directory, sequencer)

@@ -33,13 +33,13 @@ from penstock.segment.keys import segment_key
 from penstock.segment.writer import build_segment
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.context import Client, Gateway
-from penstock_gateway.fetch.catch_up_throttle import HistoryPace
+from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.handlers.data import fetch, list_offsets
-from penstock_gateway.kafka.response_memory import UnsentBytes
+from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
-from penstock_gateway.segments.segment_reader import SegmentReads
-from penstock_gateway.tail.tail_subscriber import TailFeed
+from penstock_gateway.segments.segment_reader import SegmentReader
+from penstock_gateway.tail.tail_subscriber import TailSubscriber
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
@@ -156,7 +156,7 @@ class World:
         self.entropy = CountingEntropy()
         self.registry = CollectorRegistry()
         self.topics = TopicCache(cast(Any, self.sequencer))
-        self.tail = TailFeed(
+        self.tail = TailSubscriber(
             bus=self.bus,
             cluster=CLUSTER,
             clock=self.clock,
@@ -164,8 +164,8 @@ class World:
             topics=self.topics,
             registry=self.registry,
         )
-        self.unsent = UnsentBytes(UNSENT_BYTES_MAX)
-        self.reads = SegmentReads(
+        self.unsent = ResponseMemory(UNSENT_BYTES_MAX)
+        self.reads = SegmentReader(
             bus=self.bus,
             cluster=CLUSTER,
             zone=ZONE,
@@ -174,7 +174,7 @@ class World:
             clock=self.clock,
             registry=self.registry,
             unsent=self.unsent,
-            pace=HistoryPace(0, self.clock),
+            pace=CatchUpThrottle(0, self.clock),
         )
         self.client = Client(host="127.0.0.1", zone=ZONE)
         self.segments = 0

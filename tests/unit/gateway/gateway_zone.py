@@ -12,10 +12,10 @@ from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.bus.bus import Inbound
 from penstock.segment.keys import segment_key
-from penstock_gateway.fetch.catch_up_throttle import HistoryPace
-from penstock_gateway.kafka.response_memory import UnsentBytes
+from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
+from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.segments import segment_reader
-from penstock_gateway.segments.segment_reader import SegmentReads
+from penstock_gateway.segments.segment_reader import SegmentReader
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.unit.gateway.gateway_read_world import CLUSTER, ZONE, FixedDirectory
 
@@ -85,9 +85,9 @@ class Zone:
         self.cachers: dict[str, Cacher] = {}
         self.reads = self.make()
 
-    def make(self, window_bytes: int = segment_reader.WINDOW_BYTES) -> SegmentReads:
+    def make(self, window_bytes: int = segment_reader.WINDOW_BYTES) -> SegmentReader:
         self.registry = CollectorRegistry()
-        return SegmentReads(
+        return SegmentReader(
             bus=self.bus,
             cluster=CLUSTER,
             zone=ZONE,
@@ -95,8 +95,8 @@ class Zone:
             store=self.store,
             clock=self.clock,
             registry=self.registry,
-            unsent=UnsentBytes(2**30),
-            pace=HistoryPace(0, self.clock),
+            unsent=ResponseMemory(2**30),
+            pace=CatchUpThrottle(0, self.clock),
             window_bytes=window_bytes,
         )
 

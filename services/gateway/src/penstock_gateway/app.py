@@ -16,19 +16,19 @@ from penstock.runtime.process.host import ServiceHost
 from penstock.runtime.process.own_address import LOOPBACK, own_address
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.context import Gateway
-from penstock_gateway.fetch.catch_up_throttle import HistoryPace
+from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.kafka.broker_view import Node, node_of
-from penstock_gateway.kafka.command_batcher import SharedCommands
-from penstock_gateway.kafka.response_memory import UnsentBytes
+from penstock_gateway.kafka.command_batcher import CommandBatcher
+from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
-from penstock_gateway.produce.flush_router import Flushes
-from penstock_gateway.quotas.quota_cache import Quotas
-from penstock_gateway.segments.segment_reader import SegmentReads
-from penstock_gateway.server.connection_manager import Connections
+from penstock_gateway.produce.flush_router import FlushRouter
+from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.segments.segment_reader import SegmentReader
+from penstock_gateway.server.connection_manager import ConnectionManager
 from penstock_gateway.server.listener import Listener, open_socket
 from penstock_gateway.server.listener_config import ListenerSpec, host_and_port, parse_listeners, told_address
-from penstock_gateway.tail.tail_subscriber import TailFeed
+from penstock_gateway.tail.tail_subscriber import TailSubscriber
 
 # The drain ends by itself before the process would be cut short: who has not been answered by then is cut off.
 DRAIN_SHARE = 0.8
@@ -61,13 +61,13 @@ class GatewayApp:
         self._listeners: list[Listener] = []
         self._nodes: dict[str, Node] = {}  # by listener
         self._store: ObjectStore | None = None
-        self._tail: TailFeed | None = None
-        self._reads: SegmentReads | None = None
-        self._flushes: Flushes
-        self._transaction_commands: SharedCommands | None = None
-        self._quotas: Quotas
+        self._tail: TailSubscriber | None = None
+        self._reads: SegmentReader | None = None
+        self._flushes: FlushRouter
+        self._transaction_commands: CommandBatcher | None = None
+        self._quotas: QuotaCache
         self._proxied: frozenset[str] = frozenset()
-        self._connections: Connections | None = None
+        self._connections: ConnectionManager | None = None
 
     async def open(self) -> None:
         config = self._config
@@ -80,7 +80,7 @@ class GatewayApp:
         self._nodes = await self._own_nodes(specs)
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
         gateway = self._wire(bus, self._store)
-        self._connections = Connections(gateway, self._listeners)
+        self._connections = ConnectionManager(gateway, self._listeners)
         await self._host.listen()
         self._host.health.require(self._missing)
         await gateway.tail.open()
@@ -121,9 +121,9 @@ class GatewayApp:
         config, clock, registry, directory = self._config, self._clock, self._host.registry, self._host.directory
         metrics = GatewayMetrics(registry)
         sequencer = SequencerClient(bus, config.cluster, clock)
-        self._transaction_commands = SharedCommands(sequencer)
+        self._transaction_commands = CommandBatcher(sequencer)
         topics = TopicCache(sequencer)
-        self._flushes = Flushes(
+        self._flushes = FlushRouter(
             bus,
             directory,
             sequencer,
@@ -133,9 +133,9 @@ class GatewayApp:
             zone=config.zone,
             instance=config.instance,
         )
-        self._quotas = Quotas(sequencer, clock, directory, config.instance)
-        pace = HistoryPace(config.history_bytes_per_second, clock)
-        self._tail = TailFeed(
+        self._quotas = QuotaCache(sequencer, clock, directory, config.instance)
+        pace = CatchUpThrottle(config.history_bytes_per_second, clock)
+        self._tail = TailSubscriber(
             bus=bus,
             cluster=config.cluster,
             clock=clock,
@@ -145,8 +145,8 @@ class GatewayApp:
             record_quotas=self._quotas.note,
             record_news=pace.record_news,
         )
-        unsent = UnsentBytes(config.unsent_bytes_max)
-        self._reads = SegmentReads(
+        unsent = ResponseMemory(config.unsent_bytes_max)
+        self._reads = SegmentReader(
             bus=bus,
             cluster=config.cluster,
             zone=config.zone,

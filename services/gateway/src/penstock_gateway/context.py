@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.contracts.configs.quotas import ANONYMOUS
-from penstock_gateway.fetch.catch_up_throttle import HistoryTurn
-from penstock_gateway.produce.record_validation import RecordCheck
-from penstock_gateway.share.partition_queue import ShareTurns
+from penstock_gateway.fetch.catch_up_throttle import CatchUpSlot
+from penstock_gateway.produce.record_validation import RecordValidator
+from penstock_gateway.share.partition_queue import PartitionQueues
 from penstock_gateway.share.sessions import ShareSessions
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from penstock.runtime.clock import Clock, Entropy
     from penstock_gateway.config import GatewayConfig
     from penstock_gateway.kafka.broker_view import Node
-    from penstock_gateway.kafka.command_batcher import SharedCommands
-    from penstock_gateway.kafka.response_memory import UnsentBytes
+    from penstock_gateway.kafka.command_batcher import CommandBatcher
+    from penstock_gateway.kafka.response_memory import ResponseMemory
     from penstock_gateway.kafka.topic_cache import TopicCache
     from penstock_gateway.metrics import GatewayMetrics
-    from penstock_gateway.produce.flush_router import Flushes
-    from penstock_gateway.produce.producer_route import FlushRoute
-    from penstock_gateway.quotas.quota_cache import Quotas
-    from penstock_gateway.segments.segment_reader import SegmentReads
-    from penstock_gateway.tail.tail_subscriber import TailFeed
+    from penstock_gateway.produce.flush_router import FlushRouter
+    from penstock_gateway.produce.producer_route import ProducerRoute
+    from penstock_gateway.quotas.quota_cache import QuotaCache
+    from penstock_gateway.segments.segment_reader import SegmentReader
+    from penstock_gateway.tail.tail_subscriber import TailSubscriber
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,16 @@ class Gateway:
     bus: Bus
     directory: Directory
     sequencer: SequencerClient
-    transaction_commands: SharedCommands
+    transaction_commands: CommandBatcher
     topics: TopicCache
-    flushes: Flushes
-    tail: TailFeed
-    reads: SegmentReads
-    unsent: UnsentBytes
+    flushes: FlushRouter
+    tail: TailSubscriber
+    reads: SegmentReader
+    unsent: ResponseMemory
     metrics: GatewayMetrics
-    quotas: Quotas
-    record_check: RecordCheck = field(default_factory=RecordCheck)
-    share_turns: ShareTurns = field(default_factory=ShareTurns)
+    quotas: QuotaCache
+    record_check: RecordValidator = field(default_factory=RecordValidator)
+    share_turns: PartitionQueues = field(default_factory=PartitionQueues)
     proxied: frozenset[str] = frozenset()  # listeners whose clients are told another address than the gateway's
 
 
@@ -82,7 +82,7 @@ class Client:
     serial_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     produce_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     takes_answers: asyncio.Event = field(default_factory=_set_event)  # cleared while it leaves too many unread
-    history_turn: HistoryTurn = field(default_factory=HistoryTurn)
+    history_turn: CatchUpSlot = field(default_factory=CatchUpSlot)
     share_sessions: ShareSessions = field(default_factory=ShareSessions)
-    route: FlushRoute | None = None  # to the connection's flusher, once it produces
+    route: ProducerRoute | None = None  # to the connection's flusher, once it produces
     on_route_change: Callable[[], None] = _nobody

@@ -23,7 +23,10 @@ class GatewayMetrics:
         self.request_seconds = {key: seconds.labels(api.name) for key, api in API_TABLE.items()}
         self.connections = Gauge("penstock_gateway_connections", "Kafka connections now.", registry=registry)
         self.connections_closed = Counter(
-            "penstock_gateway_connections_closed", "Connections closed by the gateway.", ["cause"], registry=registry
+            "penstock_gateway_connections_closed",
+            "Connections closed by the gateway.",
+            ["cause"],
+            registry=registry,
         )
         self.unsent_bytes = Gauge(
             "penstock_gateway_unsent_bytes", "Bytes of answers that clients have not taken yet.", registry=registry
@@ -55,7 +58,7 @@ class GatewayMetrics:
         )
         self.zone_fallbacks = Counter(
             "penstock_gateway_zone_fallbacks",
-            "Connections that went to another zone's flusher because the gateway's has none.",
+            "ConnectionManager that went to another zone's flusher because the gateway's has none.",
             registry=registry,
         )
 

@@ -21,7 +21,7 @@ from penstock.kafkawire.api.fetch import FetchableTopicResponse, FetchRequest, F
 from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
-from penstock_gateway.quotas.rate_meter import BURST_S, WAIT_S_MAX, Meter, share_of
+from penstock_gateway.quotas.rate_meter import BURST_S, WAIT_S_MAX, RateMeter, share_of
 from penstock_gateway.quotas.throttle import Timed, connection_delay_s, record_joined
 from penstock_gateway.server.dispatch import HANDLERS
 from tests.testkit.waiting import until
@@ -360,7 +360,7 @@ async def test_an_address_without_a_quota_may_open_what_it_likes(world: World) -
 @given(st.lists(st.tuples(st.integers(1, 5000), st.floats(0, 3)), min_size=1, max_size=60), st.integers(10, 2000))
 def test_nobody_who_waits_as_told_gets_more_than_the_rate(uses: list[tuple[int, float]], rate: int) -> None:
     now_s = 0.0
-    meter = Meter(float(rate), now_s)
+    meter = RateMeter(float(rate), now_s)
     paid = 0
     for amount, pause_s in uses:
         waits_s = meter.use(min(amount, int(rate * WAIT_S_MAX)), now_s)

@@ -14,8 +14,8 @@ from penstock.contracts.messages import SegmentRead
 from penstock.kafkawire.records import BATCH_OVERHEAD, batches, place_batch
 from penstock_gateway.fetch.batch_assembly import Cursor, Fragment, assemble, fragments_from, read_of, start_of, walk
 from penstock_gateway.fetch.partition_reader import PartitionRead, read_partition_reads
-from penstock_gateway.fetch.position_cache import PositionHints
-from penstock_gateway.fetch.prefetch import ReadAhead
+from penstock_gateway.fetch.position_cache import PositionCache
+from penstock_gateway.fetch.prefetch import Prefetcher
 from penstock_gateway.segments.segment_reader import Data
 from tests.unit.gateway.gateway_read_world import above_level_0, batch_of
 
@@ -67,8 +67,8 @@ class LogReads:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.hints = PositionHints()
-        self.ahead = ReadAhead()
+        self.hints = PositionCache()
+        self.ahead = Prefetcher()
         self.read_bytes = 0
         self.ahead_of: list[SegmentRead] = []
 
@@ -270,7 +270,7 @@ def test_pieces_go_through_the_extents_until_the_bytes_are_used_up() -> None:
 
 def test_a_hint_of_another_segment_or_place_is_not_followed() -> None:
     log = Log([[(2, 5), (2, 5)], [(2, 5), (2, 5)]])
-    hints = PositionHints()
+    hints = PositionCache()
     first, second = log.extents
     middle = Cursor(first, first.position + first.length // 2, 2)
     hints.note(KEY, 2, middle)
@@ -284,7 +284,7 @@ def test_the_hints_used_least_go_first() -> None:
     log = Log([[(1, 5)] * 5])
     extent = log.extents[0]
     size = extent.length // 5
-    hints = PositionHints(hints_max=2)
+    hints = PositionCache(hints_max=2)
     cursors = {offset: Cursor(extent, extent.position + offset * size, offset) for offset in (1, 2, 3)}
     hints.note(KEY, 1, cursors[1])
     hints.note(KEY, 2, cursors[2])

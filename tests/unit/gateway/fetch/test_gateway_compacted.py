@@ -19,7 +19,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import batches
 from penstock.segment import BatchFacts, CompactedWriter, compacted_writer
 from penstock_gateway.fetch import batch_assembly, offset_index, timestamp_search
-from penstock_gateway.fetch.offset_index import RunMaps
+from penstock_gateway.fetch.offset_index import OffsetIndexes
 from penstock_gateway.handlers.data import fetch
 from penstock_gateway.tail.tail_index import BELIEVED_S
 from tests.testkit.fakes.virtual_time import in_virtual_time
@@ -281,10 +281,10 @@ class Segments:
 async def test_indexes_are_kept_within_their_bytes_and_the_least_used_go_first() -> None:
     with small_runs():
         segments = Segments(5)
-        maps = RunMaps(segments.read)
+        maps = OffsetIndexes(segments.read)
         await maps.place(segments.extents[0], 5)
         bytes_max = 3 * maps.held_bytes
-        maps = RunMaps(segments.read, bytes_max=bytes_max)
+        maps = OffsetIndexes(segments.read, bytes_max=bytes_max)
         for extent in segments.extents[:3]:
             await maps.place(extent, 5)
         assert maps.held_bytes == bytes_max
@@ -301,7 +301,7 @@ async def test_indexes_are_kept_within_their_bytes_and_the_least_used_go_first()
 async def test_an_index_that_cannot_be_read_is_read_again_next_time() -> None:
     with small_runs():
         segments = Segments(1)
-        maps = RunMaps(segments.read)
+        maps = OffsetIndexes(segments.read)
         segments.error = Unavailable("no answer")
         with pytest.raises(Unavailable):
             await maps.place(segments.extents[0], 5)
@@ -315,16 +315,16 @@ async def test_an_index_of_another_segment_or_run_is_damage() -> None:
         one, other = segments.extents
         segments.data[one.segment.segment_id] = segments.data[other.segment.segment_id]
         with pytest.raises(Corrupt, match="index of segment"):
-            await RunMaps(segments.read).place(one, 5)
+            await OffsetIndexes(segments.read).place(one, 5)
         for position, length in ((other.position + 1, other.length), (other.position, other.length - 1)):
             extent = Extent(0, 19, other.segment, position, length, 0)
             with pytest.raises(Corrupt, match="run"):
-                await RunMaps(segments.read).place(extent, 5)
+                await OffsetIndexes(segments.read).place(extent, 5)
 
 
 async def test_the_start_of_a_run_and_short_runs_need_no_index() -> None:
     segments = Segments(1)
-    maps = RunMaps(segments.read)
+    maps = OffsetIndexes(segments.read)
     await maps.place(segments.extents[0], 5)
     with small_runs():
         await maps.place(segments.extents[0], 0)

@@ -12,10 +12,10 @@ from penstock.contracts.chunks import RECENT_MS
 from penstock.contracts.ids import TopicId
 from penstock.contracts.messages import SegmentRead
 from penstock.runtime.bus.byte_budget import ByteBudget
-from penstock_gateway.fetch.catch_up_throttle import HistoryPace, HistoryTurn
-from penstock_gateway.fetch.prefetch import AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, PARTS_MAX, PLANNED_EXTENTS_MAX, ReadAhead
+from penstock_gateway.fetch.catch_up_throttle import CatchUpSlot, CatchUpThrottle
+from penstock_gateway.fetch.prefetch import AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, PARTS_MAX, PLANNED_EXTENTS_MAX, Prefetcher
 from penstock_gateway.handlers.data import fetch
-from penstock_gateway.kafka.response_memory import HISTORY_SHARE, UnsentBytes
+from penstock_gateway.kafka.response_memory import HISTORY_SHARE, ResponseMemory
 from penstock_gateway.segments import segment_reader
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
@@ -117,7 +117,7 @@ async def test_those_who_replay_and_take_nothing_leave_room_for_who_follows_the_
 
 
 async def test_who_replays_goes_on_when_others_take_their_answers() -> None:
-    unsent = UnsentBytes(10)
+    unsent = ResponseMemory(10)
     unsent.change(5)
     assert await unsent.until_room(0)
     assert not await unsent.until_room(0.001, is_history=True)
@@ -163,9 +163,9 @@ async def test_who_replays_one_partition_and_follows_another_has_its_news_at_onc
         let_it_be_history(world)
         monkeypatch.setattr("tests.unit.gateway.gateway_read_world.START_MS", world.clock.now_ms())
         await world.produce(topic_id, {1: [batch_of(b"new")]})
-        pace = world.reads.pace = HistoryPace(SLOW, world.clock)
+        pace = world.reads.pace = CatchUpThrottle(SLOW, world.clock)
         pace.record_followed()
-        assert await pace.until_due(HistoryTurn(), SLOW // 4, 0)  # somebody else has the next quarter of a second
+        assert await pace.until_due(CatchUpSlot(), SLOW // 4, 0)  # somebody else has the next quarter of a second
         request = asking({0: 0, 1: BATCHES})
         held = partitions_of(await world.fetch(request))
         assert not held[0].records
@@ -185,7 +185,7 @@ async def test_where_there_is_more_news_than_an_answer_takes_history_has_its_par
     let_it_be_history(world)
     monkeypatch.setattr("tests.unit.gateway.gateway_read_world.START_MS", world.clock.now_ms())
     await world.produce(topic_id, {1: [batch_of(bytes(BATCH_BYTES))] * BATCHES})
-    world.reads.pace = HistoryPace(10**12, world.clock)  # always due
+    world.reads.pace = CatchUpThrottle(10**12, world.clock)  # always due
     brought = [0, 0]
     for _ in range(2 * BATCHES):
         world.reads.pace.record_followed()
@@ -198,10 +198,10 @@ async def test_where_there_is_more_news_than_an_answer_takes_history_has_its_par
 async def test_who_only_replays_waits_for_his_turn(world: World) -> None:
     await filled(world)
     let_it_be_history(world)
-    pace = world.reads.pace = HistoryPace(SLOW, world.clock)
+    pace = world.reads.pace = CatchUpThrottle(SLOW, world.clock)
     pace.record_followed()
     began_s = world.clock.monotonic_s()
-    assert await pace.until_due(HistoryTurn(), SLOW // 10, 0)
+    assert await pace.until_due(CatchUpSlot(), SLOW // 10, 0)
     assert partitions_of(await world.fetch(asking({0: 0})))[0].records
     assert world.clock.monotonic_s() - began_s >= 0.09
 
@@ -238,7 +238,7 @@ async def test_who_reads_on_in_short_runs_has_the_next_ones_loaded_beyond_his_an
 
 
 async def test_plans_beyond_an_answer_have_a_bounded_number_of_short_runs() -> None:
-    ahead = ReadAhead()
+    ahead = Prefetcher()
     ref = SegmentRef(bytes(16), 1, 1_000, "", "")
     ahead.note(KEY, 0, 10, [Extent(0, 4, ref, 0, 10, 0), Extent(5, 9, ref, 10, 30, 0)])
     assert ahead.plan_bytes_for(KEY, 10) == 20 * PLANNED_EXTENTS_MAX

@@ -13,8 +13,8 @@ from penstock_gateway.fetch.catch_up_throttle import (
     FOLLOWED_S,
     MIB,
     RATE_MIN,
-    HistoryPace,
-    HistoryTurn,
+    CatchUpSlot,
+    CatchUpThrottle,
 )
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 
@@ -22,17 +22,17 @@ READS = 40
 PATIENCE_S = 1.0
 
 
-def paced(bytes_per_second: int) -> HistoryPace:
+def paced(bytes_per_second: int) -> CatchUpThrottle:
     """A pace that somebody is followed by."""
-    pace = HistoryPace(bytes_per_second, VirtualClock())
+    pace = CatchUpThrottle(bytes_per_second, VirtualClock())
     pace.record_followed()
     return pace
 
 
-async def seconds_for(pace: HistoryPace, size_bytes: int) -> float:
+async def seconds_for(pace: CatchUpThrottle, size_bytes: int) -> float:
     """How long so many bytes take that one connection reads MiB by MiB."""
     began_s = asyncio.get_running_loop().time()
-    turn = HistoryTurn()
+    turn = CatchUpSlot()
     for _ in range(size_bytes // MIB):
         assert await pace.until_due(turn, MIB, PATIENCE_S)
     assert await pace.until_due(turn, 0, PATIENCE_S)
@@ -41,7 +41,7 @@ async def seconds_for(pace: HistoryPace, size_bytes: int) -> float:
 
 @in_virtual_time
 async def test_while_nobody_follows_the_end_history_waits_for_nothing() -> None:
-    pace = HistoryPace(MIB, VirtualClock())
+    pace = CatchUpThrottle(MIB, VirtualClock())
     assert not pace.is_held
     assert await seconds_for(pace, READS * MIB) == 0
 
@@ -78,7 +78,7 @@ async def test_who_fell_behind_what_is_written_can_catch_up() -> None:
 
 @in_virtual_time
 async def test_who_gave_up_following_holds_nobody_back_after_a_while_whatever_was_promised_before() -> None:
-    pace, turn = paced(RATE_MIN), HistoryTurn()
+    pace, turn = paced(RATE_MIN), CatchUpSlot()
     assert await pace.until_due(turn, 100 * MIB, PATIENCE_S)
     assert not await pace.until_due(turn, MIB, PATIENCE_S)
     await asyncio.sleep(FOLLOWED_S)
@@ -96,7 +96,7 @@ async def test_nobody_waits_longer_than_he_has_patience_and_all_have_the_same() 
     got: Counter[int] = Counter()
 
     async def replay(number: int) -> None:
-        turn = HistoryTurn()
+        turn = CatchUpSlot()
         while loop.time() < end_s:
             asked_s = loop.time()
             got[number] += await pace.until_due(turn, MIB, PATIENCE_S)
@@ -111,7 +111,7 @@ async def test_nobody_waits_longer_than_he_has_patience_and_all_have_the_same() 
 
 @in_virtual_time
 async def test_who_has_no_patience_has_a_turn_all_the_same() -> None:
-    pace, eager, other = paced(MIB), HistoryTurn(), HistoryTurn()
+    pace, eager, other = paced(MIB), CatchUpSlot(), CatchUpSlot()
     assert await pace.until_due(other, MIB, PATIENCE_S)
     got = 0
     for _ in range(100):

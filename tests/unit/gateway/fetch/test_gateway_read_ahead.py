@@ -12,7 +12,7 @@ from penstock_gateway.fetch.prefetch import (
     PARTS_MAX,
     READERS_MAX,
     TOLD_S,
-    ReadAhead,
+    Prefetcher,
     parts_ahead,
 )
 from penstock_gateway.segments.cache_ring import part_of
@@ -28,14 +28,14 @@ def extent(number: int, length: int, level: int = 1, position: int = 0) -> Exten
 
 
 def test_who_looks_at_one_place_is_not_read_ahead_of() -> None:
-    ahead = ReadAhead()
+    ahead = Prefetcher()
     assert ahead.bytes_for(KEY, 0) == 0
     ahead.note(KEY, 0, 10, [])
     assert ahead.bytes_for(KEY, 0) == ahead.bytes_for(KEY, 9) == ahead.bytes_for((bytes(16), 1), 10) == 0
 
 
 def test_who_goes_on_is_read_ahead_of_twice_as_far_each_time() -> None:
-    ahead, offset, seen = ReadAhead(), 0, []
+    ahead, offset, seen = Prefetcher(), 0, []
     for _ in range(12):
         seen.append(ahead.bytes_for(KEY, offset))
         ahead.note(KEY, seen[-1], offset + 10, [])
@@ -45,7 +45,7 @@ def test_who_goes_on_is_read_ahead_of_twice_as_far_each_time() -> None:
 
 
 def test_readers_are_remembered_up_to_a_bound() -> None:
-    ahead = ReadAhead()
+    ahead = Prefetcher()
     for number in range(READERS_MAX + 1):
         ahead.note((bytes(16), number), 0, 10, [])
     assert ahead.bytes_for((bytes(16), 0), 10) == 0
@@ -53,7 +53,7 @@ def test_readers_are_remembered_up_to_a_bound() -> None:
 
 
 def test_a_part_is_asked_for_once_in_a_while() -> None:
-    ahead = ReadAhead()
+    ahead = Prefetcher()
     one, other = SegmentRead(extent(1, 10).segment, 0, 1), SegmentRead(extent(2, 10).segment, 0, 1)
     assert ahead.untold([one], 100.0) == [one]
     assert ahead.untold([one, other], 100.0 + TOLD_S / 2) == [other]

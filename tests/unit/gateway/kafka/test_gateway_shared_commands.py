@@ -7,7 +7,7 @@ import pytest
 
 from penstock.contracts.commands import Command, EndTxn, Outcome, TransactionEnded
 from penstock.contracts.errors import Invalid, Unavailable
-from penstock_gateway.kafka.command_batcher import COMMANDS_MAX, MESSAGE_BYTES_MAX, SharedCommands
+from penstock_gateway.kafka.command_batcher import COMMANDS_MAX, MESSAGE_BYTES_MAX, CommandBatcher
 from tests.unit.gateway.gateway_fakes import FakeSequencer, turns
 
 
@@ -20,10 +20,10 @@ def ended(command: Command) -> Outcome:
     return TransactionEnded(command.producer_id, 4)
 
 
-def shared() -> tuple[SharedCommands, FakeSequencer]:
+def shared() -> tuple[CommandBatcher, FakeSequencer]:
     sequencer: Any = FakeSequencer()
     sequencer.on_command = ended
-    return SharedCommands(sequencer), sequencer
+    return CommandBatcher(sequencer), sequencer
 
 
 async def test_what_comes_in_one_turn_travels_together_and_everybody_gets_his_own_outcome() -> None:

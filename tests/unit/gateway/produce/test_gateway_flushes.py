@@ -1,4 +1,4 @@
-"""Flushes: one connection sticks to one flusher in order, windows hold, and no outcome is guessed."""
+"""FlushRouter: one connection sticks to one flusher in order, windows hold, and no outcome is guessed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from penstock.contracts.codec import encode
 from penstock.contracts.errors import Undelivered
 from penstock.contracts.messages import FlushBatch, FlushReply, Presence
 from penstock.contracts.rejections import Rejection
-from penstock_gateway.produce.producer_route import Flushed, FlushRoute, is_undecided
+from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_undecided
 from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns
 
 TIMEOUT_S = 30.0
@@ -28,7 +28,7 @@ async def world() -> AsyncIterator[World]:
 
 
 def submit(
-    route: FlushRoute, size_bytes: int = 100, count: int = 1, timeout_s: float = TIMEOUT_S
+    route: ProducerRoute, size_bytes: int = 100, count: int = 1, timeout_s: float = TIMEOUT_S
 ) -> "asyncio.Future[Flushed]":
     meta = BatchMeta(size_bytes, 1, 0, -1, -1, -1, 0)
     return route.submit([FlushBatch(bytes(16), 0, meta)] * count, [b"x" * size_bytes] * count, timeout_s)
@@ -38,7 +38,7 @@ def rejections_of(flushed: Flushed) -> list[int]:
     return [result.rejection for result in flushed.results]
 
 
-def open_route(world: World) -> FlushRoute:
+def open_route(world: World) -> ProducerRoute:
     return world.flushes.open_route(lambda: None)
 
 
@@ -388,7 +388,7 @@ async def play(script: list[tuple[str, int]]) -> None:
     arrived: list[int] = []
     flushers = [await recording_flusher(world, f"f{number}", arrived) for number in range(3)]
     routes = [open_route(world) for _ in range(3)]
-    numbers: dict[FlushRoute, list[int]] = {route: [] for route in routes}
+    numbers: dict[ProducerRoute, list[int]] = {route: [] for route in routes}
     futures = []
     for action, which in script:
         flusher = flushers[which]

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.contracts.messages import SegmentRead
 from penstock_gateway.segments.cache_client import ALONE_PATIENCE_FACTOR
-from penstock_gateway.segments.cache_ring import CacherRing, part_of
+from penstock_gateway.segments.cache_ring import CacheRing, part_of
 from penstock_gateway.segments.hedging import (
     HEDGES_MAX,
     HEDGES_PER_BYTE,
@@ -18,7 +18,7 @@ from penstock_gateway.segments.hedging import (
     SAMPLES_MIN,
     SLOW_AVOIDED_S,
     SLOW_AVOIDED_S_MAX,
-    OwnerPace,
+    HedgingPolicy,
 )
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.gateway.gateway_read_world import ZONE, LoopClock
@@ -43,7 +43,7 @@ def in_a_zone(test: Callable[[Zone], Awaitable[None]]) -> Callable[[], None]:
 async def two_cachers(zone: Zone) -> tuple[Cacher, Cacher]:
     """The owner of segment 1, and the other."""
     cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
-    owner_name = CacherRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
+    owner_name = CacheRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
     owner, other = sorted(cachers, key=lambda cacher: cacher.name != owner_name)
     return owner, other
 
@@ -192,7 +192,7 @@ async def test_a_reader_that_goes_away_leaves_nothing_running(zone: Zone) -> Non
 
 
 def test_patience_follows_what_answers_usually_take() -> None:
-    pace = OwnerPace()
+    pace = HedgingPolicy()
     assert pace.patience_s == PATIENCE_S_MAX
     for _ in range(SAMPLES_MIN):
         pace.record_answer("c1", 0.0, taken_s=0.05, size_bytes=1)
@@ -206,7 +206,7 @@ def test_patience_follows_what_answers_usually_take() -> None:
 
 
 def test_hedges_cost_a_few_gets_per_gibibyte_whatever_is_slow() -> None:
-    pace = OwnerPace()
+    pace = HedgingPolicy()
     assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_MAX
     for _ in range(1_024):
         pace.record_answer("c1", 0.0, taken_s=0.01, size_bytes=2**20)
@@ -229,7 +229,7 @@ async def test_no_hedge_is_made_that_would_cost_many_gets(zone: Zone) -> None:
 
 
 def test_who_goes_on_losing_is_left_alone_for_longer_and_one_win_ends_that() -> None:
-    pace = OwnerPace()
+    pace = HedgingPolicy()
     left_alone_s = [pace.record_lost("c1") for _ in range(10)]
     assert left_alone_s[: LOSSES_MAX - 1] == [0.0] * (LOSSES_MAX - 1)
     assert left_alone_s[LOSSES_MAX - 1 : LOSSES_MAX + 1] == [SLOW_AVOIDED_S, 2 * SLOW_AVOIDED_S]
@@ -242,7 +242,7 @@ def test_who_goes_on_losing_is_left_alone_for_longer_and_one_win_ends_that() -> 
 def owners_among(names: list[str]) -> dict[int, str]:
     zone = Zone()
     zone.directory.change(names)
-    ring = CacherRing(zone.directory, ZONE, zone.clock)
+    ring = CacheRing(zone.directory, ZONE, zone.clock)
     return {number: ring.owners(part_of(segment(number), 0), 1)[0] for number in range(2_000)}
 
 
@@ -256,7 +256,7 @@ def test_a_cacher_that_joins_takes_its_share_and_nothing_else_moves() -> None:
 def test_a_cacher_that_leaves_is_followed_by_those_who_were_second() -> None:
     zone = Zone()
     zone.directory.change(["c1", "c2", "c3"])
-    ring = CacherRing(zone.directory, ZONE, zone.clock)
+    ring = CacheRing(zone.directory, ZONE, zone.clock)
     parts = [part_of(segment(number), 0) for number in range(500)]
     ranked = [ring.owners(part, 2) for part in parts]
     zone.directory.change(["c1", "c2"])

@@ -17,7 +17,7 @@ from penstock_gateway.segments import (
     full_objects,
     segment_reader,
 )
-from penstock_gateway.segments.cache_ring import CacherRing, part_of
+from penstock_gateway.segments.cache_ring import CacheRing, part_of
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_read_world import ZONE
 from tests.unit.gateway.gateway_zone import REPLY_BYTES_MAX, SIZE, Zone, check, expected, segment
@@ -85,7 +85,7 @@ async def test_what_is_kept_of_segments_read_whole_is_bounded(monkeypatch: pytes
         loads.append(ref)
         return bytes(ref.size_bytes)
 
-    whole = full_objects.WholeSegments(load)
+    whole = full_objects.FullObjectReads(load)
     for ref in (segment(1, size_bytes=40), segment(2, size_bytes=40), segment(3, size_bytes=40)):
         assert len(await whole.get(ref)) == 40
     assert whole.kept_bytes == 80
@@ -145,7 +145,7 @@ async def test_every_segment_has_one_owner_and_all_owners_share_the_work(zone: Z
 async def test_above_level_0_each_stripe_has_its_own_owner(zone: Zone) -> None:
     ref = segment(1, level=1, size_bytes=20 * CHUNK_BYTES)
     zone.directory.change([f"c{number}" for number in range(8)])
-    ring = CacherRing(zone.directory, ZONE, zone.clock)
+    ring = CacheRing(zone.directory, ZONE, zone.clock)
     owners = {ring.owners(part_of(ref, chunk * CHUNK_BYTES), 1)[0] for chunk in range(20)}
     assert len(owners) > 1
     stripe_bytes = STRIPE_CHUNKS * CHUNK_BYTES
@@ -155,7 +155,7 @@ async def test_above_level_0_each_stripe_has_its_own_owner(zone: Zone) -> None:
 
 async def test_a_range_that_the_owner_lacks_is_asked_of_the_next_in_the_ring(zone: Zone) -> None:
     cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
-    owner_name = CacherRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
+    owner_name = CacheRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
     owner, other = sorted(cachers, key=lambda cacher: cacher.name != owner_name)
     owner.lacks = lambda read: read.position == 50
     await check(zone, SegmentRead(segment(1), 0, 10), SegmentRead(segment(1), 50, 10))

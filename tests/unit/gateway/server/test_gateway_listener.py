@@ -1,4 +1,4 @@
-"""Connections over real sockets: order, back-pressure, limits, bad input, and a drain that loses no answer."""
+"""ConnectionManager over real sockets: order, back-pressure, limits, bad input, and a drain that loses no answer."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
 from penstock_gateway.kafka.broker_view import node_of
-from penstock_gateway.server.connection_manager import PARTIAL_FRAME_S_MAX, STUCK_S_MAX, Connections
+from penstock_gateway.server.connection_manager import PARTIAL_FRAME_S_MAX, STUCK_S_MAX, ConnectionManager
 from penstock_gateway.server.listener import Listener, open_socket
 from tests.testkit.waiting import TIMEOUT_S, until
 from tests.unit.gateway.gateway_fakes import LISTENER, ZONE, World, new_world
@@ -34,7 +34,7 @@ class Kafka:
         self._listeners = {name: Listener(name, open_socket(HOST, 0)) for name in names or (LISTENER,)}
         nodes = {name: node_of(HOST, listener.port, ZONE) for name, listener in self._listeners.items()}
         self.world: World = new_world(nodes=nodes, **options)
-        self.connections = Connections(self.world.gateway, list(self._listeners.values()))
+        self.connections = ConnectionManager(self.world.gateway, list(self._listeners.values()))
         self.world.sequencer.add_topic("t", 4)
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: list[RawClient] = []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from penstock.kafkawire.errors import DecodeError
-from penstock_gateway.server.pipeline import ReceiveBudget, Session, Slot
+from penstock_gateway.server.pipeline import Pipeline, ReceiveBudget, Slot
 
 FRAME_BYTES_MAX = 1_000
 
@@ -22,12 +22,12 @@ class Waiter:
         self.calls += 1
 
 
-def new_session(budget: ReceiveBudget | None = None, in_flight: int = 1_000) -> Session:
+def new_session(budget: ReceiveBudget | None = None, in_flight: int = 1_000) -> Pipeline:
     budget = budget or ReceiveBudget(10**9)
-    return Session(budget, frame_bytes_max=FRAME_BYTES_MAX, requests_in_flight_max=in_flight)
+    return Pipeline(budget, frame_bytes_max=FRAME_BYTES_MAX, requests_in_flight_max=in_flight)
 
 
-def receive(session: Session, data: bytes) -> None:
+def receive(session: Pipeline, data: bytes) -> None:
     while data:
         buffer = session.get_buffer(-1)
         count = min(len(buffer), len(data))
@@ -40,7 +40,7 @@ def frame(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def frames_of(session: Session) -> list[tuple[Slot, bytes]]:
+def frames_of(session: Pipeline) -> list[tuple[Slot, bytes]]:
     found = []
     while (begun := session.next_frame()) is not None:
         found.append((begun[0], bytes(begun[1])))

@@ -14,7 +14,7 @@ from penstock.kafkawire.api import decode_response, encode_response
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.segment.keys import segment_key
 from penstock_gateway.handlers.share import share_fetch
-from penstock_gateway.share.partition_queue import ShareTurns
+from penstock_gateway.share.partition_queue import PartitionQueues
 from penstock_gateway.share.sessions import CLOSING_EPOCH
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_read_world import World, batch_of
@@ -324,7 +324,7 @@ async def test_many_members_at_once_each_get_their_own_records(world: World) -> 
 def through_another_gateway(world: World, topic_id: TopicId, name: str) -> Member:
     """The same member at a gateway that knows nothing of the first one's turns."""
     member = Member(world, topic_id, name)
-    member.gateway = dataclasses.replace(world.gateway, share_turns=ShareTurns())
+    member.gateway = dataclasses.replace(world.gateway, share_turns=PartitionQueues())
     return member
 
 

@@ -14,9 +14,9 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch, place_batch
 from penstock_gateway.share.ack_validation import judged_ranges
 from penstock_gateway.share.batch_scan import GAPS_MAX, ReadBatch, batches_of, choose, with_acquired
-from penstock_gateway.share.partition_queue import ShareTurns, Turn
+from penstock_gateway.share.partition_queue import PartitionQueues, Turn
 from penstock_gateway.share.sessions import EPOCH_MAX, SESSIONS_MAX, ShareSession, ShareSessions
-from penstock_gateway.tail.tail_subscriber import Watch
+from penstock_gateway.tail.tail_subscriber import TailWatch
 
 MEMBER = ("g", "m")
 T0, T1 = (b"t" * 16, 0), (b"t" * 16, 1)
@@ -69,16 +69,16 @@ def test_a_connection_has_a_bounded_number_of_sessions() -> None:
     opened(sessions, ("g", "0"))  # again
 
 
-def new_watch() -> Watch:
-    return Watch({}, [])
+def new_watch() -> TailWatch:
+    return TailWatch({}, [])
 
 
-async def is_woken(watch: Watch) -> bool:
+async def is_woken(watch: TailWatch) -> bool:
     return await watch.until(asyncio.get_running_loop().time())
 
 
 async def test_one_member_at_a_time_has_the_turn_and_the_next_is_told_when_it_is_free() -> None:
-    turns, first, second = ShareTurns(), new_watch(), new_watch()
+    turns, first, second = PartitionQueues(), new_watch(), new_watch()
     with turns.take("g", [T0], first) as turn:
         assert turn.keys == [T0]
         with turns.take("g", [T0, T1], second) as theirs:
@@ -96,14 +96,14 @@ class Crowd:
     """Members of one group that look at one partition, which has records for so many of them."""
 
     def __init__(self, count: int) -> None:
-        self.turns = ShareTurns()
-        self.watches: dict[tuple[bytes, int], dict[Watch, None]] = {}
+        self.turns = PartitionQueues()
+        self.watches: dict[tuple[bytes, int], dict[TailWatch, None]] = {}
         self.left = self.looks = self.asked = self.fed = self.busy = 0
         self.tasks = [asyncio.create_task(self._member()) for _ in range(count)]
 
     async def _member(self) -> None:
         while True:
-            with Watch(self.watches, [T0]) as watch, self.turns.waiting("g", [T0], watch):
+            with TailWatch(self.watches, [T0]) as watch, self.turns.waiting("g", [T0], watch):
                 self.looks += 1
                 self.busy += 1
                 with self.turns.take("g", [T0], watch) as turn:
@@ -155,7 +155,7 @@ async def test_news_costs_each_member_one_look_and_questions_for_those_only_who_
 
 async def test_who_is_busy_elsewhere_is_passed_over_for_the_first_that_waits() -> None:
     """It may leave with what it finds there, and look at nothing more."""
-    turns, holder = ShareTurns(), new_watch()
+    turns, holder = PartitionQueues(), new_watch()
     watches = [new_watch() for _ in range(3)]
     busy, *waiting = watches
     with turns.take("g", [T0], holder):
@@ -172,7 +172,7 @@ async def test_who_is_busy_elsewhere_is_passed_over_for_the_first_that_waits() -
 
 
 async def test_news_that_comes_while_nothing_is_found_is_handed_on() -> None:
-    turns, first, second = ShareTurns(), new_watch(), new_watch()
+    turns, first, second = PartitionQueues(), new_watch(), new_watch()
     with turns.take("g", [T0], first) as turn:
         turn.bare.add(T0)
         with turns.take("g", [T0], second):
@@ -182,7 +182,7 @@ async def test_news_that_comes_while_nothing_is_found_is_handed_on() -> None:
 
 
 async def test_who_waits_is_told_when_records_of_its_group_come_back() -> None:
-    turns, watch, stranger = ShareTurns(), new_watch(), new_watch()
+    turns, watch, stranger = PartitionQueues(), new_watch(), new_watch()
     with turns.waiting("g", [T0], watch), turns.waiting("other", [T0], stranger):
         turns.wake("g")
     turns.wake("other")

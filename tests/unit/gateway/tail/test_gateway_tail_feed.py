@@ -12,7 +12,7 @@ from penstock.contracts.codec import encode
 from penstock.contracts.messages import Advanced, PartitionAdvance
 from penstock.contracts.queries.log import PartitionPlan, Plan
 from penstock.contracts.rejections import Rejection
-from penstock_gateway.tail.tail_subscriber import TailFeed, Watch
+from penstock_gateway.tail.tail_subscriber import TailSubscriber, TailWatch
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
@@ -52,7 +52,7 @@ class Feed:
         self.bus = self.hub.connect("gateway")
         self.publisher = self.hub.connect("sequencer")
         self.told = Told()
-        self.tail = TailFeed(
+        self.tail = TailSubscriber(
             bus=self.bus,
             cluster=CLUSTER,
             clock=LoopClock(),
@@ -70,7 +70,7 @@ class Feed:
     def deadline_s(self) -> float:
         return asyncio.get_running_loop().time() + LONG_S
 
-    async def is_woken(self, watch: Watch) -> bool:
+    async def is_woken(self, watch: TailWatch) -> bool:
         return await watch.until(asyncio.get_running_loop().time())
 
 

@@ -22,14 +22,14 @@ FASTER = 2  # than all that is written
 RATE_MIN = 64 * 1024  # that may be set: an answer takes its time then, but it comes
 
 
-class HistoryTurn:
+class CatchUpSlot:
     """When one connection, which reads one answer after the other, may read history again."""
 
     def __init__(self) -> None:
         self.due_s: float | None = None  # None: it has not asked for a turn yet
 
 
-class HistoryPace:
+class CatchUpThrottle:
     """Lets readers of history through: while they are held back, one after the other, in the order of their coming."""
 
     def __init__(self, bytes_per_second: int, clock: Clock) -> None:
@@ -69,7 +69,7 @@ class HistoryPace:
             (self._age_s or 0.0) * BYTES_PER_SECOND_PER_AGE_S, self._written_now() * FASTER, BYTES_PER_SECOND_MIN
         )
 
-    async def until_due(self, turn: HistoryTurn, size_bytes: int, patience_s: float) -> bool:
+    async def until_due(self, turn: CatchUpSlot, size_bytes: int, patience_s: float) -> bool:
         """Wait for one's turn to read so many bytes, no longer than one has patience; who has to go keeps his place."""
         if not self.is_held:
             self._next_s, turn.due_s = 0.0, None

@@ -17,7 +17,7 @@ INDEX_OVERHEAD_BYTES = 1024  # of one index besides its rows
 ReadRanges = Callable[[Sequence[SegmentRead]], Awaitable[list[memoryview | PenstockError]]]
 
 
-class RunMaps:
+class OffsetIndexes:
     """The indexes of compacted segments, bounded; the least used go first."""
 
     def __init__(self, read: ReadRanges, bytes_max: int = MAPS_BYTES_MAX) -> None:

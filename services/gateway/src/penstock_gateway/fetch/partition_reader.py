@@ -7,7 +7,7 @@ from penstock.contracts.batches import Extent
 from penstock.contracts.errors import PenstockError
 from penstock_gateway.fetch.batch_assembly import Assembled, Cursor, Fragment, assemble, fragments_from, read_of
 from penstock_gateway.fetch.prefetch import parts_ahead
-from penstock_gateway.segments.segment_reader import Data, SegmentReads
+from penstock_gateway.segments.segment_reader import Data, SegmentReader
 from penstock_gateway.tail.control_batches import MarkerExtent
 from penstock_gateway.tail.tail_index import PartitionKey
 
@@ -53,7 +53,7 @@ def fair_shares(wishes: Sequence[int], total: int, least: int) -> list[int]:
     return shares
 
 
-async def read_partition_reads(reads: SegmentReads, partition_reads: Sequence[PartitionRead]) -> None:
+async def read_partition_reads(reads: SegmentReader, partition_reads: Sequence[PartitionRead]) -> None:
     """Fill in every portion's records, or its error."""
     history = [partition_read for partition_read in partition_reads if reads.is_history(partition_read.cursor.extent)]
     for partition_read in history:
@@ -67,7 +67,7 @@ async def read_partition_reads(reads: SegmentReads, partition_reads: Sequence[Pa
     await _read_ahead(reads, [partition_read for partition_read in history if partition_read.records])
 
 
-async def _read_ahead(reads: SegmentReads, partition_reads: Sequence[PartitionRead]) -> None:
+async def _read_ahead(reads: SegmentReader, partition_reads: Sequence[PartitionRead]) -> None:
     """Have cachers load what those who read one answer after the other are going to ask for."""
     parts = []
     for partition_read in partition_reads:
@@ -82,7 +82,7 @@ async def _read_ahead(reads: SegmentReads, partition_reads: Sequence[PartitionRe
         await reads.load_ahead(parts)
 
 
-async def _read_all(reads: SegmentReads, partition_reads: Sequence[PartitionRead], *, is_history: bool) -> None:
+async def _read_all(reads: SegmentReader, partition_reads: Sequence[PartitionRead], *, is_history: bool) -> None:
     pending = list(partition_reads)
     for _ in range(ROUNDS_MAX):
         if not pending:
@@ -103,7 +103,7 @@ async def _read_all(reads: SegmentReads, partition_reads: Sequence[PartitionRead
 
 
 def _settle_all(
-    reads: SegmentReads,
+    reads: SegmentReader,
     partition_reads: Sequence[PartitionRead],
     fragments: Sequence[Sequence[Fragment]],
     data: Iterator[Data],
@@ -122,7 +122,7 @@ def _data_of(fragment: Fragment, stored: Iterator[Data]) -> Data:
     return memoryview(extent.data) if isinstance(extent, MarkerExtent) else next(stored)
 
 
-def _settle(reads: SegmentReads, partition_read: PartitionRead, fragments: list[tuple[Fragment, Data]]) -> bool:
+def _settle(reads: SegmentReader, partition_read: PartitionRead, fragments: list[tuple[Fragment, Data]]) -> bool:
     """Take what this round brought; whether the portion is done with."""
     try:
         assembled = _assemble(partition_read, fragments)

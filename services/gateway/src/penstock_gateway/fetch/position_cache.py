@@ -18,7 +18,7 @@ class _Hint(msgspec.Struct, frozen=True, gc=False):
     base_offset: int
 
 
-class PositionHints:
+class PositionCache:
     """The places reached by readers, the least used go first. A hint saves work; a wrong one is never followed."""
 
     def __init__(self, hints_max: int = HINTS_MAX) -> None:

@@ -35,7 +35,7 @@ class _Reader(msgspec.Struct, frozen=True, gc=False):
 _NOBODY = _Reader(0, 0)
 
 
-class ReadAhead:
+class Prefetcher:
     """Where sequential readers will go on, how far ahead of each is loaded, and what cachers were told lately."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from penstock_gateway.fetch.batch_assembly import (
     read_of,
     walk,
 )
-from penstock_gateway.segments.segment_reader import Data, SegmentReads
+from penstock_gateway.segments.segment_reader import Data, SegmentReader
 
 SEARCHES_MAX = 16  # side by side, each with SCAN_BYTES in memory
 # Records are taken apart only up to these limits, which keep a batch made to burst from taking the process along.
@@ -47,7 +47,7 @@ class TimeSearch:
     error: PenstockError | None = None
 
 
-async def search(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
+async def search(reads: SegmentReader, searches: Sequence[TimeSearch]) -> None:
     """Bring all searches to their end."""
     for start in range(0, len(searches), SEARCHES_MAX):
         some = searches[start : start + SEARCHES_MAX]
@@ -55,7 +55,7 @@ async def search(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
             await _search_some(reads, some)
 
 
-async def _search_some(reads: SegmentReads, searches: Sequence[TimeSearch]) -> None:
+async def _search_some(reads: SegmentReader, searches: Sequence[TimeSearch]) -> None:
     starts = await asyncio.gather(*(_start(reads, each) for each in searches))
     pending = [(each, fragment) for each, fragment in zip(searches, starts, strict=True) if fragment is not None]
     while pending:
@@ -68,7 +68,7 @@ async def _search_some(reads: SegmentReads, searches: Sequence[TimeSearch]) -> N
         pending = following
 
 
-async def _start(reads: SegmentReads, each: TimeSearch) -> Fragment | None:
+async def _start(reads: SegmentReader, each: TimeSearch) -> Fragment | None:
     """What to read first, None if there is nothing to find."""
     try:
         cursor = await reads.maps.place_time(each.extent, each.timestamp)

@@ -30,7 +30,7 @@ class _Asked:
         self.answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
 
-class SharedCommands:
+class CommandBatcher:
     """One way to the sequencers for commands that need the same level of the cluster, since all fail with one."""
 
     def __init__(self, sequencer: SequencerClient) -> None:

@@ -5,7 +5,7 @@ import asyncio
 HISTORY_SHARE = 2  # while one part in so many is used up, whoever replays reads nothing more; who follows the end does
 
 
-class UnsentBytes:
+class ResponseMemory:
     """How many bytes of answers wait for their clients; fetches read nothing new while they are too many."""
 
     def __init__(self, bytes_max: int) -> None:

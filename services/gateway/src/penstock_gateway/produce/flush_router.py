@@ -17,8 +17,8 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.produce.flush_packing import Message, batch_bytes_max, fits, head_of, payload_of
-from penstock_gateway.produce.flusher_window import FlusherLink
-from penstock_gateway.produce.producer_route import FlushRoute, Handed
+from penstock_gateway.produce.flusher_window import FlusherWindow
+from penstock_gateway.produce.producer_route import ProducerRoute, QueuedProduce
 
 # A window however large the flusher's budget: what one burst may pile up at the server for one slow subscriber.
 WINDOW_BYTES_MAX = 64 * 1024 * 1024
@@ -28,7 +28,7 @@ SWEEP_INTERVAL_S = 0.1  # how late an expired request may be noticed
 ANSWER_TIMEOUT_S_MIN = 1.0  # a message whose requests are about to expire gets this long all the same
 
 
-class Flushes:
+class FlushRouter:
     """All flushers as this gateway sees them, and the routes of its connections to them."""
 
     def __init__(
@@ -51,8 +51,8 @@ class Flushes:
         self.cluster = cluster
         self._zone = zone
         self._instance = instance
-        self.stalled: dict[FlushRoute, None] = {}  # routes with something that no flusher can be given now
-        self._links: dict[str, FlusherLink] = {}
+        self.stalled: dict[ProducerRoute, None] = {}  # routes with something that no flusher can be given now
+        self._links: dict[str, FlusherWindow] = {}
         self._candidates: dict[str, Presence] | None = None  # until the directory changes
         self._unreachable: dict[str, float] = {}  # instance -> until when, monotonic
         self._numbers = itertools.count(1)
@@ -81,9 +81,9 @@ class Flushes:
         """What all flushers together have not answered yet, per-batch overhead included."""
         return sum(link.unanswered_bytes for link in self._links.values())
 
-    def open_route(self, on_change: Callable[[], None], key: str = "") -> FlushRoute:
+    def open_route(self, on_change: Callable[[], None], key: str = "") -> ProducerRoute:
         """A way to a flusher for one connection, to be closed with it; routes with one key choose the same flusher."""
-        return FlushRoute(self, key or f"{self._instance}/{next(self._route_numbers)}", on_change)
+        return ProducerRoute(self, key or f"{self._instance}/{next(self._route_numbers)}", on_change)
 
     async def run(self) -> None:
         """Send and expire until cancelled."""
@@ -106,11 +106,11 @@ class Flushes:
                 link.expire(now_s)
 
     def take(
-        self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float, route: FlushRoute
-    ) -> Handed:
+        self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float, route: ProducerRoute
+    ) -> QueuedProduce:
         """A produce with a number of its own and a deadline."""
         deadline_s = self._clock.monotonic_s() + timeout_s
-        return Handed(next(self._numbers), batches, payload, deadline_s, route)
+        return QueuedProduce(next(self._numbers), batches, payload, deadline_s, route)
 
     def candidates(self) -> dict[str, Presence]:
         """The flushers that new requests may go to: those of the gateway's zone, or any if it has none.
@@ -123,13 +123,13 @@ class Flushes:
             self._candidates = {presence.instance: presence for presence in near or live}
         return self._candidates
 
-    def link_to(self, presence: Presence) -> FlusherLink:
+    def link_to(self, presence: Presence) -> FlusherWindow:
         """The link to a flusher for a connection, made when first needed."""
         if presence.zone != self._zone:
             self._metrics.zone_fallbacks.inc()
         link = self._links.get(presence.instance)
         if link is None:
-            link = self._links[presence.instance] = FlusherLink(self, presence)
+            link = self._links[presence.instance] = FlusherWindow(self, presence)
         return link
 
     def window_bytes(self, instance: str) -> int:

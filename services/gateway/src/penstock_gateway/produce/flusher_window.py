@@ -14,30 +14,30 @@ from penstock.contracts.errors import PenstockError, Undelivered
 from penstock.contracts.messages import FlushReply, Presence
 from penstock.contracts.rejections import Rejection
 from penstock_gateway.produce.flush_packing import Message, pack, record_delivered, record_finished, record_reply
-from penstock_gateway.produce.producer_route import FlushRoute, Handed
+from penstock_gateway.produce.producer_route import ProducerRoute, QueuedProduce
 
 if TYPE_CHECKING:
-    from penstock_gateway.produce.flush_router import Flushes
+    from penstock_gateway.produce.flush_router import FlushRouter
 
 log = structlog.get_logger()
 
 
-class FlusherLink:
+class FlusherWindow:
     """One flusher: what waits for room in its window, and what it was sent and has not answered."""
 
-    def __init__(self, flushes: Flushes, presence: Presence) -> None:
+    def __init__(self, flushes: FlushRouter, presence: Presence) -> None:
         self._flushes = flushes
         self.instance = presence.instance
         self._zone = presence.zone
         self._subject = subjects.flush(flushes.cluster, presence.zone, presence.instance)
-        self.routes: dict[FlushRoute, None] = {}
-        self.outbox: deque[Handed] = deque()
+        self.routes: dict[ProducerRoute, None] = {}
+        self.outbox: deque[QueuedProduce] = deque()
         self.unanswered_bytes = 0
         self.is_full = False
         self._pump_is_due = False
         self._messages: dict[int, tuple[asyncio.Task[None], Message]] = {}
 
-    def offer(self, produce: Handed) -> None:
+    def offer(self, produce: QueuedProduce) -> None:
         """Take a produce; all of one turn of the event loop travel together."""
         self.outbox.append(produce)
         self._pump_soon()
@@ -90,7 +90,7 @@ class FlusherLink:
     def _may_send(self) -> bool:
         return bool(self.outbox) and self._flushes.is_connected
 
-    def _fits(self, produce: Handed, window_bytes: int) -> bool:
+    def _fits(self, produce: QueuedProduce, window_bytes: int) -> bool:
         return self.unanswered_bytes + produce.cost_bytes <= window_bytes
 
     async def _send(self, message: Message) -> None:
@@ -110,7 +110,7 @@ class FlusherLink:
         if self._messages.pop(id(message), None) is None:
             return
         for produce in record_finished(message):
-            assert isinstance(produce, Handed)
+            assert isinstance(produce, QueuedProduce)
             self.unanswered_bytes -= produce.cost_bytes
             produce.route.finished(produce)
         if self.outbox:
@@ -126,5 +126,5 @@ class FlusherLink:
 def _record_throttle(reply: FlushReply, message: Message) -> None:
     if reply.throttle_ms:
         for part in message:
-            assert isinstance(part.produce, Handed)
+            assert isinstance(part.produce, QueuedProduce)
             part.produce.throttle_ms = max(part.produce.throttle_ms, reply.throttle_ms)

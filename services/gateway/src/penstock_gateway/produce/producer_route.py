@@ -23,8 +23,8 @@ from penstock_gateway.kafka.broker_view import rendezvous_weight
 from penstock_gateway.produce.flush_packing import Produce
 
 if TYPE_CHECKING:
-    from penstock_gateway.produce.flush_router import Flushes
-    from penstock_gateway.produce.flusher_window import FlusherLink
+    from penstock_gateway.produce.flush_router import FlushRouter
+    from penstock_gateway.produce.flusher_window import FlusherWindow
 
 
 # What no state machine decided for good: what comes behind it must not overtake it.
@@ -43,7 +43,7 @@ def is_undecided(results: Sequence[BatchResult]) -> bool:
     return any(result.rejection in _UNDECIDED for result in results)
 
 
-class Handed(Produce):
+class QueuedProduce(Produce):
     """A produce with the connection it came from and the answer that it waits for."""
 
     __slots__ = ("answer", "route", "throttle_ms")
@@ -54,7 +54,7 @@ class Handed(Produce):
         batches: Sequence[FlushBatch],
         payload: Sequence[Buffer],
         deadline_s: float,
-        route: FlushRoute,
+        route: ProducerRoute,
     ) -> None:
         super().__init__(number, batches, payload, deadline_s)
         self.route = route
@@ -70,18 +70,18 @@ class Handed(Produce):
         self.settle()
 
 
-class FlushRoute:
+class ProducerRoute:
     """One connection's way to its flusher; `on_change` is called when `is_full` may have changed."""
 
-    def __init__(self, flushes: Flushes, key: str, on_change: Callable[[], None]) -> None:
+    def __init__(self, flushes: FlushRouter, key: str, on_change: Callable[[], None]) -> None:
         self._flushes = flushes
         self._key = key
         self.on_change = on_change
-        self._link: FlusherLink | None = None
+        self._link: FlusherWindow | None = None
         self._unanswered = 0
-        self._undelivered: list[Handed] = []  # to be sent again once nothing is unanswered
+        self._undelivered: list[QueuedProduce] = []  # to be sent again once nothing is unanswered
         self._latest_delivered = 0  # number of the latest request that reached a flusher
-        self._waiting: deque[Handed] = deque()
+        self._waiting: deque[QueuedProduce] = deque()
         self.is_over = False  # closed, or ended by a request that was not decided
 
     @property
@@ -114,7 +114,7 @@ class FlushRoute:
             del self._flushes.stalled[self]
             self.on_change()
 
-    def finished(self, produce: Handed) -> None:
+    def finished(self, produce: QueuedProduce) -> None:
         """Nothing of the produce is on its way any more."""
         self._unanswered -= 1
         if produce.was_delivered or self.is_over:
@@ -166,7 +166,7 @@ class FlushRoute:
             self._flushes.stalled[self] = None
             self.on_change()
 
-    def _current_link(self) -> FlusherLink | None:
+    def _current_link(self) -> FlusherWindow | None:
         if self._undelivered:
             return None
         candidates = self._flushes.candidates()

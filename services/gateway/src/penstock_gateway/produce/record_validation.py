@@ -50,7 +50,7 @@ class RecordValidationError(msgspec.Struct, frozen=True):
     record_errors: list[BatchIndexAndErrorMessage]
 
 
-class RecordCheck:
+class RecordValidator:
     """Looks into batches, one large one at a time: so the memory it takes is that of one decompressed batch."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from penstock.contracts.messages import Presence, QuotaUse
 from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
-from penstock_gateway.quotas.rate_meter import Meter, share_of
+from penstock_gateway.quotas.rate_meter import RateMeter, share_of
 
 QUERY_DEADLINE_S = 5.0
 RETRY_S = 1.0
@@ -37,7 +37,7 @@ class Gateways(Protocol):
     def live(self, role: str) -> list[Presence]: ...
 
 
-class Quotas:
+class QuotaCache:
     """Client quotas: which of them hold, and how they are used here."""
 
     def __init__(self, sequencer: SequencerClient, clock: Clock, gateways: Gateways, instance: str) -> None:
@@ -50,7 +50,7 @@ class Quotas:
         self._changed = asyncio.Event()
         self._quotas: dict[Entity, dict[str, str]] = {}
         self._known: dict[tuple[str, str, str], InForce | None] = {}
-        self._meters: dict[_Place, Meter] = {}
+        self._meters: dict[_Place, RateMeter] = {}
         self._measured_s = clock.monotonic_s()
         self._others: dict[_Place, list[float]] = {}
         self._heard_s = -math.inf
@@ -93,7 +93,7 @@ class Quotas:
         }
         self._known.clear()
 
-    def meter(self, key: str, user: str, client_id: str) -> Meter | None:
+    def meter(self, key: str, user: str, client_id: str) -> RateMeter | None:
         """What the client shares with others of this quota, None without one."""
         place = (key, user, client_id)
         if place not in self._known:
@@ -102,17 +102,17 @@ class Quotas:
             self._known[place] = client_quota(self._quotas, key, user, client_id)
         return self._meter(key, self._known[place])
 
-    def connection_meter(self, key: str, address: str) -> Meter | None:
+    def connection_meter(self, key: str, address: str) -> RateMeter | None:
         """What the address may open, None without a quota."""
         return self._meter(key, connection_quota(self._quotas, address))
 
-    def _meter(self, key: str, quota: InForce | None) -> Meter | None:
+    def _meter(self, key: str, quota: InForce | None) -> RateMeter | None:
         if quota is None:
             return None
         meter = self._meters.get((key, quota.who))
         if meter is None or meter.limit != quota.value:
             now_s = self._clock.monotonic_s()
-            meter = self._meters[key, quota.who] = Meter(quota.value, now_s)
+            meter = self._meters[key, quota.who] = RateMeter(quota.value, now_s)
             if now_s - self._heard_s >= MEASURE_INTERVAL_S:
                 self._hear(now_s)
             self._share((key, quota.who), meter)
@@ -141,7 +141,7 @@ class Quotas:
             else:
                 self._share(place, meter)
 
-    def _share(self, place: _Place, meter: Meter) -> None:
+    def _share(self, place: _Place, meter: RateMeter) -> None:
         if _is_shared(place[0]):
             meter.rate = share_of(meter.limit, self._others.get(place, ()))
 

@@ -12,7 +12,7 @@ SMOOTHING = 0.5  # how much the last second counts in the use that others are to
 REMOVED_SHARE = 0.01  # of the quota: who uses less than that does not use it
 
 
-class Meter:
+class RateMeter:
     """What those use together who share one quota. Times are monotonic, in seconds; amounts are the quota's."""
 
     def __init__(self, limit: float, now_s: float) -> None:

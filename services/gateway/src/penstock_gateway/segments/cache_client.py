@@ -16,8 +16,8 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.byte_budget import ByteBudget
 from penstock.runtime.bus.single_flight import SingleFlight
 from penstock.runtime.clock import Clock
-from penstock_gateway.segments.cache_ring import CacherRing, Instances, part_of
-from penstock_gateway.segments.hedging import OwnerPace
+from penstock_gateway.segments.cache_ring import CacheRing, Instances, part_of
+from penstock_gateway.segments.hedging import HedgingPolicy
 from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadFragment, gets_of, requests_of
 
 log = structlog.get_logger()
@@ -44,7 +44,7 @@ class _Search:
     fill_otherwise: Fill
 
 
-class ZoneCachers:
+class CacheClient:
     """Asks for many pieces at once, with one question per cacher where possible.
 
     An owner that takes much longer than cachers usually do is not waited for alone: the next in the ring, or else the
@@ -68,8 +68,8 @@ class ZoneCachers:
         self._zone = zone
         self._clock = clock
         self._window = window
-        self._ring = CacherRing(directory, zone, clock)
-        self._pace = OwnerPace()
+        self._ring = CacheRing(directory, zone, clock)
+        self._pace = HedgingPolicy()
         self._read_bytes = read_bytes
         self._searches: SingleFlight[tuple[str, tuple[SegmentRead, ...]], Found] = SingleFlight()
         self._hedges = Counter(

@@ -27,7 +27,7 @@ def part_of(segment: SegmentRef, position: int) -> str:
     return name if segment.level == 0 else f"{name}/{stripe_at(segment.size_bytes, position)}"
 
 
-class CacherRing:
+class CacheRing:
     """The zone's cachers in the order in which a part's owner and its substitutes are asked."""
 
     def __init__(self, directory: Instances, zone: str, clock: Clock) -> None:

@@ -15,7 +15,7 @@ WHOLE_BYTES_MAX = 2 * CHUNK_BYTES + SPILL_BYTES_MAX  # a full segment as flusher
 KEPT_BYTES_MAX = 32 * 1024 * 1024
 
 
-class WholeSegments:
+class FullObjectReads:
     """The few that were read last; each is loaded once however many ask."""
 
     def __init__(self, load: Callable[[SegmentRef], Awaitable[bytes]]) -> None:
@@ -46,6 +46,6 @@ class WholeSegments:
         return data
 
 
-def is_whole_worth_it(segment: SegmentRef) -> bool:
+def is_full_read_cheaper(segment: SegmentRef) -> bool:
     """Whether a segment that is no history is read whole."""
     return segment.level == 0 and segment.size_bytes <= WHOLE_BYTES_MAX

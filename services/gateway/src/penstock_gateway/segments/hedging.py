@@ -17,7 +17,7 @@ LOSSES_MAX = 3  # in a row: then the owner is slow
 SLOW_AVOIDED_S, SLOW_AVOIDED_S_MAX = 5.0, 60.0
 
 
-class OwnerPace:
+class HedgingPolicy:
     """Learns from every answer and from every race between an owner and its substitute."""
 
     def __init__(self) -> None:

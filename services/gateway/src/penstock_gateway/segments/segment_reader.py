@@ -16,14 +16,14 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.byte_budget import ByteBudget
 from penstock.runtime.clock import Clock
 from penstock.segment.keys import segment_key
-from penstock_gateway.fetch.catch_up_throttle import HistoryPace
-from penstock_gateway.fetch.offset_index import RunMaps
-from penstock_gateway.fetch.position_cache import PositionHints
-from penstock_gateway.fetch.prefetch import ReadAhead
-from penstock_gateway.kafka.response_memory import UnsentBytes
-from penstock_gateway.segments.cache_client import Found, ZoneCachers, run_all
+from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
+from penstock_gateway.fetch.offset_index import OffsetIndexes
+from penstock_gateway.fetch.position_cache import PositionCache
+from penstock_gateway.fetch.prefetch import Prefetcher
+from penstock_gateway.kafka.response_memory import ResponseMemory
+from penstock_gateway.segments.cache_client import CacheClient, Found, run_all
 from penstock_gateway.segments.cache_ring import Instances
-from penstock_gateway.segments.full_objects import WholeSegments, is_whole_worth_it
+from penstock_gateway.segments.full_objects import FullObjectReads, is_full_read_cheaper
 from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadFragment, StoreGet, cut, gets_of
 from penstock_gateway.tail.control_batches import MarkerExtent
 
@@ -43,7 +43,7 @@ NO_PREFIX = ""  # the store's address has a prefix of its own
 Data = memoryview | PenstockError
 
 
-class SegmentReads:
+class SegmentReader:
     """Reads many ranges at once, with one question per cacher where possible."""
 
     def __init__(
@@ -56,8 +56,8 @@ class SegmentReads:
         store: ObjectStore,
         clock: Clock,
         registry: CollectorRegistry,
-        unsent: UnsentBytes,
-        pace: HistoryPace,
+        unsent: ResponseMemory,
+        pace: CatchUpThrottle,
         window_bytes: int = WINDOW_BYTES,
         fetched_bytes_max: int = FETCHED_BYTES_MAX,
     ) -> None:
@@ -73,15 +73,15 @@ class SegmentReads:
         self._history_slots = asyncio.Semaphore(HISTORY_STORE_READS_MAX)
         self.budget = ByteBudget(fetched_bytes_max)
         self.history_budget = ByteBudget(fetched_bytes_max // HISTORY_SHARE)
-        self.hints = PositionHints()
-        self.ahead = ReadAhead()
-        self.maps = RunMaps(self.read)
-        self._whole = WholeSegments(self._get_whole)
+        self.hints = PositionCache()
+        self.ahead = Prefetcher()
+        self.maps = OffsetIndexes(self.read)
+        self._whole = FullObjectReads(self._get_whole)
         self._bytes = Counter(
             "penstock_gateway_read_bytes", "Segment bytes read, by where they came from.", ["source"], registry=registry
         )
         self._gets = Counter("penstock_gateway_store_gets", "Range GETs sent to the store.", registry=registry)
-        self.cachers = ZoneCachers(
+        self.cachers = CacheClient(
             bus=bus,
             cluster=cluster,
             zone=zone,
@@ -169,7 +169,7 @@ class SegmentReads:
     async def _data_of(self, get: StoreGet) -> tuple[bytes, int]:
         """Bytes of a segment with those wanted among them, and the position of the first."""
         is_old = is_history(get.segment, self._clock.now_ms())
-        if not is_old and is_whole_worth_it(get.segment):
+        if not is_old and is_full_read_cheaper(get.segment):
             return await self._whole.get(get.segment), 0
         slots = self._history_slots if is_old else self._slots
         return await self._get_range(get.segment, get.position, get.length, slots), get.position

@@ -16,9 +16,9 @@ from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.primitives import Buffer
 from penstock_gateway.context import Client
 from penstock_gateway.kafka.error_mapping import CloseConnection
-from penstock_gateway.kafka.response_memory import UnsentBytes
+from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.server.dispatch import runs_in_turn
-from penstock_gateway.server.pipeline import ReceiveBudget, Session, Slot
+from penstock_gateway.server.pipeline import Pipeline, ReceiveBudget, Slot
 
 WRITE_BUFFER_BYTES_MAX = 256 * 1024  # answers that the kernel did not take yet; beyond it no request goes on
 UNSENT_BYTES_MAX = 8 * 1024 * 1024  # answers that wait for earlier ones; beyond it no request goes on but Produce
@@ -30,9 +30,9 @@ class Owner(Protocol):
     """What a connection needs of who keeps all connections."""
 
     budget: ReceiveBudget
-    unsent: UnsentBytes
+    unsent: ResponseMemory
 
-    def new_session(self) -> Session: ...
+    def new_session(self) -> Pipeline: ...
 
     def new_client(self, host: str, listener: str) -> Client: ...
 

@@ -11,7 +11,7 @@ from penstock_gateway.quotas.throttle import connection_delay_s, record_joined
 from penstock_gateway.server.connection import Connection
 from penstock_gateway.server.dispatch import answer
 from penstock_gateway.server.listener import Listener
-from penstock_gateway.server.pipeline import ReceiveBudget, Session, Slot
+from penstock_gateway.server.pipeline import Pipeline, ReceiveBudget, Slot
 
 SWEEP_INTERVAL_S = 5.0
 # When the budget is spent on frames that are not complete, the largest of them is given up after this time.
@@ -22,7 +22,7 @@ STUCK_S_MAX = 30.0
 log = structlog.get_logger()
 
 
-class Connections:
+class ConnectionManager:
     """The listeners of one gateway, and what their connections share: the byte budget, the limits, the end."""
 
     def __init__(self, gateway: Gateway, listeners: Sequence[Listener]) -> None:
@@ -92,9 +92,9 @@ class Connections:
         self._gateway.metrics.unsent_bytes.set(self.unsent.held_bytes)
         self._gateway.metrics.held_bytes.set(self.budget.held_bytes)
 
-    def new_session(self) -> Session:
+    def new_session(self) -> Pipeline:
         config = self._gateway.config
-        return Session(
+        return Pipeline(
             self.budget,
             frame_bytes_max=config.frame_bytes_max,
             requests_in_flight_max=config.requests_in_flight_max,

@@ -102,7 +102,7 @@ class Slot:
         self.is_last = False  # the connection ends when this slot's turn comes
 
 
-class Session:
+class Pipeline:
     """The state of one connection."""
 
     def __init__(self, budget: ReceiveBudget, *, frame_bytes_max: int, requests_in_flight_max: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock_gateway.tail.tail_index import PartitionKey
-from penstock_gateway.tail.tail_subscriber import Watch
+from penstock_gateway.tail.tail_subscriber import TailWatch
 
 Place = tuple[str, PartitionKey]  # a group's partition
 Key = TypeVar("Key")
@@ -27,14 +27,14 @@ class Turn:
     bare: set[PartitionKey] = field(default_factory=set)
 
 
-class ShareTurns:
+class PartitionQueues:
     """The turns of all groups."""
 
     def __init__(self) -> None:
         self._taken: set[Place] = set()
         # Woken in the order in which they came.
-        self._queues: dict[Place, dict[Watch, None]] = {}
-        self._watches: dict[str, dict[Watch, None]] = {}
+        self._queues: dict[Place, dict[TailWatch, None]] = {}
+        self._watches: dict[str, dict[TailWatch, None]] = {}
 
     @property
     def places(self) -> int:
@@ -47,7 +47,7 @@ class ShareTurns:
         return sum(len(queue) for queue in self._queues.values())
 
     @contextmanager
-    def take(self, group_id: str, keys: Iterable[PartitionKey], watch: Watch) -> Iterator[Turn]:
+    def take(self, group_id: str, keys: Iterable[PartitionKey], watch: TailWatch) -> Iterator[Turn]:
         """Those of the partitions whose turn nobody has, for this block; `watch` queues for the others.
 
         Who has had a turn is not woken by its end: members without success would wake each other for ever.
@@ -66,7 +66,7 @@ class ShareTurns:
             self._end(group_id, turn, watch)
 
     @contextmanager
-    def waiting(self, group_id: str, keys: Iterable[PartitionKey], watch: Watch) -> Iterator[None]:
+    def waiting(self, group_id: str, keys: Iterable[PartitionKey], watch: TailWatch) -> Iterator[None]:
         """Wake this one, too, when records of the group come back; it may queue for these partitions."""
         self._watches.setdefault(group_id, {})[watch] = None
         try:
@@ -81,7 +81,7 @@ class ShareTurns:
         for watch in self._watches.get(group_id, ()):
             watch.wake()
 
-    def _end(self, group_id: str, turn: Turn, watch: Watch) -> None:
+    def _end(self, group_id: str, turn: Turn, watch: TailWatch) -> None:
         for key in turn.keys:
             self._taken.discard((group_id, key))
         for key in turn.keys:
@@ -99,7 +99,7 @@ class ShareTurns:
                 return
 
 
-def _drop(watches: dict[Key, dict[Watch, None]], key: Key, watch: Watch) -> None:
+def _drop(watches: dict[Key, dict[TailWatch, None]], key: Key, watch: TailWatch) -> None:
     others = watches.get(key)
     if others is not None:
         others.pop(watch, None)

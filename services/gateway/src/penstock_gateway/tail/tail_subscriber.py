@@ -47,7 +47,7 @@ def _ignore_news(age_s: float, size_bytes: int) -> None:
     """What somebody does about news who holds nobody back for it."""
 
 
-class Watch:
+class TailWatch:
     """Somebody who waits, within the block, for news of some partitions; set from the first such news on.
 
     There are thousands whose wait ends without news, so that costs no more than a timer.
@@ -55,13 +55,13 @@ class Watch:
 
     __slots__ = ("_keys", "_waiter", "_watches", "woken_s")
 
-    def __init__(self, watches: "Watches", keys: Collection[PartitionKey]) -> None:
+    def __init__(self, watches: "TailWatches", keys: Collection[PartitionKey]) -> None:
         self._watches = watches
         self._keys = keys
         self._waiter: asyncio.Future[bool] | None = None
         self.woken_s: float | None = None  # when the first news came, by the loop's clock
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "TailWatch":
         for key in self._keys:
             self._watches.setdefault(key, {})[self] = None
         return self
@@ -105,10 +105,10 @@ class Watch:
             self._waiter.set_result(is_news)
 
 
-Watches = dict[PartitionKey, dict[Watch, None]]
+TailWatches = dict[PartitionKey, dict[TailWatch, None]]
 
 
-class TailFeed:
+class TailSubscriber:
     """What the sequencers announce, to those who read near the end of the log."""
 
     def __init__(
@@ -132,7 +132,7 @@ class TailFeed:
         self._record_quotas = record_quotas
         self._record_news = record_news
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
-        self._watches: Watches = {}  # woken in the order in which they came
+        self._watches: TailWatches = {}  # woken in the order in which they came
         self._subscription: Subscription | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._losses = Counter(
@@ -195,9 +195,9 @@ class TailFeed:
         """How many partitions somebody waits for."""
         return len(self._watches)
 
-    def watch(self, keys: Collection[PartitionKey]) -> Watch:
+    def watch(self, keys: Collection[PartitionKey]) -> TailWatch:
         """Notice all news of these partitions, and every change of topics, from the begin to the end of the block."""
-        return Watch(self._watches, keys)
+        return TailWatch(self._watches, keys)
 
     async def _receive(self, inbound: Inbound) -> None:
         try:

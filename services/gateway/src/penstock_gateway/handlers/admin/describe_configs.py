@@ -164,7 +164,7 @@ def _broker_configs(gateway: Gateway, client: Client, name: str) -> Results:
         _broker_config("auto.create.topics.enable", auto_create, "BOOLEAN", "Topics are made on first use."),
         _broker_config("connections.max.idle.ms", config.idle_timeout_ms, "LONG", "When idle connections are closed."),
         _broker_config("delete.topic.enable", "true", "BOOLEAN", "Topics can be deleted."),
-        _broker_config("max.connections", config.connections_max, "INT", "Connections of one gateway process."),
+        _broker_config("max.connections", config.connections_max, "INT", "ConnectionManager of one gateway process."),
         _broker_config("message.max.bytes", MESSAGE_BYTES_DEFAULT, "INT", "The default of max.message.bytes."),
         _broker_config("num.partitions", config.default_partitions, "INT", "Partitions of a new topic by default."),
         _broker_config("socket.request.max.bytes", config.frame_bytes_max, "INT", "The largest request."),

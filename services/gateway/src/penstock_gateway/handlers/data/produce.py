@@ -27,7 +27,7 @@ from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE, transactions_error
 from penstock_gateway.kafka.error_mapping import CloseConnection, error_of
 from penstock_gateway.metadata.partition_lookup import TopicRef, absence, cached_topic, find_topics, rejection_error
-from penstock_gateway.produce.producer_route import Flushed, FlushRoute, is_undecided
+from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_undecided
 from penstock_gateway.produce.record_validation import RecordRules, RecordValidationError
 from penstock_gateway.produce.topic_rules import TopicRules, record_rules, rules_of
 
@@ -232,7 +232,7 @@ def _hand_over(
     return _route(gateway, client).submit(checked.batches, checked.payload, timeout_s)
 
 
-def _route(gateway: Gateway, client: Client) -> FlushRoute:
+def _route(gateway: Gateway, client: Client) -> ProducerRoute:
     if client.route is None:
         client.route = gateway.flushes.open_route(client.on_route_change, _route_key(gateway, client))
     return client.route

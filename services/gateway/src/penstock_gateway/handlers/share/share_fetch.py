@@ -53,7 +53,7 @@ from penstock_gateway.share.partition_queue import Turn
 from penstock_gateway.share.reader import Offered, read_offered
 from penstock_gateway.share.sessions import CLOSING_EPOCH, OPENING_EPOCH, SESSION_PARTITIONS_MAX, ShareSession
 from penstock_gateway.tail.tail_index import PartitionKey
-from penstock_gateway.tail.tail_subscriber import Watch
+from penstock_gateway.tail.tail_subscriber import TailWatch
 
 log = structlog.get_logger()
 
@@ -186,7 +186,7 @@ async def _locate(gateway: Gateway, round_: _Round) -> Located:
     return located
 
 
-async def _try(gateway: Gateway, round_: _Round, located: Located, watch: Watch) -> None:
+async def _try(gateway: Gateway, round_: _Round, located: Located, watch: TailWatch) -> None:
     """Acquire what there is now, as far as it is nobody else's turn."""
     if not await gateway.unsent.until_room(ROOM_WAIT_S):
         return
