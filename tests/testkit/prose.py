@@ -1,11 +1,13 @@
 """Finds the English in the repository and measures it: sentence lengths, loose words, line lengths.
 
 English stands in Markdown pages, docstrings, comments, and the texts of errors, logs and command lines.
+`python -m tests.testkit.prose PATH...` lists the places to mend.
 """
 
 import ast
 import io
 import re
+import sys
 import tokenize
 from collections.abc import Iterator
 from enum import Enum
@@ -44,7 +46,7 @@ LOOSE_WORDS = {
     r"patience|impatient|patient": "timeout",
     r"wish(es|ed)?|believ(e|es|ed|ing)|content with": "no personification",
     r"departures?": "departed member",
-    r"by and by|meanwhile it|of old": "plain words",
+    r"by and by|meanwhile it": "plain words",
     r"trouble|mishap|estate|fate": "error, state",
 }
 _LOOSE = [
@@ -109,6 +111,15 @@ def word_count(sentence: str) -> int:
 def loose_words(sentence: str) -> list[tuple[str, str]]:
     """The loose words of a sentence, each with the advice for it; a question may begin with its pronoun."""
     return [(found[0], advice) for pattern, advice in _LOOSE for found in pattern.finditer(sentence)]
+
+
+def findings(path: str, source: str) -> Iterator[Finding]:
+    """All places to mend in one file."""
+    for text in texts_of(path, source):
+        yield from long_sentences(text)
+        yield from loose_sentences(text)
+    if path.endswith(".md"):
+        yield from long_lines(path, source)
 
 
 def long_sentences(text: Text) -> Iterator[Finding]:
@@ -227,3 +238,9 @@ def _literal(path: str, node: ast.expr) -> Iterator[Text]:
         words = "".join(str(part) for part in parts)
     if " " in words.strip():
         yield Text(path, node.lineno, Place.MESSAGE, words)
+
+
+if __name__ == "__main__":
+    found = [finding for path in sys.argv[1:] for finding in findings(path, Path(path).read_text())]
+    print(*(f"{finding.path}:{finding.line}: {finding.why}" for finding in found), sep="\n")
+    raise SystemExit(bool(found))
