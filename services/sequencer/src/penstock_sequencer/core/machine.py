@@ -55,7 +55,7 @@ from penstock_sequencer.core.state import uptime
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
 from penstock_sequencer.core.state.limits import CLOCK_MS_MAX
 from penstock_sequencer.core.topics import client_quotas, configs, deletion, group_configs, topics
-from penstock_sequencer.core.transactions import coordinator, offset_commands
+from penstock_sequencer.core.transactions import coordinator, lifecycle
 
 
 class Effects(msgspec.Struct, frozen=True):
@@ -96,8 +96,8 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     producers.sweep_producers(state)
     extent_reclaim.drop_waiting(state)
     deletion.remove_deleted_topics(state)
-    coordinator.end_overdue(state, changes)
-    coordinator.remove_transactions(state)
+    lifecycle.end_overdue(state, changes)
+    lifecycle.remove_transactions(state)
     offset_deletion.expire_offsets(state)
     idle_timers.remove_idle_groups(state)
     departed_members.expire_departed(state)
@@ -137,7 +137,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.InitTransactionalProducer: coordinator.init_producer,
     commands.AddPartitionsToTxn: coordinator.add_partitions,
     commands.AddOffsetsToTxn: coordinator.add_offsets,
-    commands.CommitTxnOffsets: offset_commands.commit_txn_offsets,
+    commands.CommitTxnOffsets: coordinator.commit_txn_offsets,
     commands.EndTxn: coordinator.end_transaction,
     commands.DeleteOffsets: offset_deletion.delete_offsets,
     commands.ConsumerHeartbeat: consumer_commands.consumer_heartbeat,

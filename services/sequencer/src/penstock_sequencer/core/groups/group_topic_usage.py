@@ -8,7 +8,6 @@ from penstock_sequencer.core.groups.assignment.classic_subscription_codec import
 from penstock_sequencer.core.groups.classic_group import metadata
 from penstock_sequencer.core.state.cluster import Group, State
 from penstock_sequencer.core.state.consumer_group import ConsumerGroup
-from penstock_sequencer.core.state.limits import SUBSCRIPTIONS_BYTES_MAX
 
 ReadNow = dict[str, None] | None  # None: any topic may be
 
@@ -22,7 +21,7 @@ def topics_read(state: State, group: Group) -> ReadNow:
     if group.protocol_type != PROTOCOL_TYPE or not group.protocol:
         return None
     said = dict.fromkeys(metadata(group, member) for member in group.members.values())
-    if sum(len(data) for data in said) > SUBSCRIPTIONS_BYTES_MAX:
+    if sum(len(data) for data in said) > state.limits.offsets.subscriptions_bytes_max:
         return None
     try:
         return {topic: None for data in said for topic in read_topics(data)}

@@ -3,7 +3,6 @@
 from heapq import heapify, heappop, heappush
 
 from penstock_sequencer.core.state.cluster import EMPTY, Group, State
-from penstock_sequencer.core.state.limits import GROUP_IDLE_MS
 
 _STALE_ALARMS_MAX = 64  # beyond this, and more than the deadlines there are, the heap is built anew
 
@@ -38,10 +37,10 @@ def is_idle(group: Group) -> bool:
 
 
 def record_idle(state: State, group: Group) -> None:
-    """If the group is idle, look at it again after GROUP_IDLE_MS."""
+    """If the group is idle, look at it again after `group_idle_ms`."""
     if is_idle(group):
         state.idle_groups.pop(group.group_id, None)
-        state.idle_groups[group.group_id] = state.clock_ms + GROUP_IDLE_MS
+        state.idle_groups[group.group_id] = state.clock_ms + state.limits.groups.group_idle_ms
 
 
 def remove_idle_groups(state: State) -> None:

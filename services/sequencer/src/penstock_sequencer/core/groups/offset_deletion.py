@@ -6,7 +6,7 @@ group, also of what somebody without a membership has committed since: that woul
 may still replace stays, and so do offsets of a group in the middle of a rebalance.
 
 No clock that leaps may let them go. So the time here is the machine's own watch, `lived_ms`: it runs with the machine's
-clock, but what lies between two entries counts for LEAP_MAX_MS at most (watch.py). How old an offset is follows from
+clock, but the time between two entries counts for `leap_max_ms` at most (timers.py). How old an offset is follows from
 the entry that stored it: now and then the watch is noted beside the sequence (`ages`). Both are as coarse as a
 hundredth of the retention, and there are about that many notes. Looking for what is too old goes round all groups, some
 at each Tick.
@@ -24,12 +24,6 @@ from penstock_sequencer.core.groups.idle_timers import record_idle
 from penstock_sequencer.core.groups.offset_commit import size_bytes
 from penstock_sequencer.core.groups.pending_offsets import is_pending
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
-from penstock_sequencer.core.state.limits import (
-    EXPIRY_STEPS,
-    GROUPS_SWEPT_PER_TICK,
-    OFFSETS_PER_MEMBER,
-    OFFSETS_SWEPT_PER_TICK,
-)
 
 _NO_SEQUENCE = -1  # nothing is that old
 
@@ -70,7 +64,8 @@ def expire_offsets(state: State) -> None:
         return
     retention_ms = offsets_retention_ms(state.cluster_configs)
     _record_age(state, retention_ms)
-    groups, left = GROUPS_SWEPT_PER_TICK, OFFSETS_SWEPT_PER_TICK
+    limits = state.limits.offsets
+    groups, left = limits.groups_swept_per_tick, limits.offsets_swept_per_tick
     old_sequence = _old_sequence(state, retention_ms) if state.expiry_round else _NO_SEQUENCE
     while state.expiry_round and groups > 0 and left > 0:
         group = state.groups.get(state.expiry_round.popleft())
@@ -81,7 +76,7 @@ def expire_offsets(state: State) -> None:
 
 def _record_age(state: State, retention_ms: int) -> None:
     """Note the watch when it is time, forget what is older than matters, and begin the next round."""
-    step_ms = max(retention_ms // EXPIRY_STEPS, 1)
+    step_ms = max(retention_ms // state.limits.offsets.expiry_steps, 1)
     ages = state.ages
     if ages and state.lived_ms < ages[-1][0] + step_ms:
         return
@@ -117,7 +112,7 @@ def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) ->
     if unused:
         _remove(state, group, unused)
     members = group.members if group.consumer is None else group.consumer.members
-    return work + OFFSETS_PER_MEMBER * len(members)
+    return work + state.limits.offsets.offsets_per_member * len(members)
 
 
 def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tuple[str, int]]:

@@ -3,11 +3,9 @@
 This is the one place where extents go without others in their stead. Each segment that loses its last one is condemned.
 """
 
-from penstock.contracts.commands import EXTENTS_DROPPED_PER_COMMAND_MAX
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock_sequencer.core.log.control_markers import remove_dropped
 from penstock_sequencer.core.state.cluster import Partition, State
-from penstock_sequencer.core.state.limits import EXTENTS_DROPPED_PER_STEP_MAX
 
 
 def agreed_ms(state: State, now_ms: int) -> int:
@@ -17,7 +15,9 @@ def agreed_ms(state: State, now_ms: int) -> int:
 
 def extents_per_command(state: State) -> int:
     """How many extents one command drops at most."""
-    return EXTENTS_DROPPED_PER_COMMAND_MAX if state.level >= JANITOR_LEVEL else EXTENTS_DROPPED_PER_STEP_MAX
+    limits = state.limits.log
+    is_new = state.level >= JANITOR_LEVEL
+    return limits.extents_dropped_per_command_max if is_new else limits.extents_dropped_per_step_max
 
 
 def drop_waiting(state: State) -> tuple[int, int]:

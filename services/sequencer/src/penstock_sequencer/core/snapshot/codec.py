@@ -36,7 +36,7 @@ from penstock_sequencer.core.state.extents import Extents
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
 from penstock_sequencer.core.state.segments import Segments
 from penstock_sequencer.core.topics.topics import metric_name
-from penstock_sequencer.core.transactions.timeouts import enter_deadlines
+from penstock_sequencer.core.transactions.lifecycle import enter_deadlines
 
 _STRAY = -1  # in the place of a topic: the partition is one of a deleted topic
 

@@ -2,13 +2,12 @@
 
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock_sequencer.core.state.cluster import Group, State
-from penstock_sequencer.core.state.limits import LEAP_MAX_MS
 
 
 def pass_time(state: State, passed_ms: int) -> None:
     """The machine's clock has gone on by this much since the last entry."""
     if state.level >= OFFSET_EXPIRY_LEVEL:
-        state.lived_ms += min(passed_ms, LEAP_MAX_MS)
+        state.lived_ms += min(passed_ms, state.limits.offsets.leap_max_ms)
 
 
 def record_emptied(state: State, group: Group) -> None:

@@ -8,7 +8,6 @@ from penstock.contracts.commands import AlterGroupConfigs, Done, Rejected
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_validation_errors
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
-from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX, GROUPS_WITH_CONFIGS_MAX
 from penstock_sequencer.core.topics.configs import changed
 
 
@@ -35,7 +34,7 @@ def check_alter_group_configs(state: State, command: AlterGroupConfigs) -> Done 
 
 
 def _altered(state: State, command: AlterGroupConfigs) -> dict[str, str] | Rejected:
-    if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
+    if not 0 < len(command.group_id) <= state.limits.groups.group_id_length_max:
         return Rejected(Rejection.INVALID_REQUEST, "Default group resources are not allowed.")
     before = state.group_configs.get(command.group_id, {})
     after = changed(command, before, GROUP_RESOURCE_CONFIGS, group_validation_errors)
@@ -43,6 +42,7 @@ def _altered(state: State, command: AlterGroupConfigs) -> dict[str, str] | Rejec
         return after
     if 0 <= command.seen_sequence < state.group_configs_altered_sequence:
         return Rejected(Rejection.STALE, "configurations of groups have been changed since")
-    if not before and len(state.group_configs) >= GROUPS_WITH_CONFIGS_MAX:
-        return Rejected(Rejection.OVERLOADED, f"{GROUPS_WITH_CONFIGS_MAX} groups have configurations already")
+    groups_max = state.limits.topics.groups_with_configs_max
+    if not before and len(state.group_configs) >= groups_max:
+        return Rejected(Rejection.OVERLOADED, f"{groups_max} groups have configurations already")
     return after

@@ -18,7 +18,6 @@ from penstock_sequencer.core.state.consumer_group import Partitions
 UNIFORM = "uniform"
 RANGE = "range"
 ASSIGNORS = (UNIFORM, RANGE)  # the first one unless members ask for another, as in Kafka
-MEMBERS_TIMES_SETS_MAX = 200_000  # about 50 ms; with more, sets of subscribers are each dealt out by themselves
 
 
 class Subscriber(msgspec.Struct, frozen=True):
@@ -34,14 +33,19 @@ def assign(
     members: Mapping[str, Subscriber],
     subscriptions: Sequence[Iterable[TopicId]],
     partition_counts: Mapping[TopicId, int],
+    members_times_sets_max: int,
 ) -> dict[str, Partitions]:
-    """Every partition of every subscribed topic to one member; the topics in the order of their ids."""
+    """Every partition of every subscribed topic to one member; the topics in the order of their ids.
+
+    With more members times sets of subscribers than the maximum, `uniform` looks at each set by itself.
+    """
     subscribers = _subscribers(members, subscriptions)
     assigned: dict[str, Partitions] = {member_id: {} for member_id in members}
     if assignor == RANGE:
         _assign_ranges(members, subscribers, partition_counts, assigned)
     else:
-        _assign_evenly(members, subscribers, partition_counts, assigned)
+        looks_at_loads = len(members) * len(subscribers) <= members_times_sets_max
+        _assign_evenly(members, subscribers, partition_counts, assigned, looks_at_loads=looks_at_loads)
     return assigned
 
 
@@ -87,8 +91,9 @@ def _assign_evenly(
     subscribers: Mapping[tuple[str, ...], list[TopicId]],
     partition_counts: Mapping[TopicId, int],
     assigned: dict[str, Partitions],
+    *,
+    looks_at_loads: bool,
 ) -> None:
-    looks_at_loads = len(members) * len(subscribers) <= MEMBERS_TIMES_SETS_MAX
     loads = dict.fromkeys(members, 0)
     for member_ids, topic_ids in subscribers.items():
         kept, free = _kept(members, member_ids, topic_ids, partition_counts)
