@@ -37,7 +37,7 @@ from penstock_sequencer.core.all_groups.queries import (
     watched_members,
 )
 from penstock_sequencer.core.groups.consumer_queries import consumer_groups, consumer_heartbeat
-from penstock_sequencer.core.groups.idle_timers import next_deadline_ms
+from penstock_sequencer.core.groups.timers import next_deadline_ms
 from penstock_sequencer.core.log.control_markers import MARKER_REF, is_marker, markers_among
 from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
 from penstock_sequencer.core.log.retention_queries import cluster_configs, deleted_topics, retention
@@ -48,8 +48,7 @@ from penstock_sequencer.core.share.queries import group_configs, share_groups, s
 from penstock_sequencer.core.state.cluster import Partition, State, Topic
 from penstock_sequencer.core.state.segments import MARKERS
 from penstock_sequencer.core.topics.client_quotas import check_alter_client_quotas, client_quotas, log_sizes
-from penstock_sequencer.core.topics.configs import check_alter_configs
-from penstock_sequencer.core.topics.group_configs import check_alter_group_configs
+from penstock_sequencer.core.topics.configs import check_alter_configs, check_alter_group_configs
 from penstock_sequencer.core.topics.topics import check_create_partitions, check_create_topic
 from penstock_sequencer.core.transactions.queries import describe_transactions, producers, transactions
 

@@ -30,7 +30,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.assignment.assignors import ASSIGNORS, Subscriber, assign
 from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
-from penstock_sequencer.core.groups.idle_timers import record_idle, set_deadline
+from penstock_sequencer.core.groups.timers import record_emptied, record_idle, set_deadline
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
 from penstock_sequencer.core.state.consumer_group import (
     ASSIGNING,
@@ -43,7 +43,6 @@ from penstock_sequencer.core.state.consumer_group import (
     Partitions,
 )
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
-from penstock_sequencer.core.state.uptime import record_emptied
 
 
 class Standing(msgspec.Struct, frozen=True):

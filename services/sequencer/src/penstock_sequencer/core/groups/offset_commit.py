@@ -11,7 +11,7 @@ from penstock.contracts.levels import LATE_COMMANDS_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import check_member, new_group
 from penstock_sequencer.core.groups.consumer_group import commit_rejection
-from penstock_sequencer.core.groups.idle_timers import record_idle
+from penstock_sequencer.core.groups.timers import record_idle
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, Changes, Committed, Group, State
 from penstock_sequencer.core.state.limits import OFFSET_OVERHEAD_BYTES
 

@@ -28,14 +28,14 @@ from penstock.contracts.configs.topics import FOR_EVER, RetentionConfigs, is_del
 from penstock.contracts.ids import TopicId, segment_born_ms
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.control_markers import marker_at
-from penstock_sequencer.core.log.extent_reclaim import (
+from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
+from penstock_sequencer.core.log.reclaim import (
     agreed_ms,
     count_trimmed,
     drop_first,
     extents_per_command,
     record_trimmed,
 )
-from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
 from penstock_sequencer.core.state.segments import MARKERS
 

@@ -11,7 +11,7 @@ from penstock.contracts.queries.topics import (
     DeletedTopicsView,
     DeletedTopicView,
 )
-from penstock_sequencer.core.log.extent_reclaim import agreed_ms, count_trimmed
+from penstock_sequencer.core.log.reclaim import agreed_ms, count_trimmed
 from penstock_sequencer.core.log.retention import count_expired, overdue_ms, topic_retention
 from penstock_sequencer.core.state.cluster import Partition, RecoverableTopic, State
 

@@ -19,10 +19,10 @@ from penstock.contracts.configs.groups import (
 )
 from penstock.contracts.ids import TopicId
 from penstock_sequencer.core.groups.assignment import subscriptions
+from penstock_sequencer.core.groups.assignment.assignors import assign_simply
 from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
-from penstock_sequencer.core.groups.idle_timers import set_deadline
+from penstock_sequencer.core.groups.timers import set_deadline
 from penstock_sequencer.core.share import partition as share_partitions
-from penstock_sequencer.core.share.assignor import assign
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Partition, State, Topic
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember, SharePartition
@@ -169,7 +169,7 @@ def assign_all(state: State, group: ShareGroup) -> None:
     for topic_id in subscribers:
         topic = state.topics_by_id[topic_id]
         counts[topic_id] = len(topic.partitions) if begin(state, group, topic) else 0
-    targets = assign(subscribers, counts)
+    targets = assign_simply(subscribers, counts)
     for member_id, member in group.members.items():
         member.target = targets.get(member_id, {})
         weigh(state, member)

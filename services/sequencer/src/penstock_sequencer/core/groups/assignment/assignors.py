@@ -1,11 +1,14 @@
-"""Who of a consumer group's members gets which partitions: the two assignors of Kafka's coordinators (KIP-848).
+"""The assignors of Kafka's coordinators: two for consumer groups (KIP-848), one for share groups (KIP-932).
 
 `uniform` evens out how many partitions members have, and moves as few as that takes. Topics with the same subscribers
 are dealt out as one, those with the fewest subscribers first: each gets what lifts the least loaded. `range` gives
 each member a contiguous range of each topic, in the order of their names, so that members have the same partitions of
-topics that go together.
+topics that go together. Their work grows with partitions + topics * distinct subscriptions + members * distinct sets of
+subscribers.
 
-Work grows with partitions + topics * distinct subscriptions + members * distinct sets of subscribers.
+`simple` is for share groups, where several members may have the same partition. With more members than partitions, each
+member has one partition, and partitions have about equally many members. With fewer members, each partition is one
+member's, and members have about equally many partitions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -164,3 +167,20 @@ def _deal(
         mine += free[dealt : dealt + wanted]
         dealt += wanted
     assert dealt == len(free), "every partition has a member"
+
+
+def assign_simply(subscribers: dict[TopicId, list[str]], counts: dict[TopicId, int]) -> dict[str, Partitions]:
+    """Each share group member's partitions; given by topic are the members that subscribe it and its partition count.
+
+    Each topic goes on with the member behind the one that got the last topic's last partition.
+    """
+    found: dict[str, Partitions] = {}
+    turn = 0
+    for topic_id, members in subscribers.items():
+        count = counts[topic_id]
+        places = max(count, len(members)) if count and members else 0
+        for place in range(places):
+            member = found.setdefault(members[(turn + place) % len(members)], {})
+            member.setdefault(topic_id, []).append(place % count)
+        turn += places
+    return found
