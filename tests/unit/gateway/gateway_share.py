@@ -23,8 +23,8 @@ from penstock.kafkawire.api.share_fetch import (
     AcknowledgementBatch,
     FetchPartition,
     FetchTopic,
-    PartitionData,
     ForgottenTopic,
+    PartitionData,
     ShareFetchRequest,
     ShareFetchResponse,
 )
