@@ -318,7 +318,7 @@ def test_the_more_topics_there_are_the_fewer_patterns_may_be_in_use(world: World
         assert isinstance(world.consumers.join(name, pattern=pattern, topics=None), ConsumerMembership)
     assert rejection(world.consumers.join("four", pattern=".*", topics=None)) == Rejection.INVALID_PATTERN
     world.topic("v", number=3)
-    restored = decode_state(encode_state(world.state))
+    restored = decode_state(encode_state(world.state), world.state.limits)
     assert [*restored.subscriptions.patterns] == ["t", "u"], "who is there stays"
     world.consumers.leave("one")
     world.consumers.leave("two")

@@ -5,7 +5,7 @@ import pytest
 from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Joined, PerItem, Rejected, Synced, Waiting
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.groups import classic_commands, idle_timers
+from penstock_sequencer.core.groups import classic_commands, timers
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, PREPARING, STABLE
 from penstock_sequencer.core.state.limits import GroupLimits, Limits
 from tests.unit.sequencer.core.core_world import World
@@ -331,6 +331,6 @@ def test_leaving_an_unknown_group_refuses_each_member(world: World) -> None:
 def test_alarms_of_deadlines_that_moved_do_not_pile_up(world: World) -> None:
     world.classic.join("m1")
     for duration_ms in range(1_000):
-        idle_timers.set_deadline(world.state, "g", world.now_ms + 1_000 - duration_ms)
+        timers.set_deadline(world.state, "g", world.now_ms + 1_000 - duration_ms)
         assert len(world.state.alarms) <= 67
     assert queries.next_deadline_ms(world.state) == world.now_ms + 1

@@ -64,7 +64,7 @@ def delete(world: World, *logs: tuple[int, int, int]) -> LogsTrimmed:
     return outcome
 
 
-def limit(extents: int) -> None:
+def limit(world: World, extents: int) -> None:
     world.use_limits(Limits(log=LogLimits(extents_dropped_per_command_max=extents)))
 
 

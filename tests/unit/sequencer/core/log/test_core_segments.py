@@ -21,7 +21,8 @@ from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import State, new_state
 from penstock_sequencer.core.state.limits import Limits, LogLimits
 from penstock_sequencer.core.state.segments import NO_SLOT, NOT_DEAD, Segments
-from tests.unit.sequencer.core.core_world import START_MS, World, batch, check_invariants, check_segments
+from tests.unit.sequencer.core.core_invariants import check_invariants, check_segments
+from tests.unit.sequencer.core.core_world import START_MS, World, batch
 
 STEPS = 400
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from penstock_sequencer.core.share.assignor import assign
 
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
@@ -35,6 +34,7 @@ from penstock.contracts.queries.share import ShareGroupsQuery, ShareOffsetsQuery
 from penstock.contracts.queries.topics import ValidateQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
+from penstock_sequencer.core.groups.assignment.assignors import assign_simply
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import new_state
@@ -85,7 +85,7 @@ def test_partitions_are_spread_over_fewer_members() -> None:
 def test_every_partition_has_a_member_and_the_work_is_even(members: int, counts: tuple[int, ...]) -> None:
     names = [str(each) for each in range(members)]
     topics = {topic_id(number): count for number, count in enumerate(counts, 1)}
-    found = assign(dict.fromkeys(topics, names), topics)
+    found = assign_simply(dict.fromkeys(topics, names), topics)
     for topic, count in topics.items():
         numbers = [number for each in found.values() for number in each.get(topic, [])]
         assert {*numbers} == {*range(count)}

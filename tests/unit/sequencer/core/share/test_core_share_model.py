@@ -73,7 +73,9 @@ class Play:
                 log.append([list(each) for each in requests])
                 return super().entry(*requests)
 
-        return Recorded("one", **CONFIGS)
+        world = Recorded()
+        world.shares.begin("one", **CONFIGS)
+        return world
 
     def step(self) -> None:
         actions = [self.acquire] * 5 + [self.judge] * 5 + [self.write, self.pass_time, self.come, self.go, self.trim]

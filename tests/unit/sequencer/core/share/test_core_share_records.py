@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from penstock_sequencer.core.groups.idle_timers import next_deadline_ms
 
 from penstock.contracts.batches import TRANSACTIONAL
 from penstock.contracts.commands import (
@@ -21,6 +20,7 @@ from penstock.contracts.commands import (
     Verdict,
 )
 from penstock.contracts.rejections import Rejection
+from penstock_sequencer.core.groups.timers import next_deadline_ms
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.limits import Limits, ShareLimits
 from tests.unit.sequencer.core.core_shares import LOCK_MS

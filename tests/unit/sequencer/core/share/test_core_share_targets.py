@@ -117,21 +117,24 @@ def test_a_lock_that_ends_meanwhile_is_not_kept_by_targets_that_are_to_come() ->
 def test_a_restored_state_makes_the_targets_at_the_same_time(world: World) -> None:
     world.shares.join("one")
     world.shares.join("two")
-    world.state = decode_state(encode_state(world.state))
+    world.state = decode_state(encode_state(world.state), world.state.limits)
     world.wait(INTERVAL_MS - 1)
     assert not world.shares.group.members["two"].target
     world.wait(1)
     assert world.shares.group.members["two"].target == {T: [0]}
 
 
-def test_targets_that_are_much_work_are_made_further_apart(world: World) -> None:
-    world.use_limits(Limits(share=ShareLimits(share_fragments_per_pause_ms=0.001)))
+def test_targets_that_are_much_work_are_made_further_apart() -> None:
+    one_each_ms = Limits(share=ShareLimits(share_fragments_per_pause_ms=1))
+    world = share_world(limits=one_each_ms, **{"share.assignment.interval.ms": "2"})
+    world.do(CreatePartitions(world.now_ms, "t", 8))
     world.shares.join("one")
     world.shares.join("two")
-    world.wait(INTERVAL_MS)
+    fragments = 2 + 8  # subscriptions and partitions
+    world.wait(fragments - 1)
     assert not world.shares.group.members["two"].target
-    world.wait(2 * INTERVAL_MS)
-    assert world.shares.group.members["two"].target == {T: [0]}
+    world.wait(1)
+    assert len(world.shares.group.members["two"].target[T]) == 4
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,7 @@ def test_who_gets_the_last_partitions_does_not_depend_on_a_snapshot() -> None:
     world.shares.heartbeat(
         "one", 1, ["t", "u"]
     )  # the groups subscribe "u" in another order than that in which they came
-    again = decode_state(encode_state(world.state))
+    again = decode_state(encode_state(world.state), world.state.limits)
     next_sequence = again.sequence + 1
     for state in (world.state, again):
         apply_entry(state, next_sequence, [[CreateTopic(world.now_ms, "u", U, 2, {})]])

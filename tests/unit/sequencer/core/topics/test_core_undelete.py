@@ -196,7 +196,7 @@ def test_a_command_that_comes_after_the_topic_was_deleted_anew_does_not_bring_it
     assert isinstance(world.do(command), TopicCreated)
     delete(world)
     restored = World()
-    restored.state, restored.now_ms = decode_state(encode_state(world.state)), world.now_ms
+    restored.state, restored.now_ms = decode_state(encode_state(world.state), world.state.limits), world.now_ms
     for each in (world, restored):
         assert each.do(command).rejection == Rejection.STALE
         assert len(deleted(each)) == 1
@@ -330,7 +330,7 @@ def test_however_much_is_being_trimmed_each_topic_goes_by_itself(world: World) -
     world.now_ms += WINDOW_MS
     apply_entry(world.state, world.state.sequence + 1, [[DropExtents(world.now_ms)]])
     assert (world.state.partition_count, trimmed.looks) == (0, 0)
-    restored = decode_state(encode_state(world.state))
+    restored = decode_state(encode_state(world.state), world.state.limits)
     steps = 0
     while world.do(DropExtents(world.now_ms)).is_more:
         apply_entry(restored, restored.sequence + 1, [[DropExtents(world.now_ms)]])
@@ -353,6 +353,6 @@ def test_a_replica_that_was_restored_brings_back_the_same(world: World) -> None:
     world.commit_offset(7)
     delete(world)
     restored = World()
-    restored.state, restored.now_ms = decode_state(encode_state(world.state)), world.now_ms
+    restored.state, restored.now_ms = decode_state(encode_state(world.state), world.state.limits), world.now_ms
     assert undelete(restored) == undelete(world)
     assert encode_state(restored.state) == encode_state(world.state)
