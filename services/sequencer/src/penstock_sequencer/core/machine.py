@@ -85,7 +85,7 @@ def _apply(state: State, command: Command, changes: Changes) -> Outcome:
         timers.pass_time(state, command.now_ms - state.clock_ms)
         state.clock_ms = command.now_ms
         all_groups.fire_deadlines(state, changes)
-    return _APPLY[type(command)](state, command, changes)
+    return APPLY[type(command)](state, command, changes)
 
 
 def _tick(state: State, command: Tick, changes: Changes) -> Done:
@@ -103,7 +103,7 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
 
 
 # The second parameter of each function is the command class that it stands beside.
-_APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
+APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.Tick: _tick,
     commands.CommitSegment: segment_commit.commit_segment,
     commands.CreateTopic: topics.create_topic,
