@@ -11,12 +11,12 @@ from penstock.contracts.queries.compaction import LogsQuery, SegmentExtentsQuery
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.core.state.limits import REPLACED_EXTENTS_MAX
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 
 PARTITIONS = 1_000
 SEGMENTS = 1_000  # with an extent in each partition, so a million extents
 RECORDS = 10  # of a batch, which is an extent
-INPUTS = REPLACED_EXTENTS_MAX // PARTITIONS
+INPUTS = DEFAULT_LIMITS.maintenance.replaced_extents_max // PARTITIONS
 JOBS = 5
 
 

@@ -13,7 +13,6 @@ from benches.micro import NOW_MS
 from benches.report import Result
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import (
-    EXTENTS_DROPPED_PER_COMMAND_MAX,
     TO_HIGH_WATERMARK,
     AlterConfigs,
     Command,
@@ -40,6 +39,7 @@ from penstock.contracts.queries.janitor import RetentionQuery
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from penstock_sequencer.garbage import stop_full_collections
 
 OLD, BUSY = b"o" * 16, b"b" * 16  # the topic that goes, and the one that is written all the while
@@ -177,6 +177,6 @@ def _checked(world: Measured, costs: Costs) -> Costs:
 def _results(name: str, costs: Costs) -> Iterator[Result]:
     yield Result("retention", f"{name}: slowest command", costs.slowest_s * 1000, "ms", SLOWEST_MS)
     yield Result("retention", "  slowest commit meanwhile", costs.slowest_commit_s * 1000, "ms", SLOWEST_MS)
-    limit = EXTENTS_DROPPED_PER_COMMAND_MAX
+    limit = DEFAULT_LIMITS.log.extents_dropped_per_command_max
     yield Result("retention", "  most extents dropped by one command", costs.extents_max, "extents", limit)
     yield Result("retention", f"  all {costs.commands} commands together", costs.seconds, "s")

@@ -165,7 +165,7 @@ def give_out_producer_ids_again() -> AbstractContextManager[Any]:
         allocated = allocate_producer(state, command, changes)
         return ProducerAllocated(max(1, allocated.producer_id - PRODUCERS), 0)
 
-    return mock.patch.dict("penstock_sequencer.core.machine._APPLY", {AllocateProducer: allocate_again})
+    return mock.patch.dict("penstock_sequencer.core.machine.APPLY", {AllocateProducer: allocate_again})
 
 
 BROKEN: dict[str, Break] = {

@@ -80,7 +80,7 @@ def delete_before_snapshots_know() -> AbstractContextManager[Any]:
 
 def commit_what_is_old() -> AbstractContextManager[Any]:
     """The machine takes the commit of a flusher that stood still for so long that its segment is swept."""
-    return mock.patch("penstock_sequencer.core.commits.segment_commit.SEGMENT_COMMIT_AGE_MAX_MS", ALWAYS)
+    return mock.patch("penstock_sequencer.core.commits.segment_commit._is_too_old", lambda *_: False)
 
 
 def expire_one_more() -> AbstractContextManager[Any]:

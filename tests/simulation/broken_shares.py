@@ -38,7 +38,12 @@ def acknowledge_before_commit() -> AbstractContextManager[Any]:
 
 def give_out_what_was_accepted() -> AbstractContextManager[Any]:
     """The machine takes what was accepted for released."""
-    return mock.patch.object(share_partitions, "_DONE_WITH", (Verdict.GAP, Verdict.REJECT))
+    judged = share_partitions._judged
+
+    def judge_otherwise(rules: Rules, hold: Hold, verdict: int, until_ms: int) -> Hold:
+        return judged(rules, hold, Verdict.RELEASE if verdict == Verdict.ACCEPT else verdict, until_ms)
+
+    return mock.patch.object(share_partitions, "_judged", judge_otherwise)
 
 
 def free_everything_when_a_member_goes() -> AbstractContextManager[Any]:

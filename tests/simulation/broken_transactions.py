@@ -15,7 +15,6 @@ from penstock_sequencer.core.groups.pending_offsets import add_pending
 from penstock_sequencer.core.log.control_markers import write_marker
 from penstock_sequencer.core.state.cluster import Changes, Partition, State, Transaction
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
-from penstock_sequencer.core.transactions import coordinator
 from penstock_sequencer.core.transactions.coordinator import TransactionCommand, end_transaction
 
 Break = Callable[[], AbstractContextManager[Any]]
@@ -78,12 +77,12 @@ def commit_offsets_at_once() -> AbstractContextManager[Any]:
             pending_offsets._commit(state, group_id, topic_id, dict(offsets))
         return rejection
 
-    return mock.patch("penstock_sequencer.core.transactions.offset_commands.add_pending", add_and_commit)
+    return mock.patch("penstock_sequencer.core.transactions.coordinator.add_pending", add_and_commit)
 
 
 def keep_offsets_of_the_committed() -> AbstractContextManager[Any]:
     """The machine commits a transaction without its offsets."""
-    return mock.patch("penstock_sequencer.core.transactions.coordinator.commit_pending", coordinator.release_pending)
+    return mock.patch("penstock_sequencer.core.transactions.lifecycle.commit_pending", pending_offsets.release_pending)
 
 
 def begin_aborted_ones_too_late() -> AbstractContextManager[Any]:
@@ -127,7 +126,7 @@ def commit_what_somebody_else_aborts() -> AbstractContextManager[Any]:
     def write_commit(state: State, partition: Partition, producer_id: int, epoch: int, **options: Any) -> None:
         write_marker(state, partition, producer_id, epoch, **(options | {"committed": True}))
 
-    return mock.patch("penstock_sequencer.core.transactions.coordinator.write_marker", write_commit)
+    return mock.patch("penstock_sequencer.core.transactions.lifecycle.write_marker", write_commit)
 
 
 def end_in_one_partition() -> AbstractContextManager[Any]:
@@ -139,7 +138,7 @@ def end_in_one_partition() -> AbstractContextManager[Any]:
             transaction.partitions = dict(list(transaction.partitions.items())[:1])
         return end_transaction(state, command, changes)
 
-    return mock.patch.dict("penstock_sequencer.core.machine._APPLY", {EndTxn: end_in_first})
+    return mock.patch.dict("penstock_sequencer.core.machine.APPLY", {EndTxn: end_in_first})
 
 
 def tell_offsets_that_may_change() -> AbstractContextManager[Any]:
@@ -149,7 +148,7 @@ def tell_offsets_that_may_change() -> AbstractContextManager[Any]:
 
 def take_offsets_of_former_members() -> AbstractContextManager[Any]:
     """The machine lets whoever was in a group commit offsets of it with a transaction."""
-    return mock.patch("penstock_sequencer.core.transactions.offset_commands._rejection", lambda *_: Rejection.NONE)
+    return mock.patch("penstock_sequencer.core.transactions.coordinator._offsets_rejection", lambda *_: Rejection.NONE)
 
 
 BROKEN_TRANSACTIONS: dict[str, Break] = {

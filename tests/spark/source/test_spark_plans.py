@@ -21,7 +21,7 @@ from penstock.spark.splits import Wanted, plan_splits
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import new_state
-from penstock_sequencer.core.state.limits import PLAN_EXTENTS_MAX
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 
 pytestmark = pytest.mark.spark
 
@@ -49,12 +49,12 @@ class Machine:
 async def test_an_extent_that_a_compaction_puts_across_two_pages_of_a_plan_is_read_once() -> None:
     machine = Machine()
     machine.do(CreateTopic(NOW_MS, "t", TOPIC_ID, 1, {}))
-    count = PLAN_EXTENTS_MAX + 10
+    count = DEFAULT_LIMITS.answers.plan_extents_max + 10
     ids = [new_segment_id(NOW_MS, number.to_bytes(10, "big")) for number in range(count)]
     for segment_id in ids:
         batches = [BatchMeta(100, 1, 5, -1, -1, -1, 0)]
         machine.do(CommitSegment(NOW_MS, segment_id, 1000, "f", "z", [BatchRun(TOPIC_ID, 0, 100, batches)]))
-    first, last = PLAN_EXTENTS_MAX - 5, PLAN_EXTENTS_MAX + 4
+    first, last = DEFAULT_LIMITS.answers.plan_extents_max - 5, DEFAULT_LIMITS.answers.plan_extents_max + 4
     inputs = [number for place in range(last - first + 1) for number in (place, 100)]
     output = OutputSegment(new_segment_id(NOW_MS, b"\xff" * 10), 1, 5000)
     run = ReplacedRun(TOPIC_ID, 0, first, last, inputs, 0, 100, 1000, 5)

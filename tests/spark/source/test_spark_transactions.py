@@ -26,7 +26,7 @@ from penstock.spark.splits import Split
 from penstock_compactor.merge.jobs import Ended
 from penstock_compactor.planning.planner import Choice, Kind
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.log import segment_queries
+from penstock_sequencer.core.state.limits import AnswerLimits, Limits
 from tests.unit.compactor.compactor_lake import CLUSTER
 from tests.unit.compactor.transaction_world import Log, TransactionWorld, random_step
 
@@ -143,10 +143,8 @@ async def test_a_time_leads_to_a_record_and_to_no_marker(world: World) -> None:
     assert await Source(world).rows(log, startingTimestamp=str(newest_ms + 1)) == []
 
 
-async def test_so_many_aborted_transactions_that_a_plan_does_not_hold_them_are_all_known(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "PLAN_ABORTED_MAX", 5)
+async def test_so_many_aborted_transactions_that_a_plan_does_not_hold_them_are_all_known(world: World) -> None:
+    world.machine.state.limits = Limits(answers=AnswerLimits(plan_aborted_max=5))
     log, other = ((topic_id := world.create_topic(1, partitions=2)), 0), (topic_id, 1)
     producers = [world.begin(f"p{number}") for number in range(4)]
     chance = random.Random(5)
@@ -158,7 +156,6 @@ async def test_so_many_aborted_transactions_that_a_plan_does_not_hold_them_are_a
         world.end(producer, committed=True)
     for each in (log, other):
         assert await Source(world).rows(each) == rows(world.expected(each))
-    monkeypatch.setattr(segment_queries, "PLAN_ABORTED_MAX", 5)
     await world.merge(0)
     assert await Source(world).rows(log) == rows(world.expected(log)), "a compactor knows how far it knows them"
 

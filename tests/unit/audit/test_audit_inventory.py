@@ -8,7 +8,6 @@ from penstock.audit.inventory import Inventory, take_inventory
 from penstock.audit.judge import judge
 from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta, BatchRun
 from penstock.contracts.commands import (
-    EXTENTS_DROPPED_PER_COMMAND_MAX,
     AddPartitionsToTxn,
     Command,
     CommitSegment,
@@ -28,12 +27,12 @@ from penstock.segment.keys import segment_key
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
-from penstock_sequencer.core.state.limits import PLAN_EXTENTS_MAX
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 
 NOW_MS = 1_700_000_000_000
 TOPIC = new_topic_id(bytes(16))
 PARTITIONS = 3
-FLUSHES = PLAN_EXTENTS_MAX * 3 // 4  # so that one answer ends in the second partition
+FLUSHES = DEFAULT_LIMITS.answers.plan_extents_max * 3 // 4  # so that one answer ends in the second partition
 BATCH_BYTES = 100
 
 
@@ -55,7 +54,7 @@ class Sequencer:
         return answer
 
 
-MANY = EXTENTS_DROPPED_PER_COMMAND_MAX + 1
+MANY = DEFAULT_LIMITS.log.extents_dropped_per_command_max + 1
 TOPIC_BEHIND = new_topic_id(b"\x01" * 16)
 
 

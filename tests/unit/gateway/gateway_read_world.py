@@ -119,7 +119,7 @@ class CoreSequencer:
         return outcomes, Advanced(len(self.entries), effects.partitions, effects.topics, self.state.level)
 
     def fall_behind(self) -> None:
-        self.behind = new_state()
+        self.behind = new_state(self.state.limits)
         for sequence, commands in enumerate(self.entries, 1):
             apply_entry(self.behind, sequence, [commands])
 

@@ -44,6 +44,7 @@ from penstock_janitor.metrics import JanitorMetrics
 from penstock_janitor.service import Janitor
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
 from penstock_sequencer.serving.query_table import QUESTIONS
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.virtual_time import START_MS, VirtualClock
@@ -238,11 +239,11 @@ class Running:
 class World:
     """A cluster: topics, segments, sequencers that answer, a bucket, and janitors."""
 
-    def __init__(self) -> None:
+    def __init__(self, core_limits: Limits = DEFAULT_LIMITS) -> None:
         self.clock = VirtualClock()
         self.entropy = SeededEntropy()
         self.hub = MemoryHub()
-        self.state: State = new_state()
+        self.state: State = new_state(core_limits)
         self.identity = IDENTITY
         self.journal_ahead_ms = 0
         self.takes_snapshots = True
@@ -428,9 +429,9 @@ def _is_death(error: BaseException) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def world(level: int = NEWEST_LEVEL) -> AsyncIterator[World]:
+async def world(level: int = NEWEST_LEVEL, core_limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[World]:
     """A world without anything in it; all of it is gone afterwards."""
-    built = World()
+    built = World(core_limits)
     await built.open()
     built.raise_level(level)
     try:

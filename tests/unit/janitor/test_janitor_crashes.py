@@ -6,6 +6,7 @@ from penstock.contracts.commands import TO_HIGH_WATERMARK, DeleteRecords, LogOff
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock_janitor.identity import marker_key
 from penstock_janitor.judge import ORPHAN_AGE_MIN_MS
+from penstock_sequencer.core.state.limits import Limits, LogLimits
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, Fate, World, world
 
@@ -32,6 +33,7 @@ CRASH_POINTS = (
 SHARDS = 20  # fewer than there are, so that a sweep is not most of a test
 AGE_S = ORPHAN_AGE_MIN_MS / 1000
 SETTINGS = {"sweep_interval_ms": 300_000, "reap_interval_ms": 10_000}
+STEP_BY_STEP = Limits(log=LogLimits(extents_dropped_per_command_max=1))
 A_WHILE_S = 3 * GRACE_S  # for everything that there is to do
 
 
@@ -41,7 +43,6 @@ def _few_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock_janitor.store_maintenance.SHARDS", SHARDS)
     monkeypatch.setattr("penstock_janitor.sweep.SHARD_TASKS", SHARDS)
     monkeypatch.setattr("penstock_janitor.sweep.SHARDS_AT_ONCE", 5)
-    monkeypatch.setattr("penstock_sequencer.core.log.extent_reclaim.EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
 
 
 async def prepare(built: World) -> set[str]:
@@ -78,7 +79,7 @@ async def check_all_is_done(built: World, left: set[str]) -> None:
 
 @in_virtual_time
 async def test_the_crash_points_are_all_calls_that_there_are() -> None:
-    async with world() as built:
+    async with world(core_limits=STEP_BY_STEP) as built:
         left = await prepare(built)
         running = built.start(**SETTINGS)
         await built.go_on(A_WHILE_S)
@@ -94,7 +95,7 @@ async def test_the_crash_points_are_all_calls_that_there_are() -> None:
 def test_after_a_death_another_janitor_finishes(point: str, after: bool, occurrence: int) -> None:
     @in_virtual_time
     async def run() -> None:
-        async with world() as built:
+        async with world(core_limits=STEP_BY_STEP) as built:
             left = await prepare(built)
             built.start(fate=Fate(point, occurrence, after=after), **SETTINGS)
             await built.until_dead("janitor-1")
@@ -110,7 +111,7 @@ def test_after_a_death_another_janitor_finishes(point: str, after: bool, occurre
 def test_janitors_that_die_again_and_again_get_it_done(seed: int) -> None:
     @in_virtual_time
     async def run() -> None:
-        async with world() as built:
+        async with world(core_limits=STEP_BY_STEP) as built:
             left = await prepare(built)
             for life in range(20):
                 point = CRASH_POINTS[(seed * 7 + life * 5) % len(CRASH_POINTS)]

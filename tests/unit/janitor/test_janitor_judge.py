@@ -23,7 +23,7 @@ from penstock_janitor.judge import (
     judge_unfinished,
     may_be_orphan,
 )
-from penstock_sequencer.core.state import limits
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from penstock_sequencer.rebuild import new_journal
 
 BORN_MS = 1_700_000_000_000
@@ -45,8 +45,9 @@ def verdict(what: KnownSegment | None, now: Now = NOW, level: int = 0) -> Verdic
 
 
 def test_the_age_of_orphans_is_four_times_that_of_commits_in_the_state_machine() -> None:
-    assert SEGMENT_COMMIT_AGE_MAX_MS == limits.SEGMENT_COMMIT_AGE_MAX_MS
-    assert 4 * limits.SEGMENT_COMMIT_AGE_MAX_MS == ORPHAN_AGE_MIN_MS
+    age_max_ms = DEFAULT_LIMITS.log.segment_commit_age_max_ms
+    assert age_max_ms == SEGMENT_COMMIT_AGE_MAX_MS
+    assert 4 * age_max_ms == ORPHAN_AGE_MIN_MS
 
 
 def test_what_has_extents_lives() -> None:

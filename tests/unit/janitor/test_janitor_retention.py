@@ -5,10 +5,12 @@ from structlog.testing import capture_logs
 
 from penstock.contracts.commands import DropExtents, ExpireLogs, TakeTaskLease, Tick
 from penstock_janitor import retention
+from penstock_sequencer.core.state.limits import AnswerLimits, Limits, LogLimits
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, Fate, World, world
 
 LOOK_S = 30.0
+TWO_LOGS = Limits(log=LogLimits(logs_per_command_max=2))  # in one answer
 
 
 @in_virtual_time
@@ -130,9 +132,8 @@ async def test_many_extents_go_two_thousand_at_a_time() -> None:
 
 
 @in_virtual_time
-async def test_topics_beyond_one_question_are_asked_for_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock_sequencer.core.log.retention_queries.OVERDUE_TOPICS_ASKED_MAX", 3)
-    async with world() as built:
+async def test_topics_beyond_one_question_are_asked_for_by_the_next() -> None:
+    async with world(core_limits=Limits(answers=AnswerLimits(overdue_topics_asked_max=3))) as built:
         topic_ids = [built.create_topic(f"t{number}", retention_ms="1000") for number in range(8)]
         for number in range(8):
             await built.flush(f"t{number}")
@@ -143,12 +144,10 @@ async def test_topics_beyond_one_question_are_asked_for_by_the_next(monkeypatch:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_logs_beyond_one_answer_are_told_by_the_next(monkeypatch: pytest.MonkeyPatch, dry_run: bool) -> None:
-    monkeypatch.setattr("penstock_sequencer.core.log.retention_queries.LOGS_PER_COMMAND_MAX", 2)
-
+def test_logs_beyond_one_answer_are_told_by_the_next(dry_run: bool) -> None:
     @in_virtual_time
     async def run() -> None:
-        async with world() as built:
+        async with world(core_limits=TWO_LOGS) as built:
             large = built.create_topic("large", partitions=5, retention_ms="1000")
             small = built.create_topic("small", retention_ms="1000")
             for partition in range(5):
@@ -169,11 +168,10 @@ def test_logs_beyond_one_answer_are_told_by_the_next(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_where_nothing_goes_a_look_ends_though_commits_go_on(monkeypatch: pytest.MonkeyPatch, dry_run: bool) -> None:
     """Another janitor has the chore, or nothing is to be done; each answer differs from the one before."""
-    monkeypatch.setattr("penstock_sequencer.core.log.retention_queries.LOGS_PER_COMMAND_MAX", 2)
 
     @in_virtual_time
     async def run() -> None:
-        async with world() as built:
+        async with world(core_limits=TWO_LOGS) as built:
             built.create_topic("large", partitions=5, retention_ms="1000")
             for partition in range(5):
                 await built.flush("large", partition=partition)

@@ -11,6 +11,7 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.journal import Journal
 from penstock.runtime.process.health import Health
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
 from penstock_sequencer.custodian.archiver import Archiving
 from penstock_sequencer.custodian.custody import Custody
 from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
@@ -58,6 +59,7 @@ class Sequencer:
         capture: Capture = capture_inline,
         known_level: int = NEWEST_LEVEL,
         health: Health | None = None,
+        core_limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         chain = Chain()
         members = Members()
@@ -67,7 +69,7 @@ class Sequencer:
         self._metrics = metrics
         self._stalls = Stalls(bus, clock, metrics)
         self._proposals = Proposals(journal, chain, author, clock, metrics, self._stalls)
-        self.replica = Replica(journal, bus, cluster, self._proposals, chain, clock, metrics, known_level)
+        self.replica = Replica(journal, bus, cluster, self._proposals, chain, clock, metrics, known_level, core_limits)
         self._ticker = Ticker(self.replica, self._proposals, clock, entropy, known_level)
         self._levels = Levels(bus, self.replica, self._proposals, clock, entropy, known_level)
         self.custody = Custody(self.replica, self._proposals, clock, entropy, metrics)

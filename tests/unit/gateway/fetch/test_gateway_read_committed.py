@@ -15,8 +15,8 @@ from penstock.kafkawire.control import CONTROL_BATCH_BYTES, control_batch
 from penstock.kafkawire.primitives import Buffer
 from penstock.kafkawire.records import batches, place_batch
 from penstock_gateway.tail import tail_index
-from penstock_sequencer.core import queries
 from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
+from penstock_sequencer.core.state.limits import AnswerLimits, Limits
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_compaction import compact
 from tests.unit.gateway.gateway_read_world import START_MS, World, asking, batch_of, partitions_of, values_of
@@ -217,8 +217,8 @@ async def test_min_bytes_count_only_what_may_be_read(world: World) -> None:
     assert list(taken(answer, 0)[0]) == [0, 1]
 
 
-async def test_what_a_plan_has_no_room_for_counts_for_min_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "PLAN_EXTENTS_MAX", 3)
+async def test_what_a_plan_has_no_room_for_counts_for_min_bytes(world: World) -> None:
+    world.sequencer.state.limits = Limits(answers=AnswerLimits(plan_extents_max=3))
     topic_id = await open_world(world)
     writer = await new_writer(world)
     for _ in range(20):
@@ -243,10 +243,8 @@ async def test_an_extent_is_read_up_to_the_first_record_that_is_not_decided(worl
     assert await read_committed(world, 0) == {0: b"a", 2: b"c"}
 
 
-async def test_where_a_plan_has_no_room_for_all_aborted_ones_the_rest_comes_later(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "PLAN_ABORTED_MAX", 2)
+async def test_where_a_plan_has_no_room_for_all_aborted_ones_the_rest_comes_later(world: World) -> None:
+    world.sequencer.state.limits = Limits(answers=AnswerLimits(plan_aborted_max=2))
     topic_id = await open_world(world)
     writer = await new_writer(world)
     for number in range(5):
@@ -353,11 +351,9 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_whatever_happens_readers_get_what_is_committed(
-    world: World, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_whatever_happens_readers_get_what_is_committed(world: World, seed: int) -> None:
     if seed % 2:  # room for one more than there are writers, so that plans tell some of the aborted ones only
-        monkeypatch.setattr(queries, "PLAN_ABORTED_MAX", 4)
+        world.sequencer.state.limits = Limits(answers=AnswerLimits(plan_aborted_max=4))
     topic_id = await open_world(world)
     run = Run(world, topic_id, seed)
     run.writers = [await new_writer(world, name) for name in ("a", "b", "c")]

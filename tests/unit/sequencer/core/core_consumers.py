@@ -1,4 +1,4 @@
-"""A world with consumer groups: members that do as clients do, by their heartbeats."""
+"""Consumer groups in a `World`: members that do as clients do, by their heartbeats."""
 
 from typing import Any
 
@@ -8,15 +8,12 @@ from penstock.contracts.commands import (
     ConsumerHeartbeat,
     ConsumerMembership,
     ExpireMember,
-    RaiseLevel,
     Rejected,
     TopicPartitions,
 )
-from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
 from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatQuery
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.state.cluster import Group
-from tests.unit.sequencer.core.core_world import World, topic_id
+from tests.unit.sequencer.core.core_machine import Machine, topic_id
 
 REBALANCE_TIMEOUT_MS = 60_000
 Held = dict[bytes, list[int]]
@@ -36,13 +33,12 @@ def held(assignment: list[TopicPartitions]) -> Held:
     return {each.topic_id: list(each.partitions) for each in assignment}
 
 
-class ConsumerWorld(World):
-    """At the level of consumer groups, or a higher one."""
+class ConsumerGroups:
+    """Heartbeats of members of the group "g"; the world must be at the level of consumer groups."""
 
-    def __init__(self, level: int = CONSUMER_GROUPS_LEVEL) -> None:
-        super().__init__()
+    def __init__(self, world: Machine) -> None:
+        self._world = world
         self.copies = 1  # of each heartbeat that is journaled; the last one is answered
-        self.do(RaiseLevel(self.now_ms, level))
 
     def heartbeat(self, member_id: str, epoch: int, **said: Any) -> Any:
         given: dict[str, Any] = {
@@ -57,15 +53,15 @@ class ConsumerWorld(World):
             "assignor": None,
             "owned": None,
         }
-        command = ConsumerHeartbeat(self.now_ms, member_id=member_id, member_epoch=epoch, **(given | said))
+        command = ConsumerHeartbeat(self._world.now_ms, member_id=member_id, member_epoch=epoch, **(given | said))
         return self.send(command)
 
     def send(self, command: ConsumerHeartbeat) -> Any:
         """As gateways do: asked first, journaled only if that says so; and what is asked is what is answered."""
-        asked = queries.QUERIES["consumer_heartbeat"](self.state, ConsumerHeartbeatQuery(0, command)).outcome
+        asked = queries.QUERIES["consumer_heartbeat"](self._world.state, ConsumerHeartbeatQuery(0, command)).outcome
         if asked is not None:
             return asked
-        return [self.do(command) for _ in range(self.copies)][-1]
+        return [self._world.do(command) for _ in range(self.copies)][-1]
 
     def join(self, member_id: str, *topics: str, **said: Any) -> Any:
         given: dict[str, Any] = {"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS, "topics": list(topics), "owned": []}
@@ -75,16 +71,13 @@ class ConsumerWorld(World):
         return self.heartbeat(member_id, -1, **said)
 
     def expire(self, member_id: str) -> Any:
-        consumer = self.group().consumer
+        consumer = self._world.group().consumer
         assert consumer is not None
         sequence = consumer.members[member_id].active_sequence
-        return self.do(ExpireMember(self.now_ms, "g", member_id, sequence))
-
-    def group(self, group_id: str = "g") -> Group:
-        return self.state.groups[group_id]
+        return self._world.do(ExpireMember(self._world.now_ms, "g", member_id, sequence))
 
     def member(self, member_id: str) -> Any:
-        consumer = self.group().consumer
+        consumer = self._world.group().consumer
         assert consumer is not None
         return consumer.members[member_id]
 

@@ -1,4 +1,4 @@
-"""A world with transactions: short ways to begin, write and end them, and what a read_committed reader sees."""
+"""Transactions in a `World`: short ways to begin, write and end them, and what a read_committed reader sees."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.queries.log import PartitionPlan, PlanPartition, PlanQuery
 from penstock_sequencer.core import queries
-from tests.unit.sequencer.core.core_world import World, batch, topic_id
+from tests.unit.sequencer.core.core_machine import Machine, batch, topic_id
 
 TIMEOUT_MS = 60_000
 
@@ -32,36 +32,30 @@ class Writer(msgspec.Struct):
     sequences: dict[tuple[int, int], int] = {}  # (topic's number, partition) -> next sequence
 
 
-class TransactionWorld(World):
-    """At the level of transactions, with one topic of two partitions."""
+class Transactions:
+    """Commands of transactional producers; the world must be at the level of transactions."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.do(RaiseLevel(self.now_ms, TRANSACTIONS_LEVEL))
-        self.topic(partitions=2)
+    def __init__(self, world: Machine) -> None:
+        self._world = world
 
-    @classmethod
-    def below_its_level(cls) -> "TransactionWorld":
-        """An empty world at level 0, which can do the same."""
-        world = cls()
-        World.__init__(world)
-        return world
+    def begin(self) -> None:
+        """Raise the level, and make topic "t" of two partitions."""
+        self._world.do(RaiseLevel(self._world.now_ms, TRANSACTIONS_LEVEL))
+        self._world.topic(partitions=2)
 
     def init(self, name: str = "tx", *, timeout_ms: int = TIMEOUT_MS, seen: int = -1) -> Writer:
-        allocated = self.do(InitTransactionalProducer(self.now_ms, name, timeout_ms, seen_sequence=seen))
+        allocated = self._world.do(InitTransactionalProducer(self._world.now_ms, name, timeout_ms, seen_sequence=seen))
         return Writer(name, allocated.producer_id, allocated.producer_epoch)
 
     def init_again(self, writer: Writer, seen: int = -1) -> Any:
         command = InitTransactionalProducer(
-            self.now_ms, writer.name, TIMEOUT_MS, writer.producer_id, writer.epoch, seen_sequence=seen
+            self._world.now_ms, writer.name, TIMEOUT_MS, writer.producer_id, writer.epoch, seen_sequence=seen
         )
-        return self.do(command)
+        return self._world.do(command)
 
     def add(self, writer: Writer, *partitions: int, number: int = 1, seen: int = -1) -> Any:
         wanted = [TransactionPartition(topic_id(number), each) for each in partitions or (0,)]
-        return self.do(
-            AddPartitionsToTxn(self.now_ms, writer.name, writer.producer_id, writer.epoch, wanted, seen_sequence=seen)
-        )
+        return self._world.do(AddPartitionsToTxn(*self._who(writer), wanted, seen_sequence=seen))
 
     def write(
         self, writer: Writer, partition: int = 0, *, records: int = 1, number: int = 1, adds: bool = False
@@ -69,7 +63,7 @@ class TransactionWorld(World):
         """One batch, the next in sequence if it is accepted."""
         place = (number, partition)
         sequence = writer.sequences.get(place, 0)
-        (result,) = self.produce(
+        (result,) = self._world.produce(
             self.of(writer, sequence, records=records, adds=adds), partition=partition, number=number
         )
         if not result.rejection:
@@ -87,11 +81,7 @@ class TransactionWorld(World):
         )
 
     def end(self, writer: Writer, *, committed: bool = True, bumps: bool = False, seen: int = -1) -> Any:
-        return self.do(
-            EndTxn(
-                self.now_ms, writer.name, writer.producer_id, writer.epoch, committed, bumps=bumps, seen_sequence=seen
-            )
-        )
+        return self._world.do(EndTxn(*self._who(writer), committed, bumps=bumps, seen_sequence=seen))
 
     def go_on(self, writer: Writer, outcome: Any) -> None:
         """The writer takes the producer id and epoch that it was told."""
@@ -100,9 +90,7 @@ class TransactionWorld(World):
             writer.sequences = {}
 
     def add_offsets(self, writer: Writer, group_id: str = "g", seen: int = -1) -> Any:
-        return self.do(
-            AddOffsetsToTxn(self.now_ms, writer.name, writer.producer_id, writer.epoch, group_id, seen_sequence=seen)
-        )
+        return self._world.do(AddOffsetsToTxn(*self._who(writer), group_id, seen_sequence=seen))
 
     def commit_txn_offset(
         self,
@@ -117,13 +105,16 @@ class TransactionWorld(World):
         seen: int = -1,
         group_id: str = "g",
     ) -> Any:
-        who = (writer.name, writer.producer_id, writer.epoch, group_id, generation, member_id, None)
+        who = (*self._who(writer), group_id, generation, member_id, None)
         item = OffsetToCommit(topic, partition, offset, 1, "")
-        return self.do(CommitTxnOffsets(self.now_ms, *who, [item], adds=adds, seen_sequence=seen))
+        return self._world.do(CommitTxnOffsets(*who, [item], adds=adds, seen_sequence=seen))
 
     def plan(self, offset: int = 0, partition: int = 0, number: int = 1, bytes_max: int = 2**30) -> PartitionPlan:
         wanted = PlanPartition(topic_id(number), partition, offset, bytes_max)
-        return queries.plan(self.state, PlanQuery(0, [wanted], bytes_max)).partitions[0]
+        return queries.plan(self._world.state, PlanQuery(0, [wanted], bytes_max)).partitions[0]
 
     def stable(self, partition: int = 0, number: int = 1) -> int:
         return self.plan(partition=partition, number=number).last_stable_offset
+
+    def _who(self, writer: Writer) -> tuple[int, str, int, int]:
+        return self._world.now_ms, writer.name, writer.producer_id, writer.epoch

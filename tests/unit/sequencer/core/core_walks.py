@@ -56,6 +56,7 @@ from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock_sequencer.core.log import control_markers
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
 from tests.unit.sequencer.core.core_share_walks import share_command
 from tests.unit.sequencer.core.core_strategies import Log
 from tests.unit.sequencer.core.core_world import START_MS, topic_id
@@ -67,9 +68,9 @@ Who = tuple[int, str, int, int]  # time, transactional id, producer id, epoch
 LEAPS_MS = [20 * 60_000, 25 * 3_600_000]
 
 
-def walk(seed: int, length: int) -> Log:
+def walk(seed: int, length: int, limits: Limits = DEFAULT_LIMITS) -> Log:
     """A journal of `length` entries; the walker looks at the state that they lead to, so as to go on from there."""
-    walker = Walker(seed)
+    walker = Walker(seed, limits)
     log = []
     for sequence in range(1, length + 1):
         entry = [[walker.command() for _ in range(walker.random.randint(1, 2))]]
@@ -111,9 +112,9 @@ def make_job(state: State, random: Random, now_ms: int, level: int) -> ReplaceEx
 class Walker:
     """Chooses the next command by chance, most of the time one that makes sense."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, limits: Limits) -> None:
         self.random = Random(seed)
-        self.state: State = new_state()
+        self.state: State = new_state(limits)
         self.now_ms = START_MS
         self.topics = 0
         self.segments: list[CommitSegment] = []

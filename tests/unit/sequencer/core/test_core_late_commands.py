@@ -131,83 +131,83 @@ def test_a_late_deletion_leaves_a_group_alone_that_has_committed_since(world: Wo
 
 
 def test_a_static_members_former_life_that_comes_late_does_not_fence_the_present_one(world: World) -> None:
-    world.join("i-1", instance="i")
-    world.join("i-2", instance="i")
-    assert world.join("i-1", instance="i").rejection == Rejection.FENCED_INSTANCE
+    world.classic.join("i-1", instance="i")
+    world.classic.join("i-2", instance="i")
+    assert world.classic.join("i-1", instance="i").rejection == Rejection.FENCED_INSTANCE
     assert world.group().static_members == {"i": "i-2"}
 
 
 def test_before_level_1_a_static_members_former_life_takes_its_place_again() -> None:
     world = World()
-    world.join("i-1", instance="i")
-    world.join("i-2", instance="i")
-    world.join("i-1", instance="i")
+    world.classic.join("i-1", instance="i")
+    world.classic.join("i-2", instance="i")
+    world.classic.join("i-1", instance="i")
     assert world.group().static_members == {"i": "i-1"}
 
 
 def test_a_join_that_comes_late_does_not_take_the_place_of_who_came_since(later: World) -> None:
     seen = later.state.sequence
-    later.join("i-2", instance="i", seen=seen)
-    assert later.join("i-1", instance="i", seen=seen).rejection == Rejection.STALE
+    later.classic.join("i-2", instance="i", seen=seen)
+    assert later.classic.join("i-1", instance="i", seen=seen).rejection == Rejection.STALE
     assert later.group().static_members == {"i": "i-2"}
-    assert later.heartbeat("i-2", 0, instance="i") != Rejection.FENCED_INSTANCE
+    assert later.classic.heartbeat("i-2", 0, instance="i") != Rejection.FENCED_INSTANCE
 
 
 def test_who_has_seen_a_static_member_come_takes_its_place(later: World) -> None:
-    later.join("i-1", instance="i", seen=later.state.sequence)
+    later.classic.join("i-1", instance="i", seen=later.state.sequence)
     seen = later.state.sequence
     later.commit_offset(3, generation=0, member_id="i-1", instance="i")
-    later.join("i-2", instance="i", seen=seen)
+    later.classic.join("i-2", instance="i", seen=seen)
     assert later.group().static_members == {"i": "i-2"}
-    assert later.join("i-3", instance="i", seen=seen).rejection == Rejection.STALE, "the place was taken since"
-    later.join("i-3", instance="i", seen=later.state.sequence)
+    assert later.classic.join("i-3", instance="i", seen=seen).rejection == Rejection.STALE, "the place was taken since"
+    later.classic.join("i-3", instance="i", seen=later.state.sequence)
     assert later.group().static_members == {"i": "i-3"}
 
 
 def test_a_static_join_sent_twice_is_answered_twice_however_long_that_takes(later: World) -> None:
     seen = later.state.sequence
-    first = later.join("i-1", instance="i", seen=seen)
-    assert later.join("i-1", instance="i", seen=seen) == first
+    first = later.classic.join("i-1", instance="i", seen=seen)
+    assert later.classic.join("i-1", instance="i", seen=seen) == first
 
 
 def test_a_static_join_may_come_late_where_nobody_has_the_place(later: World) -> None:
     seen = later.state.sequence
-    later.join("i-1", instance="i", seen=seen)
-    later.leave(("i-1", "i"))
-    later.join("i-2", instance="i", seen=seen)
+    later.classic.join("i-1", instance="i", seen=seen)
+    later.classic.leave(("i-1", "i"))
+    later.classic.join("i-2", instance="i", seen=seen)
     assert later.group().static_members == {"i": "i-2"}
 
 
 def test_who_does_not_say_what_it_has_seen_takes_any_place(later: World) -> None:
-    later.join("i-1", instance="i", seen=later.state.sequence)
-    later.join("i-2", instance="i")
+    later.classic.join("i-1", instance="i", seen=later.state.sequence)
+    later.classic.join("i-2", instance="i")
     assert later.group().static_members == {"i": "i-2"}
 
 
 def test_before_their_level_joins_are_not_late(world: World) -> None:
     seen = world.state.sequence
-    world.join("i-2", instance="i", seen=seen)
-    world.join("i-1", instance="i", seen=seen)
+    world.classic.join("i-2", instance="i", seen=seen)
+    world.classic.join("i-1", instance="i", seen=seen)
     assert world.group().static_members == {"i": "i-1"}
     world.do(RaiseLevel(world.now_ms, LATE_JOINS_LEVEL))
-    world.join("i-3", instance="i", seen=seen)
+    world.classic.join("i-3", instance="i", seen=seen)
     assert world.group().static_members == {"i": "i-3"}, "since when the place was had is not known"
 
 
 def test_an_instance_that_is_put_out_late_stays_if_it_came_since(later: World) -> None:
     seen = later.state.sequence
-    later.join("m", seen=seen)
-    later.join("i-1", instance="i", seen=seen)
-    outcome = later.leave_seen(("m", None), ("", "i"), seen=seen)
+    later.classic.join("m", seen=seen)
+    later.classic.join("i-1", instance="i", seen=seen)
+    outcome = later.classic.leave_seen(("m", None), ("", "i"), seen=seen)
     assert outcome.rejection == Rejection.STALE
     assert list(later.group().members) == ["m", "i-1"], "all or nothing, so it can be sent again"
-    assert later.leave_seen(("i-1", "i"), seen=seen) == PerItem([Rejection.NONE]), "a member id is used once"
-    later.join("i-2", instance="i", seen=later.state.sequence)
-    assert later.leave_seen(("m", None), ("", "i"), seen=later.state.sequence) == PerItem([Rejection.NONE] * 2)
+    assert later.classic.leave_seen(("i-1", "i"), seen=seen) == PerItem([Rejection.NONE]), "a member id is used once"
+    later.classic.join("i-2", instance="i", seen=later.state.sequence)
+    assert later.classic.leave_seen(("m", None), ("", "i"), seen=later.state.sequence) == PerItem([Rejection.NONE] * 2)
 
 
 def test_since_when_static_members_have_their_places_is_in_snapshots(later: World) -> None:
     seen = later.state.sequence
-    later.join("i-1", instance="i", seen=seen)
+    later.classic.join("i-1", instance="i", seen=seen)
     later.state = decode_state(encode_state(later.state))
-    assert later.join("i-2", instance="i", seen=seen).rejection == Rejection.STALE
+    assert later.classic.join("i-2", instance="i", seen=seen).rejection == Rejection.STALE

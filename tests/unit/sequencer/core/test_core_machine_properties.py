@@ -296,7 +296,7 @@ def read_and_check(state: State, wanted: list[Any]) -> None:
 
 
 def test_every_command_has_its_function() -> None:
-    assert set(machine._APPLY) == set(get_args(Command))
+    assert set(machine.APPLY) == set(get_args(Command))
 
 
 def test_a_broken_clock_beyond_any_segments_time_is_ignored() -> None:

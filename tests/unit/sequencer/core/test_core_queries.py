@@ -21,6 +21,7 @@ from penstock.contracts.rejections import Rejection
 from penstock.contracts.subjects import QUERY_NAMES
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.state.extents import Extents
+from penstock_sequencer.core.state.limits import AnswerLimits, Limits
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
 
 
@@ -106,8 +107,8 @@ def test_the_first_partition_with_data_gets_an_extent_without_any_budget(world: 
     assert bases(plan(world, (0, 0, -5), bytes_max=-5)[0]) == [0]
 
 
-def test_a_plan_holds_a_bounded_number_of_extents(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "PLAN_EXTENTS_MAX", 3)
+def test_a_plan_holds_a_bounded_number_of_extents(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(plan_extents_max=3)))
     found = plan(world, (0, 20, 10_000), (0, 0, 10_000))
     assert [bases(each) for each in found] == [[20, 30, 40], []]
 

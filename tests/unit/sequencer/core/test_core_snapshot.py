@@ -31,16 +31,13 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.levels import JANITOR_LEVEL
-from penstock_sequencer.core.log import extent_reclaim
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
-from penstock_sequencer.core.state import columns
 from penstock_sequencer.core.state.cluster import Partition, State, new_state
-from penstock_sequencer.core.state.columns import column_bytes, read_column, read_columns
-from penstock_sequencer.core.state.limits import EXTENTS_DROPPED_PER_STEP_MAX
+from penstock_sequencer.core.state.columns import IS_BIG_ENDIAN, column_bytes, read_column, read_columns
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits, LogLimits
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
 from tests.unit.sequencer.core.core_strategies import Log, logs
-from tests.unit.sequencer.core.core_transactions import TransactionWorld
 from tests.unit.sequencer.core.core_walks import walk
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, check_invariants, topic_id
 
@@ -53,10 +50,7 @@ WALK_ENTRIES = 300
 GOLDEN = "c6864bbe17d6a8254fc367b6ce52ed6b88d1e89e55610e9087681bcba326bfe3"
 
 
-@pytest.fixture
-def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands drop so little that much waits to be dropped."""
-    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", 2)
+SLOW = Limits(log=LogLimits(extents_dropped_per_command_max=2))  # so that much waits to be dropped
 
 
 PASSING = ("index", "next_index", "partitions_by_index")
@@ -67,7 +61,7 @@ def replay(state: State, first: int, log: Log) -> list[Any]:
 
 
 def read_again(state: State) -> State:
-    return decode_state(encode_state(state))
+    return decode_state(encode_state(state), state.limits)
 
 
 def plain(value: Any) -> Any:
@@ -88,11 +82,11 @@ def plain(value: Any) -> Any:
         if isinstance(value, PartitionTransactions):
             return [walk_in(value.open), value.columns()]
         if type(value).__name__ == "Extents":
-            return [column[value.head :] for column in value._columns()]
+            return value.columns()
         if type(value).__name__ == "Segments":
-            derived = [value.by_number, value.by_id, value.dead, sorted(value._free), value.next_number]
+            derived = [value.by_number, value.by_id, value.dead, sorted(value.free), value.next_number]
             totals = [value.size_bytes_total, value.live_bytes_total, value.dead_count, value.dead_size_bytes]
-            return [value.ids, value.names, value._name_numbers, list(value._columns()), derived, totals]
+            return [value.ids, value.names, value.name_numbers, value.columns(), derived, totals]
         return value
 
     return walk_in(value)
@@ -118,25 +112,23 @@ def everything(state: State) -> Any:
     return found
 
 
-@pytest.mark.usefixtures("slowly")
 @any_walk
 def test_a_state_read_again_is_the_same_in_everything(seed: int) -> None:
-    state = new_state()
-    replay(state, 1, walk(seed, WALK_ENTRIES))
+    state = new_state(SLOW)
+    replay(state, 1, walk(seed, WALK_ENTRIES, SLOW))
     again = read_again(state)
     assert everything(again) == everything(state)
     assert encode_state(again) == encode_state(state)
     check_invariants(again)
 
 
-@pytest.mark.usefixtures("slowly")
 @any_walk
 def test_a_snapshot_and_the_entries_after_it_lead_where_the_whole_journal_leads(seed: int) -> None:
-    log = walk(seed, WALK_ENTRIES)
-    whole = new_state()
+    log = walk(seed, WALK_ENTRIES, SLOW)
+    whole = new_state(SLOW)
     said = replay(whole, 1, log)
     for cut in (0, 1, seed * 9 + 5, WALK_ENTRIES - 1):
-        state = new_state()
+        state = new_state(SLOW)
         replay(state, 1, log[:cut])
         state = read_again(state)
         assert replay(state, cut + 1, log[cut:]) == said[cut:]
@@ -162,7 +154,7 @@ def test_partitions_of_deleted_topics_come_back_in_every_table_that_holds_them()
     producer = world.producer()
     world.produce(batch(producer=producer, epoch=0, sequence=0))
     extents = world.state.topics["t"].partitions[0].extents
-    for _ in range(2 * EXTENTS_DROPPED_PER_STEP_MAX):
+    for _ in range(2 * DEFAULT_LIMITS.log.extents_dropped_per_step_max):
         extents.append(extents.last_offsets[-1] + 1, extents.last_offsets[-1] + 1, 0, 0, 1, START_MS)
     many = len(extents) - 1
     world.state.topics["t"].partitions[0].high_watermark += many
@@ -181,11 +173,8 @@ def test_partitions_of_deleted_topics_come_back_in_every_table_that_holds_them()
     assert world.state.extent_count == 0
 
 
-def test_a_log_deleted_while_it_was_trimmed_comes_back_the_same_when_it_has_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
-    world = World()
+def test_a_log_deleted_while_it_was_trimmed_comes_back_the_same_when_it_has_gone() -> None:
+    world = World(Limits(log=LogLimits(extents_dropped_per_command_max=1)))
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     world.topic("t")
     for _ in range(6):
@@ -226,7 +215,7 @@ def test_replicas_with_other_hash_seeds_and_other_snapshots_behind_them_have_the
 
 def a_bit_of_everything() -> State:
     """A state in which every table holds something."""
-    world = TransactionWorld.below_its_level()
+    world = World(SLOW)
     world.do(RaiseLevel(world.now_ms, 1))
     world.do(TakeCustody(world.now_ms, "r1"))
     world.topic("t", 2)
@@ -237,8 +226,8 @@ def a_bit_of_everything() -> State:
         (2, 0, [batch(producer=producer, epoch=0, sequence=0)]),
     )
     world.do(segment)
-    world.stable_group("m1", "m2")
-    world.join("m3", instance="i", require_known_member=True)
+    world.classic.stable_group("m1", "m2")
+    world.classic.join("m3", instance="i", require_known_member=True)
     world.commit_offset(metadata="said", member_id="m1", generation=1)
     world.do(DeleteTopic(world.now_ms, "gone", bytes(16)))
     world.do(RecordArchived(world.now_ms, "r1", 3))
@@ -255,7 +244,7 @@ def a_bit_of_everything() -> State:
     return world.state
 
 
-def janitors_work(world: TransactionWorld) -> None:
+def janitors_work(world: World) -> None:
     """Topics on their way out, logs that begin later than their extents, free slots, and chores."""
     state = world.state
     world.do(RaiseLevel(world.now_ms, 2))
@@ -279,32 +268,31 @@ def janitors_work(world: TransactionWorld) -> None:
     assert state.pending_delete, "not all is dropped of the topic that cannot come back"
     assert [each.topic_id for each in state.trimmed] == [topic_id(4), topic_id(5)]
     assert list(state.recoverable[topic_id(4)].offsets) == ["g"]
-    assert state.segments._free
+    assert state.segments.free
     assert state.segments.dead
     assert (state.task_leases.keys(), state.tasks_ended_ms[0]) == ({1}, world.now_ms)
 
 
-def transactions(world: TransactionWorld) -> None:
+def transactions(world: World) -> None:
     """Open, committed and aborted ones, with markers, offsets that wait, and one whose topic can come back."""
     world.do(RaiseLevel(world.now_ms, 3))
     world.topic("t6", 2, number=6, **{"penstock.undelete.window.ms": "60000"})
     world.topic("t7", 2, number=7)
-    first, second, third = (world.init(name) for name in ("first", "second", "third"))
+    first, second, third = (world.transactions.init(name) for name in ("first", "second", "third"))
     for number in (6, 7):
         for writer in (first, second):
-            world.add(writer, 0, 1, number=number)
-            world.write(writer, number=number)
-    world.end(first, committed=False)
-    world.end(second)
-    world.write(third, number=6, adds=True)
+            world.transactions.add(writer, 0, 1, number=number)
+            world.transactions.write(writer, number=number)
+    world.transactions.end(first, committed=False)
+    world.transactions.end(second)
+    world.transactions.write(third, number=6, adds=True)
     world.do(DeleteTopic(world.now_ms, "t6", bytes(16)))
-    world.go_on(third, world.end(third, bumps=True))
-    world.write(third, number=7, adds=True)
-    world.commit_txn_offset(third, topic="t7", group_id="later", adds=True)
+    world.transactions.go_on(third, world.transactions.end(third, bumps=True))
+    world.transactions.write(third, number=7, adds=True)
+    world.transactions.commit_txn_offset(third, topic="t7", group_id="later", adds=True)
     assert list(world.state.ongoing) == ["third"]
 
 
-@pytest.mark.usefixtures("slowly")
 def test_the_format_is_the_one_of_its_version() -> None:
     again = read_again(a_bit_of_everything())
     check_invariants(again)
@@ -312,16 +300,17 @@ def test_the_format_is_the_one_of_its_version() -> None:
     assert hashlib.sha256(encode_state(a_bit_of_everything())).hexdigest() == GOLDEN
 
 
-def test_columns_are_little_endian_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_little_endian_on_every_machine() -> None:
     numbers = array("q", [1, -2, 2**40])
     assert column_bytes(numbers) == b"".join(each.to_bytes(8, "little", signed=True) for each in numbers)
     # A machine of the other kind holds the same numbers as the reversed bytes.
-    monkeypatch.setattr(columns, "_IS_BIG_ENDIAN", not columns._IS_BIG_ENDIAN)
+    other = not IS_BIG_ENDIAN
     reversed_numbers = array("q", numbers)
     reversed_numbers.byteswap()
-    assert column_bytes(reversed_numbers) == b"".join(each.to_bytes(8, "little", signed=True) for each in numbers)
+    data = column_bytes(reversed_numbers, is_big_endian=other)
+    assert data == b"".join(each.to_bytes(8, "little", signed=True) for each in numbers)
     read: array[int] = array("q")
-    read_column(read, column_bytes(reversed_numbers))
+    read_column(read, data, is_big_endian=other)
     assert read == reversed_numbers
 
 

@@ -7,7 +7,7 @@ from penstock.contracts.commands import CommitSegment
 from penstock.contracts.ids import segment_born_ms
 from penstock.segment import SegmentIndex
 from penstock_sequencer.core.state.cluster import Partition
-from penstock_sequencer.core.state.limits import SEGMENT_COMMIT_AGE_MAX_MS
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from penstock_sequencer.rebuild.recover import commit_lost_segments
 from penstock_sequencer.rebuild.report import Report, as_json, as_text
 from tests.unit.sequencer.core.core_world import World, check_invariants, topic_id
@@ -16,7 +16,9 @@ from tests.unit.sequencer.rebuild.rebuild_segments import BORN_MS, segment
 T1 = topic_id(1)
 
 
-def recover(built: World, *segments: SegmentIndex, now_ms: int = BORN_MS + 10 * SEGMENT_COMMIT_AGE_MAX_MS) -> Report:
+def recover(
+    built: World, *segments: SegmentIndex, now_ms: int = BORN_MS + 10 * DEFAULT_LIMITS.log.segment_commit_age_max_ms
+) -> Report:
     report = Report(cluster="c")
     commit_lost_segments(built.state, list(segments), now_ms, report)
     check_invariants(built.state)

@@ -11,7 +11,7 @@ from penstock.contracts.errors import Conflict, Invalid, Unavailable
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.core.state.cluster import Partition, State
-from penstock_sequencer.core.state.limits import SEGMENT_COMMIT_AGE_MAX_MS
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from penstock_sequencer.journal_guard.identity import JournalIdentity, marker_key
 from penstock_sequencer.rebuild.liveness import ARCHIVE_AGE_MIN_MS
 from penstock_sequencer.rebuild.rebuild import Rebuild
@@ -187,8 +187,8 @@ async def test_a_segment_born_in_the_future_is_left_out_and_the_clock_stays_wher
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
         await until(lambda: gone.store.archived())
         flusher = Flusher(built, gone.store)
-        a_little = await flusher.store(batch(), ahead_ms=SEGMENT_COMMIT_AGE_MAX_MS)
-        far = await flusher.store(batch(records=4), ahead_ms=SEGMENT_COMMIT_AGE_MAX_MS + 60_000)
+        a_little = await flusher.store(batch(), ahead_ms=DEFAULT_LIMITS.log.segment_commit_age_max_ms)
+        far = await flusher.store(batch(records=4), ahead_ms=DEFAULT_LIMITS.log.segment_commit_age_max_ms + 60_000)
     report = (await rebuilt(gone.store)).report
     assert report.future_segments == [segment_name(far.segment_id)]
     assert report.recovered_segments == [segment_name(a_little.segment_id)]

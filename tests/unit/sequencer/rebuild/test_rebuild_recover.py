@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from penstock.contracts.commands import DeleteTopic, SegmentCommitted
 from penstock.contracts.rejections import Rejection
 from penstock.segment import SegmentIndex
-from penstock_sequencer.core.state.limits import SEGMENT_COMMIT_AGE_MAX_MS
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from penstock_sequencer.rebuild.recover import PRODUCER_IDS_SKIPPED
 from penstock_sequencer.rebuild.report import adopted_name
 from tests.unit.sequencer.core.core_world import World, topic_id
@@ -163,7 +163,7 @@ def test_records_of_a_deleted_topic_stay_deleted() -> None:
 
 def test_segments_of_a_long_time_come_back_whatever_their_age_in_the_end() -> None:
     built = world()
-    step_ms = SEGMENT_COMMIT_AGE_MAX_MS
+    step_ms = DEFAULT_LIMITS.log.segment_commit_age_max_ms
     report = recover(built, *(of("a", step * step_ms, batch()) for step in range(5)))
     assert (partition(built).high_watermark, report.refused_segments) == (5, {})
 

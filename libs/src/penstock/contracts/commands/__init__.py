@@ -39,7 +39,6 @@ from penstock.contracts.commands.groups import (
     Waiting as Waiting,
 )
 from penstock.contracts.commands.janitor import (
-    EXTENTS_DROPPED_PER_COMMAND_MAX as EXTENTS_DROPPED_PER_COMMAND_MAX,
     LOGS_PER_COMMAND_MAX as LOGS_PER_COMMAND_MAX,
     MAINTENANCE_TASK as MAINTENANCE_TASK,
     NO_TASK as NO_TASK,

@@ -5,7 +5,6 @@ import msgspec
 from penstock.contracts.commands.log import LogRef
 from penstock.contracts.ids import SegmentId
 
-EXTENTS_DROPPED_PER_COMMAND_MAX = 2_000  # about 1 ms of work, so that no commit waits for it
 SEGMENTS_REMOVED_MAX = 1_000  # by one command, as many as one request to S3 deletes
 LOGS_PER_COMMAND_MAX = 2_000  # of one retention step or DeleteRecords
 SHARD_TASKS = 1_000  # chores 0 to 999: each looks for orphans in one shard of the segments' keys

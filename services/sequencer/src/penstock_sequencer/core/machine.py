@@ -12,7 +12,7 @@ The rules that every part of it keeps:
  - Told apart by level: a command that this code knows is applied whatever the level is, since journals written before
    there were levels hold it; a new meaning of an old command only from its level on (contracts/feature_level.py).
 
-What holds of the state before and after every entry is written in `state.py`, the limits in `limits.py`.
+What holds of the state before and after every entry is written in `state/cluster.py`, the limits in `state/limits.py`.
 """
 
 from collections.abc import Callable
@@ -25,17 +25,17 @@ from penstock.contracts.batches import SegmentRef
 from penstock.contracts.commands import Command, Done, Outcome, Tick
 from penstock.contracts.messages import PartitionAdvance
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.all_groups import commands as all_groups, timers
+from penstock_sequencer.core.all_groups import commands as all_groups
 from penstock_sequencer.core.commits import segment_commit
 from penstock_sequencer.core.groups import (
     classic_commands,
     consumer_commands,
     departed_members,
-    idle_timers,
     offset_commit,
     offset_deletion,
+    timers,
 )
-from penstock_sequencer.core.log import extent_reclaim, producers, retention
+from penstock_sequencer.core.log import producers, reclaim, retention
 from penstock_sequencer.core.log.control_markers import markers_among
 from penstock_sequencer.core.log.partitions import last_stable_offset
 from penstock_sequencer.core.maintenance import (
@@ -44,18 +44,16 @@ from penstock_sequencer.core.maintenance import (
     feature_level,
     janitor_leases,
     replace_extents,
-    segment_removal,
 )
 from penstock_sequencer.core.share import (
     acquire_ack,
     commands as share_commands,
     offsets as share_offsets,
 )
-from penstock_sequencer.core.state import uptime
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
 from penstock_sequencer.core.state.limits import CLOCK_MS_MAX
-from penstock_sequencer.core.topics import client_quotas, configs, deletion, group_configs, topics
-from penstock_sequencer.core.transactions import coordinator, offset_commands
+from penstock_sequencer.core.topics import client_quotas, configs, deletion, topics
+from penstock_sequencer.core.transactions import coordinator, lifecycle
 
 
 class Effects(msgspec.Struct, frozen=True):
@@ -84,28 +82,28 @@ def apply_entry(
 
 def _apply(state: State, command: Command, changes: Changes) -> Outcome:
     if state.clock_ms < command.now_ms <= CLOCK_MS_MAX:
-        uptime.pass_time(state, command.now_ms - state.clock_ms)
+        timers.pass_time(state, command.now_ms - state.clock_ms)
         state.clock_ms = command.now_ms
-        timers.fire_deadlines(state, changes)
-    return _APPLY[type(command)](state, command, changes)
+        all_groups.fire_deadlines(state, changes)
+    return APPLY[type(command)](state, command, changes)
 
 
 def _tick(state: State, command: Tick, changes: Changes) -> Done:
     segment_commit.remove_commits(state)
     compaction_leases.remove_leases(state)
     producers.sweep_producers(state)
-    extent_reclaim.drop_waiting(state)
+    reclaim.drop_waiting(state)
     deletion.remove_deleted_topics(state)
-    coordinator.end_overdue(state, changes)
-    coordinator.remove_transactions(state)
+    lifecycle.end_overdue(state, changes)
+    lifecycle.remove_transactions(state)
     offset_deletion.expire_offsets(state)
-    idle_timers.remove_idle_groups(state)
+    timers.remove_idle_groups(state)
     departed_members.expire_departed(state)
     return Done()
 
 
 # The second parameter of each function is the command class that it stands beside.
-_APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
+APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.Tick: _tick,
     commands.CommitSegment: segment_commit.commit_segment,
     commands.CreateTopic: topics.create_topic,
@@ -126,7 +124,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.LeaseJob: compaction_leases.lease_job,
     commands.ReleaseJob: compaction_leases.release_job,
     commands.ReplaceExtents: replace_extents.replace_extents,
-    commands.RemoveSegments: segment_removal.remove_segments,
+    commands.RemoveSegments: reclaim.remove_segments,
     commands.TakeTaskLease: janitor_leases.take_task_lease,
     commands.EndTaskLease: janitor_leases.end_task_lease,
     commands.AlterConfigs: configs.alter_configs,
@@ -137,7 +135,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.InitTransactionalProducer: coordinator.init_producer,
     commands.AddPartitionsToTxn: coordinator.add_partitions,
     commands.AddOffsetsToTxn: coordinator.add_offsets,
-    commands.CommitTxnOffsets: offset_commands.commit_txn_offsets,
+    commands.CommitTxnOffsets: coordinator.commit_txn_offsets,
     commands.EndTxn: coordinator.end_transaction,
     commands.DeleteOffsets: offset_deletion.delete_offsets,
     commands.ConsumerHeartbeat: consumer_commands.consumer_heartbeat,
@@ -146,7 +144,7 @@ _APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.ShareRecords: acquire_ack.share_records,
     commands.AlterShareOffsets: share_offsets.alter_share_offsets,
     commands.DeleteShareOffsets: share_offsets.delete_share_offsets,
-    commands.AlterGroupConfigs: group_configs.alter_group_configs,
+    commands.AlterGroupConfigs: configs.alter_group_configs,
 }
 
 

@@ -37,7 +37,7 @@ from penstock_sequencer.core.all_groups.queries import (
     watched_members,
 )
 from penstock_sequencer.core.groups.consumer_queries import consumer_groups, consumer_heartbeat
-from penstock_sequencer.core.groups.idle_timers import next_deadline_ms
+from penstock_sequencer.core.groups.timers import next_deadline_ms
 from penstock_sequencer.core.log.control_markers import MARKER_REF, is_marker, markers_among
 from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
 from penstock_sequencer.core.log.retention_queries import cluster_configs, deleted_topics, retention
@@ -46,11 +46,9 @@ from penstock_sequencer.core.maintenance.queries import dead, known_segments, us
 from penstock_sequencer.core.share.offsets import share_offsets
 from penstock_sequencer.core.share.queries import group_configs, share_groups, share_heartbeat, share_partitions
 from penstock_sequencer.core.state.cluster import Partition, State, Topic
-from penstock_sequencer.core.state.limits import PLAN_ABORTED_MAX, PLAN_EXTENTS_MAX
 from penstock_sequencer.core.state.segments import MARKERS
 from penstock_sequencer.core.topics.client_quotas import check_alter_client_quotas, client_quotas, log_sizes
-from penstock_sequencer.core.topics.configs import check_alter_configs
-from penstock_sequencer.core.topics.group_configs import check_alter_group_configs
+from penstock_sequencer.core.topics.configs import check_alter_configs, check_alter_group_configs
 from penstock_sequencer.core.topics.topics import check_create_partitions, check_create_topic
 from penstock_sequencer.core.transactions.queries import describe_transactions, producers, transactions
 
@@ -98,11 +96,11 @@ def plan(state: State, query: PlanQuery) -> Plan:
     """The extents to read from each offset on, until their bytes fill the partition's or the whole budget.
 
     The extent that fills a budget is still in, so a partition with any budget left gets at least one; the first one
-    with data gets one even without a budget, so that every plan leads somewhere. No more than PLAN_EXTENTS_MAX in all.
+    with data gets one even without a budget, so that every plan leads somewhere. No more than `plan_extents_max`.
     """
     plans = []
-    bytes_left, extents_left = query.bytes_max, PLAN_EXTENTS_MAX
-    aborted_left = PLAN_ABORTED_MAX
+    limits = state.limits.answers
+    bytes_left, extents_left, aborted_left = query.bytes_max, limits.plan_extents_max, limits.plan_aborted_max
     anything = False
     refs: dict[int, SegmentRef] = {}
     for wanted in query.partitions:

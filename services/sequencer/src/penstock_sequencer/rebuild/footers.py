@@ -8,7 +8,6 @@ from penstock.objectstore import NotFound, ObjectInfo, ObjectStore
 from penstock.segment import SegmentIndex, read_index_of
 from penstock.segment.keys import parse_segment_key, segments_prefix
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.core.state.limits import SEGMENT_COMMIT_AGE_MAX_MS
 from penstock_sequencer.custodian.archiver import NO_PREFIX
 from penstock_sequencer.rebuild.report import Report, segment_name
 
@@ -43,7 +42,8 @@ async def _list_unknown(
     """Objects of segments that are young enough to have been committed later, and were not before."""
     known = _known_ids(state)
     # By the machine's clock nothing older than this was committed from here on.
-    oldest_ms = state.clock_ms - SEGMENT_COMMIT_AGE_MAX_MS
+    age_max_ms = state.limits.log.segment_commit_age_max_ms
+    oldest_ms = state.clock_ms - age_max_ms
     infos = []
     after = ""
     while page := await store.list(segments_prefix(NO_PREFIX, cluster), after):
@@ -56,7 +56,7 @@ async def _list_unknown(
             if level != LEVEL or born_ms < oldest_ms or segment_id in known:
                 continue
             # The machine commits nothing that is born so long after its clock.
-            if born_ms > min(info.modified_ms, now_ms) + SEGMENT_COMMIT_AGE_MAX_MS:
+            if born_ms > min(info.modified_ms, now_ms) + age_max_ms:
                 report.future_segments.append(segment_name(segment_id))
             else:
                 infos.append(info)

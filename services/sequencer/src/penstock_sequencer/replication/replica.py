@@ -21,6 +21,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal, JournalEntry, JournalGap, JournalInfo, JournalLost
 from penstock_sequencer.core.machine import Effects, apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.halt import Halted, halted_at
 from penstock_sequencer.replication.hash_chain import Chain
@@ -66,11 +67,13 @@ class Replica:
         clock: Clock,
         metrics: SequencerMetrics,
         known_level: int = NEWEST_LEVEL,
+        core_limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self.state: State = new_state()
+        self.state: State = new_state(core_limits)
         self.worked_sequence = 0  # of the last entry that holds more than housekeeping, as far as we have seen
         self.authors: dict[str, float] = {}  # of entries -> when the last was applied; `Levels` forgets the silent
         self._known_level = known_level
+        self._core_limits = core_limits
         self._journal = journal
         self._bus = bus
         self._subject = subjects.advanced(cluster)
@@ -93,6 +96,7 @@ class Replica:
         """Take the snapshot's state for ours, before `run`, or after it ended with `Outrun`."""
         assert self.applied_sequence == self._begun_after, "entries were applied already"
         self.state = snapshot.state
+        self.state.limits = self._core_limits
         self._chain.restore(snapshot.state.sequence, snapshot.hashes)
         self._begun_after = self.worked_sequence = snapshot.state.sequence
         self._is_in_place = False

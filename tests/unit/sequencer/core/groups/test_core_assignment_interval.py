@@ -1,7 +1,6 @@
 """Consumer groups' targets are made some time apart, so that a thousand members may come at once (KIP-1263)."""
 
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -25,12 +24,11 @@ from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL, CONSUMER_GROUPS
 from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.groups import consumer_group
 from penstock_sequencer.core.groups.assignment import classic_subscription_codec
-from penstock_sequencer.core.regex.regex_subscriptions import Pattern
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
-from tests.unit.sequencer.core.core_consumers import Client, ConsumerWorld, held, numbers
-from tests.unit.sequencer.core.core_world import topic_id
+from penstock_sequencer.core.state.cluster import State
+from tests.unit.sequencer.core.core_consumers import Client, held, numbers
+from tests.unit.sequencer.core.core_world import World, topic_id
 
 INTERVAL_MS = 1_000
 SOON_MS = 1_000
@@ -39,135 +37,149 @@ USUAL_MS = 5_000
 
 
 @pytest.fixture
-def world() -> ConsumerWorld:
-    world = ConsumerWorld(ASSIGNMENT_INTERVAL_LEVEL)
+def world() -> World:
+    world = World(level=ASSIGNMENT_INTERVAL_LEVEL)
     world.topic("t", 6)
     return world
 
 
-def interval(world: ConsumerWorld, value: str | None) -> Any:
+def targets_made(world: World) -> set[tuple[int, int]]:
+    """From now on the epoch and the time of each target that is made for the group's members."""
+    made: set[tuple[int, int]] = set()
+
+    def look(state: State) -> None:
+        consumer = state.groups["g"].consumer
+        assert consumer is not None
+        if consumer.assigned_ms:
+            made.add((consumer.assignment_epoch, consumer.assigned_ms))
+
+    world.on_entry.append(look)
+    return made
+
+
+def interval(world: World, value: str | None) -> Any:
     operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
     change = ConfigChange(CONSUMER_ASSIGNMENT_INTERVAL, operation, value or "")
     return world.do(AlterConfigs(world.now_ms, "", [change]))
 
 
 def test_who_comes_within_the_interval_has_nothing_at_the_epoch_that_there_is_and_comes_again_soon(
-    world: ConsumerWorld,
+    world: World,
 ) -> None:
-    first = world.client("a", "t")
-    answer = world.join("b", "t")
+    first = world.consumers.client("a", "t")
+    answer = world.consumers.join("b", "t")
     assert (numbers(first), first.epoch) == ([0, 1, 2, 3, 4, 5], 1)
     assert (held(answer.assignment), answer.member_epoch, answer.heartbeat_interval_ms) == ({}, 1, SOON_MS)
     assert world.group().state == "Assigning"
 
 
-def test_after_the_interval_all_who_have_come_are_assigned_to_at_once(world: ConsumerWorld) -> None:
-    with mock.patch.object(consumer_group, "assign", wraps=consumer_group.assign) as assign:
-        clients = [world.client(name, "t") for name in "abcdef"]
-        world.settle(*clients)
-        world.wait(INTERVAL_MS)
-        world.settle(*clients)
+def test_after_the_interval_all_who_have_come_are_assigned_to_at_once(world: World) -> None:
+    made = targets_made(world)
+    clients = [world.consumers.client(name, "t") for name in "abcdef"]
+    world.consumers.settle(*clients)
+    world.wait(INTERVAL_MS)
+    world.consumers.settle(*clients)
     assert sorted(number for client in clients for number in numbers(client)) == [0, 1, 2, 3, 4, 5]
     assert {len(numbers(client)) for client in clients} == {1}
-    assert assign.call_count == 2
+    assert len(made) == 2
     assert world.group().state == "Stable"
 
 
-def test_a_heartbeat_within_the_interval_is_not_journaled(world: ConsumerWorld) -> None:
-    client = world.client("a", "t")
-    world.beat(client)
-    world.join("b", "t")
+def test_a_heartbeat_within_the_interval_is_not_journaled(world: World) -> None:
+    client = world.consumers.client("a", "t")
+    world.consumers.beat(client)
+    world.consumers.join("b", "t")
     before = world.state.sequence
-    answer = world.beat(client)
+    answer = world.consumers.beat(client)
     assert (answer.assignment, answer.heartbeat_interval_ms) == (None, SOON_MS)
     assert world.state.sequence == before
 
 
-def test_whoever_has_been_assigned_to_comes_soon_for_a_while_and_then_as_usual(world: ConsumerWorld) -> None:
-    client = world.client("a", "t")
-    assert world.beat(client).heartbeat_interval_ms == SOON_MS
+def test_whoever_has_been_assigned_to_comes_soon_for_a_while_and_then_as_usual(world: World) -> None:
+    client = world.consumers.client("a", "t")
+    assert world.consumers.beat(client).heartbeat_interval_ms == SOON_MS
     world.wait(MOVING_MS)
-    assert world.beat(client).heartbeat_interval_ms == USUAL_MS
+    assert world.consumers.beat(client).heartbeat_interval_ms == USUAL_MS
 
 
 def test_a_thousand_members_at_once_cost_two_targets_and_about_two_entries_each() -> None:
-    world, count = ConsumerWorld(ASSIGNMENT_INTERVAL_LEVEL), 1_000
+    world, count = World(level=ASSIGNMENT_INTERVAL_LEVEL), 1_000
     world.topic("t", count)
-    assign = mock.patch.object(consumer_group, "assign", wraps=consumer_group.assign)
-    with mock.patch("tests.unit.sequencer.core.core_world.check_invariants"), assign as assigned:
-        clients = [world.client(f"m{number}", "t") for number in range(count)]
-        world.now_ms += INTERVAL_MS
-        for _ in range(2):  # who has all gives it back at once
-            world.beat(clients[0])
-        world.settle(*clients)
+    world.on_entry.clear()  # the invariants of so many members take long
+    made = targets_made(world)
+    clients = [world.consumers.client(f"m{number}", "t") for number in range(count)]
+    world.now_ms += INTERVAL_MS
+    for _ in range(2):  # who has all gives it back at once
+        world.consumers.beat(clients[0])
+    world.consumers.settle(*clients)
     assert {len(numbers(client)) for client in clients} == {1}
     assert world.group().state == "Stable"
-    assert assigned.call_count == 2
+    assert len(made) == 2
     assert world.state.sequence < 2 * count + 10
 
 
-def test_a_lone_change_after_the_interval_does_not_wait(world: ConsumerWorld) -> None:
-    first = world.client("a", "t")
-    world.settle(first)
+def test_a_lone_change_after_the_interval_does_not_wait(world: World) -> None:
+    first = world.consumers.client("a", "t")
+    world.consumers.settle(first)
     world.wait(INTERVAL_MS)
-    second = world.client("b", "t")
+    second = world.consumers.client("b", "t")
     assert (second.epoch, world.group().state) == (2, "Reconciling")
-    world.settle(first, second)
+    world.consumers.settle(first, second)
     assert (len(numbers(first)), len(numbers(second))) == (3, 3)
 
 
-def test_what_a_member_leaves_is_anothers_after_the_interval(world: ConsumerWorld) -> None:
-    clients = [world.client("a", "t")]
+def test_what_a_member_leaves_is_anothers_after_the_interval(world: World) -> None:
+    clients = [world.consumers.client("a", "t")]
     world.wait(INTERVAL_MS)
-    clients.append(world.client("b", "t"))
-    world.settle(*clients)
-    world.leave("a")
-    world.settle(clients[1])
+    clients.append(world.consumers.client("b", "t"))
+    world.consumers.settle(*clients)
+    world.consumers.leave("a")
+    world.consumers.settle(clients[1])
     assert len(numbers(clients[1])) == 3
     world.wait(INTERVAL_MS)
-    world.settle(clients[1])
+    world.consumers.settle(clients[1])
     assert numbers(clients[1]) == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_a_member_does_not_subscribe_any_more_it_gives_back_before_there_is_another_target(
-    world: ConsumerWorld,
+    world: World,
 ) -> None:
     world.topic("u", 2, number=2)
-    client = world.client("a", "t", "u")
-    answer = world.heartbeat("a", client.epoch, topics=["u"], owned=[])
+    client = world.consumers.client("a", "t", "u")
+    answer = world.consumers.heartbeat("a", client.epoch, topics=["u"], owned=[])
     assert held(answer.assignment) == {topic_id(2): [0, 1]}
     assert world.group().consumer.assignment_epoch == 1  # type: ignore[union-attr]
 
 
-def test_a_target_without_what_is_not_subscribed_waits_for_what_is_still_to_be_given_back(world: ConsumerWorld) -> None:
+def test_a_target_without_what_is_not_subscribed_waits_for_what_is_still_to_be_given_back(world: World) -> None:
     world.topic("u", 2, number=2)
-    client = world.client("a", "t", "u")
-    world.take(client, world.heartbeat("a", client.epoch, topics=["u"]))
+    client = world.consumers.client("a", "t", "u")
+    world.consumers.take(client, world.consumers.heartbeat("a", client.epoch, topics=["u"]))
     assert client.owned == {topic_id(2): [0, 1]}
-    assert world.member("a").revoking == {topic_id(1): [0, 1, 2, 3, 4, 5]}
-    world.settle(client)
-    assert (world.member("a").revoking, client.owned) == ({}, {topic_id(2): [0, 1]})
+    assert world.consumers.member("a").revoking == {topic_id(1): [0, 1, 2, 3, 4, 5]}
+    world.consumers.settle(client)
+    assert (world.consumers.member("a").revoking, client.owned) == ({}, {topic_id(2): [0, 1]})
 
 
-def test_with_an_interval_of_nothing_nobody_waits(world: ConsumerWorld) -> None:
+def test_with_an_interval_of_nothing_nobody_waits(world: World) -> None:
     assert interval(world, "0") == Done()
-    first, second = world.client("a", "t"), world.client("b", "t")
-    world.settle(first, second)
+    first, second = world.consumers.client("a", "t"), world.consumers.client("b", "t")
+    world.consumers.settle(first, second)
     assert (len(numbers(first)), len(numbers(second))) == (3, 3)
 
 
 @pytest.mark.parametrize("leap_ms", [-3_600_000, 3_600_000])
-def test_a_clock_that_was_wrong_for_once_makes_nobody_wait(world: ConsumerWorld, leap_ms: int) -> None:
+def test_a_clock_that_was_wrong_for_once_makes_nobody_wait(world: World, leap_ms: int) -> None:
     world.now_ms += leap_ms
-    first = world.client("a", "t")
+    first = world.consumers.client("a", "t")
     world.now_ms -= leap_ms
-    second = world.client("b", "t")
-    world.settle(first, second)
+    second = world.consumers.client("b", "t")
+    world.consumers.settle(first, second)
     assert (len(numbers(first)), len(numbers(second))) == (3, 3)
 
 
-def test_members_of_the_classic_protocol_are_not_made_to_wait(world: ConsumerWorld) -> None:
-    client = world.client("a", "t")
+def test_members_of_the_classic_protocol_are_not_made_to_wait(world: World) -> None:
+    client = world.consumers.client("a", "t")
     subscription = consumer_protocol_subscription("t")
     command = JoinGroup(
         world.now_ms, "g", "", "c1", None, False, "client", "/host", 10_000, 60_000, "consumer",
@@ -176,7 +188,7 @@ def test_members_of_the_classic_protocol_are_not_made_to_wait(world: ConsumerWor
     joined = world.do(command)
     assert isinstance(joined, Joined)
     assert joined.generation == 2
-    world.settle(client)
+    world.consumers.settle(client)
     assert numbers(client) == [0, 1, 2]
 
 
@@ -189,7 +201,7 @@ def consumer_protocol_subscription(topic: str) -> bytes:
 
 @pytest.mark.parametrize("value", ["500", None])
 def test_below_its_level_the_interval_can_be_neither_set_nor_unset(value: str | None) -> None:
-    world = ConsumerWorld(CONSUMER_GROUPS_LEVEL)
+    world = World(level=CONSUMER_GROUPS_LEVEL)
     before = encode_state(world.state)
     rejected = interval(world, value)
     assert isinstance(rejected, Rejected)
@@ -201,16 +213,16 @@ def test_below_its_level_the_interval_can_be_neither_set_nor_unset(value: str | 
 
 
 def test_below_its_level_nobody_waits_and_the_time_is_not_kept() -> None:
-    world = ConsumerWorld(CONSUMER_GROUPS_LEVEL)
+    world = World(level=CONSUMER_GROUPS_LEVEL)
     world.topic("t", 6)
-    first, second = world.client("a", "t"), world.client("b", "t")
-    world.settle(first, second)
+    first, second = world.consumers.client("a", "t"), world.consumers.client("b", "t")
+    world.consumers.settle(first, second)
     assert (len(numbers(first)), len(numbers(second))) == (3, 3)
     assert world.group().consumer.assigned_ms == 0  # type: ignore[union-attr]
 
 
-def test_a_restored_group_waits_as_long_as_it_would_have(world: ConsumerWorld) -> None:
-    world.client("a", "t")
+def test_a_restored_group_waits_as_long_as_it_would_have(world: World) -> None:
+    world.consumers.client("a", "t")
     restored = decode_state(encode_state(world.state))
     command = heartbeat_of_somebody_new(world)
     asked = [queries.QUERIES["consumer_heartbeat"](state, ConsumerHeartbeatQuery(0, command)).outcome
@@ -223,18 +235,18 @@ def test_a_restored_group_waits_as_long_as_it_would_have(world: ConsumerWorld) -
     assert encode_state(restored) == encode_state(mine)
 
 
-def heartbeat_of_somebody_new(world: ConsumerWorld) -> ConsumerHeartbeat:
+def heartbeat_of_somebody_new(world: World) -> ConsumerHeartbeat:
     return ConsumerHeartbeat(world.now_ms, "g", "b", 0, None, None, 60_000, "client", "/host", ["t"], None, None, [])
 
 
-def test_a_restore_matches_no_topic_against_a_pattern_again(world: ConsumerWorld) -> None:
+def test_a_restore_matches_no_topic_against_a_pattern_again(world: World) -> None:
     for number in range(2, 20):
         world.topic(f"topic-{number}", 1, number=number)
     client = Client("a")
-    world.take(client, world.join("a", pattern="topic-1.*", topics=None))
+    world.consumers.take(client, world.consumers.join("a", pattern="topic-1.*", topics=None))
     data = encode_state(world.state)
-    with mock.patch.object(Pattern, "matches", side_effect=AssertionError("matched again")):
-        restored = decode_state(data)
+    restored = decode_state(data)
+    assert restored.subscriptions.patterns["topic-1.*"].pattern.names_matched == 0
     assert restored.subscriptions.patterns["topic-1.*"].topics == dict.fromkeys(f"topic-{n}" for n in range(10, 20))
     assert restored.subscriptions.patterns["topic-1.*"].groups == {"g": 1}
     assert encode_state(restored) == data
@@ -243,15 +255,17 @@ def test_a_restore_matches_no_topic_against_a_pattern_again(world: ConsumerWorld
     assert "topic-100" in restored.subscriptions.patterns["topic-1.*"].topics
 
 
-def test_a_topic_that_grows_or_goes_is_not_matched_again(world: ConsumerWorld) -> None:
-    world.take(Client("a"), world.join("a", pattern="t", topics=None))
-    unmatched = mock.patch.object(Pattern, "matches", side_effect=AssertionError("matched again"))
-    with mock.patch("tests.unit.sequencer.core.core_world.check_invariants"), unmatched:
-        epoch = world.group().generation
-        world.do(CreatePartitions(world.now_ms, "t", 8))
-        assert world.group().generation == epoch + 1
-        world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
-        assert world.group().generation == epoch + 2
+def test_a_topic_that_grows_or_goes_is_not_matched_again(world: World) -> None:
+    world.consumers.take(Client("a"), world.consumers.join("a", pattern="t", topics=None))
+    world.on_entry.clear()  # the invariants match all topics
+    pattern = world.state.subscriptions.patterns["t"].pattern
+    matched, epoch = pattern.names_matched, world.group().generation
+    world.do(CreatePartitions(world.now_ms, "t", 8))
+    assert world.group().generation == epoch + 1
+    world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
+    assert world.group().generation == epoch + 2
+    assert world.state.subscriptions.patterns["t"].pattern is pattern
+    assert pattern.names_matched == matched
 
 
 class Unread(dict[str, Any]):
@@ -263,14 +277,14 @@ class Unread(dict[str, Any]):
     values = items = keys = __iter__  # type: ignore[assignment]
 
 
-def test_heartbeats_that_bring_a_member_on_look_at_no_other(world: ConsumerWorld) -> None:
-    clients = [world.client(f"m{number}", "t") for number in range(20)]
+def test_heartbeats_that_bring_a_member_on_look_at_no_other(world: World) -> None:
+    clients = [world.consumers.client(f"m{number}", "t") for number in range(20)]
     world.wait(INTERVAL_MS)
-    world.beat(clients[0])
+    world.consumers.beat(clients[0])
     consumer = world.group().consumer
     assert consumer is not None
     consumer.members = Unread(consumer.members)
-    with mock.patch("tests.unit.sequencer.core.core_world.check_invariants"):
-        for client in clients * 3:
-            world.beat(client)
+    world.on_entry.clear()  # the invariants look at all members
+    for client in clients * 3:
+        world.consumers.beat(client)
     assert world.group().state == "Stable"

@@ -4,20 +4,25 @@ from random import Random
 
 import pytest
 
-from penstock_sequencer.core.groups.assignment import assignors
 from penstock_sequencer.core.groups.assignment.assignors import ASSIGNORS, RANGE, UNIFORM, Subscriber, assign
 from penstock_sequencer.core.state.consumer_group import Partitions
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from tests.unit.sequencer.core.core_world import topic_id
 
 Subscriptions = dict[str, list[int]]  # member -> numbers of topics
 
 
 def assigned(
-    assignor: str, wanted: Subscriptions, counts: dict[int, int], before: dict[str, Partitions] | None = None
+    assignor: str,
+    wanted: Subscriptions,
+    counts: dict[int, int],
+    before: dict[str, Partitions] | None = None,
+    members_times_sets_max: int = DEFAULT_LIMITS.consumers.members_times_sets_max,
 ) -> dict[str, Partitions]:
     subscriptions = [[topic_id(number) for number in numbers] for numbers in wanted.values()]
     members = {name: Subscriber(name, place, (before or {}).get(name, {})) for place, name in enumerate(wanted)}
-    return assign(assignor, members, subscriptions, {topic_id(number): count for number, count in counts.items()})
+    by_id = {topic_id(number): count for number, count in counts.items()}
+    return assign(assignor, members, subscriptions, by_id, members_times_sets_max)
 
 
 def load(partitions: Partitions) -> int:
@@ -87,9 +92,9 @@ def test_without_enough_partitions_for_a_range_the_last_members_get_none() -> No
     assert assigned(RANGE, {"a": [1], "b": [1], "c": [1]}, {1: 2})["c"] == {}
 
 
-def test_with_too_many_sets_of_subscribers_partitions_are_still_all_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assignors, "MEMBERS_TIMES_SETS_MAX", 0)
-    after = assigned(UNIFORM, {"a": [1, 2], "b": [2, 3], "c": [1, 3]}, {1: 4, 2: 4, 3: 4})
+def test_with_too_many_sets_of_subscribers_partitions_are_still_all_assigned() -> None:
+    wanted = {"a": [1, 2], "b": [2, 3], "c": [1, 3]}
+    after = assigned(UNIFORM, wanted, {1: 4, 2: 4, 3: 4}, members_times_sets_max=0)
     assert sum(map(load, after.values())) == 12
 
 

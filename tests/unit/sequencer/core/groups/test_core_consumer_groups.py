@@ -23,22 +23,22 @@ from penstock.contracts.commands import (
     Rejected,
     TopicPartitions,
 )
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
 from penstock.contracts.queries.consumer_groups import ConsumerGroupsQuery, ConsumerHeartbeatQuery
 from penstock.contracts.queries.groups import DescribeGroupsQuery, GroupOffsetsQuery, GroupsQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.groups import consumer_commands, departed_members
-from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
-from tests.unit.sequencer.core.core_consumers import Client, ConsumerWorld, held, numbers
-from tests.unit.sequencer.core.core_world import topic_id
+from penstock_sequencer.core.state.limits import ConsumerLimits, Limits
+from tests.unit.sequencer.core.core_consumers import Client, held, numbers
+from tests.unit.sequencer.core.core_world import World, topic_id
 
 T = topic_id(1)
 
 
 @pytest.fixture
-def world() -> ConsumerWorld:
-    world = ConsumerWorld()
+def world() -> World:
+    world = World(level=CONSUMER_GROUPS_LEVEL)
     world.topic(partitions=6)
     return world
 
@@ -52,109 +52,111 @@ def rejection(answer: Any) -> Rejection:
     return answer.rejection
 
 
-def test_the_only_member_gets_everything_at_once(world: ConsumerWorld) -> None:
-    assert world.join("m", "t") == ConsumerMembership("m", 1, 5_000, assignment(0, 1, 2, 3, 4, 5))
+def test_the_only_member_gets_everything_at_once(world: World) -> None:
+    assert world.consumers.join("m", "t") == ConsumerMembership("m", 1, 5_000, assignment(0, 1, 2, 3, 4, 5))
     assert world.group().state == "Stable"
 
 
-def test_a_heartbeat_that_changes_nothing_is_not_journaled(world: ConsumerWorld) -> None:
-    world.join("m", "t")
+def test_a_heartbeat_that_changes_nothing_is_not_journaled(world: World) -> None:
+    world.consumers.join("m", "t")
     before = world.state.sequence
-    assert world.heartbeat("m", 1) == ConsumerMembership("m", 1, 5_000, None)
-    assert world.heartbeat("m", 1, owned=assignment(0, 1, 2, 3, 4, 5), topics=["t"]).assignment is None
+    assert world.consumers.heartbeat("m", 1) == ConsumerMembership("m", 1, 5_000, None)
+    assert world.consumers.heartbeat("m", 1, owned=assignment(0, 1, 2, 3, 4, 5), topics=["t"]).assignment is None
     assert world.state.sequence == before
 
 
-def test_a_heartbeat_that_says_all_is_told_all(world: ConsumerWorld) -> None:
-    world.join("m", "t")
-    answer = world.heartbeat("m", 1, owned=[], topics=["t"], rebalance_timeout_ms=60_000)
+def test_a_heartbeat_that_says_all_is_told_all(world: World) -> None:
+    world.consumers.join("m", "t")
+    answer = world.consumers.heartbeat("m", 1, owned=[], topics=["t"], rebalance_timeout_ms=60_000)
     assert answer.assignment == assignment(0, 1, 2, 3, 4, 5)
 
 
-def test_a_newcomer_gets_partitions_only_when_their_owner_has_given_them_back(world: ConsumerWorld) -> None:
-    one = world.client("one", "t")
-    two = world.client("two", "t")
+def test_a_newcomer_gets_partitions_only_when_their_owner_has_given_them_back(world: World) -> None:
+    one = world.consumers.client("one", "t")
+    two = world.consumers.client("two", "t")
     assert (two.epoch, two.owned) == (2, {}), "in the group, with nothing that is another's"
     assert world.group().state == "Reconciling"
-    revoking = world.heartbeat("one", 1)
+    revoking = world.consumers.heartbeat("one", 1)
     assert (revoking.member_epoch, revoking.assignment) == (1, assignment(0, 1, 2))
-    assert world.beat(two).assignment is None, "it has not given them back yet"
-    given_back = world.heartbeat("one", 1, owned=assignment(0, 1, 2))
+    assert world.consumers.beat(two).assignment is None, "it has not given them back yet"
+    given_back = world.consumers.heartbeat("one", 1, owned=assignment(0, 1, 2))
     assert given_back == ConsumerMembership("one", 2, 5_000, None)
-    assert world.beat(two) == ConsumerMembership("two", 2, 5_000, assignment(3, 4, 5))
+    assert world.consumers.beat(two) == ConsumerMembership("two", 2, 5_000, assignment(3, 4, 5))
     assert world.group().state == "Stable"
     one.epoch = 2
 
 
-def test_members_that_wait_are_told_to_come_back_soon(world: ConsumerWorld) -> None:
-    world.client("one", "t")
-    assert world.join("two", "t").heartbeat_interval_ms == 1_000
+def test_members_that_wait_are_told_to_come_back_soon(world: World) -> None:
+    world.consumers.client("one", "t")
+    assert world.consumers.join("two", "t").heartbeat_interval_ms == 1_000
 
 
-def test_what_a_leaving_member_had_goes_to_the_others(world: ConsumerWorld) -> None:
-    one, two = world.client("one", "t"), world.client("two", "t")
-    world.settle(one, two)
-    assert world.leave("two") == ConsumerMembership("two", -1, 0, None)
-    world.settle(one)
+def test_what_a_leaving_member_had_goes_to_the_others(world: World) -> None:
+    one, two = world.consumers.client("one", "t"), world.consumers.client("two", "t")
+    world.consumers.settle(one, two)
+    assert world.consumers.leave("two") == ConsumerMembership("two", -1, 0, None)
+    world.consumers.settle(one)
     assert numbers(one) == [0, 1, 2, 3, 4, 5]
-    assert rejection(world.heartbeat("two", 2)) == Rejection.UNKNOWN_MEMBER
+    assert rejection(world.consumers.heartbeat("two", 2)) == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_silent_member_is_out(world: ConsumerWorld) -> None:
-    one, two = world.client("one", "t"), world.client("two", "t")
-    world.settle(one, two)
+def test_a_silent_member_is_out(world: World) -> None:
+    one, two = world.consumers.client("one", "t"), world.consumers.client("two", "t")
+    world.consumers.settle(one, two)
     watched = {each[1]: each[2] for each in queries.watched_members(world.state)}
     assert watched == {"one": 45_000, "two": 45_000}
-    assert world.expire("two") == Done()
-    world.settle(one)
+    assert world.consumers.expire("two") == Done()
+    world.consumers.settle(one)
     assert len(numbers(one)) == 6
 
 
-def test_a_member_that_was_heard_of_since_is_not_silent(world: ConsumerWorld) -> None:
-    one = world.client("one", "t")
-    before = world.member("one").active_sequence
-    world.client("two", "t")
-    world.beat(one)
+def test_a_member_that_was_heard_of_since_is_not_silent(world: World) -> None:
+    one = world.consumers.client("one", "t")
+    before = world.consumers.member("one").active_sequence
+    world.consumers.client("two", "t")
+    world.consumers.beat(one)
     world.do(ExpireMember(world.now_ms, "g", "one", before))
-    assert world.member("one") is not None
+    assert world.consumers.member("one") is not None
 
 
-def test_who_does_not_give_back_in_its_rebalance_time_out_is_out(world: ConsumerWorld) -> None:
-    world.client("slow", "t", rebalance_timeout_ms=5_000)
-    two = world.client("two", "t")
-    world.heartbeat("slow", 1)
+def test_who_does_not_give_back_in_its_rebalance_time_out_is_out(world: World) -> None:
+    world.consumers.client("slow", "t", rebalance_timeout_ms=5_000)
+    two = world.consumers.client("two", "t")
+    world.consumers.heartbeat("slow", 1)
     world.wait(4_999)
-    assert rejection(world.heartbeat("slow", 7)) == Rejection.FENCED_MEMBER_EPOCH
+    assert rejection(world.consumers.heartbeat("slow", 7)) == Rejection.FENCED_MEMBER_EPOCH
     world.wait(1)
-    assert rejection(world.heartbeat("slow", 1)) == Rejection.UNKNOWN_MEMBER
-    world.settle(two)
+    assert rejection(world.consumers.heartbeat("slow", 1)) == Rejection.UNKNOWN_MEMBER
+    world.consumers.settle(two)
     assert len(numbers(two)) == 6
 
 
-def test_epochs_that_are_not_the_members_are_fenced(world: ConsumerWorld) -> None:
-    one = world.client("one", "t")
-    two = world.client("two", "t")
-    world.settle(one, two)
-    assert rejection(world.heartbeat("one", one.epoch + 1)) == Rejection.FENCED_MEMBER_EPOCH
-    assert rejection(world.heartbeat("one", one.epoch - 1)) == Rejection.FENCED_MEMBER_EPOCH, (
+def test_epochs_that_are_not_the_members_are_fenced(world: World) -> None:
+    one = world.consumers.client("one", "t")
+    two = world.consumers.client("two", "t")
+    world.consumers.settle(one, two)
+    assert rejection(world.consumers.heartbeat("one", one.epoch + 1)) == Rejection.FENCED_MEMBER_EPOCH
+    assert rejection(world.consumers.heartbeat("one", one.epoch - 1)) == Rejection.FENCED_MEMBER_EPOCH, (
         "it does not say what it owns"
     )
 
 
-def test_a_member_whose_answer_was_lost_may_be_one_epoch_behind(world: ConsumerWorld) -> None:
-    one = world.client("one", "t")
-    two = world.client("two", "t")
-    world.settle(one, two)
-    behind = world.heartbeat("one", one.epoch - 1, owned=assignment(0, 1, 2), topics=["t"], rebalance_timeout_ms=9)
+def test_a_member_whose_answer_was_lost_may_be_one_epoch_behind(world: World) -> None:
+    one = world.consumers.client("one", "t")
+    two = world.consumers.client("two", "t")
+    world.consumers.settle(one, two)
+    behind = world.consumers.heartbeat(
+        "one", one.epoch - 1, owned=assignment(0, 1, 2), topics=["t"], rebalance_timeout_ms=9
+    )
     assert (behind.member_epoch, behind.assignment) == (one.epoch, assignment(0, 1, 2))
-    taken = world.heartbeat("one", one.epoch - 1, owned=assignment(0, 1, 2, 3))
+    taken = world.consumers.heartbeat("one", one.epoch - 1, owned=assignment(0, 1, 2, 3))
     assert rejection(taken) == Rejection.FENCED_MEMBER_EPOCH, "it has what is another's"
 
 
-def test_a_member_that_joins_again_has_nothing_and_gets_its_own(world: ConsumerWorld) -> None:
-    one, two = world.client("one", "t"), world.client("two", "t")
-    world.settle(one, two)
-    again = world.join("one", "t")
+def test_a_member_that_joins_again_has_nothing_and_gets_its_own(world: World) -> None:
+    one, two = world.consumers.client("one", "t"), world.consumers.client("two", "t")
+    world.consumers.settle(one, two)
+    again = world.consumers.join("one", "t")
     assert (again.member_epoch, again.assignment) == (one.epoch, assignment(*numbers(one)))
     assert world.group().consumer.epoch == 2  # type: ignore[union-attr]
 
@@ -175,213 +177,213 @@ def test_a_member_that_joins_again_has_nothing_and_gets_its_own(world: ConsumerW
     ],
 )
 def test_what_is_wrong_with_a_heartbeat_is_told_in_kafkas_words(
-    world: ConsumerWorld, said: dict[str, Any], message: str
+    world: World, said: dict[str, Any], message: str
 ) -> None:
     given = {"rebalance_timeout_ms": 9, "topics": ["t"], "owned": [], "member_id": "m", "member_epoch": 0} | said
-    answer = world.heartbeat(given.pop("member_id"), given.pop("member_epoch"), **given)
+    answer = world.consumers.heartbeat(given.pop("member_id"), given.pop("member_epoch"), **given)
     assert answer == Rejected(Rejection.INVALID_REQUEST, message)
 
 
-def test_an_assignor_that_there_is_not_is_refused(world: ConsumerWorld) -> None:
-    answer = world.join("m", "t", assignor="sticky")
+def test_an_assignor_that_there_is_not_is_refused(world: World) -> None:
+    answer = world.consumers.join("m", "t", assignor="sticky")
     assert answer == Rejected(
         Rejection.UNSUPPORTED_ASSIGNOR, "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
     )
     assert not world.state.groups
 
 
-def test_the_assignor_is_what_most_members_ask_for(world: ConsumerWorld) -> None:
+def test_the_assignor_is_what_most_members_ask_for(world: World) -> None:
     for name in ("a", "b", "c"):
-        world.join(name, "t", assignor="range" if name != "a" else "uniform")
+        world.consumers.join(name, "t", assignor="range" if name != "a" else "uniform")
     assert world.group().consumer.assignor == "range"  # type: ignore[union-attr]
 
 
-def test_a_group_that_does_not_exist_is_only_joined(world: ConsumerWorld) -> None:
-    assert rejection(world.heartbeat("m", 1)) == Rejection.UNKNOWN_GROUP
-    assert rejection(world.heartbeat("m", -1)) == Rejection.UNKNOWN_GROUP
+def test_a_group_that_does_not_exist_is_only_joined(world: World) -> None:
+    assert rejection(world.consumers.heartbeat("m", 1)) == Rejection.UNKNOWN_GROUP
+    assert rejection(world.consumers.heartbeat("m", -1)) == Rejection.UNKNOWN_GROUP
 
 
-def test_a_full_group_takes_nobody_else(world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_commands, "CONSUMER_MEMBERS_MAX", 1)
-    world.join("one", "t")
-    answer = world.join("two", "t")
+def test_a_full_group_takes_nobody_else(world: World) -> None:
+    world.use_limits(Limits(consumers=ConsumerLimits(consumer_members_max=1)))
+    world.consumers.join("one", "t")
+    answer = world.consumers.join("two", "t")
     message = "The consumer group has reached its maximum capacity of 1 members."
     assert answer == Rejected(Rejection.GROUP_FULL, message)
-    assert isinstance(world.join("one", "t"), ConsumerMembership)
+    assert isinstance(world.consumers.join("one", "t"), ConsumerMembership)
 
 
 # Static members (KIP-345)
 
 
-def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_moves(world: ConsumerWorld) -> None:
-    one, two = world.client("one", "t", instance_id="i"), world.client("two", "t")
-    world.settle(one, two)
+def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_moves(world: World) -> None:
+    one, two = world.consumers.client("one", "t", instance_id="i"), world.consumers.client("two", "t")
+    world.consumers.settle(one, two)
     before = world.group().consumer.epoch  # type: ignore[union-attr]
-    assert world.heartbeat("one", -2, instance_id="i") == ConsumerMembership("one", -2, 0, None)
-    world.settle(two)
+    assert world.consumers.heartbeat("one", -2, instance_id="i") == ConsumerMembership("one", -2, 0, None)
+    world.consumers.settle(two)
     assert len(numbers(two)) == 3, "its partitions wait for it"
-    again = world.join("one-again", "t", instance_id="i")
+    again = world.consumers.join("one-again", "t", instance_id="i")
     assert (again.member_epoch, held(again.assignment)) == (before, one.owned)
     assert world.group().consumer.epoch == before  # type: ignore[union-attr]
-    assert rejection(world.heartbeat("one", before, instance_id="i")) == Rejection.FENCED_INSTANCE
+    assert rejection(world.consumers.heartbeat("one", before, instance_id="i")) == Rejection.FENCED_INSTANCE
 
 
-def test_an_instance_id_is_not_taken_from_a_member_that_did_not_leave(world: ConsumerWorld) -> None:
-    world.client("one", "t", instance_id="i")
-    assert rejection(world.join("two", "t", instance_id="i")) == Rejection.UNRELEASED_INSTANCE
-    assert rejection(world.heartbeat("two", 1, instance_id="i")) == Rejection.FENCED_INSTANCE
-    assert rejection(world.heartbeat("two", 1, instance_id="j")) == Rejection.UNKNOWN_MEMBER
+def test_an_instance_id_is_not_taken_from_a_member_that_did_not_leave(world: World) -> None:
+    world.consumers.client("one", "t", instance_id="i")
+    assert rejection(world.consumers.join("two", "t", instance_id="i")) == Rejection.UNRELEASED_INSTANCE
+    assert rejection(world.consumers.heartbeat("two", 1, instance_id="i")) == Rejection.FENCED_INSTANCE
+    assert rejection(world.consumers.heartbeat("two", 1, instance_id="j")) == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_static_member_that_stays_away_is_out_in_the_end(world: ConsumerWorld) -> None:
-    one, two = world.client("one", "t", instance_id="i"), world.client("two", "t")
-    world.settle(one, two)
-    world.heartbeat("one", -2, instance_id="i")
-    world.expire("one")
-    world.settle(two)
+def test_a_static_member_that_stays_away_is_out_in_the_end(world: World) -> None:
+    one, two = world.consumers.client("one", "t", instance_id="i"), world.consumers.client("two", "t")
+    world.consumers.settle(one, two)
+    world.consumers.heartbeat("one", -2, instance_id="i")
+    world.consumers.expire("one")
+    world.consumers.settle(two)
     assert len(numbers(two)) == 6
 
 
-def test_a_static_member_may_leave_for_good(world: ConsumerWorld) -> None:
-    world.client("one", "t", instance_id="i")
-    world.leave("one", instance_id="i")
+def test_a_static_member_may_leave_for_good(world: World) -> None:
+    world.consumers.client("one", "t", instance_id="i")
+    world.consumers.leave("one", instance_id="i")
     assert world.group().state == "Empty"
 
 
 # Topics come, go and grow
 
 
-def test_a_topic_that_comes_is_assigned_to_who_subscribes_it(world: ConsumerWorld) -> None:
-    one = world.client("one", "t", "later")
+def test_a_topic_that_comes_is_assigned_to_who_subscribes_it(world: World) -> None:
+    one = world.consumers.client("one", "t", "later")
     world.topic("later", partitions=2, number=2)
     assert world.group().state == "Assigning"
-    world.settle(one)
+    world.consumers.settle(one)
     assert numbers(one, 2) == [0, 1]
 
 
-def test_a_topic_that_grows_is_assigned_anew(world: ConsumerWorld) -> None:
-    one = world.client("one", "t")
+def test_a_topic_that_grows_is_assigned_anew(world: World) -> None:
+    one = world.consumers.client("one", "t")
     world.do(CreatePartitions(world.now_ms, "t", 8))
-    world.settle(one)
+    world.consumers.settle(one)
     assert numbers(one) == list(range(8))
 
 
-def test_a_topic_that_goes_is_nobodys(world: ConsumerWorld) -> None:
-    one = world.client("one", "t")
+def test_a_topic_that_goes_is_nobodys(world: World) -> None:
+    one = world.consumers.client("one", "t")
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    world.settle(one)
+    world.consumers.settle(one)
     assert one.owned == {}
     assert world.group().state == "Stable"
 
 
-def test_a_topic_that_nobody_subscribes_disturbs_nobody(world: ConsumerWorld) -> None:
-    world.client("one", "t")
+def test_a_topic_that_nobody_subscribes_disturbs_nobody(world: World) -> None:
+    world.consumers.client("one", "t")
     world.topic("other", number=2)
     assert world.group().state == "Stable"
 
 
-def test_a_configuration_that_changes_disturbs_nobody(world: ConsumerWorld) -> None:
-    world.client("one", "t")
+def test_a_configuration_that_changes_disturbs_nobody(world: World) -> None:
+    world.consumers.client("one", "t")
     changes = [ConfigChange("retention.ms", ConfigOperation.SET, "1000")]
     assert world.do(AlterConfigs(world.now_ms, "t", changes)) == Done()
     assert world.group().state == "Stable"
 
 
-def test_a_pattern_subscribes_all_topics_that_match_also_later_ones(world: ConsumerWorld) -> None:
+def test_a_pattern_subscribes_all_topics_that_match_also_later_ones(world: World) -> None:
     world.topic("orders.eu", partitions=1, number=2)
-    one = world.client("one", topics=None, pattern=r"orders\..*")
+    one = world.consumers.client("one", topics=None, pattern=r"orders\..*")
     assert one.owned == {topic_id(2): [0]}
     world.topic("orders.us", partitions=1, number=3)
     world.topic("reorders.us", partitions=1, number=4)
-    world.settle(one)
+    world.consumers.settle(one)
     assert one.owned == {topic_id(2): [0], topic_id(3): [0]}
     world.do(DeleteTopic(world.now_ms, "orders.eu", bytes(16)))
-    world.settle(one)
+    world.consumers.settle(one)
     assert one.owned == {topic_id(3): [0]}
 
 
-def test_a_pattern_that_is_none_is_refused_and_changes_nothing(world: ConsumerWorld) -> None:
-    answer = world.join("m", topics=None, pattern="(")
+def test_a_pattern_that_is_none_is_refused_and_changes_nothing(world: World) -> None:
+    answer = world.consumers.join("m", topics=None, pattern="(")
     assert rejection(answer) == Rejection.INVALID_PATTERN
     assert answer.message == "SubscribedTopicRegex `(` is not a valid regular expression: missing )."
-    world.join("m", "t")
-    assert rejection(world.heartbeat("m", 1, pattern="a**")) == Rejection.INVALID_PATTERN
-    assert world.member("m").pattern == ""
+    world.consumers.join("m", "t")
+    assert rejection(world.consumers.heartbeat("m", 1, pattern="a**")) == Rejection.INVALID_PATTERN
+    assert world.consumers.member("m").pattern == ""
 
 
-def test_the_more_topics_there_are_the_fewer_patterns_may_be_in_use(
-    world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subscriptions, "PATTERN_MATCHES_MAX", 4)
+def test_the_more_topics_there_are_the_fewer_patterns_may_be_in_use(world: World) -> None:
+    world.use_limits(Limits(consumers=ConsumerLimits(pattern_matches_max=4)))
     world.topic("u", number=2)
     for name, pattern in (("one", "t"), ("two", "u"), ("three", "u")):
-        assert isinstance(world.join(name, pattern=pattern, topics=None), ConsumerMembership)
-    assert rejection(world.join("four", pattern=".*", topics=None)) == Rejection.INVALID_PATTERN
+        assert isinstance(world.consumers.join(name, pattern=pattern, topics=None), ConsumerMembership)
+    assert rejection(world.consumers.join("four", pattern=".*", topics=None)) == Rejection.INVALID_PATTERN
     world.topic("v", number=3)
-    restored = decode_state(encode_state(world.state))
+    restored = decode_state(encode_state(world.state), world.state.limits)
     assert [*restored.subscriptions.patterns] == ["t", "u"], "who is there stays"
-    world.leave("one")
-    world.leave("two")
-    world.leave("three")
-    assert isinstance(world.join("four", pattern=".*", topics=None), ConsumerMembership)
+    world.consumers.leave("one")
+    world.consumers.leave("two")
+    world.consumers.leave("three")
+    assert isinstance(world.consumers.join("four", pattern=".*", topics=None), ConsumerMembership)
 
 
-def test_a_member_may_subscribe_something_else(world: ConsumerWorld) -> None:
+def test_a_member_may_subscribe_something_else(world: World) -> None:
     world.topic("other", partitions=2, number=2)
-    one = world.client("one", "t")
-    answer = world.heartbeat("one", 1, topics=["other"])
+    one = world.consumers.client("one", "t")
+    answer = world.consumers.heartbeat("one", 1, topics=["other"])
     assert answer.assignment == [], "it gives back first"
-    world.take(one, answer)
-    world.settle(one)
+    world.consumers.take(one, answer)
+    world.consumers.settle(one)
     assert one.owned == {topic_id(2): [0, 1]}
 
 
 # Late commands (ADR 0008)
 
 
-def test_a_late_word_of_partitions_given_back_does_not_give_them_to_others(world: ConsumerWorld) -> None:
-    one = world.client("one", "t")
+def test_a_late_word_of_partitions_given_back_does_not_give_them_to_others(world: World) -> None:
+    one = world.consumers.client("one", "t")
     late_seen = world.state.sequence - 1
-    world.client("two", "t")
-    assert world.heartbeat("one", 1).assignment == assignment(0, 1, 2)
-    late = world.heartbeat("one", one.epoch, owned=[], seen_sequence=late_seen)
+    world.consumers.client("two", "t")
+    assert world.consumers.heartbeat("one", 1).assignment == assignment(0, 1, 2)
+    late = world.consumers.heartbeat("one", one.epoch, owned=[], seen_sequence=late_seen)
     assert rejection(late) == Rejection.STALE
-    assert world.member("one").revoking == {T: [3, 4, 5]}
-    assert isinstance(world.heartbeat("one", 1, owned=[], seen_sequence=world.state.sequence), ConsumerMembership)
+    assert world.consumers.member("one").revoking == {T: [3, 4, 5]}
+    assert isinstance(
+        world.consumers.heartbeat("one", 1, owned=[], seen_sequence=world.state.sequence), ConsumerMembership
+    )
 
 
-def test_a_late_subscription_does_not_replace_a_later_one(world: ConsumerWorld) -> None:
+def test_a_late_subscription_does_not_replace_a_later_one(world: World) -> None:
     before = world.state.sequence
-    world.join("one", "t", seen_sequence=before)
-    world.heartbeat("one", 1, topics=["u"], seen_sequence=world.state.sequence)
-    assert rejection(world.join("one", "t", seen_sequence=before)) == Rejection.STALE
-    assert world.member("one").topics == ["u"]
+    world.consumers.join("one", "t", seen_sequence=before)
+    world.consumers.heartbeat("one", 1, topics=["u"], seen_sequence=world.state.sequence)
+    assert rejection(world.consumers.join("one", "t", seen_sequence=before)) == Rejection.STALE
+    assert world.consumers.member("one").topics == ["u"]
 
 
-def test_a_late_join_does_not_bring_back_who_has_left(world: ConsumerWorld) -> None:
+def test_a_late_join_does_not_bring_back_who_has_left(world: World) -> None:
     before = world.state.sequence
-    world.join("one", "t", seen_sequence=before)
-    world.leave("one", seen_sequence=world.state.sequence)
-    assert rejection(world.join("one", "t", seen_sequence=before)) == Rejection.STALE
-    assert isinstance(world.join("one", "t", seen_sequence=world.state.sequence), ConsumerMembership)
+    world.consumers.join("one", "t", seen_sequence=before)
+    world.consumers.leave("one", seen_sequence=world.state.sequence)
+    assert rejection(world.consumers.join("one", "t", seen_sequence=before)) == Rejection.STALE
+    assert isinstance(world.consumers.join("one", "t", seen_sequence=world.state.sequence), ConsumerMembership)
 
 
-def test_a_late_join_brings_back_nobody_to_a_group_that_is_deleted(world: ConsumerWorld) -> None:
+def test_a_late_join_brings_back_nobody_to_a_group_that_is_deleted(world: World) -> None:
     before = world.state.sequence
-    world.join("one", "t", seen_sequence=before)
-    world.leave("one")
+    world.consumers.join("one", "t", seen_sequence=before)
+    world.consumers.leave("one")
     world.do(DeleteGroup(world.now_ms, "g"))
-    assert rejection(world.join("one", "t", seen_sequence=before)) == Rejection.STALE
+    assert rejection(world.consumers.join("one", "t", seen_sequence=before)) == Rejection.STALE
     assert not world.state.groups
 
 
-def test_who_left_is_known_for_a_while_and_in_snapshots(world: ConsumerWorld) -> None:
+def test_who_left_is_known_for_a_while_and_in_snapshots(world: World) -> None:
     bare = len(encode_state(world.state))
-    world.join("one", "t")
-    world.leave("one")
+    world.consumers.join("one", "t")
+    world.consumers.leave("one")
     world.wait(5 * 60_000)
-    world.join("two", "t")
-    world.leave("two")
+    world.consumers.join("two", "t")
+    world.consumers.leave("two")
     world.wait(5 * 60_000 - 1)
     assert [*world.state.departed] == [("g", "one"), ("g", "two")]
     assert decode_state(encode_state(world.state)).departed == world.state.departed
@@ -393,47 +395,49 @@ def test_who_left_is_known_for_a_while_and_in_snapshots(world: ConsumerWorld) ->
     assert len(encode_state(world.state)) <= bare + 100, "nothing of them is left"
 
 
-def test_of_those_who_left_only_so_many_are_known(world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(departed_members, "DEPARTED_MEMBERS_MAX", 2)
+def test_of_those_who_left_only_so_many_are_known(world: World) -> None:
+    world.use_limits(Limits(consumers=ConsumerLimits(departed_members_max=2)))
     for name in ("one", "two", "three"):
-        world.join(name, "t")
-        world.leave(name)
+        world.consumers.join(name, "t")
+        world.consumers.leave(name)
     assert [*world.state.departed] == [("g", "two"), ("g", "three")]
 
 
-def test_a_late_leave_leaves_who_has_come_again(world: ConsumerWorld) -> None:
-    world.join("one", "t")
+def test_a_late_leave_leaves_who_has_come_again(world: World) -> None:
+    world.consumers.join("one", "t")
     before = world.state.sequence
-    world.leave("one", seen_sequence=before)
-    world.join("one", "t", seen_sequence=world.state.sequence)
-    assert world.leave("one", seen_sequence=before) == ConsumerMembership("one", -1, 0, None)
-    assert world.member("one").assigned
+    world.consumers.leave("one", seen_sequence=before)
+    world.consumers.join("one", "t", seen_sequence=world.state.sequence)
+    assert world.consumers.leave("one", seen_sequence=before) == ConsumerMembership("one", -1, 0, None)
+    assert world.consumers.member("one").assigned
 
 
-def test_the_same_heartbeat_again_is_answered_the_same(world: ConsumerWorld) -> None:
+def test_the_same_heartbeat_again_is_answered_the_same(world: World) -> None:
     before = world.state.sequence
-    assert world.join("one", "t", seen_sequence=before) == world.join("one", "t", seen_sequence=before)
+    assert world.consumers.join("one", "t", seen_sequence=before) == world.consumers.join(
+        "one", "t", seen_sequence=before
+    )
 
 
-def test_who_gets_only_the_second_copys_answer_has_what_the_first_one_gave(world: ConsumerWorld) -> None:
-    one, two = world.client("one", "t"), world.client("two", "t")
-    world.beat(one)
-    world.beat(one)
-    world.copies = 2
-    world.beat(two)
-    assert numbers(two) == world.member("two").assigned[T] == [3, 4, 5]
+def test_who_gets_only_the_second_copys_answer_has_what_the_first_one_gave(world: World) -> None:
+    one, two = world.consumers.client("one", "t"), world.consumers.client("two", "t")
+    world.consumers.beat(one)
+    world.consumers.beat(one)
+    world.consumers.copies = 2
+    world.consumers.beat(two)
+    assert numbers(two) == world.consumers.member("two").assigned[T] == [3, 4, 5]
 
 
 # Offsets
 
 
-def committed(world: ConsumerWorld, epoch: int, member_id: str) -> Any:
+def committed(world: World, epoch: int, member_id: str) -> Any:
     offsets = [OffsetToCommit("t", 0, 5, -1, "")]
     return world.do(CommitOffsets(world.now_ms, "g", epoch, member_id, None, offsets))
 
 
-def test_offsets_are_committed_at_the_members_epoch_only(world: ConsumerWorld) -> None:
-    world.join("one", "t")
+def test_offsets_are_committed_at_the_members_epoch_only(world: World) -> None:
+    world.consumers.join("one", "t")
     assert committed(world, 1, "one") == PerItem([Rejection.NONE])
     assert committed(world, 0, "one") == Rejected(Rejection.STALE_MEMBER_EPOCH)
     assert committed(world, 2, "one") == Rejected(Rejection.STALE_MEMBER_EPOCH)
@@ -441,14 +445,14 @@ def test_offsets_are_committed_at_the_members_epoch_only(world: ConsumerWorld) -
     assert committed(world, -1, "") == Rejected(Rejection.UNKNOWN_MEMBER)
 
 
-def test_an_empty_group_takes_commits_from_outside(world: ConsumerWorld) -> None:
-    world.join("one", "t")
-    world.leave("one")
+def test_an_empty_group_takes_commits_from_outside(world: World) -> None:
+    world.consumers.join("one", "t")
+    world.consumers.leave("one")
     assert committed(world, -1, "") == PerItem([Rejection.NONE])
 
 
-def test_offsets_are_read_by_members_at_their_epoch_and_by_whoever_does_not_say_who(world: ConsumerWorld) -> None:
-    world.join("one", "t")
+def test_offsets_are_read_by_members_at_their_epoch_and_by_whoever_does_not_say_who(world: World) -> None:
+    world.consumers.join("one", "t")
     committed(world, 1, "one")
 
     def read(member_id: str | None, epoch: int) -> Any:
@@ -461,20 +465,20 @@ def test_offsets_are_read_by_members_at_their_epoch_and_by_whoever_does_not_say_
     assert read("two", 1) == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_commit_leaves_the_time_of_a_member_that_is_to_give_back(world: ConsumerWorld) -> None:
-    world.client("slow", "t", rebalance_timeout_ms=5_000)
-    world.client("two", "t")
-    world.heartbeat("slow", 1)
+def test_a_commit_leaves_the_time_of_a_member_that_is_to_give_back(world: World) -> None:
+    world.consumers.client("slow", "t", rebalance_timeout_ms=5_000)
+    world.consumers.client("two", "t")
+    world.consumers.heartbeat("slow", 1)
     committed(world, 1, "slow")
     world.wait(5_000)
-    assert rejection(world.heartbeat("slow", 1)) == Rejection.UNKNOWN_MEMBER
+    assert rejection(world.consumers.heartbeat("slow", 1)) == Rejection.UNKNOWN_MEMBER
 
 
 # Groups as administrators see them
 
 
-def test_groups_are_listed_and_described_as_consumer_groups(world: ConsumerWorld) -> None:
-    world.client("one", "t", rack_id="r")
+def test_groups_are_listed_and_described_as_consumer_groups(world: World) -> None:
+    world.consumers.client("one", "t", rack_id="r")
     (summary,) = queries.groups(world.state, GroupsQuery(0, [])).groups
     assert (summary.protocol_type, summary.state, summary.is_consumer) == ("consumer", "Stable", True)
     (group,) = queries.QUERIES["consumer_groups"](world.state, ConsumerGroupsQuery(0, ["g"])).groups
@@ -489,37 +493,37 @@ def test_groups_are_listed_and_described_as_consumer_groups(world: ConsumerWorld
     assert (absent.state, absent.is_classic) == ("", False)
 
 
-def test_only_an_empty_group_is_deleted(world: ConsumerWorld) -> None:
-    world.join("one", "t")
+def test_only_an_empty_group_is_deleted(world: World) -> None:
+    world.consumers.join("one", "t")
     assert world.do(DeleteGroup(world.now_ms, "g")) == Rejected(Rejection.GROUP_NOT_EMPTY)
-    world.leave("one")
+    world.consumers.leave("one")
     assert world.do(DeleteGroup(world.now_ms, "g")) == Done()
 
 
-def test_an_empty_group_is_either_kind_as_its_next_member_wants(world: ConsumerWorld) -> None:
-    world.join("one", "t")
-    world.leave("one")
+def test_an_empty_group_is_either_kind_as_its_next_member_wants(world: World) -> None:
+    world.consumers.join("one", "t")
+    world.consumers.leave("one")
     epoch = world.group().generation
     joined = world.do(join_group(world))
     assert joined.generation == epoch
     assert world.group().consumer is None
 
 
-def join_group(world: ConsumerWorld) -> JoinGroup:
+def join_group(world: World) -> JoinGroup:
     return JoinGroup(
         world.now_ms, "g", "", "c", None, False, "client", "/host", 10_000, 300, "connect", [GroupProtocol("x", b"")]
     )
 
 
-def test_a_classic_group_of_another_protocol_type_stays_what_it_is(world: ConsumerWorld) -> None:
+def test_a_classic_group_of_another_protocol_type_stays_what_it_is(world: World) -> None:
     world.do(join_group(world))
-    answer = world.join("one", "t")
+    answer = world.consumers.join("one", "t")
     assert answer == Rejected(Rejection.UNKNOWN_GROUP, "Group g is not a consumer group.")
 
 
 @pytest.mark.parametrize(("level", "why"), [(0, Rejection.OVERLOADED), (2, Rejection.UNSUPPORTED_YET)])
 def test_below_its_level_the_protocol_is_not_offered_and_in_a_new_cluster_not_yet(level: int, why: Rejection) -> None:
-    world = ConsumerWorld()
+    world = World(level=CONSUMER_GROUPS_LEVEL)
     world.state.level = level
     command = consumer_heartbeat()
     view = queries.QUERIES["consumer_heartbeat"](world.state, ConsumerHeartbeatQuery(0, command))
@@ -530,30 +534,30 @@ def consumer_heartbeat() -> Any:
     return ConsumerHeartbeat(1, "g", "m", 0, None, None, 9, "", "", ["t"], None, None, [])
 
 
-def test_intervals_are_the_clusters(world: ConsumerWorld) -> None:
+def test_intervals_are_the_clusters(world: World) -> None:
     changes = [
         ConfigChange("group.consumer.heartbeat.interval.ms", ConfigOperation.SET, "700"),
         ConfigChange("group.consumer.session.timeout.ms", ConfigOperation.SET, "9000"),
     ]
     assert world.do(AlterConfigs(world.now_ms, "", changes)) == Done()
-    assert world.join("one", "t").heartbeat_interval_ms == 700
+    assert world.consumers.join("one", "t").heartbeat_interval_ms == 700
     assert [each[2] for each in queries.watched_members(world.state)] == [9_000]
     too_long = [ConfigChange("group.consumer.heartbeat.interval.ms", ConfigOperation.SET, "9000")]
     assert isinstance(world.do(AlterConfigs(world.now_ms, "", too_long)), Rejected)
 
 
-def test_a_snapshot_has_the_group_as_it_is(world: ConsumerWorld) -> None:
+def test_a_snapshot_has_the_group_as_it_is(world: World) -> None:
     world.topic("orders", partitions=2, number=2)
-    one = world.client("one", "t", pattern="or.*", instance_id="i")
-    world.client("two", "t", rebalance_timeout_ms=5_000)
-    world.beat(one)
-    world.leave("two")
+    one = world.consumers.client("one", "t", pattern="or.*", instance_id="i")
+    world.consumers.client("two", "t", rebalance_timeout_ms=5_000)
+    world.consumers.beat(one)
+    world.consumers.leave("two")
     data = encode_state(world.state)
     world.state = decode_state(data)
     assert encode_state(world.state) == data
-    world.settle(one)
+    world.consumers.settle(one)
     assert {*one.owned} == {T, topic_id(2)}
     world.topic("orbit", partitions=1, number=3)
-    world.settle(one)
+    world.consumers.settle(one)
     assert {*one.owned} == {T, topic_id(2), topic_id(3)}
     assert isinstance(one, Client)

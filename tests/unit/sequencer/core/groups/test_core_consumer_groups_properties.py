@@ -30,8 +30,8 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import new_state
-from tests.unit.sequencer.core.core_consumers import Client, ConsumerWorld
-from tests.unit.sequencer.core.core_world import topic_id
+from tests.unit.sequencer.core.core_consumers import Client
+from tests.unit.sequencer.core.core_world import World, topic_id
 
 STEPS = 150
 NAMES = ("one", "two", "three", "four", "five")
@@ -52,7 +52,7 @@ class Play:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         level = self.random.choice([CONSUMER_GROUPS_LEVEL, ASSIGNMENT_INTERVAL_LEVEL])
-        self.world = ConsumerWorld(level)
+        self.world = World(level=level)
         self.log: list[list[list[Command]]] = [[[RaiseLevel(self.world.now_ms, level)]]]
         self.record()
         self.topics = 0
@@ -94,7 +94,7 @@ class Play:
             del self.clients[client.name]
         else:
             client.has_reported = True
-            self.world.take(client, answer)
+            self.world.consumers.take(client, answer)
 
     def beat(self) -> None:
         client = self.some()
@@ -104,13 +104,13 @@ class Play:
     def say(self, client: Client, **said: Any) -> None:
         owned = None if client.has_reported else told_of(client)
         said = {"instance_id": client.instance_id, "owned": owned, "seen_sequence": self.world.state.sequence} | said
-        self.told(client, self.world.heartbeat(client.name, client.epoch, **said))
+        self.told(client, self.world.consumers.heartbeat(client.name, client.epoch, **said))
 
     def double(self) -> None:
         """Entries come twice, and the clients get the second answers."""
-        self.world.copies = 2
+        self.world.consumers.copies = 2
         self.random.choice([self.beat, self.beat, self.come, self.subscribe])()
-        self.world.copies = 1
+        self.world.consumers.copies = 1
 
     def come(self) -> None:
         name = self.random.choice(NAMES)
@@ -120,7 +120,7 @@ class Play:
         said = self.random.choice(SUBSCRIPTIONS) | {"assignor": self.random.choice([None, "uniform", "range"])}
         timeout_ms = self.random.choice([3_000, 60_000])
         given = {"rebalance_timeout_ms": timeout_ms, "seen_sequence": self.world.state.sequence} | said
-        answer = self.world.join(name, instance_id=client.instance_id, **given)
+        answer = self.world.consumers.join(name, instance_id=client.instance_id, **given)
         self.clients[name] = client
         self.told(client, answer)
 
@@ -129,7 +129,9 @@ class Play:
         if client is not None:
             epoch = -2 if client.instance_id is not None and self.random.random() < 0.5 else -1
             seen = self.world.state.sequence
-            answer = self.world.heartbeat(client.name, epoch, instance_id=client.instance_id, seen_sequence=seen)
+            answer = self.world.consumers.heartbeat(
+                client.name, epoch, instance_id=client.instance_id, seen_sequence=seen
+            )
             assert isinstance(answer, ConsumerMembership) or answer.rejection in OUT
             del self.clients[client.name]
 
@@ -138,7 +140,7 @@ class Play:
         client = self.some()
         consumer = self.world.group().consumer if "g" in self.world.state.groups else None
         if client is not None and consumer is not None and client.name in consumer.members:
-            self.world.expire(client.name)
+            self.world.consumers.expire(client.name)
             del self.clients[client.name]
 
     def lose(self) -> None:
@@ -147,7 +149,9 @@ class Play:
         if client is None:
             return
         seen, owned = self.world.state.sequence, None if client.has_reported else told_of(client)
-        self.world.heartbeat(client.name, client.epoch, instance_id=client.instance_id, owned=owned, seen_sequence=seen)
+        self.world.consumers.heartbeat(
+            client.name, client.epoch, instance_id=client.instance_id, owned=owned, seen_sequence=seen
+        )
         self.say(client, owned=told_of(client), topics=None, rebalance_timeout_ms=60_000)
 
     def subscribe(self) -> None:
@@ -220,7 +224,7 @@ class Play:
         """Everybody is heard, again and again; who is silent is not waited for."""
         for name in list(self.world.group().consumer.members if "g" in self.world.state.groups else ()):  # type: ignore[union-attr]
             if name not in self.clients:
-                self.world.expire(name)
+                self.world.consumers.expire(name)
         for _ in range(12):
             self.world.wait(1_000)
             for client in list(self.clients.values()):
@@ -251,7 +255,7 @@ def told_of(client: Client) -> list[TopicPartitions]:
     return [TopicPartitions(topic, numbers) for topic, numbers in client.owned.items()]
 
 
-def member_of(world: ConsumerWorld, name: str) -> Any:
+def member_of(world: World, name: str) -> Any:
     consumer = world.group().consumer
     member = None if consumer is None else consumer.members.get(name)
     return None if member is None else (member.epoch, member.state, member.assigned, member.revoking, member.topics)

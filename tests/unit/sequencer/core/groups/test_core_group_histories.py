@@ -35,8 +35,7 @@ from penstock_sequencer.core.groups.assignment.classic_subscription_codec import
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.limits import CLOCK_MS_MAX
-from tests.unit.sequencer.core.core_consumers import ConsumerWorld
-from tests.unit.sequencer.core.core_world import topic_id
+from tests.unit.sequencer.core.core_world import World, topic_id
 
 STEPS = 250
 NUMBERS = range(6)
@@ -47,7 +46,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.world = ConsumerWorld(self.random.choice([CONSUMER_GROUPS_LEVEL, ASSIGNMENT_INTERVAL_LEVEL]))
+        self.world = World(level=self.random.choice([CONSUMER_GROUPS_LEVEL, ASSIGNMENT_INTERVAL_LEVEL]))
         self.sent: list[Command] = []
         for number, name in enumerate(("a", "b"), 1):
             self.world.do(CreateTopic(self.world.now_ms, name, topic_id(number), 4, {}))

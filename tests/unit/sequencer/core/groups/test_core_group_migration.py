@@ -38,8 +38,8 @@ from penstock_sequencer.core.groups.assignment.classic_subscription_codec import
 )
 from penstock_sequencer.core.groups.consumer_group import enter_member
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
-from tests.unit.sequencer.core.core_consumers import Client, ConsumerWorld, numbers
-from tests.unit.sequencer.core.core_world import topic_id
+from tests.unit.sequencer.core.core_consumers import Client, numbers
+from tests.unit.sequencer.core.core_world import World, topic_id
 
 
 def subscription(topics: list[str], owned: dict[str, list[int]] | None = None, version: int = 3) -> bytes:
@@ -68,123 +68,126 @@ class Classic(msgspec.Struct, eq=False):
     owned: list[int] = []
 
 
-class MigrationWorld(ConsumerWorld):
-    """With a topic of six partitions, and classic members with a cooperative assignor."""
+def migration_world(level: int = CONSUMER_GROUPS_LEVEL) -> World:
+    """With a topic of six partitions; the classic members have a cooperative assignor."""
+    world = World(level=level)
+    world.topic(partitions=6)
+    return world
 
-    def __init__(self, level: int = CONSUMER_GROUPS_LEVEL) -> None:
-        super().__init__(level)
-        self.topic(partitions=6)
 
-    def join_classic(self, member: Classic, member_id: str | None = None, **said: Any) -> Any:
-        given: dict[str, Any] = {
-            "member_id": member.name if member_id is None else member_id,
-            "new_member_id": member.name,
-            "group_instance_id": None,
-            "require_known_member": False,
-            "protocol_type": "consumer",
-            "protocols": [GroupProtocol("cooperative-sticky", subscription(["t"], {"t": member.owned}))],
-        }
-        given |= said
-        return self.do(
-            JoinGroup(
-                self.now_ms,
-                "g",
-                given["member_id"],
-                given["new_member_id"],
-                given["group_instance_id"],
-                given["require_known_member"],
-                "client",
-                "/host",
-                10_000,
-                5_000,
-                given["protocol_type"],
-                given["protocols"],
-                given.get("seen_sequence", -1),
-            )
+def join_classic(world: World, member: Classic, member_id: str | None = None, **said: Any) -> Any:
+    given: dict[str, Any] = {
+        "member_id": member.name if member_id is None else member_id,
+        "new_member_id": member.name,
+        "group_instance_id": None,
+        "require_known_member": False,
+        "protocol_type": "consumer",
+        "protocols": [GroupProtocol("cooperative-sticky", subscription(["t"], {"t": member.owned}))],
+    }
+    given |= said
+    return world.do(
+        JoinGroup(
+            world.now_ms,
+            "g",
+            given["member_id"],
+            given["new_member_id"],
+            given["group_instance_id"],
+            given["require_known_member"],
+            "client",
+            "/host",
+            10_000,
+            5_000,
+            given["protocol_type"],
+            given["protocols"],
+            given.get("seen_sequence", -1),
         )
+    )
 
-    def sync_classic(
-        self, member: Classic, assignments: list[MemberAssignment] | None = None, instance_id: str | None = None
-    ) -> Any:
-        command = SyncGroup(
-            self.now_ms, "g", member.generation, member.name, instance_id, None, None, assignments or []
-        )
-        return self.do(command)
 
-    def beat_classic(self, member: Classic) -> Rejection:
-        return queries.heartbeat(self.state, HeartbeatQuery(0, "g", member.generation, member.name, None)).rejection
+def sync_classic(
+    world: World, member: Classic, assignments: list[MemberAssignment] | None = None, instance_id: str | None = None
+) -> Any:
+    command = SyncGroup(world.now_ms, "g", member.generation, member.name, instance_id, None, None, assignments or [])
+    return world.do(command)
 
-    def take_part(self, member: Classic) -> None:
-        """As a classic consumer does: heartbeat, and join and sync when it is told to."""
-        if self.beat_classic(member) == Rejection.NONE:
-            return
-        joined = self.join_classic(member)
-        assert isinstance(joined, Joined), joined
-        member.generation = joined.generation
-        synced = self.sync_classic(member)
-        assert isinstance(synced, Synced), synced
-        member.owned = read_assignment(synced.assignment).get("t", [])
 
-    def classic_group(self, *members: Classic) -> None:
-        """A stable classic group whose leader has shared the topic out."""
-        for member in members:
-            self.join_classic(member, "")
-        self.settle_classic(list(members), {})
+def beat_classic(world: World, member: Classic) -> Rejection:
+    return queries.heartbeat(world.state, HeartbeatQuery(0, "g", member.generation, member.name, None)).rejection
 
-    def settle_classic(self, members: list[Classic], instances: dict[str, str]) -> None:
-        """The leader of those who have joined shares the topic out."""
-        while self.group().state != "CompletingRebalance":
-            self.wait(500)
-        share = 6 // len(members)
-        assignments = []
-        for place, member in enumerate(members):
-            member.generation = self.group().generation
-            member.owned = list(range(place * share, (place + 1) * share))
-            assignments.append(MemberAssignment(member.name, write_assignment(3, [("t", member.owned)])))
-        for member in members:
-            self.sync_classic(member, assignments, instances.get(member.name))
-        assert self.group().state == "Stable"
+
+def take_part(world: World, member: Classic) -> None:
+    """As a classic consumer does: heartbeat, and join and sync when it is told to."""
+    if beat_classic(world, member) == Rejection.NONE:
+        return
+    joined = join_classic(world, member)
+    assert isinstance(joined, Joined), joined
+    member.generation = joined.generation
+    synced = sync_classic(world, member)
+    assert isinstance(synced, Synced), synced
+    member.owned = read_assignment(synced.assignment).get("t", [])
+
+
+def classic_group(world: World, *members: Classic) -> None:
+    """A stable classic group whose leader has shared the topic out."""
+    for member in members:
+        join_classic(world, member, "")
+    settle_classic(world, list(members), {})
+
+
+def settle_classic(world: World, members: list[Classic], instances: dict[str, str]) -> None:
+    """The leader of those who have joined shares the topic out."""
+    while world.group().state != "CompletingRebalance":
+        world.wait(500)
+    share = 6 // len(members)
+    assignments = []
+    for place, member in enumerate(members):
+        member.generation = world.group().generation
+        member.owned = list(range(place * share, (place + 1) * share))
+        assignments.append(MemberAssignment(member.name, write_assignment(3, [("t", member.owned)])))
+    for member in members:
+        sync_classic(world, member, assignments, instances.get(member.name))
+    assert world.group().state == "Stable"
 
 
 @pytest.fixture
-def world() -> MigrationWorld:
-    return MigrationWorld()
+def world() -> World:
+    return migration_world()
 
 
-def rest(world: MigrationWorld, classic: list[Classic], new: list[Client]) -> None:
+def rest(world: World, classic: list[Classic], new: list[Client]) -> None:
     for _ in range(10):
         world.wait(1_000)
         for member in classic:
-            world.take_part(member)
+            take_part(world, member)
         for client in new:
-            assert isinstance(world.beat(client), ConsumerMembership)
+            assert isinstance(world.consumers.beat(client), ConsumerMembership)
 
 
-def test_a_classic_group_becomes_a_consumer_group_while_its_members_go_on(world: MigrationWorld) -> None:
+def test_a_classic_group_becomes_a_consumer_group_while_its_members_go_on(world: World) -> None:
     one, two = Classic("one"), Classic("two")
-    world.classic_group(one, two)
+    classic_group(world, one, two)
     generation = world.group().generation
-    new = world.client("new", "t")
+    new = world.consumers.client("new", "t")
     assert (new.owned, new.epoch) == ({}, generation + 2), "what is others' it does not get yet"
-    assert world.beat_classic(one) == Rejection.REBALANCE_IN_PROGRESS
-    joined = world.join_classic(one)
+    assert beat_classic(world, one) == Rejection.REBALANCE_IN_PROGRESS
+    joined = join_classic(world, one)
     assert joined == Joined(generation, "consumer", "cooperative-sticky", "", "one", [])
     one.generation = joined.generation
-    synced = world.sync_classic(one)
+    synced = sync_classic(world, one)
     assert read_assignment(synced.assignment) == {"t": [0, 1]}
-    assert world.member("one").revoking == {topic_id(1): [2]}
+    assert world.consumers.member("one").revoking == {topic_id(1): [2]}
     one.owned = [0, 1]
     rest(world, [one, two], [new])
     assert (one.owned, two.owned, numbers(new)) == ([0, 1], [3, 4], [2, 5])
     assert world.group().state == "Stable"
 
 
-def test_classic_members_may_come_to_a_consumer_group_and_go(world: MigrationWorld) -> None:
-    new, old = world.client("new", "t"), Classic("old")
-    required = world.join_classic(old, "", require_known_member=True)
+def test_classic_members_may_come_to_a_consumer_group_and_go(world: World) -> None:
+    new, old = world.consumers.client("new", "t"), Classic("old")
+    required = join_classic(world, old, "", require_known_member=True)
     assert required == MemberIdRequired("old")
-    old.generation = world.join_classic(old).generation
-    old.owned = read_assignment(world.sync_classic(old).assignment).get("t", [])
+    old.generation = join_classic(world, old).generation
+    old.owned = read_assignment(sync_classic(world, old).assignment).get("t", [])
     assert old.owned == []
     rest(world, [old], [new])
     assert sorted(old.owned + numbers(new)) == [0, 1, 2, 3, 4, 5]
@@ -195,154 +198,156 @@ def test_classic_members_may_come_to_a_consumer_group_and_go(world: MigrationWor
     assert len(numbers(new)) == 6
 
 
-def test_without_members_of_the_new_protocol_the_group_is_classic_again(world: MigrationWorld) -> None:
+def test_without_members_of_the_new_protocol_the_group_is_classic_again(world: World) -> None:
     one, two = Classic("one"), Classic("two")
-    world.classic_group(one, two)
-    new = world.client("new", "t")
+    classic_group(world, one, two)
+    new = world.consumers.client("new", "t")
     rest(world, [one, two], [new])
     epoch = world.group().generation
-    world.leave("new")
+    world.consumers.leave("new")
     group = world.group()
     assert (group.consumer, group.state, group.generation) == (None, "PreparingRebalance", epoch)
     assert [*group.members] == ["one", "two"]
-    assert world.beat_classic(one) == Rejection.REBALANCE_IN_PROGRESS
-    assert isinstance(world.join_classic(one), Waiting)
-    joined = world.join_classic(two)
+    assert beat_classic(world, one) == Rejection.REBALANCE_IN_PROGRESS
+    assert isinstance(join_classic(world, one), Waiting)
+    joined = join_classic(world, two)
     assert isinstance(joined, Joined | Waiting)
     assert world.group().state == "CompletingRebalance"
     assert world.group().generation == epoch + 1
 
 
-def test_a_member_of_the_new_protocol_that_falls_silent_ends_it_too(world: MigrationWorld) -> None:
+def test_a_member_of_the_new_protocol_that_falls_silent_ends_it_too(world: World) -> None:
     one = Classic("one")
-    world.classic_group(one)
-    new = world.client("new", "t")
+    classic_group(world, one)
+    new = world.consumers.client("new", "t")
     rest(world, [one], [new])
-    world.expire("new")
+    world.consumers.expire("new")
     assert world.group().consumer is None
 
 
-def test_who_waited_in_a_classic_rebalance_is_told_to_join_again(world: MigrationWorld) -> None:
+def test_who_waited_in_a_classic_rebalance_is_told_to_join_again(world: World) -> None:
     one = Classic("one")
-    waiting = world.join_classic(one, "")
+    waiting = join_classic(world, one, "")
     assert isinstance(waiting, Waiting)
-    world.client("new", "t")
+    world.consumers.client("new", "t")
     query = GroupWaitQuery(0, "join", "g", "one", waiting.generation, 0)
     assert queries.group_wait(world.state, query).outcome == Rejected(Rejection.REBALANCE_IN_PROGRESS)
-    world.take_part(one)
+    take_part(world, one)
     assert one.generation >= 0
 
 
-def test_a_classic_member_that_does_not_come_again_in_time_is_out(world: MigrationWorld) -> None:
+def test_a_classic_member_that_does_not_come_again_in_time_is_out(world: World) -> None:
     one = Classic("one")
-    world.classic_group(one)
-    new = world.client("new", "t")
+    classic_group(world, one)
+    new = world.consumers.client("new", "t")
     world.wait(4_999)
-    world.beat(new)
-    assert world.member("one").assigned
+    world.consumers.beat(new)
+    assert world.consumers.member("one").assigned
     world.wait(1)
     rest(world, [], [new])
     assert len(numbers(new)) == 6
-    assert world.beat_classic(one) == Rejection.UNKNOWN_MEMBER
+    assert beat_classic(world, one) == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_classic_member_that_joins_and_does_not_sync_is_out(world: MigrationWorld) -> None:
-    new, old = world.client("new", "t"), Classic("old")
-    world.join_classic(old)
+def test_a_classic_member_that_joins_and_does_not_sync_is_out(world: World) -> None:
+    new, old = world.consumers.client("new", "t"), Classic("old")
+    join_classic(world, old)
     world.wait(5_000)
     rest(world, [], [new])
-    assert world.beat_classic(old) == Rejection.UNKNOWN_MEMBER
+    assert beat_classic(world, old) == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_restarted_static_member_may_come_with_the_other_protocol(world: MigrationWorld) -> None:
+def test_a_restarted_static_member_may_come_with_the_other_protocol(world: World) -> None:
     one, two = Classic("one"), Classic("two")
-    world.classic_group(one, two)
-    world.client("new", "t", instance_id="i")
+    classic_group(world, one, two)
+    world.consumers.client("new", "t", instance_id="i")
     old = Classic("old")
-    joined = world.join_classic(old, "", group_instance_id="j")
+    joined = join_classic(world, old, "", group_instance_id="j")
     assert isinstance(joined, Joined)
-    again = world.join("again", "t", instance_id="j")
+    again = world.consumers.join("again", "t", instance_id="j")
     assert isinstance(again, ConsumerMembership)
     assert {*world.group().consumer.members} == {"one", "two", "new", "again"}  # type: ignore[union-attr]
-    world.heartbeat("new", -2, instance_id="i")
-    world.leave("again", instance_id="j")
-    assert isinstance(world.join_classic(Classic("back"), "", group_instance_id="i"), Joined)
+    world.consumers.heartbeat("new", -2, instance_id="i")
+    world.consumers.leave("again", instance_id="j")
+    assert isinstance(join_classic(world, Classic("back"), "", group_instance_id="i"), Joined)
     assert world.group().consumer is None, "the last one of the new protocol was replaced"
 
 
-def test_static_classic_members_go_over_one_by_one_and_keep_what_they_have(world: MigrationWorld) -> None:
+def test_static_classic_members_go_over_one_by_one_and_keep_what_they_have(world: World) -> None:
     names = ("a", "b")
     for name in names:
-        world.join_classic(Classic(name), "", group_instance_id=name)
-    world.settle_classic([Classic(name) for name in names], {name: name for name in names})
+        join_classic(world, Classic(name), "", group_instance_id=name)
+    settle_classic(world, [Classic(name) for name in names], {name: name for name in names})
     before = world.state.sequence
-    first = world.join("new-a", "t", instance_id="a", seen_sequence=before)
+    first = world.consumers.join("new-a", "t", instance_id="a", seen_sequence=before)
     assert isinstance(first, ConsumerMembership), "what it replaces is not younger than what its sender has seen"
     assert first.assignment is not None
     assert [each.partitions for each in first.assignment] == [[0, 1, 2]]
-    second = world.join("new-b", "t", instance_id="b", seen_sequence=world.state.sequence)
+    second = world.consumers.join("new-b", "t", instance_id="b", seen_sequence=world.state.sequence)
     assert [each.partitions for each in second.assignment] == [[3, 4, 5]]
     assert {*world.group().consumer.members} == {"new-a", "new-b"}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("had", ["one", None])
-def test_a_classic_member_does_not_go_over_with_another_instance_id(world: MigrationWorld, had: str | None) -> None:
-    world.join_classic(Classic("a"), "", group_instance_id=had)
-    answer = world.join("a", "t", instance_id="two")
+def test_a_classic_member_does_not_go_over_with_another_instance_id(world: World, had: str | None) -> None:
+    join_classic(world, Classic("a"), "", group_instance_id=had)
+    answer = world.consumers.join("a", "t", instance_id="two")
     assert answer == Rejected(Rejection.INVALID_REQUEST, "the member has another instance id, or none")
     assert world.group().consumer is None
-    world.client("k", "t")
-    assert world.join("a", "t", instance_id="two") == answer, "as in the consumer group that it becomes"
-    world.leave("k")
+    world.consumers.client("k", "t")
+    assert world.consumers.join("a", "t", instance_id="two") == answer, "as in the consumer group that it becomes"
+    world.consumers.leave("k")
     world.do(CreatePartitions(world.now_ms, "t", 9))
 
 
-def test_a_static_classic_member_may_go_over_without_its_instance_id(world: MigrationWorld) -> None:
-    world.join_classic(Classic("a"), "", group_instance_id="one")
-    assert isinstance(world.join("a", "t"), ConsumerMembership)
+def test_a_static_classic_member_may_go_over_without_its_instance_id(world: World) -> None:
+    join_classic(world, Classic("a"), "", group_instance_id="one")
+    assert isinstance(world.consumers.join("a", "t"), ConsumerMembership)
     assert world.group().consumer.static_members == {"one": "a"}  # type: ignore[union-attr]
 
 
-def test_a_member_that_was_away_may_come_back_with_the_other_protocol_under_its_id(world: MigrationWorld) -> None:
-    world.client("new", "t")
-    world.client("a", "t", instance_id="one")
-    world.heartbeat("a", -2, instance_id="one")
-    joined = world.join_classic(Classic("a"), group_instance_id="one")
-    assert (joined.generation, world.member("a").previous_epoch) == (world.group().generation, 0)
+def test_a_member_that_was_away_may_come_back_with_the_other_protocol_under_its_id(world: World) -> None:
+    world.consumers.client("new", "t")
+    world.consumers.client("a", "t", instance_id="one")
+    world.consumers.heartbeat("a", -2, instance_id="one")
+    joined = join_classic(world, Classic("a"), group_instance_id="one")
+    assert (joined.generation, world.consumers.member("a").previous_epoch) == (world.group().generation, 0)
 
 
-def test_an_id_has_one_member_whoever_enters_it(world: MigrationWorld) -> None:
-    world.client("a", "t", instance_id="one")
-    other = msgspec.structs.replace(world.member("a"), instance_id="two", assigned={}, target={}, size_bytes=0)
+def test_an_id_has_one_member_whoever_enters_it(world: World) -> None:
+    world.consumers.client("a", "t", instance_id="one")
+    other = msgspec.structs.replace(
+        world.consumers.member("a"), instance_id="two", assigned={}, target={}, size_bytes=0
+    )
     enter_member(world.state, world.group(), other)
     assert world.group().consumer.static_members == {"two": "a"}  # type: ignore[union-attr]
-    world.leave("a", instance_id="two")
+    world.consumers.leave("a", instance_id="two")
     assert (world.state.subscriptions.groups_by_topic, world.state.group_bytes) == ({}, 0)
 
 
-def test_a_late_join_by_instance_id_makes_no_consumer_group(world: MigrationWorld) -> None:
+def test_a_late_join_by_instance_id_makes_no_consumer_group(world: World) -> None:
     before = world.state.sequence
-    world.join_classic(Classic("a"), "", group_instance_id="a")
-    late = world.join("new-a", "t", instance_id="a", seen_sequence=before)
+    join_classic(world, Classic("a"), "", group_instance_id="a")
+    late = world.consumers.join("new-a", "t", instance_id="a", seen_sequence=before)
     assert isinstance(late, Rejected)
     assert late.rejection == Rejection.STALE
     assert world.group().consumer is None
 
 
-def test_what_a_classic_member_asks_must_fit_its_generation_and_protocol(world: MigrationWorld) -> None:
-    world.client("new", "t")
+def test_what_a_classic_member_asks_must_fit_its_generation_and_protocol(world: World) -> None:
+    world.consumers.client("new", "t")
     old = Classic("old")
-    old.generation = world.join_classic(old).generation
-    assert world.sync_classic(Classic("old", old.generation + 1)) == Rejected(Rejection.ILLEGAL_GENERATION)
-    assert world.sync_classic(Classic("other", old.generation)) == Rejected(Rejection.UNKNOWN_MEMBER)
-    assert world.sync_classic(Classic("new", old.generation)) == Rejected(Rejection.UNKNOWN_MEMBER)
+    old.generation = join_classic(world, old).generation
+    assert sync_classic(world, Classic("old", old.generation + 1)) == Rejected(Rejection.ILLEGAL_GENERATION)
+    assert sync_classic(world, Classic("other", old.generation)) == Rejected(Rejection.UNKNOWN_MEMBER)
+    assert sync_classic(world, Classic("new", old.generation)) == Rejected(Rejection.UNKNOWN_MEMBER)
     for kind, name in (("connect", None), (None, "range")):
         command = SyncGroup(world.now_ms, "g", old.generation, "old", None, kind, name, [])
         assert world.do(command) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
-    assert world.beat_classic(Classic("old", old.generation + 1)) == Rejection.ILLEGAL_GENERATION
+    assert beat_classic(world, Classic("old", old.generation + 1)) == Rejection.ILLEGAL_GENERATION
     world.topic("other", number=2)
-    world.heartbeat("new", 1, topics=["t", "other"])
-    assert world.sync_classic(old) == Rejected(Rejection.REBALANCE_IN_PROGRESS)
+    world.consumers.heartbeat("new", 1, topics=["t", "other"])
+    assert sync_classic(world, old) == Rejected(Rejection.REBALANCE_IN_PROGRESS)
 
 
 @pytest.mark.parametrize(
@@ -353,68 +358,68 @@ def test_what_a_classic_member_asks_must_fit_its_generation_and_protocol(world: 
         {"protocols": [GroupProtocol("range", b"x")]},
     ],
 )
-def test_only_kafkas_consumer_protocol_comes_to_a_consumer_group(world: MigrationWorld, said: dict[str, Any]) -> None:
-    world.client("new", "t")
-    assert world.join_classic(Classic("old"), **said) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
+def test_only_kafkas_consumer_protocol_comes_to_a_consumer_group(world: World, said: dict[str, Any]) -> None:
+    world.consumers.client("new", "t")
+    assert join_classic(world, Classic("old"), **said) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
 
 
-def test_classic_members_share_a_protocol(world: MigrationWorld) -> None:
-    world.client("new", "t")
-    world.join_classic(Classic("one"))
+def test_classic_members_share_a_protocol(world: World) -> None:
+    world.consumers.client("new", "t")
+    join_classic(world, Classic("one"))
     other = [GroupProtocol("range", subscription(["t"]))]
-    assert world.join_classic(Classic("two"), protocols=other) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
+    assert join_classic(world, Classic("two"), protocols=other) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
 
 
-def test_a_classic_group_whose_members_cannot_be_understood_stays_classic(world: MigrationWorld) -> None:
-    world.join_classic(Classic("one"), "", protocols=[GroupProtocol("range", b"\0")])
-    assert world.join("new", "t") == Rejected(Rejection.UNKNOWN_GROUP, "Group g is not a consumer group.")
+def test_a_classic_group_whose_members_cannot_be_understood_stays_classic(world: World) -> None:
+    join_classic(world, Classic("one"), "", protocols=[GroupProtocol("range", b"\0")])
+    assert world.consumers.join("new", "t") == Rejected(Rejection.UNKNOWN_GROUP, "Group g is not a consumer group.")
     assert world.group().consumer is None
 
 
-def test_a_late_join_of_a_classic_member_gives_nothing_back(world: MigrationWorld) -> None:
+def test_a_late_join_of_a_classic_member_gives_nothing_back(world: World) -> None:
     one = Classic("one")
-    world.classic_group(one)
+    classic_group(world, one)
     late_seen = world.state.sequence
-    new = world.client("new", "t")
-    world.take_part(one)
-    late = world.join_classic(Classic("one"), seen_sequence=late_seen)
+    new = world.consumers.client("new", "t")
+    take_part(world, one)
+    late = join_classic(world, Classic("one"), seen_sequence=late_seen)
     assert late == Rejected(Rejection.STALE)
-    assert world.beat(new).assignment is None
+    assert world.consumers.beat(new).assignment is None
 
 
 def test_members_that_go_over_and_back_before_they_rebalance_have_what_they_had() -> None:
-    world = MigrationWorld(HELD_GOES_OVER_LEVEL)
+    world = migration_world(HELD_GOES_OVER_LEVEL)
     one, two = Classic("one"), Classic("two")
-    world.classic_group(one, two)
-    world.client("new", "t")
-    assert world.member("one").target != world.member("one").assigned
-    world.leave("new")
+    classic_group(world, one, two)
+    world.consumers.client("new", "t")
+    assert world.consumers.member("one").target != world.consumers.member("one").assigned
+    world.consumers.leave("new")
     assert world.group().consumer is None
-    world.client("new", "t")
-    assert [world.member(each.name).assigned[topic_id(1)] for each in (one, two)] == [one.owned, two.owned]
+    world.consumers.client("new", "t")
+    assert [world.consumers.member(each.name).assigned[topic_id(1)] for each in (one, two)] == [one.owned, two.owned]
 
 
-def test_a_classic_member_whose_first_join_comes_twice_is_one_member_by_either_answer(world: MigrationWorld) -> None:
-    world.client("new", "t")
+def test_a_classic_member_whose_first_join_comes_twice_is_one_member_by_either_answer(world: World) -> None:
+    world.consumers.client("new", "t")
     seen = world.state.sequence
-    answers = [world.join_classic(Classic("one"), "", seen_sequence=seen) for _ in range(2)]
+    answers = [join_classic(world, Classic("one"), "", seen_sequence=seen) for _ in range(2)]
     assert answers[0] == answers[1]
     assert isinstance(answers[1], Joined)
     assert list(world.group().consumer.members) == ["new", "one"]  # type: ignore[union-attr]
 
 
-def test_a_first_join_that_comes_after_its_member_has_left_brings_it_not_back(world: MigrationWorld) -> None:
-    world.client("new", "t")
+def test_a_first_join_that_comes_after_its_member_has_left_brings_it_not_back(world: World) -> None:
+    world.consumers.client("new", "t")
     seen = world.state.sequence
-    world.join_classic(Classic("one"), "", seen_sequence=seen)
+    join_classic(world, Classic("one"), "", seen_sequence=seen)
     world.do(LeaveGroup(world.now_ms, "g", [LeavingMember("one", None)]))
-    assert world.join_classic(Classic("one"), "", seen_sequence=seen) == Rejected(Rejection.STALE)
+    assert join_classic(world, Classic("one"), "", seen_sequence=seen) == Rejected(Rejection.STALE)
 
 
-def test_classic_members_commit_at_their_generation(world: MigrationWorld) -> None:
-    world.client("new", "t")
+def test_classic_members_commit_at_their_generation(world: World) -> None:
+    world.consumers.client("new", "t")
     old = Classic("old")
-    old.generation = world.join_classic(old).generation
+    old.generation = join_classic(world, old).generation
 
     def committed(generation: int) -> Any:
         offsets = [OffsetToCommit("t", 0, 5, -1, "")]
@@ -424,18 +429,18 @@ def test_classic_members_commit_at_their_generation(world: MigrationWorld) -> No
     assert committed(old.generation - 1) == Rejected(Rejection.ILLEGAL_GENERATION)
 
 
-def test_classic_members_have_the_session_time_out_that_they_asked_for(world: MigrationWorld) -> None:
-    world.client("new", "t")
-    world.join_classic(Classic("old"))
+def test_classic_members_have_the_session_time_out_that_they_asked_for(world: World) -> None:
+    world.consumers.client("new", "t")
+    join_classic(world, Classic("old"))
     assert {each[1]: each[2] for each in queries.watched_members(world.state)} == {"new": 45_000, "old": 10_000}
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_however_members_of_both_kinds_come_and_go_no_partition_has_two_readers(seed: int) -> None:
-    random, world = Random(seed), MigrationWorld(HELD_GOES_OVER_LEVEL)
+    random, world = Random(seed), migration_world(HELD_GOES_OVER_LEVEL)
     classic: dict[str, Classic] = {}
     new: dict[str, Client] = {}
-    world.classic_group(*(classic.setdefault(name, Classic(name)) for name in ("c0", "c1")))
+    classic_group(world, *(classic.setdefault(name, Classic(name)) for name in ("c0", "c1")))
     for step in range(80):
         act(random, world, classic, new, step)
         group = world.group()
@@ -449,7 +454,7 @@ def test_however_members_of_both_kinds_come_and_go_no_partition_has_two_readers(
             ]
             assert len(held) == len({*held})
         world.state = decode_state(encode_state(world.state)) if step % 20 == 0 else world.state
-    new.setdefault("last", world.client("last", "t"))
+    new.setdefault("last", world.consumers.client("last", "t"))
     classic = {name: each for name, each in classic.items() if name in world.group().consumer.members}  # type: ignore[union-attr]
     rest(world, list(classic.values()), list(new.values()))
     held = [*(number for member in classic.values() for number in member.owned)]
@@ -457,27 +462,27 @@ def test_however_members_of_both_kinds_come_and_go_no_partition_has_two_readers(
     assert sorted(held) == [0, 1, 2, 3, 4, 5]
 
 
-def act(random: Random, world: MigrationWorld, classic: dict[str, Classic], new: dict[str, Client], step: int) -> None:
+def act(random: Random, world: World, classic: dict[str, Classic], new: dict[str, Client], step: int) -> None:
     """One of the members does something; classic ones only while the group is a consumer group."""
     consumer = world.group().consumer
     is_consumer = consumer is not None and bool(consumer.members)
     choice = random.randrange(6)
     if choice == 0 and len(new) < 3:
-        new[f"n{step}"] = world.client(f"n{step}", "t")
+        new[f"n{step}"] = world.consumers.client(f"n{step}", "t")
     elif choice == 1 and new:
-        world.leave(new.popitem()[0])
+        world.consumers.leave(new.popitem()[0])
     elif choice == 2 and is_consumer and len(classic) < 3:
         member = classic[f"c{step}"] = Classic(f"c{step}")
-        member.generation = world.join_classic(member).generation
-        world.take_part(member)
+        member.generation = join_classic(world, member).generation
+        take_part(world, member)
     elif choice == 3 and is_consumer and classic:
         world.do(LeaveGroup(world.now_ms, "g", [LeavingMember(classic.popitem()[0], None)]))
     elif is_consumer:
         for member in classic.values():
             if member.name in world.group().consumer.members and random.random() < 0.7:  # type: ignore[union-attr]
-                world.take_part(member)
+                take_part(world, member)
         for client in new.values():
-            world.beat(client)
+            world.consumers.beat(client)
     else:
         for member in [*classic.values()]:  # a classic group rebalances in its own way: nobody reads meanwhile
             member.owned = []

@@ -7,8 +7,7 @@ from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries.groups import CommittedOffset, GroupOffsetsQuery, GroupTopicPartitions
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.groups import offset_commit
-from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX, OFFSET_METADATA_BYTES_MAX
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, GroupLimits, Limits
 from tests.unit.sequencer.core.core_world import World
 
 ACCEPTED = PerItem([Rejection.NONE])
@@ -48,8 +47,8 @@ def test_unknown_partitions_and_large_metadata_are_refused_item_by_item(world: W
         OffsetToCommit("none", 0, 1, 1, ""),
         OffsetToCommit("t", 2, 1, 1, ""),
         OffsetToCommit("t", -1, 1, 1, ""),
-        OffsetToCommit("t", 0, 1, 1, "ä" * (OFFSET_METADATA_BYTES_MAX // 2)),
-        OffsetToCommit("t", 1, 1, 1, "ä" * (OFFSET_METADATA_BYTES_MAX // 2) + "x"),
+        OffsetToCommit("t", 0, 1, 1, "ä" * (DEFAULT_LIMITS.offsets.offset_metadata_bytes_max // 2)),
+        OffsetToCommit("t", 1, 1, 1, "ä" * (DEFAULT_LIMITS.offsets.offset_metadata_bytes_max // 2) + "x"),
     ]
     outcome = world.do(CommitOffsets(world.now_ms, "g", -1, "", None, items))
     unknown = Rejection.UNKNOWN_TOPIC
@@ -57,7 +56,7 @@ def test_unknown_partitions_and_large_metadata_are_refused_item_by_item(world: W
 
 
 def test_a_member_commits_in_its_generation_only(world: World) -> None:
-    generation = world.stable_group("m1")
+    generation = world.classic.stable_group("m1")
     assert world.commit_offset(generation=generation, member_id="m1") == ACCEPTED
     assert world.commit_offset(generation=generation + 1, member_id="m1").rejection == Rejection.ILLEGAL_GENERATION
     assert world.commit_offset(generation=-1, member_id="m1").rejection == Rejection.ILLEGAL_GENERATION
@@ -65,28 +64,28 @@ def test_a_member_commits_in_its_generation_only(world: World) -> None:
 
 
 def test_nobody_commits_from_outside_while_a_group_has_members(world: World) -> None:
-    world.stable_group("m1")
+    world.classic.stable_group("m1")
     assert world.commit_offset().rejection == Rejection.UNKNOWN_MEMBER
 
 
 def test_members_may_commit_while_the_group_prepares_but_not_before_the_assignment(world: World) -> None:
-    generation = world.stable_group("m1")
-    world.join("m2")
+    generation = world.classic.stable_group("m1")
+    world.classic.join("m2")
     assert world.commit_offset(generation=generation, member_id="m1") == ACCEPTED
-    world.join("", "m1")
+    world.classic.join("", "m1")
     rejected = world.commit_offset(generation=generation + 1, member_id="m1")
     assert rejected.rejection == Rejection.REBALANCE_IN_PROGRESS
 
 
 def test_a_commit_is_a_sign_of_life(world: World) -> None:
-    generation = world.stable_group("m1")
+    generation = world.classic.stable_group("m1")
     world.commit_offset(generation=generation, member_id="m1")
     assert world.group().members["m1"].active_sequence == world.state.sequence
 
 
 def test_an_empty_group_takes_commits_from_outside_and_none_of_an_old_generation(world: World) -> None:
-    generation = world.stable_group("m1")
-    world.leave(("m1", None))
+    generation = world.classic.stable_group("m1")
+    world.classic.leave(("m1", None))
     assert world.commit_offset() == ACCEPTED
     assert world.commit_offset(generation=generation, member_id="m1").rejection == Rejection.UNKNOWN_MEMBER
 
@@ -104,16 +103,16 @@ def test_a_generation_in_a_group_that_does_not_exist_is_told_apart_from_an_old_o
     assert world.state.groups == {}
 
 
-def test_groups_made_by_commits_are_bounded_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_commit, "GROUPS_MAX", 0)
+def test_groups_made_by_commits_are_bounded_too(world: World) -> None:
+    world.use_limits(Limits(groups=GroupLimits(groups_max=0)))
     assert world.commit_offset().rejection == Rejection.OVERLOADED
-    long = CommitOffsets(world.now_ms, "x" * (GROUP_ID_LENGTH_MAX + 1), -1, "", None, [])
+    long = CommitOffsets(world.now_ms, "x" * (DEFAULT_LIMITS.groups.group_id_length_max + 1), -1, "", None, [])
     assert world.do(long).rejection == Rejection.INVALID_GROUP
 
 
-def test_all_offsets_together_have_a_limit_of_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_offsets_together_have_a_limit_of_bytes(world: World) -> None:
     world.commit_offset(1, metadata="note")
-    monkeypatch.setattr(offset_commit, "GROUP_BYTES_MAX", world.state.group_bytes)
+    world.use_limits(Limits(groups=GroupLimits(group_bytes_max=world.state.group_bytes)))
     assert world.commit_offset(2, metadata="notes") == PerItem([Rejection.OVERLOADED])
     assert world.commit_offset(2, partition=1) == PerItem([Rejection.OVERLOADED])
     assert world.commit_offset(3, metadata="none") == ACCEPTED

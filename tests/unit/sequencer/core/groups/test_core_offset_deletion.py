@@ -14,24 +14,20 @@ from penstock.contracts.commands import (
     RaiseLevel,
     Tick,
 )
-from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries.groups import GroupOffsetsQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.groups import group_topic_usage, offset_deletion
 from penstock_sequencer.core.groups.assignment.classic_subscription_codec import Malformed, read_topics
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
-from penstock_sequencer.core.state import uptime
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE
-from penstock_sequencer.core.state.limits import EXPIRY_STEPS, LEAP_MAX_MS
-from tests.unit.sequencer.core.core_consumers import ConsumerWorld
-from tests.unit.sequencer.core.core_transactions import TransactionWorld
-from tests.unit.sequencer.core.core_world import World, topic_id
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits, OffsetLimits
+from tests.unit.sequencer.core.core_world import World, topic_id, transaction_world
 
 MINUTE_MS = 60_000
 RETENTION_MINUTES = 100
 RETENTION_MS = RETENTION_MINUTES * MINUTE_MS
-STEP_MS = RETENTION_MS // EXPIRY_STEPS  # how finely ages are known
+STEP_MS = RETENTION_MS // DEFAULT_LIMITS.offsets.expiry_steps  # how finely ages are known
 
 
 def subscription(*topics: str, version: int = 3) -> bytes:
@@ -70,9 +66,9 @@ def live(world: World, duration_ms: int, step_ms: int = STEP_MS) -> None:
 
 def consumers(world: World, *topics: str) -> int:
     """A stable group of one member that reads the topics; its generation."""
-    world.join("m1", protocols={"range": subscription(*topics)})
-    world.finish_initial_delay()
-    world.sync("m1", world.group().generation, {"m1": b"all"})
+    world.classic.join("m1", protocols={"range": subscription(*topics)})
+    world.classic.finish_initial_delay()
+    world.classic.sync("m1", world.group().generation, {"m1": b"all"})
     assert world.group().state == STABLE
     return world.group().generation
 
@@ -112,7 +108,7 @@ def test_offsets_of_a_group_that_has_emptied_go_a_retention_later_however_old_th
     generation = consumers(world, "t")
     commit_as_member(world, generation, "t")
     live(world, 2 * RETENTION_MS)
-    world.leave(("m1", None))
+    world.classic.leave(("m1", None))
     assert world.group().state == EMPTY
     live(world, RETENTION_MS - 2 * STEP_MS)
     assert committed(world) == [("t", 0)]
@@ -134,26 +130,26 @@ def goes_on_by_hand(world: World) -> None:
 
 def test_what_is_committed_by_hand_to_a_group_that_has_emptied_is_as_old_as_the_commit(world: World) -> None:
     commit_as_member(world, consumers(world, "t"), "t")
-    world.leave(("m1", None))
+    world.classic.leave(("m1", None))
     goes_on_by_hand(world)
 
 
 def test_what_is_committed_by_hand_to_a_consumer_group_that_has_emptied_is_as_old_as_the_commit() -> None:
-    world = ConsumerWorld()
+    world = World(level=CONSUMER_GROUPS_LEVEL)
     world.topic("t")
     world.topic("u", number=2)
     world.configure(**{"offsets.retention.minutes": str(RETENTION_MINUTES)})
-    commit_as_member(world, world.join("m1", "t").member_epoch, "t")
-    world.leave("m1")
+    commit_as_member(world, world.consumers.join("m1", "t").member_epoch, "t")
+    world.consumers.leave("m1")
     goes_on_by_hand(world)
 
 
 def test_a_group_that_was_joined_again_has_its_time_from_its_next_end(world: World) -> None:
     commit_as_member(world, consumers(world, "t"), "t")
-    world.leave(("m1", None))
+    world.classic.leave(("m1", None))
     live(world, RETENTION_MS // 2)
     consumers(world, "t")
-    world.leave(("m1", None))
+    world.classic.leave(("m1", None))
     live(world, RETENTION_MS // 2 + 4 * STEP_MS)
     assert committed(world) == [("t", 0)]
     live(world, RETENTION_MS // 2)
@@ -174,26 +170,26 @@ def test_offsets_of_a_group_whose_members_say_nothing_stay_while_there_are_membe
     world = World()
     world.topic()
     world.configure(**{"offsets.retention.minutes": "1"})
-    world.join("m1", kind=kind, protocols={"range": said})
-    world.finish_initial_delay()
-    world.sync("m1", 1, {}, kind=kind)
+    world.classic.join("m1", kind=kind, protocols={"range": said})
+    world.classic.finish_initial_delay()
+    world.classic.sync("m1", 1, {}, kind=kind)
     commit_as_member(world, 1, "t")
     live(world, 3 * MINUTE_MS, 1_000)
     assert committed(world) == [("t", 0)]
-    world.leave(("m1", None))
+    world.classic.leave(("m1", None))
     live(world, 2 * MINUTE_MS, 1_000)
     assert committed(world) == []
 
 
-def test_what_members_say_at_too_great_length_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_topic_usage, "SUBSCRIPTIONS_BYTES_MAX", len(subscription("t")))
+def test_what_members_say_at_too_great_length_is_not_read(world: World) -> None:
+    world.use_limits(Limits(offsets=OffsetLimits(subscriptions_bytes_max=len(subscription("t")))))
     generation = consumers(world, "t")
     commit_as_member(world, generation, "u")
-    monkeypatch.setattr(group_topic_usage, "SUBSCRIPTIONS_BYTES_MAX", len(subscription("t")) - 1)
+    world.use_limits(Limits(offsets=OffsetLimits(subscriptions_bytes_max=len(subscription("t")) - 1)))
     assert delete(world, ("u", 0)) == [Rejection.GROUP_SUBSCRIBED]
     live(world, RETENTION_MS + 4 * STEP_MS)
     assert committed(world) == [("u", 0)]
-    monkeypatch.undo()
+    world.use_limits(DEFAULT_LIMITS)
     live(world, 2 * STEP_MS)
     assert committed(world) == []
 
@@ -202,7 +198,7 @@ def test_in_the_middle_of_a_rebalance_nothing_goes(world: World) -> None:
     generation = consumers(world, "t")
     commit_as_member(world, generation, "u")
     live(world, RETENTION_MS - 4 * STEP_MS)
-    world.join("m2", rebalance_ms=20 * STEP_MS, protocols={"range": subscription("t")})
+    world.classic.join("m2", rebalance_ms=20 * STEP_MS, protocols={"range": subscription("t")})
     live(world, 15 * STEP_MS)
     assert committed(world) == [("u", 0)]
 
@@ -213,7 +209,7 @@ def test_no_clock_that_leaps_makes_offsets_old(world: World) -> None:
     world.now_ms += leap_ms
     live(world, RETENTION_MS // 2)
     assert committed(world) == [("t", 0)]
-    assert world.state.lived_ms <= RETENTION_MS // 2 + LEAP_MAX_MS + STEP_MS
+    assert world.state.lived_ms <= RETENTION_MS // 2 + DEFAULT_LIMITS.offsets.leap_max_ms + STEP_MS
     live(world, RETENTION_MS // 2 + 4 * STEP_MS)
     assert committed(world) == [], "what passed since the leap counts"
 
@@ -231,10 +227,9 @@ def test_what_was_committed_before_there_was_expiry_counts_as_committed_when_tha
     assert committed(world) == []
 
 
-def test_unless_told_otherwise_offsets_stay_for_seven_days(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unless_told_otherwise_offsets_stay_for_seven_days() -> None:
     hour_ms = 60 * MINUTE_MS
-    monkeypatch.setattr(uptime, "LEAP_MAX_MS", hour_ms)
-    world = World()
+    world = World(Limits(offsets=OffsetLimits(leap_max_ms=hour_ms)))
     world.topic()
     world.do(RaiseLevel(world.now_ms, OFFSET_EXPIRY_LEVEL))
     commit(world, ("t", 0))
@@ -271,10 +266,8 @@ def test_a_late_commit_does_not_bring_an_expired_offset_back(world: World) -> No
     assert world.commit_offset(4, seen=world.state.sequence) == PerItem([Rejection.NONE])
 
 
-def test_a_tick_looks_at_some_groups_only_and_the_next_ones_at_the_others(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(offset_deletion, "GROUPS_SWEPT_PER_TICK", 2)
+def test_a_tick_looks_at_some_groups_only_and_the_next_ones_at_the_others(world: World) -> None:
+    world.use_limits(Limits(offsets=OffsetLimits(groups_swept_per_tick=2)))
     for number in range(5):
         commit(world, ("t", 0), group_id=f"g{number}")
     live(world, RETENTION_MS)
@@ -286,28 +279,25 @@ def test_a_tick_looks_at_some_groups_only_and_the_next_ones_at_the_others(
         left = now_left
 
 
-def test_members_that_have_to_be_asked_count_as_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_that_have_to_be_asked_count_as_work(world: World) -> None:
     generation = consumers(world, "t")
     commit_as_member(world, generation, "t")
     commit(world, ("t", 0), group_id="h")
     live(world, RETENTION_MS)
-    monkeypatch.setattr(offset_deletion, "OFFSETS_SWEPT_PER_TICK", 5)
-    looked: list[str] = []
-    expire = offset_deletion._expire
-    monkeypatch.setattr(
-        offset_deletion, "_expire", lambda *given: (looked.append(given[1].group_id), expire(*given))[1]
-    )
-    while "h" not in looked:
-        before = len(looked)
+    world.use_limits(Limits(offsets=OffsetLimits(offsets_swept_per_tick=5)))
+    for _ in range(2 * STEP_MS // 1_000):
+        if world.state.expiry_round:
+            break
         live(world, 1_000, 1_000)
-        assert len(looked) - before <= 1
-    assert "g" in looked
+    assert [*world.state.expiry_round] == ["h"], "to look at g, and to ask its member, was all the work of a tick"
+    assert committed(world, "h") == [("t", 0)]
+    live(world, 1_000, 1_000)
     assert committed(world) == [("t", 0)]
     assert committed(world, "h") == []
 
 
-def test_a_group_with_many_offsets_ends_the_ticks_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offset_deletion, "OFFSETS_SWEPT_PER_TICK", 2)
+def test_a_group_with_many_offsets_ends_the_ticks_work(world: World) -> None:
+    world.use_limits(Limits(offsets=OffsetLimits(offsets_swept_per_tick=2)))
     commit(world, ("t", 0), ("t", 1), ("t", 2), group_id="g1")
     commit(world, ("t", 0), group_id="g2")
     live(world, RETENTION_MS)
@@ -333,12 +323,12 @@ def test_snapshots_hold_all_that_expiry_goes_by(world: World) -> None:
 
 
 def test_offsets_that_a_transaction_may_replace_stay() -> None:
-    world = TransactionWorld()
-    writer = world.init(timeout_ms=15 * MINUTE_MS)
+    world = transaction_world()
+    writer = world.transactions.init(timeout_ms=15 * MINUTE_MS)
     world.configure_again(**{"offsets.retention.minutes": "1"})
     commit(world, ("t", 0), ("t", 1))
     for _ in range(5):
-        world.commit_txn_offset(writer, group_id="g", adds=True)
+        world.transactions.commit_txn_offset(writer, group_id="g", adds=True)
         live(world, 30_000, 1_000)
     assert committed(world) == [("t", 0)]
 
@@ -367,19 +357,19 @@ def test_offsets_of_topics_that_members_read_are_not_deleted(world: World) -> No
     commit_as_member(world, generation, "u")
     assert delete(world, ("t", 0), ("u", 0)) == [Rejection.GROUP_SUBSCRIBED, Rejection.NONE]
     assert committed(world) == [("t", 0)]
-    world.leave(("m1", None))
+    world.classic.leave(("m1", None))
     assert delete(world, ("t", 0)) == [Rejection.NONE]
 
 
 def test_what_the_members_of_another_kind_of_group_use_only_they_know(world: World) -> None:
-    world.join("m1", kind="connect", protocols={"range": b""})
+    world.classic.join("m1", kind="connect", protocols={"range": b""})
     outcome = world.do(DeleteOffsets(world.now_ms, "g", [DeletedOffset("t", 0)]))
     assert outcome.rejection == Rejection.GROUP_NOT_EMPTY
 
 
 def test_before_the_first_generation_any_topic_may_be_read(world: World) -> None:
     commit(world, ("t", 0))
-    world.join("m1", protocols={"range": subscription("u")})
+    world.classic.join("m1", protocols={"range": subscription("u")})
     assert delete(world, ("t", 0)) == [Rejection.GROUP_SUBSCRIBED]
 
 
@@ -403,17 +393,17 @@ def test_offsets_of_a_topic_that_was_deleted_are_gone_already(empty_group: World
 
 
 def test_offsets_of_topics_that_a_consumer_group_subscribes_stay() -> None:
-    world = ConsumerWorld()
+    world = World(level=CONSUMER_GROUPS_LEVEL)
     for number, name in enumerate(("named", "matched", "other"), 1):
         world.topic(name, number=number)
     world.configure(**{"offsets.retention.minutes": "1"})
-    epoch = world.join("m1", "named", pattern="mat.*").member_epoch
+    epoch = world.consumers.join("m1", "named", pattern="mat.*").member_epoch
     for topic in ("named", "matched", "other"):
         assert world.commit_offset(topic=topic, generation=epoch, member_id="m1") == PerItem([Rejection.NONE])
     assert delete(world, ("named", 0), ("matched", 0)) == [Rejection.GROUP_SUBSCRIBED] * 2
     live(world, 2 * MINUTE_MS, 1_000)
     assert committed(world) == [("named", 0), ("matched", 0)]
-    world.leave("m1")
+    world.consumers.leave("m1")
     live(world, 50_000, 1_000)
     assert committed(world) == [("named", 0), ("matched", 0)]
     live(world, 15_000, 1_000)
@@ -421,9 +411,9 @@ def test_offsets_of_topics_that_a_consumer_group_subscribes_stay() -> None:
 
 
 def test_offsets_that_a_consumer_group_does_not_subscribe_are_deleted() -> None:
-    world = ConsumerWorld()
+    world = World(level=CONSUMER_GROUPS_LEVEL)
     world.topic("a")
-    epoch = world.join("m1", "b").member_epoch
+    epoch = world.consumers.join("m1", "b").member_epoch
     world.commit_offset(topic="a", generation=epoch, member_id="m1")
     assert delete(world, ("a", 0)) == [Rejection.NONE]
 

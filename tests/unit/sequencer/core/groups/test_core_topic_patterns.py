@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from penstock_sequencer.core.regex import regex_subscriptions
 from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
 
 LETTERS = "ab.-_1A"
@@ -106,34 +105,21 @@ def test_what_is_no_pattern_is_refused_with_the_reason(text: str, why: str) -> N
 
 
 @pytest.mark.parametrize("text", ["(a*)*b", "((a+)+)+$", "(a|a)*c", "(.*)*(.*)*(.*)*x", "(a|b)*a(a|b){14}"])
-def test_what_makes_others_backtrack_for_ever_takes_a_bounded_number_of_steps(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = 0
-    followers = Pattern._followers
-
-    def counted(pattern: Pattern, positions: int) -> int:
-        nonlocal steps
-        steps += 1
-        return followers(pattern, positions)
-
+def test_what_makes_others_backtrack_for_ever_takes_a_bounded_number_of_steps(text: str) -> None:
     pattern = Pattern(text)
-    monkeypatch.setattr(Pattern, "_followers", counted)
+    before = pattern.steps_computed
     random = Random(1)
     for _ in range(20):
         assert not pattern.matches("".join(random.choice("ab") for _ in range(248)) + "-")
-    assert steps <= 20 * 250
+    assert 0 < pattern.steps_computed - before <= 20 * 250
 
 
-def test_steps_that_are_remembered_are_bounded_and_nothing_depends_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regex_subscriptions, "REMEMBERED_STEPS_MAX", 3)
-    few, random = Pattern("(a|b)*a(a|b){9}"), Random(2)
-    monkeypatch.undo()
-    many = Pattern("(a|b)*a(a|b){9}")
+def test_steps_that_are_remembered_are_bounded_and_nothing_depends_on_them() -> None:
+    few, many = Pattern("(a|b)*a(a|b){9}", remembered_steps_max=3), Pattern("(a|b)*a(a|b){9}")
+    random = Random(2)
     for _ in range(50):
         name = "".join(random.choice("ab") for _ in range(20))
-        monkeypatch.setattr(regex_subscriptions, "REMEMBERED_STEPS_MAX", 3)
         matches = few.matches(name)
-        assert len(few._steps) <= 3
-        monkeypatch.undo()
+        assert few.steps_remembered <= 3
         assert matches == many.matches(name)
+    assert many.steps_remembered > 3

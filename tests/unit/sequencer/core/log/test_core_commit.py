@@ -6,8 +6,7 @@ import pytest
 from penstock.contracts.batches import BatchResult, SegmentRef
 from penstock.contracts.commands import DeleteTopic, Rejected, SegmentCommitted
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.commits import segment_commit
-from penstock_sequencer.core.state.limits import SEGMENT_COMMIT_AGE_MAX_MS
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits, LogLimits
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
 
 
@@ -98,7 +97,7 @@ def test_a_segment_committed_again_with_other_batches_is_refused(world: World) -
 
 
 def test_a_segment_is_committed_up_to_its_fifteenth_minute_and_not_later(world: World) -> None:
-    world.wait(SEGMENT_COMMIT_AGE_MAX_MS)
+    world.wait(DEFAULT_LIMITS.log.segment_commit_age_max_ms)
     in_time = world.segment_command((1, 0, [batch()]), born_ms=START_MS)
     too_late = world.segment_command((1, 0, [batch()]), born_ms=START_MS - 1)
     assert isinstance(world.do(in_time), SegmentCommitted)
@@ -108,7 +107,7 @@ def test_a_segment_is_committed_up_to_its_fifteenth_minute_and_not_later(world: 
 def test_a_commit_is_remembered_until_sending_it_again_is_too_late(world: World) -> None:
     command = world.segment_command((1, 0, [batch()]))
     first = world.do(command)
-    world.wait(SEGMENT_COMMIT_AGE_MAX_MS)
+    world.wait(DEFAULT_LIMITS.log.segment_commit_age_max_ms)
     assert world.do(command) == first
     world.wait(1)
     assert world.state.commits == {}
@@ -116,7 +115,9 @@ def test_a_commit_is_remembered_until_sending_it_again_is_too_late(world: World)
 
 
 def test_a_segment_from_the_far_future_is_refused(world: World) -> None:
-    command = world.segment_command((1, 0, [batch()]), born_ms=world.now_ms + SEGMENT_COMMIT_AGE_MAX_MS + 1)
+    command = world.segment_command(
+        (1, 0, [batch()]), born_ms=world.now_ms + DEFAULT_LIMITS.log.segment_commit_age_max_ms + 1
+    )
     assert world.do(command).rejection == Rejection.INVALID_REQUEST
 
 
@@ -148,14 +149,12 @@ def test_a_run_before_the_segment_or_an_odd_id_or_size_is_refused(world: World) 
         assert outcome.rejection == Rejection.INVALID_REQUEST
 
 
-def test_a_commit_beyond_the_limit_of_remembered_ones_is_refused_whole(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segment_commit, "REMEMBERED_COMMITS_MAX", 1)
+def test_a_commit_beyond_the_limit_of_remembered_ones_is_refused_whole(world: World) -> None:
+    world.use_limits(Limits(log=LogLimits(remembered_commits_max=1)))
     world.produce(batch())
     command = world.segment_command((1, 0, [batch()]))
     assert world.do(command).rejection == Rejection.OVERLOADED
-    world.wait(SEGMENT_COMMIT_AGE_MAX_MS + 1)
+    world.wait(DEFAULT_LIMITS.log.segment_commit_age_max_ms + 1)
     assert world.produce(batch()) == [BatchResult(0, 1, 0)]
 
 

@@ -4,11 +4,9 @@ from array import array
 from itertools import accumulate
 from typing import Any
 
-import pytest
 from hypothesis import given, strategies as st
 
-from penstock_sequencer.core.state import extents
-from penstock_sequencer.core.state.extents import Extents
+from penstock_sequencer.core.state.extents import BLOCK_ROWS, Extents
 
 Row = tuple[int, int, int, int, int, int]
 
@@ -16,8 +14,8 @@ Row = tuple[int, int, int, int, int, int]
 class Model:
     """The columns beside the list that they stand for."""
 
-    def __init__(self) -> None:
-        self.extents = Extents()
+    def __init__(self, block_rows: int = BLOCK_ROWS) -> None:
+        self.extents = Extents(block_rows)
         self.rows: list[Row] = []
         self.next_offset = 0
 
@@ -50,7 +48,8 @@ class Model:
 
     def check(self) -> None:
         columns = self.extents
-        arrays = columns._columns()
+        places = (columns.base_offsets, columns.last_offsets, columns.segments, columns.positions)
+        arrays = (*places, columns.lengths, columns.timestamps, columns.highest)
         found = list(zip(*(column[columns.head :] for column in arrays), strict=True))
         assert [row[:6] for row in found] == self.rows
         assert len(columns) == len(self.rows)
@@ -93,12 +92,10 @@ replaced = st.tuples(
     st.lists(st.one_of(appended, appended, appended, dropped, replaced), max_size=40), st.sampled_from([1, 2, 3, 1_024])
 )
 def test_rows_are_found_as_in_a_plain_list(steps: list[tuple[object, ...]], block_rows: int) -> None:
-    model = Model()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extents, "_BLOCK_ROWS", block_rows)
-        for function, *arguments in steps:
-            function(model, *arguments)  # type: ignore[operator]
-            model.check()
+    model = Model(block_rows)
+    for function, *arguments in steps:
+        function(model, *arguments)  # type: ignore[operator]
+        model.check()
 
 
 def test_a_search_by_time_is_no_walk_once_a_record_from_the_far_future_was_dropped() -> None:
@@ -151,4 +148,4 @@ def test_a_highest_timestamp_that_is_replaced_is_forgotten() -> None:
     for timestamp in (3, 1, 2):
         model.append(1, timestamp)
     model.replace([0, 1], [0])
-    assert list(model.extents._highest) == [0, 1, 2]
+    assert list(model.extents.highest) == [0, 1, 2]

@@ -8,8 +8,7 @@ from hypothesis import given, settings, strategies as st
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.commands import DeleteTopic
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.log import producers
-from penstock_sequencer.core.state.limits import HOUR_MS, PRODUCER_EXPIRY_MS, PRODUCER_IDLE_MIN_MS, SEQUENCE_MAX
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, HOUR_MS, SEQUENCE_MAX, Limits, ProducerLimits
 from tests.unit.sequencer.core.core_world import World, batch, topic_id
 
 
@@ -127,7 +126,7 @@ def test_a_known_producer_with_a_sequence_that_cannot_be_is_out_of_order(world: 
 def test_a_producer_is_forgotten_after_a_day_of_idleness_and_not_before(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0))
-    world.wait(PRODUCER_EXPIRY_MS)
+    world.wait(DEFAULT_LIMITS.producers.producer_expiry_ms)
     assert world.produce(sent(producer, 0)) == [BatchResult(0, 0, 0)]
     world.wait(1)
     assert world.state.producer_count == 0
@@ -136,33 +135,31 @@ def test_a_producer_is_forgotten_after_a_day_of_idleness_and_not_before(world: W
 
 def test_a_young_stranger_in_the_middle_is_out_of_order_and_an_old_one_unknown(world: World) -> None:
     old = world.producer()
-    world.wait(PRODUCER_EXPIRY_MS + HOUR_MS)
+    world.wait(DEFAULT_LIMITS.producers.producer_expiry_ms + HOUR_MS)
     young = world.producer()
     assert rejection_of(world, sent(old, 5)) == Rejection.UNKNOWN_PRODUCER
     assert rejection_of(world, sent(young, 5)) == Rejection.OUT_OF_ORDER_SEQUENCE
     assert rejection_of(world, sent(old, 0)) == Rejection.NONE
 
 
-def test_one_tick_sweeps_a_bounded_number_and_the_next_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers, "PRODUCERS_SWEPT_PER_TICK", 2)
+def test_one_tick_sweeps_a_bounded_number_and_the_next_goes_on(world: World) -> None:
+    world.use_limits(Limits(producers=ProducerLimits(producers_swept_per_tick=2)))
     producer = world.producer()
     world.topic("u", 3, 2)
     for partition in range(3):
         world.produce(sent(producer, 0), partition=partition, number=2)
-    world.wait(PRODUCER_EXPIRY_MS + 1)
+    world.wait(DEFAULT_LIMITS.producers.producer_expiry_ms + 1)
     assert world.state.producer_count == 2
     world.wait(1)
     world.wait(1)
     assert world.state.producer_count == 0
 
 
-def test_a_full_partition_takes_a_newcomer_only_in_place_of_one_idle_for_long(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(producers, "PRODUCERS_PER_PARTITION_MAX", 2)
+def test_a_full_partition_takes_a_newcomer_only_in_place_of_one_idle_for_long(world: World) -> None:
+    world.use_limits(Limits(producers=ProducerLimits(producers_per_partition_max=2)))
     first, second, third = world.producer(), world.producer(), world.producer()
     world.produce(sent(first, 0))
-    world.wait(PRODUCER_IDLE_MIN_MS)
+    world.wait(DEFAULT_LIMITS.producers.producer_idle_min_ms)
     world.produce(sent(second, 0))
     assert rejection_of(world, sent(third, 0)) == Rejection.OVERLOADED
     world.wait(1)

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from penstock.contracts.commands import (
-    EXTENTS_DROPPED_PER_COMMAND_MAX,
     LOGS_PER_COMMAND_MAX,
     TO_HIGH_WATERMARK,
     AlterConfigs,
@@ -37,7 +36,7 @@ from penstock.contracts.queries.log import (
 )
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.log import extent_reclaim
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits, LogLimits
 from penstock_sequencer.core.state.segments import NOT_DEAD
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
 
@@ -65,8 +64,8 @@ def delete(world: World, *logs: tuple[int, int, int]) -> LogsTrimmed:
     return outcome
 
 
-def limit(monkeypatch: pytest.MonkeyPatch, extents: int) -> None:
-    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", extents)
+def limit(world: World, extents: int) -> None:
+    world.use_limits(Limits(log=LogLimits(extents_dropped_per_command_max=extents)))
 
 
 def kept(world: World, number: int = 1, partition: int = 0) -> list[int]:
@@ -182,10 +181,8 @@ def test_of_a_topic_that_is_only_compacted_nothing_expires_nor_is_deleted(world:
     assert expire(world, (2, 0)).logs[0].extents == 1
 
 
-def test_no_command_drops_more_extents_than_it_may_and_says_whether_there_is_more(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit(monkeypatch, 3)
+def test_no_command_drops_more_extents_than_it_may_and_says_whether_there_is_more(world: World) -> None:
+    limit(world, 3)
     world.topic(partitions=3, **{"retention.bytes": "0"})
     for partition in (0, 0, 1, 1, 2):
         world.produce(batch(), partition=partition)
@@ -196,10 +193,8 @@ def test_no_command_drops_more_extents_than_it_may_and_says_whether_there_is_mor
     assert ([each.extents for each in second.logs], second.is_more) == ([0, 1, 1], False)
 
 
-def test_there_is_no_more_to_do_when_the_last_extent_went_with_the_last_that_might(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit(monkeypatch, 2)
+def test_there_is_no_more_to_do_when_the_last_extent_went_with_the_last_that_might(world: World) -> None:
+    limit(world, 2)
     world.topic(partitions=2, **{"retention.bytes": "0"})
     world.produce(batch())
     world.produce(batch())
@@ -245,10 +240,8 @@ def test_more_logs_than_a_command_may_name_are_refused_as_a_whole(world: World) 
     assert kept(world) == [0]
 
 
-def test_what_lies_before_the_start_goes_step_by_step_and_is_read_by_nobody_meanwhile(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit(monkeypatch, 2)
+def test_what_lies_before_the_start_goes_step_by_step_and_is_read_by_nobody_meanwhile(world: World) -> None:
+    limit(world, 2)
     world.topic()
     for number in range(8):
         world.produce(batch(10, 100, START_MS - number))
@@ -279,10 +272,8 @@ def test_a_search_by_time_goes_on_from_where_it_is_told(world: World) -> None:
     assert [None if each is None else each.base_offset for each in latest] == [0, 10, None]
 
 
-def test_a_log_that_waits_to_be_trimmed_is_trimmed_before_more_of_it_expires(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit(monkeypatch, 1)
+def test_a_log_that_waits_to_be_trimmed_is_trimmed_before_more_of_it_expires(world: World) -> None:
+    limit(world, 1)
     world.topic(**{"retention.bytes": "100"})
     for _ in range(4):
         world.produce(batch(10, 100))
@@ -324,8 +315,8 @@ def test_a_segment_is_condemned_when_its_last_extent_went(world: World) -> None:
     assert world.state.segments.dead_sequences[0] == world.state.sequence
 
 
-def test_a_topic_that_is_deleted_while_it_is_trimmed_goes_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit(monkeypatch, 1)
+def test_a_topic_that_is_deleted_while_it_is_trimmed_goes_whole(world: World) -> None:
+    limit(world, 1)
     world.topic(partitions=2)
     world.topic("u", number=2)
     for number, partition in ((1, 0), (1, 0), (1, 0), (1, 1), (2, 0), (2, 0), (2, 0)):
@@ -344,8 +335,10 @@ def test_large_topics_go_by_few_extents_from_the_janitors_level_on() -> None:
     for level, left in ((JANITOR_LEVEL - 1, 0), (JANITOR_LEVEL, 500)):
         world = World()
         world.do(RaiseLevel(world.now_ms, level))
-        world.topic(partitions=EXTENTS_DROPPED_PER_COMMAND_MAX + 500)
-        runs = [(1, partition, [batch()]) for partition in range(EXTENTS_DROPPED_PER_COMMAND_MAX + 500)]
+        world.topic(partitions=DEFAULT_LIMITS.log.extents_dropped_per_command_max + 500)
+        runs = [
+            (1, partition, [batch()]) for partition in range(DEFAULT_LIMITS.log.extents_dropped_per_command_max + 500)
+        ]
         world.do(world.segment_command(*runs))
         world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
         assert world.state.extent_count == left

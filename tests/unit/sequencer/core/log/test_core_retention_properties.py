@@ -9,7 +9,6 @@ from itertools import takewhile
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.commands import (
@@ -21,13 +20,13 @@ from penstock.contracts.commands import (
     ExpireLogs,
     LogOffset,
     LogRef,
-    RaiseLevel,
 )
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries.janitor import RetentionQuery
 from penstock.contracts.queries.log import EARLIEST, OffsetOf, OffsetsQuery
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.log import extent_reclaim, retention_queries
+from penstock_sequencer.core.log import retention_queries
+from penstock_sequencer.core.state.limits import Limits, LogLimits
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
 
 STEP_MS = 100
@@ -100,8 +99,8 @@ class Pair:
 
     def __init__(self, extents_per_command: int) -> None:
         self.per_command = extents_per_command
-        self.world = World()
-        self.world.do(RaiseLevel(self.world.now_ms, JANITOR_LEVEL))
+        limits = Limits(log=LogLimits(extents_dropped_per_command_max=extents_per_command))
+        self.world = World(limits, JANITOR_LEVEL)
         self.log = KafkaLog()
         self.configs = {"retention.ms": -1, "retention.bytes": -1}
         self.world.topic(**{name: str(value) for name, value in self.configs.items()})
@@ -179,8 +178,6 @@ expiries = st.tuples(st.just(Pair.expire))
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 4), st.lists(st.one_of(writes, writes, writes, ages, sizes, others, expiries), max_size=40))
 def test_what_is_kept_is_what_kafka_keeps(extents_per_command: int, steps: list[tuple[Any, ...]]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", extents_per_command)
-        pair = Pair(extents_per_command)
-        for function, *arguments in [*steps, (Pair.expire,)]:
-            function(pair, *arguments)
+    pair = Pair(extents_per_command)
+    for function, *arguments in [*steps, (Pair.expire,)]:
+        function(pair, *arguments)

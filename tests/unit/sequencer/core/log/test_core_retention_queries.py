@@ -16,7 +16,8 @@ from penstock.contracts.commands import (
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries.janitor import OverdueLog, RetentionQuery, RetentionView
 from penstock.contracts.queries.topics import ClusterConfigsQuery
-from penstock_sequencer.core.log import extent_reclaim, retention_queries
+from penstock_sequencer.core.log import retention_queries
+from penstock_sequencer.core.state.limits import AnswerLimits, Limits, LogLimits
 from tests.unit.sequencer.core.core_world import World, batch, topic_id
 
 HOUR_MS = 3_600_000
@@ -58,10 +59,8 @@ def test_overdue_is_what_is_so_by_the_askers_clock_and_the_machines(world: World
     assert retention(world).logs == []
 
 
-def test_a_log_that_is_being_trimmed_is_told_of_when_that_is_done(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+def test_a_log_that_is_being_trimmed_is_told_of_when_that_is_done(world: World) -> None:
+    world.use_limits(Limits(log=LogLimits(extents_dropped_per_command_max=1)))
     world.topic(**{"retention.bytes": "100"})
     for _ in range(4):
         world.produce(batch(10, 100))
@@ -71,10 +70,8 @@ def test_a_log_that_is_being_trimmed_is_told_of_when_that_is_done(
     assert [each.extents for each in retention(world).logs] == [1]
 
 
-def test_an_answer_names_no_more_logs_than_a_command_and_says_where_to_go_on(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention_queries, "LOGS_PER_COMMAND_MAX", 2)
+def test_an_answer_names_no_more_logs_than_a_command_and_says_where_to_go_on(world: World) -> None:
+    world.use_limits(Limits(log=LogLimits(logs_per_command_max=2)))
     for number in (1, 2):
         world.topic(f"t{number}", 2, number, **{"retention.bytes": "0"})
         world.produce(batch(), number=number)
@@ -82,23 +79,21 @@ def test_an_answer_names_no_more_logs_than_a_command_and_says_where_to_go_on(
     view = retention(world)
     assert ([each.topic_id for each in view.logs], view.next_topic) == ([topic_id(1)] * 2, 1)
     world.produce(batch(), number=1)
-    monkeypatch.setattr(retention_queries, "LOGS_PER_COMMAND_MAX", 1)
+    world.use_limits(Limits(log=LogLimits(logs_per_command_max=1)))
     view = retention(world)
     assert ([each.partition for each in view.logs], view.next_topic) == ([0], 0)
 
 
-def test_no_more_partitions_are_looked_at_than_an_answer_may_take(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention_queries, "OVERDUE_PARTITIONS_ASKED_MAX", 3)
+def test_no_more_partitions_are_looked_at_than_an_answer_may_take(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(overdue_partitions_asked_max=3)))
     for number in (1, 2, 3):
         world.topic(f"t{number}", 2, number)
     assert [retention(world, first).next_topic for first in (0, 1, 2, 3, 2**63 - 1, -5)] == [1, 2, -1, -1, -1, 1]
 
 
-def test_no_more_topics_are_looked_at_than_an_answer_may_take(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_topics_are_looked_at_than_an_answer_may_take(world: World) -> None:
     """Those that keep everything count, too."""
-    monkeypatch.setattr(retention_queries, "OVERDUE_TOPICS_ASKED_MAX", 2)
+    world.use_limits(Limits(answers=AnswerLimits(overdue_topics_asked_max=2)))
     for number in (1, 2, 3, 4):
         world.topic(f"t{number}", 1, number, **{"retention.ms": "-1", "retention.bytes": "-1" if number < 4 else "0"})
     world.produce(batch(), number=4)
@@ -106,8 +101,8 @@ def test_no_more_topics_are_looked_at_than_an_answer_may_take(world: World, monk
     assert [each.topic_id for each in retention(world, 2).logs] == [topic_id(4)]
 
 
-def test_extents_are_counted_up_to_a_limit_but_every_log_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention_queries, "OVERDUE_EXTENTS_COUNTED_MAX", 2)
+def test_extents_are_counted_up_to_a_limit_but_every_log_is_told(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(overdue_extents_counted_max=2)))
     world.topic(partitions=2, **{"retention.bytes": "0"})
     for partition in (0, 0, 0, 1, 1):
         world.produce(batch(10, 100), partition=partition)

@@ -13,7 +13,7 @@ from penstock.contracts.queries.compaction import (
     SegmentView,
 )
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.log import extent_reclaim, segment_queries
+from penstock_sequencer.core.state.limits import AnswerLimits, Limits, LogLimits
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
 
 
@@ -96,23 +96,23 @@ def test_a_listing_gets_on_whatever_its_limit(world: World, limit: int) -> None:
     assert listed(world, -5, limit=limit) == ([0], 1)
 
 
-def test_a_listing_walks_a_bounded_way_and_tells_where_to_go_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_walks_a_bounded_way_and_tells_where_to_go_on(world: World) -> None:
     world.do(world.job((1, 0, 0, 2), level=2))
-    monkeypatch.setattr(segment_queries, "ROWS_WALKED_MAX", 2)
+    world.use_limits(Limits(answers=AnswerLimits(rows_walked_max=2)))
     assert listed(world, levels=(2,)) == ([], 2)
     assert listed(world, 2, levels=(2,)) == ([], 4)
     assert listed(world, 4, levels=(2,)) == ([5], -1)
 
 
-def test_condemned_segments_on_the_way_cost_a_bounded_walk_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_condemned_segments_on_the_way_cost_a_bounded_walk_too(world: World) -> None:
     world.do(world.job((1, 0, 0, 5), (2, 0, 0, 5)))
-    monkeypatch.setattr(segment_queries, "DEAD_ROWS_WALKED_MAX", 3)
+    world.use_limits(Limits(answers=AnswerLimits(dead_rows_walked_max=3)))
     assert listed(world) == ([], 3)
     assert listed(world, 3) == ([5], -1)
 
 
-def test_no_more_is_listed_than_an_answer_holds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_queries, "SEGMENTS_LISTED_MAX", 3)
+def test_no_more_is_listed_than_an_answer_holds(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(segments_listed_max=3)))
     assert listed(world) == ([0, 1, 2], 3)
 
 
@@ -153,15 +153,15 @@ def test_what_is_no_live_segment_has_no_extents(world: World) -> None:
     assert extents(world, 0, -1, 99, 2**64 - 1, -(2**63)) == [[]] * 5
 
 
-def test_an_answer_has_whole_segments_only_and_at_least_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_queries, "EXTENTS_LISTED_MAX", 5)
+def test_an_answer_has_whole_segments_only_and_at_least_one(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(extents_listed_max=5)))
     assert [len(each) for each in extents(world, 0, 1, 2, 3)] == [2, 2]
-    monkeypatch.setattr(segment_queries, "EXTENTS_LISTED_MAX", 1)
+    world.use_limits(Limits(answers=AnswerLimits(extents_listed_max=1)))
     assert [len(each) for each in extents(world, 3, 1)] == [2]
 
 
-def test_a_question_for_too_many_segments_is_answered_in_part(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_queries, "SEGMENTS_ASKED_MAX", 2)
+def test_a_question_for_too_many_segments_is_answered_in_part(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(segments_asked_max=2)))
     assert extents(world, 99, 98, 97) == [[], []]
 
 
@@ -190,8 +190,8 @@ def test_an_extent_that_is_clean_in_part_is_dirty(world: World) -> None:
     assert (log(world).cleaned_offset, log(world).clean_bytes, log(world).dirty_bytes) == (20, 0, 500)
 
 
-def test_a_log_begins_with_the_extent_that_holds_its_start(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+def test_a_log_begins_with_the_extent_that_holds_its_start(world: World) -> None:
+    world.use_limits(Limits(log=LogLimits(extents_dropped_per_command_max=1)))
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     world.do(world.job((1, 0, 0, 4), cleaned=True))
     world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 15)]))

@@ -17,11 +17,12 @@ from penstock.contracts.commands import (
 from penstock.contracts.ids import SegmentId, new_segment_id
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.commits import segment_commit
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.state.limits import Limits, LogLimits
 from penstock_sequencer.core.state.segments import NO_SLOT, NOT_DEAD, Segments
-from tests.unit.sequencer.core.core_world import START_MS, World, batch, check_invariants, check_segments
+from tests.unit.sequencer.core.core_invariants import check_invariants, check_segments
+from tests.unit.sequencer.core.core_world import START_MS, World, batch
 
 STEPS = 400
 
@@ -107,7 +108,8 @@ class Model:
             assert (table.numbers[slot], table.sizes[slot]) == (each.number, each.size_bytes)
             assert (table.live_extents[slot], table.live_bytes[slot]) == (len(each.extents), sum(each.extents))
         dead = sorted(each.dead for each in self.known if each.dead)
-        assert [table._order(slot) for slot in table.dead] == dead
+        ages = ((table.dead_sequences[slot], table.dead_since_ms[slot], table.numbers[slot]) for slot in table.dead)
+        assert [*ages] == dead
         assert len(table.numbers) == self.slots_max, "no more slots than there ever were segments at once"
 
 
@@ -208,8 +210,8 @@ def test_a_segment_that_takes_a_forgotten_ones_slot_has_a_number_of_its_own(worl
     assert list(columns.segments) == [3, 0, 1, 4]
 
 
-def test_forgotten_segments_make_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_commit, "SEGMENTS_MAX", 4)
+def test_forgotten_segments_make_room(world: World) -> None:
+    world.use_limits(Limits(log=LogLimits(segments_max=4)))
     full = world.do(world.segment_command((2, 0, [batch()])))
     assert isinstance(full, Rejected)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))

@@ -5,7 +5,7 @@ import pytest
 from penstock.contracts.commands import NO_TASK, TASKS, Done, EndTaskLease, Rejected, TakeTaskLease, TaskLeaseTaken
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
-from penstock_sequencer.core.state.limits import TASK_LEASE_MAX_MS, TASK_PERIOD_MAX_MS
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from tests.unit.sequencer.core.core_world import World
 
 PERIOD_MS = 60_000
@@ -113,9 +113,9 @@ def test_chores_are_in_snapshots(world: World) -> None:
         TakeTaskLease(1, "j", 1, 1, 1, 1),
         TakeTaskLease(1, "j", 0, TASKS + 1, 1, 1),
         TakeTaskLease(1, "j", 0, 1, -1, 1),
-        TakeTaskLease(1, "j", 0, 1, TASK_PERIOD_MAX_MS + 1, 1),
+        TakeTaskLease(1, "j", 0, 1, DEFAULT_LIMITS.maintenance.task_period_max_ms + 1, 1),
         TakeTaskLease(1, "j", 0, 1, 1, 0),
-        TakeTaskLease(1, "j", 0, 1, 1, TASK_LEASE_MAX_MS + 1),
+        TakeTaskLease(1, "j", 0, 1, 1, DEFAULT_LIMITS.maintenance.task_lease_max_ms + 1),
     ],
 )
 def test_what_is_no_chore_is_refused(world: World, command: TakeTaskLease) -> None:

@@ -7,12 +7,7 @@ from penstock.contracts.ids import SegmentId, new_segment_id
 from penstock.contracts.queries.compaction import SegmentsQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.state.limits import (
-    JOB_LEASE_MAX_MS,
-    JOB_LEASES_MAX,
-    LEASED_SEGMENTS_MAX,
-    SEGMENTS_PER_LEASE_MAX,
-)
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from tests.unit.sequencer.core.core_world import World
 
 LEASE_MS = 60_000
@@ -91,8 +86,14 @@ def test_a_released_claim_is_free_and_only_its_holder_releases_it() -> None:
         LeaseJob(1, "j", "c", [segment(1), segment(1)], LEASE_MS),
         LeaseJob(1, "j", "c", [b"short"], LEASE_MS),
         LeaseJob(1, "j", "c", [segment(1)], 0),
-        LeaseJob(1, "j", "c", [segment(1)], JOB_LEASE_MAX_MS + 1),
-        LeaseJob(1, "j", "c", [segment(each) for each in range(SEGMENTS_PER_LEASE_MAX + 1)], LEASE_MS),
+        LeaseJob(1, "j", "c", [segment(1)], DEFAULT_LIMITS.maintenance.job_lease_max_ms + 1),
+        LeaseJob(
+            1,
+            "j",
+            "c",
+            [segment(each) for each in range(DEFAULT_LIMITS.maintenance.segments_per_lease_max + 1)],
+            LEASE_MS,
+        ),
     ],
 )
 def test_a_claim_that_makes_no_sense_is_refused(command: LeaseJob) -> None:
@@ -103,21 +104,29 @@ def test_a_claim_that_makes_no_sense_is_refused(command: LeaseJob) -> None:
 
 def test_there_are_not_more_claims_than_allowed_and_those_that_are_over_make_room() -> None:
     world = World()
-    commands = [LeaseJob(world.now_ms, f"j{each}", "c", [segment(each)], LEASE_MS) for each in range(JOB_LEASES_MAX)]
+    commands = [
+        LeaseJob(world.now_ms, f"j{each}", "c", [segment(each)], LEASE_MS)
+        for each in range(DEFAULT_LIMITS.maintenance.job_leases_max)
+    ]
     assert set(map(type, world.entry(commands)[0])) == {Done}
-    assert lease(world, JOB_LEASES_MAX) == Rejection.OVERLOADED
+    assert lease(world, DEFAULT_LIMITS.maintenance.job_leases_max) == Rejection.OVERLOADED
     world.wait(LEASE_MS)
-    assert lease(world, JOB_LEASES_MAX) == Rejection.NONE
+    assert lease(world, DEFAULT_LIMITS.maintenance.job_leases_max) == Rejection.NONE
 
 
 def test_there_are_not_more_claimed_segments_than_allowed() -> None:
     world = World()
-    for job in range(LEASED_SEGMENTS_MAX // SEGMENTS_PER_LEASE_MAX):
-        first = job * SEGMENTS_PER_LEASE_MAX
-        assert lease(world, *range(first, first + SEGMENTS_PER_LEASE_MAX), job=f"j{job}") == Rejection.NONE
-    assert lease(world, LEASED_SEGMENTS_MAX, job="more") == Rejection.OVERLOADED
+    for job in range(
+        DEFAULT_LIMITS.maintenance.leased_segments_max // DEFAULT_LIMITS.maintenance.segments_per_lease_max
+    ):
+        first = job * DEFAULT_LIMITS.maintenance.segments_per_lease_max
+        assert (
+            lease(world, *range(first, first + DEFAULT_LIMITS.maintenance.segments_per_lease_max), job=f"j{job}")
+            == Rejection.NONE
+        )
+    assert lease(world, DEFAULT_LIMITS.maintenance.leased_segments_max, job="more") == Rejection.OVERLOADED
     release(world, "j0", "c1")
-    assert lease(world, LEASED_SEGMENTS_MAX, job="more") == Rejection.NONE
+    assert lease(world, DEFAULT_LIMITS.maintenance.leased_segments_max, job="more") == Rejection.NONE
 
 
 def test_a_listing_tells_which_segments_are_claimed_until_the_lease_is_over() -> None:

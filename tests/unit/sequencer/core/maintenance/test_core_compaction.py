@@ -26,16 +26,8 @@ from penstock.contracts.queries.compaction import SegmentExtentsQuery
 from penstock.contracts.queries.log import LATEST, MAX_TIMESTAMP, OffsetOf, OffsetsQuery, PlanPartition, PlanQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.commits import segment_commit
-from penstock_sequencer.core.log import extent_reclaim
-from penstock_sequencer.core.maintenance import replace_extents
 from penstock_sequencer.core.snapshot.codec import encode_state
-from penstock_sequencer.core.state.limits import (
-    EXTENTS_DROPPED_PER_STEP_MAX,
-    OUTPUTS_MAX,
-    REPLACED_EXTENTS_MAX,
-    SEGMENT_COMMIT_AGE_MAX_MS,
-)
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits, LogLimits, MaintenanceLimits
 from penstock_sequencer.core.state.segments import NOT_DEAD
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
 
@@ -148,7 +140,7 @@ def test_the_same_command_again_gets_the_first_outcome_and_changes_nothing(world
 def test_the_outcome_is_remembered_for_as_long_as_the_command_would_be_young_enough(world: World) -> None:
     command = world.job((1, 0, 0, 3))
     world.do(command)
-    world.wait(SEGMENT_COMMIT_AGE_MAX_MS)
+    world.wait(DEFAULT_LIMITS.log.segment_commit_age_max_ms)
     assert said(world, command) == [NONE]
     world.wait(1)
     assert not world.state.replacements
@@ -174,11 +166,11 @@ def test_an_id_is_a_segments_once(world: World) -> None:
 
 
 def test_an_output_is_as_young_as_a_flushed_segment_would_have_to_be(world: World) -> None:
-    old = world.job((1, 0, 0, 2), born_ms=world.now_ms - SEGMENT_COMMIT_AGE_MAX_MS - 1)
+    old = world.job((1, 0, 0, 2), born_ms=world.now_ms - DEFAULT_LIMITS.log.segment_commit_age_max_ms - 1)
     assert rejected(world, old) == Rejection.SEGMENT_TOO_OLD
-    ahead = world.job((1, 0, 0, 2), born_ms=world.now_ms + SEGMENT_COMMIT_AGE_MAX_MS + 1)
+    ahead = world.job((1, 0, 0, 2), born_ms=world.now_ms + DEFAULT_LIMITS.log.segment_commit_age_max_ms + 1)
     assert rejected(world, ahead) == INVALID
-    just = world.job((1, 0, 0, 2), born_ms=world.now_ms - SEGMENT_COMMIT_AGE_MAX_MS)
+    just = world.job((1, 0, 0, 2), born_ms=world.now_ms - DEFAULT_LIMITS.log.segment_commit_age_max_ms)
     assert said(world, just) == [NONE]
 
 
@@ -196,7 +188,7 @@ def test_outputs_that_cannot_be_are_refused(world: World) -> None:
     assert rejected(world, with_output(command, size_bytes=-1)) == INVALID
     many = [
         OutputSegment(new_segment_id(world.now_ms, b"x" * 8 + each.to_bytes(2, "big")), 1, 9)
-        for each in range(OUTPUTS_MAX + 1)
+        for each in range(DEFAULT_LIMITS.maintenance.outputs_max + 1)
     ]
     assert rejected(world, msgspec.structs.replace(command, outputs=many)) == INVALID
     assert rejected(world, msgspec.structs.replace(command, job_id="j" * 257)) == INVALID
@@ -204,36 +196,32 @@ def test_outputs_that_cannot_be_are_refused(world: World) -> None:
 
 def test_more_extents_than_one_command_may_replace_are_refused(world: World) -> None:
     command = world.job((1, 0, 0, 2))
-    too_many = REPLACED_EXTENTS_MAX + 1
+    too_many = DEFAULT_LIMITS.maintenance.replaced_extents_max + 1
     assert rejected(world, with_run(command, inputs=[0, 0] * too_many)) == INVALID
     assert rejected(world, msgspec.structs.replace(command, runs=command.runs * too_many)) == INVALID
     assert rejected(world, msgspec.structs.replace(command, inputs=[b""] * too_many)) == INVALID
 
 
-def test_compaction_goes_on_where_there_is_no_room_for_more_extents(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segment_commit, "EXTENTS_MAX", world.state.extent_count)
+def test_compaction_goes_on_where_there_is_no_room_for_more_extents(world: World) -> None:
+    world.use_limits(Limits(log=LogLimits(extents_max=world.state.extent_count)))
     assert world.do(world.segment_command((1, 0, [batch()]))).rejection == Rejection.OVERLOADED
     assert said(world, world.job((1, 0, 0, 2))) == [NONE]
     world.produce(batch())
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "maximum"),
+    "limits",
     [
-        (segment_commit, "SEGMENTS_MAX", 5),
-        (segment_commit, "REMEMBERED_COMMITS_MAX", 5),
-        (replace_extents, "REMEMBERED_REPLACEMENTS_MAX", 0),
+        Limits(log=LogLimits(segments_max=5)),
+        Limits(log=LogLimits(remembered_commits_max=5)),
+        Limits(maintenance=MaintenanceLimits(remembered_replacements_max=0)),
     ],
 )
-def test_there_is_no_room_for_any_number_of_outputs(
-    world: World, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, maximum: int
-) -> None:
+def test_there_is_no_room_for_any_number_of_outputs(world: World, limits: Limits) -> None:
     command = world.job((1, 0, 0, 2))
-    with monkeypatch.context() as tight:
-        tight.setattr(module, name, maximum)
-        assert rejected(world, command) == Rejection.OVERLOADED
+    world.use_limits(limits)
+    assert rejected(world, command) == Rejection.OVERLOADED
+    world.use_limits(DEFAULT_LIMITS)
     assert said(world, command) == [NONE]
 
 
@@ -337,7 +325,7 @@ def test_a_topic_that_can_come_back_is_compacted_like_any_other(world: World) ->
 
 def test_a_segment_of_deleted_topics_that_are_not_let_go_of_yet_is_not_condemned_by_compaction(world: World) -> None:
     extents = world.partition(1).extents
-    many = 2 * EXTENTS_DROPPED_PER_STEP_MAX
+    many = 2 * DEFAULT_LIMITS.log.extents_dropped_per_step_max
     for _ in range(many):  # a log that is not dropped at once
         extents.append(extents.last_offsets[-1] + 1, extents.last_offsets[-1] + 1, 4, 0, 1, START_MS)
     world.partition(1).high_watermark += many
@@ -418,11 +406,9 @@ def test_a_pass_of_key_compaction_begins_at_the_logs_start(world: World) -> None
     assert progress(world) == (20, -1)
 
 
-def test_what_lies_before_the_logs_start_is_not_merged_into_what_stays(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_lies_before_the_logs_start_is_not_merged_into_what_stays(world: World) -> None:
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
-    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+    world.use_limits(Limits(log=LogLimits(extents_dropped_per_command_max=1)))
     with_deleted, without = world.job((1, 0, 1, 4)), world.job((1, 0, 2, 4))
     world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 25)]))
     assert world.extents()[0] == (10, 19, 0), "it waits to be dropped"

@@ -24,8 +24,7 @@ from penstock.contracts.queries.janitor import (
     UsageView,
 )
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.maintenance import queries as janitor_queries
-from penstock_sequencer.core.state.limits import SEGMENT_COMMIT_AGE_MAX_MS
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, AnswerLimits, Limits
 from tests.unit.sequencer.core.core_world import World, batch
 
 EVER = 2**62
@@ -96,22 +95,22 @@ def test_condemned_segments_that_somebody_works_on_are_passed_over(world: World)
     assert dead_ids(world) == [first, second]
 
 
-def test_a_look_for_condemned_segments_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_for_condemned_segments_is_bounded(world: World) -> None:
     first, second, _ = ids(world)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.do(LeaseJob(world.now_ms, "reap", "janitor-1", [first], 60_000))
-    monkeypatch.setattr(janitor_queries, "DEAD_WALKED_MAX", 1)
+    world.use_limits(Limits(answers=AnswerLimits(dead_walked_max=1)))
     assert dead_ids(world) == []
     world.do(RemoveSegments(world.now_ms, [first]))
     assert dead_ids(world) == [second]
 
 
-def test_condemned_segments_are_told_page_by_page(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_condemned_segments_are_told_page_by_page(world: World) -> None:
     expected = ids(world)
     for name in ("t", "u"):
         world.do(DeleteTopic(world.now_ms, name, bytes(16)))
     for walked_max, limit in ((1, 100), (2, 1), (100, 2)):
-        monkeypatch.setattr(janitor_queries, "DEAD_WALKED_MAX", walked_max)
+        world.use_limits(Limits(answers=AnswerLimits(dead_walked_max=walked_max)))
         told, place = [], 0
         while place >= 0:
             view = queries.dead(world.state, DeadSegmentsQuery(0, EVER, EVER, limit, first_place=place))
@@ -141,7 +140,7 @@ def test_a_forgotten_segment_is_remembered_as_long_as_its_commit_could_come_agai
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.do(RemoveSegments(world.now_ms, [first]))
     assert known(world, first) == [KnownSegment(None, True)]
-    world.wait(SEGMENT_COMMIT_AGE_MAX_MS)
+    world.wait(DEFAULT_LIMITS.log.segment_commit_age_max_ms)
     assert known(world, first) == [KnownSegment(None, True)]
     world.wait(1)
     assert known(world, first) == [None]

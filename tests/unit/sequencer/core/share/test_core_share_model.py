@@ -25,8 +25,7 @@ from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import new_state
 from penstock_sequencer.core.state.share_group import ACQUIRED, DONE
-from tests.unit.sequencer.core.core_shares import ShareWorld
-from tests.unit.sequencer.core.core_world import topic_id
+from tests.unit.sequencer.core.core_world import World, share_world, topic_id
 
 STEPS = 120
 LIMIT = 3
@@ -57,7 +56,7 @@ class Play:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.world = ShareWorld()
+        self.world = share_world()
         self.log: list[list[list[Command]]] = []
         self.world = self.recorded_world()
         self.records: list[Record] = []
@@ -66,15 +65,17 @@ class Play:
         self.start = self.end = 0
         self.tickets = 0
 
-    def recorded_world(self) -> ShareWorld:
+    def recorded_world(self) -> World:
         log = self.log
 
-        class Recorded(ShareWorld):
+        class Recorded(World):
             def entry(self, *requests: Any) -> Any:
                 log.append([list(each) for each in requests])
                 return super().entry(*requests)
 
-        return Recorded("one", **CONFIGS)
+        world = Recorded()
+        world.shares.begin("one", **CONFIGS)
+        return world
 
     def step(self) -> None:
         actions = [self.acquire] * 5 + [self.judge] * 5 + [self.write, self.pass_time, self.come, self.go, self.trim]
@@ -83,12 +84,12 @@ class Play:
 
     def write(self) -> None:
         count = self.random.randint(1, 12)
-        self.world.write(count)
+        self.world.shares.write(count)
         self.records += [Record() for _ in range(count)]
 
     def come(self) -> None:
         name = self.random.choice(NAMES)
-        self.world.join(name)
+        self.world.shares.join(name)
         self.members = list(dict.fromkeys([*self.members, name]))
 
     def go(self) -> None:
@@ -98,11 +99,11 @@ class Play:
         name = self.random.choice(self.members)
         kind = self.random.choice(["leave", "expire", "release"])
         if kind == "release":
-            through = self.world.group.acquisitions
-            self.world.records(name, SharePartition(topic_id(1), 0), releases_through=through)
+            through = self.world.shares.group.acquisitions
+            self.world.shares.records(name, SharePartition(topic_id(1), 0), releases_through=through)
         else:
             self.members.remove(name)
-            self.world.leave(name) if kind == "leave" else self.world.expire(name)
+            self.world.shares.leave(name) if kind == "leave" else self.world.shares.expire(name)
         for record in self.records:
             if record.holder == name:
                 record.deliveries -= kind != "expire"
@@ -176,7 +177,7 @@ class Play:
         size = self.random.choice([1, last - first + 1])
         verdicts = [self.random.choice(VERDICTS) for _ in range(size)]
         judged = JudgedRange(first, last, bytes(verdicts))
-        (shared,) = self.world.records(name, SharePartition(topic_id(1), 0, [judged])).partitions
+        (shared,) = self.world.shares.records(name, SharePartition(topic_id(1), 0, [judged])).partitions
         is_its = all(offset in held for offset in range(first, last + 1))
         assert shared.judged == (Rejection.NONE if is_its else Rejection.INVALID_RECORD_STATE)
         for offset in range(first, last + 1) if is_its else ():
@@ -192,10 +193,10 @@ class Play:
 
     def check(self) -> None:
         """What can be had is what the model has; where the group is goes forward only."""
-        windows = self.world.windows(self.members[0]) if self.members else []
+        windows = self.world.shares.windows(self.members[0]) if self.members else []
         if self.members:
             assert [offset for first, last in windows for offset in range(first, last + 1)] == self.free()
-        share = self.world.share
+        share = self.world.shares.share
         assert share.start >= self.start
         self.start = share.start
         for hold in share.holds:
@@ -216,13 +217,17 @@ class Play:
         self.expire_locks()
         left = self.free()
         name, given = self.members[0], list[int]()
-        while ranges := self.world.acquire(name, 7):
+        while ranges := self.world.shares.acquire(name, 7):
             for first, last, deliveries in ranges:
                 assert deliveries <= LIMIT
                 given += range(first, last + 1)
-                assert self.world.judge(name, first, last, Verdict.ACCEPT) == Rejection.NONE
+                assert self.world.shares.judge(name, first, last, Verdict.ACCEPT) == Rejection.NONE
         assert given == left
-        assert (self.world.share.start, self.world.share.holds, self.world.lag()) == (len(self.records), [], 0)
+        assert (self.world.shares.share.start, self.world.shares.share.holds, self.world.shares.lag()) == (
+            len(self.records),
+            [],
+            0,
+        )
 
 
 @any_seed

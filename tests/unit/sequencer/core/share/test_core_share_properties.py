@@ -17,7 +17,7 @@ from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import new_state
-from tests.unit.sequencer.core.core_shares import share_commands
+from tests.unit.sequencer.core.core_share_strategies import share_commands
 from tests.unit.sequencer.core.core_strategies import (
     OPENING,
     Log,

@@ -20,66 +20,66 @@ from penstock.contracts.commands import (
     Verdict,
 )
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.groups.idle_timers import next_deadline_ms
-from penstock_sequencer.core.share import partition as share_partitions
+from penstock_sequencer.core.groups.timers import next_deadline_ms
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
-from tests.unit.sequencer.core.core_shares import LOCK_MS, ShareWorld
-from tests.unit.sequencer.core.core_world import batch, check_invariants, topic_id
+from penstock_sequencer.core.state.limits import Limits, ShareLimits
+from tests.unit.sequencer.core.core_shares import LOCK_MS
+from tests.unit.sequencer.core.core_world import World, batch, check_invariants, share_world, topic_id
 
 T = topic_id(1)
 ACCEPT, RELEASE, REJECT, RENEW = Verdict.ACCEPT, Verdict.RELEASE, Verdict.REJECT, Verdict.RENEW
 
 
 def test_members_get_different_records_in_order() -> None:
-    world = ShareWorld("one", "two", records=10)
-    assert world.acquire("one", 4) == [(0, 3, 1)]
-    assert world.acquire("two", 4) == [(4, 7, 1)]
-    assert world.windows() == [(8, 9)]
-    assert world.lag() == 10
+    world = share_world("one", "two", records=10)
+    assert world.shares.acquire("one", 4) == [(0, 3, 1)]
+    assert world.shares.acquire("two", 4) == [(4, 7, 1)]
+    assert world.shares.windows() == [(8, 9)]
+    assert world.shares.lag() == 10
 
 
 def test_what_is_accepted_is_behind_the_group() -> None:
-    world = ShareWorld("one", records=10)
-    world.acquire("one", 6)
-    assert world.judge("one", 2, 3, ACCEPT) == Rejection.NONE
-    assert (world.share.start, world.lag()) == (0, 8)
-    assert world.judge("one", 0, 1, ACCEPT) == Rejection.NONE
-    assert (world.share.start, world.lag()) == (4, 6)
-    assert world.judge("one", 0, 1, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    world = share_world("one", records=10)
+    world.shares.acquire("one", 6)
+    assert world.shares.judge("one", 2, 3, ACCEPT) == Rejection.NONE
+    assert (world.shares.share.start, world.shares.lag()) == (0, 8)
+    assert world.shares.judge("one", 0, 1, ACCEPT) == Rejection.NONE
+    assert (world.shares.share.start, world.shares.lag()) == (4, 6)
+    assert world.shares.judge("one", 0, 1, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
 def test_what_is_released_comes_again_and_says_how_often_it_came() -> None:
-    world = ShareWorld("one", "two", records=6)
-    world.acquire("one")
-    assert world.judge("one", 0, 3, ACCEPT, RELEASE, REJECT, RELEASE) == Rejection.NONE
-    assert world.windows() == [(1, 1), (3, 3)]
-    assert world.acquire("two") == [(1, 1, 2), (3, 3, 2)]
+    world = share_world("one", "two", records=6)
+    world.shares.acquire("one")
+    assert world.shares.judge("one", 0, 3, ACCEPT, RELEASE, REJECT, RELEASE) == Rejection.NONE
+    assert world.shares.windows() == [(1, 1), (3, 3)]
+    assert world.shares.acquire("two") == [(1, 1, 2), (3, 3, 2)]
 
 
 def test_a_record_comes_no_more_often_than_it_may() -> None:
-    world = ShareWorld("one", records=2)
+    world = share_world("one", records=2)
     for delivery in range(1, 6):
-        assert world.acquire("one") == [(0, 1, delivery)]
-        world.judge("one", 0, 1, RELEASE)
-    assert world.acquire("one") == []
-    assert (world.share.start, world.lag()) == (2, 0)
+        assert world.shares.acquire("one") == [(0, 1, delivery)]
+        world.shares.judge("one", 0, 1, RELEASE)
+    assert world.shares.acquire("one") == []
+    assert (world.shares.share.start, world.shares.lag()) == (2, 0)
 
 
 def test_a_lock_that_ends_is_a_delivery_and_the_record_comes_again() -> None:
-    world = ShareWorld("one", "two", records=3)
-    world.acquire("one")
+    world = share_world("one", "two", records=3)
+    world.shares.acquire("one")
     assert next_deadline_ms(world.state) == world.now_ms + LOCK_MS
     world.wait(LOCK_MS - 1)
-    assert world.acquire("two") == []
+    assert world.shares.acquire("two") == []
     world.wait(1)
-    assert world.acquire("two") == [(0, 2, 2)]
-    assert world.judge("one", 0, 2, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    assert world.shares.acquire("two") == [(0, 2, 2)]
+    assert world.shares.judge("one", 0, 2, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
 def test_locks_that_end_are_told_to_who_counts_them_and_no_others() -> None:
-    world = ShareWorld("one", records=3)
-    world.acquire("one")
-    world.judge("one", 0, 0, ACCEPT)
+    world = share_world("one", records=3)
+    world.shares.acquire("one")
+    world.shares.judge("one", 0, 0, ACCEPT)
     assert world.effects is not None and world.effects.share_locks_ended == 0
     world.wait(LOCK_MS)
     assert world.effects.share_locks_ended == 2
@@ -88,80 +88,80 @@ def test_locks_that_end_are_told_to_who_counts_them_and_no_others() -> None:
 
 
 def test_a_lock_that_is_renewed_begins_anew() -> None:
-    world = ShareWorld("one", records=3)
-    world.acquire("one")
+    world = share_world("one", records=3)
+    world.shares.acquire("one")
     world.wait(LOCK_MS - 1)
-    assert world.judge("one", 1, 1, RENEW) == Rejection.NONE
+    assert world.shares.judge("one", 1, 1, RENEW) == Rejection.NONE
     world.wait(1)
-    assert world.windows() == [(0, 0), (2, 2)]
+    assert world.shares.windows() == [(0, 0), (2, 2)]
     world.wait(LOCK_MS)
-    assert world.windows() == [(0, 2)]
+    assert world.shares.windows() == [(0, 2)]
 
 
 def test_locks_end_together_at_tenths_of_a_second() -> None:
-    world = ShareWorld("one", records=4)
+    world = share_world("one", records=4)
     for delay_ms in (1, 30, 60):
         world.wait(delay_ms - world.now_ms % 100)
-        world.acquire("one", 1)
-    assert {hold.until_ms for hold in world.share.holds} == {world.now_ms + LOCK_MS + 40}
+        world.shares.acquire("one", 1)
+    assert {hold.until_ms for hold in world.shares.share.holds} == {world.now_ms + LOCK_MS + 40}
     world.wait(LOCK_MS - 1)
-    assert world.windows() == [(3, 3)]
+    assert world.shares.windows() == [(3, 3)]
     world.wait(41)
-    assert world.windows() == [(0, 2), (3, 3)]
+    assert world.shares.windows() == [(0, 2), (3, 3)]
 
 
 def test_what_was_not_read_does_not_count_as_delivered() -> None:
-    world = ShareWorld("one", "two", records=4)
-    world.acquire("one")
-    world.judge("one", 0, 1, Verdict.UNREAD)
-    assert world.acquire("two", 2) == [(0, 1, 1)]
-    world.records("one", SharePartition(T, 0), releases_through=world.group.acquisitions)
-    assert world.acquire("two") == [(2, 3, 1)]
-    world.leave("two")
-    assert world.acquire("one") == [(0, 3, 1)]
+    world = share_world("one", "two", records=4)
+    world.shares.acquire("one")
+    world.shares.judge("one", 0, 1, Verdict.UNREAD)
+    assert world.shares.acquire("two", 2) == [(0, 1, 1)]
+    world.shares.records("one", SharePartition(T, 0), releases_through=world.shares.group.acquisitions)
+    assert world.shares.acquire("two") == [(2, 3, 1)]
+    world.shares.leave("two")
+    assert world.shares.acquire("one") == [(0, 3, 1)]
 
 
 def test_a_session_that_ends_judges_first_and_gives_back_the_rest() -> None:
-    world = ShareWorld("one", "two", records=4)
-    world.acquire("one")
+    world = share_world("one", "two", records=4)
+    world.shares.acquire("one")
     partition = SharePartition(T, 0, [JudgedRange(0, 1, bytes([ACCEPT]))])
-    world.records("one", partition, releases_through=1)
-    assert (world.share.start, world.windows()) == (2, [(2, 3)])
+    world.shares.records("one", partition, releases_through=1)
+    assert (world.shares.share.start, world.shares.windows()) == (2, [(2, 3)])
 
 
 def test_a_session_that_ends_gives_back_what_it_got_of_its_partitions_and_no_other() -> None:
-    world = ShareWorld("one", records=4)
+    world = share_world("one", records=4)
     world.topic("u", number=2)
-    world.heartbeat("one", 1, ["t", "u"])
-    world.write(2, number=2)
+    world.shares.heartbeat("one", 1, ["t", "u"])
+    world.shares.write(2, number=2)
     other = SharePartition(topic_id(2), 0, [], 0, -1, 9)
     numbers = [
-        world.records("one", SharePartition(T, 0, [], 0, -1, 2)).acquisition,
-        world.records("one", SharePartition(T, 0, [], 0, -1, 1), other, ticket=7).acquisition,
+        world.shares.records("one", SharePartition(T, 0, [], 0, -1, 2)).acquisition,
+        world.shares.records("one", SharePartition(T, 0, [], 0, -1, 1), other, ticket=7).acquisition,
     ]
     assert numbers == [1, 2]
-    world.records("one", SharePartition(T, 0), releases_through=1)
-    assert world.windows() == [(0, 1), (3, 3)], "what came later is another session's"
-    assert world.records("one", SharePartition(T, 0, [], 0, -1, 1), other, ticket=7).acquisition == 2
-    world.acquire("one", 1)
-    world.records("one", SharePartition(T, 0), releases_from=2, releases_through=2)
-    assert world.windows() == [(1, 2), (3, 3)], "what came before is another session's, too"
-    world.records("one", SharePartition(T, 0), releases_through=9)
-    assert world.windows() == [(0, 2), (3, 3)]
+    world.shares.records("one", SharePartition(T, 0), releases_through=1)
+    assert world.shares.windows() == [(0, 1), (3, 3)], "what came later is another session's"
+    assert world.shares.records("one", SharePartition(T, 0, [], 0, -1, 1), other, ticket=7).acquisition == 2
+    world.shares.acquire("one", 1)
+    world.shares.records("one", SharePartition(T, 0), releases_from=2, releases_through=2)
+    assert world.shares.windows() == [(1, 2), (3, 3)], "what came before is another session's, too"
+    world.shares.records("one", SharePartition(T, 0), releases_through=9)
+    assert world.shares.windows() == [(0, 2), (3, 3)]
     judged = [JudgedRange(0, 1, bytes([ACCEPT]))]
-    (shared,) = world.records("one", SharePartition(topic_id(2), 0, judged)).partitions
+    (shared,) = world.shares.records("one", SharePartition(topic_id(2), 0, judged)).partitions
     assert shared.judged == Rejection.NONE, "the session did not name this one"
 
 
 def test_only_who_has_a_record_judges_it_and_all_or_nothing() -> None:
-    world = ShareWorld("one", "two", records=6)
-    world.acquire("one", 3)
-    world.acquire("two", 3)
-    assert world.judge("one", 2, 3, ACCEPT) == Rejection.INVALID_RECORD_STATE
-    assert world.judge("one", 5, 9, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    world = share_world("one", "two", records=6)
+    world.shares.acquire("one", 3)
+    world.shares.acquire("two", 3)
+    assert world.shares.judge("one", 2, 3, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    assert world.shares.judge("one", 5, 9, ACCEPT) == Rejection.INVALID_RECORD_STATE
     judged = [JudgedRange(0, 0, bytes([ACCEPT])), JudgedRange(4, 4, bytes([ACCEPT]))]
-    (shared,) = world.records("one", SharePartition(T, 0, judged)).partitions
-    assert (shared.judged, world.lag()) == (Rejection.INVALID_RECORD_STATE, 6)
+    (shared,) = world.shares.records("one", SharePartition(T, 0, judged)).partitions
+    assert (shared.judged, world.shares.lag()) == (Rejection.INVALID_RECORD_STATE, 6)
 
 
 @pytest.mark.parametrize(
@@ -176,171 +176,171 @@ def test_only_who_has_a_record_judges_it_and_all_or_nothing() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(judged: list[JudgedRange]) -> None:
-    world = ShareWorld("one", records=3)
-    world.acquire("one")
-    (shared,) = world.records("one", SharePartition(T, 0, judged)).partitions
-    assert (shared.judged, world.lag()) == (Rejection.INVALID_REQUEST, 3)
+    world = share_world("one", records=3)
+    world.shares.acquire("one")
+    (shared,) = world.shares.records("one", SharePartition(T, 0, judged)).partitions
+    assert (shared.judged, world.shares.lag()) == (Rejection.INVALID_REQUEST, 3)
 
 
 def test_what_somebody_wants_that_is_no_member_is_refused() -> None:
-    world = ShareWorld("one", records=3)
+    world = share_world("one", records=3)
     wanted = SharePartition(T, 0, [], 0, -1, 5)
-    assert world.records("two", wanted).rejection == Rejection.UNKNOWN_MEMBER
+    assert world.shares.records("two", wanted).rejection == Rejection.UNKNOWN_MEMBER
     assert world.do(ShareRecords(world.now_ms, "h", "one", [wanted], 5)).rejection == Rejection.UNKNOWN_GROUP
-    assert world.records("one", wanted, wanted).rejection == Rejection.INVALID_REQUEST
+    assert world.shares.records("one", wanted, wanted).rejection == Rejection.INVALID_REQUEST
     backwards = SharePartition(T, 0, [], 0, -1, 5, [OffsetRange(2, 1)])
-    assert world.records("one", backwards).rejection == Rejection.INVALID_REQUEST
-    assert world.judge("two", 0, 0, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    assert world.shares.records("one", backwards).rejection == Rejection.INVALID_REQUEST
+    assert world.shares.judge("two", 0, 0, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
 def test_a_partition_that_does_not_exist_is_refused_by_itself() -> None:
-    world = ShareWorld("one", records=3)
+    world = share_world("one", records=3)
     missing = SharePartition(topic_id(7), 0, [JudgedRange(0, 0, b"\1")], 0, -1, 5)
-    first, second = world.records("one", missing, SharePartition(T, 0, [], 0, -1, 5)).partitions
+    first, second = world.shares.records("one", missing, SharePartition(T, 0, [], 0, -1, 5)).partitions
     assert (first.judged, first.rejection, first.acquired) == (Rejection.UNKNOWN_TOPIC, Rejection.UNKNOWN_TOPIC, [])
     assert [each.last for each in second.acquired] == [2]
 
 
 def test_a_command_sent_again_acquires_nothing_more() -> None:
-    world = ShareWorld("one", records=9)
+    world = share_world("one", records=9)
     judged = [JudgedRange(5, 5, b"\1")]
     command = ShareRecords(world.now_ms, "g", "one", [SharePartition(T, 0, judged, 0, -1, 3)], 3, ticket=77)
     answer = world.do(command)
     assert answer.partitions[0].judged == Rejection.INVALID_RECORD_STATE
     assert world.do(command) == answer
-    assert world.windows() == [(3, 8)]
+    assert world.shares.windows() == [(3, 8)]
     for ticket in range(1, 9):
-        world.records("one", ticket=ticket)
+        world.shares.records("one", ticket=ticket)
     assert world.do(command).partitions[0].acquired[0].first == 3
 
 
 def test_a_request_gets_no_more_records_than_it_may_over_all_partitions() -> None:
-    world = ShareWorld("one", records=5)
+    world = share_world("one", records=5)
     world.do(CreatePartitions(world.now_ms, "t", 2))
     world.produce(batch(5), partition=1)
     wanted = [SharePartition(T, number, [], 0, -1, 4) for number in (0, 1)]
-    first, second = world.records("one", *wanted, records_max=6).partitions
+    first, second = world.shares.records("one", *wanted, records_max=6).partitions
     assert ([each.last for each in first.acquired], [each.last for each in second.acquired]) == ([3], [1])
 
 
 def test_no_more_is_in_flight_than_may_be() -> None:
-    world = ShareWorld("one", records=250, **{"share.partition.max.record.locks": "100"})
-    assert world.windows() == [(0, 99)]
-    assert world.acquire("one") == [(0, 99, 1)]
-    assert (world.windows(), world.acquire("one")) == ([], [])
-    world.judge("one", 10, 29, ACCEPT)
-    assert world.windows() == [(100, 119)]
-    world.judge("one", 30, 39, RELEASE)
-    assert world.acquire("one") == [(30, 39, 2), (100, 119, 1)]
+    world = share_world("one", records=250, **{"share.partition.max.record.locks": "100"})
+    assert world.shares.windows() == [(0, 99)]
+    assert world.shares.acquire("one") == [(0, 99, 1)]
+    assert (world.shares.windows(), world.shares.acquire("one")) == ([], [])
+    world.shares.judge("one", 10, 29, ACCEPT)
+    assert world.shares.windows() == [(100, 119)]
+    world.shares.judge("one", 30, 39, RELEASE)
+    assert world.shares.acquire("one") == [(30, 39, 2), (100, 119, 1)]
 
 
-def test_all_groups_together_have_no_more_in_flight_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share_partitions, "SHARE_RECORDS_MAX", 7)
-    world = ShareWorld("one", records=10)
-    world.configure("h", **{"share.auto.offset.reset": "earliest"})
-    world.join("one", group_id="h")
-    assert world.acquire("one", 5) == [(0, 4, 1)]
+def test_all_groups_together_have_no_more_in_flight_than_there_is_room_for() -> None:
+    world = share_world("one", records=10, limits=Limits(share=ShareLimits(share_records_max=7)))
+    world.shares.configure("h", **{"share.auto.offset.reset": "earliest"})
+    world.shares.join("one", group_id="h")
+    assert world.shares.acquire("one", 5) == [(0, 4, 1)]
     answer = world.do(ShareRecords(world.now_ms, "h", "one", [SharePartition(T, 0, [], 0, -1, 9)], 9))
     assert [(each.first, each.last) for each in answer.partitions[0].acquired] == [(0, 1)]
-    assert world.windows() == []
+    assert world.shares.windows() == []
 
 
 def test_a_window_is_kept_to_and_nothing_is_passed_over() -> None:
-    world = ShareWorld("one", records=10)
-    assert world.acquire("one", 9, first=0, last=3) == [(0, 3, 1)]
-    assert world.acquire("one", 9, first=6) == []
-    assert world.acquire("one", 9, first=2, last=5) == [(4, 5, 1)]
-    world.judge("one", 0, 5, RELEASE)
-    assert world.acquire("one", 9, first=3, last=7) == [(3, 5, 2), (6, 7, 1)]
+    world = share_world("one", records=10)
+    assert world.shares.acquire("one", 9, first=0, last=3) == [(0, 3, 1)]
+    assert world.shares.acquire("one", 9, first=6) == []
+    assert world.shares.acquire("one", 9, first=2, last=5) == [(4, 5, 1)]
+    world.shares.judge("one", 0, 5, RELEASE)
+    assert world.shares.acquire("one", 9, first=3, last=7) == [(3, 5, 2), (6, 7, 1)]
 
 
 def test_gaps_are_done_with_and_given_to_nobody() -> None:
-    world = ShareWorld("one", "two", records=10)
-    assert world.acquire("one", 4, gaps=[OffsetRange(0, 1), OffsetRange(4, 4)]) == [(2, 3, 1), (5, 6, 1)]
-    assert world.share.start == 2
-    world.judge("one", 2, 3, RELEASE)
-    assert world.acquire("two", 5, gaps=[OffsetRange(2, 2), OffsetRange(5, 5)]) == [(3, 3, 2), (7, 9, 1)]
-    assert world.judge("one", 5, 6, ACCEPT) == Rejection.NONE
+    world = share_world("one", "two", records=10)
+    assert world.shares.acquire("one", 4, gaps=[OffsetRange(0, 1), OffsetRange(4, 4)]) == [(2, 3, 1), (5, 6, 1)]
+    assert world.shares.share.start == 2
+    world.shares.judge("one", 2, 3, RELEASE)
+    assert world.shares.acquire("two", 5, gaps=[OffsetRange(2, 2), OffsetRange(5, 5)]) == [(3, 3, 2), (7, 9, 1)]
+    assert world.shares.judge("one", 5, 6, ACCEPT) == Rejection.NONE
 
 
 def test_what_retention_takes_is_done_with_but_may_still_be_judged() -> None:
-    world = ShareWorld("one", records=10)
-    world.acquire("one", 3)
-    world.acquire("one", 3)
-    world.judge("one", 3, 5, RELEASE)
+    world = share_world("one", records=10)
+    world.shares.acquire("one", 3)
+    world.shares.acquire("one", 3)
+    world.shares.judge("one", 3, 5, RELEASE)
     world.do(DeleteRecords(world.now_ms, [LogOffset(T, 0, 8)]))
-    assert world.windows() == [(8, 9)]
-    assert world.acquire("one") == [(8, 9, 1)]
-    assert world.judge("one", 0, 2, ACCEPT) == Rejection.NONE
-    assert (world.share.start, world.lag()) == (8, 2)
+    assert world.shares.windows() == [(8, 9)]
+    assert world.shares.acquire("one") == [(8, 9, 1)]
+    assert world.shares.judge("one", 0, 2, ACCEPT) == Rejection.NONE
+    assert (world.shares.share.start, world.shares.lag()) == (8, 2)
 
 
 def test_a_group_goes_on_when_retention_has_taken_all_that_it_may_have_in_flight() -> None:
-    world = ShareWorld("one", records=250, **{"share.partition.max.record.locks": "100"})
-    world.acquire("one")
-    world.judge("one", 0, 99, RELEASE)
+    world = share_world("one", records=250, **{"share.partition.max.record.locks": "100"})
+    world.shares.acquire("one")
+    world.shares.judge("one", 0, 99, RELEASE)
     world.do(DeleteRecords(world.now_ms, [LogOffset(T, 0, 50)]))
-    assert (world.windows(), world.lag()) == ([(50, 99), (100, 149)], 200)
+    assert (world.shares.windows(), world.shares.lag()) == ([(50, 99), (100, 149)], 200)
     world.do(DeleteRecords(world.now_ms, [LogOffset(T, 0, 150)]))
-    assert (world.windows(), world.lag()) == ([(150, 249)], 100)
-    assert world.acquire("one") == [(150, 249, 1)]
+    assert (world.shares.windows(), world.shares.lag()) == ([(150, 249)], 100)
+    assert world.shares.acquire("one") == [(150, 249, 1)]
 
 
 def test_a_deleted_topics_records_are_nobodys() -> None:
-    world = ShareWorld("one", records=3)
+    world = share_world("one", records=3)
     world.topic("u", number=2)
-    world.heartbeat("one", 1, ["t", "u"])
-    world.acquire("one")
+    world.shares.heartbeat("one", 1, ["t", "u"])
+    world.shares.acquire("one")
     world.do(DeleteTopic(world.now_ms, "t", T))
-    assert world.judge("one", 0, 2, ACCEPT) == Rejection.UNKNOWN_TOPIC
+    assert world.shares.judge("one", 0, 2, ACCEPT) == Rejection.UNKNOWN_TOPIC
     assert world.state.share_record_count == 0
     world.wait(LOCK_MS)
 
 
-def begin(world: ShareWorld) -> Any:
+def begin(world: World) -> Any:
     producer = world.do(InitTransactionalProducer(world.now_ms, "tx", 60_000))
     who = {"producer": producer.producer_id, "epoch": producer.producer_epoch, "sequence": 0}
     world.produce(batch(3, **who, attributes=TRANSACTIONAL, adds=True))
     return producer
 
 
-def end(world: ShareWorld, producer: Any) -> None:
+def end(world: World, producer: Any) -> None:
     world.do(EndTxn(world.now_ms, "tx", producer.producer_id, producer.producer_epoch, committed=True))
 
 
 def test_a_group_that_reads_what_is_committed_waits_for_the_end_of_transactions() -> None:
-    world = ShareWorld("one", records=2, **{"share.isolation.level": "read_committed"})
+    world = share_world("one", records=2, **{"share.isolation.level": "read_committed"})
     producer = begin(world)
-    world.write(1)
-    assert world.windows() == [(0, 1)]
-    assert world.acquire("one") == [(0, 1, 1)]
+    world.shares.write(1)
+    assert world.shares.windows() == [(0, 1)]
+    assert world.shares.acquire("one") == [(0, 1, 1)]
     end(world, producer)
-    assert world.acquire("one") == [(2, 5, 1)]
+    assert world.shares.acquire("one") == [(2, 5, 1)]
 
 
 def test_other_groups_do_not_wait_and_nobody_gets_a_marker() -> None:
-    world = ShareWorld("one", records=2)
+    world = share_world("one", records=2)
     producer = begin(world)
-    assert world.acquire("one", 3) == [(0, 2, 1)]
+    assert world.shares.acquire("one", 3) == [(0, 2, 1)]
     end(world, producer)
-    world.write(1)
-    assert world.acquire("one") == [(3, 4, 1), (6, 6, 1)]
-    world.judge("one", 0, 4, ACCEPT)
-    assert world.share.start == 6
+    world.shares.write(1)
+    assert world.shares.acquire("one") == [(3, 4, 1), (6, 6, 1)]
+    world.shares.judge("one", 0, 4, ACCEPT)
+    assert world.shares.share.start == 6
 
 
-def test_what_an_abandoned_group_left_takes_no_room_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share_partitions, "SHARE_RECORDS_MAX", 50)
-    world = ShareWorld("one", records=200)
-    assert world.acquire("one", 90) == [(0, 49, 1)]
-    world.configure("h", **{"share.auto.offset.reset": "earliest"})
-    world.join("two", group_id="h")
+def test_what_an_abandoned_group_left_takes_no_room_from_others() -> None:
+    world = share_world("one", records=200, limits=Limits(share=ShareLimits(share_records_max=50)))
+    assert world.shares.acquire("one", 90) == [(0, 49, 1)]
+    world.shares.configure("h", **{"share.auto.offset.reset": "earliest"})
+    world.shares.join("two", group_id="h")
     wanted = ShareRecords(world.now_ms, "h", "two", [SharePartition(T, 0, [], 0, -1, 90)], 90)
     assert world.do(wanted).partitions[0].acquired == []
-    world.expire("one")
+    world.shares.expire("one")
     assert world.do(wanted).partitions[0].acquired == [AcquiredRange(0, 48, 1)], "one range is to be remembered"
-    world.join("one")
-    assert world.acquire("one", 90) == [(0, 49, 2)], "it had these before, and how often they came is not forgotten"
-    world.leave("one")
+    world.shares.join("one")
+    assert world.shares.acquire("one", 90) == [(0, 49, 2)], (
+        "it had these before, and how often they came is not forgotten"
+    )
+    world.shares.leave("one")
     check_invariants(world.state)
     check_invariants(decode_state(encode_state(world.state)))

@@ -1,31 +1,43 @@
 """Share groups' targets are made some time apart, so that a thousand members may come at once (KIP-1263)."""
 
 from collections.abc import Callable
-from unittest import mock
 
 import pytest
 
 from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTopic, TopicPartitions
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.machine import apply_entry
-from penstock_sequencer.core.share import commands as share_commands, group as share_groups
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
-from tests.unit.sequencer.core.core_shares import ShareWorld
-from tests.unit.sequencer.core.core_world import check_invariants, topic_id
+from penstock_sequencer.core.state.cluster import State
+from penstock_sequencer.core.state.limits import Limits, ShareLimits
+from tests.unit.sequencer.core.core_world import World, check_invariants, share_world, topic_id
 
 T, U = topic_id(1), topic_id(2)
 INTERVAL_MS, SOON_MS, USUAL_MS = 1_000, 1_000, 5_000
 
 
 @pytest.fixture
-def world() -> ShareWorld:
-    return ShareWorld(**{"share.assignment.interval.ms": str(INTERVAL_MS), "share.auto.offset.reset": "latest"})
+def world() -> World:
+    return share_world(**{"share.assignment.interval.ms": str(INTERVAL_MS), "share.auto.offset.reset": "latest"})
+
+
+def targets_made(world: World) -> set[tuple[int, int]]:
+    """From now on the epoch and the time of each target that is made for the group's members."""
+    made: set[tuple[int, int]] = set()
+
+    def look(state: State) -> None:
+        group = state.share_groups["g"]
+        if group.assigned_ms:
+            made.add((group.assignment_epoch, group.assigned_ms))
+
+    world.on_entry.append(look)
+    return made
 
 
 def test_who_comes_within_the_interval_has_nothing_at_the_epoch_that_there_is_and_comes_again_soon(
-    world: ShareWorld,
+    world: World,
 ) -> None:
-    first, second = world.join("one"), world.join("two")
+    first, second = world.shares.join("one"), world.shares.join("two")
     assert (first.member_epoch, first.heartbeat_interval_ms, first.assignment) == (
         1,
         USUAL_MS,
@@ -33,117 +45,118 @@ def test_who_comes_within_the_interval_has_nothing_at_the_epoch_that_there_is_an
     )
     assert (second.member_epoch, second.heartbeat_interval_ms, second.assignment) == (1, SOON_MS, [])
     sequence = world.state.sequence
-    assert world.heartbeat("two", 1).heartbeat_interval_ms == SOON_MS
+    assert world.shares.heartbeat("two", 1).heartbeat_interval_ms == SOON_MS
     assert world.state.sequence == sequence, "nothing is journaled while nothing is decided"
     world.wait(INTERVAL_MS)
-    told = world.heartbeat("two", 1)
+    told = world.shares.heartbeat("two", 1)
     assert (told.member_epoch, told.heartbeat_interval_ms, told.assignment) == (2, USUAL_MS, [TopicPartitions(T, [0])])
 
 
-def test_targets_are_made_once_for_all_who_came_within_the_interval(world: ShareWorld) -> None:
-    with mock.patch.object(share_groups, "assign", wraps=share_groups.assign) as assign:
-        for number in range(50):
-            world.join(str(number))
-        assert assign.call_count == 1
-        world.wait(INTERVAL_MS)
-        assert assign.call_count == 2
-        world.wait(INTERVAL_MS)
-        assert assign.call_count == 2, "nothing has changed since"
-    assert all(member.target == {T: [0]} for member in world.group.members.values())
+def test_targets_are_made_once_for_all_who_came_within_the_interval(world: World) -> None:
+    made = targets_made(world)
+    for number in range(50):
+        world.shares.join(str(number))
+    assert len(made) == 1
+    world.wait(INTERVAL_MS)
+    assert len(made) == 2
+    world.wait(INTERVAL_MS)
+    assert len(made) == 2, "nothing has changed since"
+    assert all(member.target == {T: [0]} for member in world.shares.group.members.values())
     check_invariants(world.state)
 
 
-def test_after_a_quiet_time_and_in_an_empty_group_targets_are_made_at_once(world: ShareWorld) -> None:
-    world.join("one")
+def test_after_a_quiet_time_and_in_an_empty_group_targets_are_made_at_once(world: World) -> None:
+    world.shares.join("one")
     world.wait(INTERVAL_MS)
-    assert world.join("two").assignment == [TopicPartitions(T, [0])]
-    world.leave("one")
-    world.leave("two")
-    assert world.join("three").assignment == [TopicPartitions(T, [0])]
-    assert world.group.target_due_ms == 0
+    assert world.shares.join("two").assignment == [TopicPartitions(T, [0])]
+    world.shares.leave("one")
+    world.shares.leave("two")
+    assert world.shares.join("three").assignment == [TopicPartitions(T, [0])]
+    assert world.shares.group.target_due_ms == 0
 
 
-def test_what_is_written_while_targets_are_to_come_is_not_missed(world: ShareWorld) -> None:
+def test_what_is_written_while_targets_are_to_come_is_not_missed(world: World) -> None:
     world.topic("u", number=2)
-    world.join("one")
-    world.join("two", "u")
-    world.write(3, number=2)
+    world.shares.join("one")
+    world.shares.join("two", "u")
+    world.shares.write(3, number=2)
     world.do(CreatePartitions(world.now_ms, "t", 2))
     world.wait(INTERVAL_MS)
-    assert world.group.partitions[U][0].start == 0
-    assert world.group.partitions[T].keys() == {0, 1}
+    assert world.shares.group.partitions[U][0].start == 0
+    assert world.shares.group.partitions[T].keys() == {0, 1}
 
 
-def test_what_a_member_unsubscribes_it_is_told_at_once(world: ShareWorld) -> None:
+def test_what_a_member_unsubscribes_it_is_told_at_once(world: World) -> None:
     world.topic("u", number=2)
-    world.join("one", "t", "u")
-    world.heartbeat("one", 1)
-    assert world.heartbeat("one", 1, ["u"]).assignment == [TopicPartitions(U, [0])]
+    world.shares.join("one", "t", "u")
+    world.shares.heartbeat("one", 1)
+    assert world.shares.heartbeat("one", 1, ["u"]).assignment == [TopicPartitions(U, [0])]
 
 
-def test_a_topic_that_goes_meanwhile_is_nobodys_when_the_targets_come(world: ShareWorld) -> None:
-    world.join("one")
-    world.join("two")
+def test_a_topic_that_goes_meanwhile_is_nobodys_when_the_targets_come(world: World) -> None:
+    world.shares.join("one")
+    world.shares.join("two")
     world.do(DeleteTopic(world.now_ms, "t", T))
     check_invariants(world.state)
     world.wait(INTERVAL_MS)
     check_invariants(world.state)
-    assert world.heartbeat("one", 1).assignment == []
+    assert world.shares.heartbeat("one", 1).assignment == []
 
 
 def test_a_lock_that_ends_meanwhile_is_not_kept_by_targets_that_are_to_come() -> None:
     configs = {"share.assignment.interval.ms": "15000", "share.record.lock.duration.ms": "1000"}
-    world = ShareWorld("one", records=2, **configs)
-    world.acquire("one")
-    world.join("two")
+    world = share_world("one", records=2, **configs)
+    world.shares.acquire("one")
+    world.shares.join("two")
     world.wait(1_100)
-    assert world.windows() == [(0, 1)]
+    assert world.shares.windows() == [(0, 1)]
     world.wait(15_000)
-    assert world.group.members["two"].target == {T: [0]}
+    assert world.shares.group.members["two"].target == {T: [0]}
 
 
-def test_a_restored_state_makes_the_targets_at_the_same_time(world: ShareWorld) -> None:
-    world.join("one")
-    world.join("two")
-    world.state = decode_state(encode_state(world.state))
+def test_a_restored_state_makes_the_targets_at_the_same_time(world: World) -> None:
+    world.shares.join("one")
+    world.shares.join("two")
+    world.state = decode_state(encode_state(world.state), world.state.limits)
     world.wait(INTERVAL_MS - 1)
-    assert not world.group.members["two"].target
+    assert not world.shares.group.members["two"].target
     world.wait(1)
-    assert world.group.members["two"].target == {T: [0]}
+    assert world.shares.group.members["two"].target == {T: [0]}
 
 
-def test_targets_that_are_much_work_are_made_further_apart(world: ShareWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share_groups, "SHARE_FRAGMENTS_PER_PAUSE_MS", 0.001)
-    world.join("one")
-    world.join("two")
-    world.wait(INTERVAL_MS)
-    assert not world.group.members["two"].target
-    world.wait(2 * INTERVAL_MS)
-    assert world.group.members["two"].target == {T: [0]}
+def test_targets_that_are_much_work_are_made_further_apart() -> None:
+    one_each_ms = Limits(share=ShareLimits(share_fragments_per_pause_ms=1))
+    world = share_world(limits=one_each_ms, **{"share.assignment.interval.ms": "2"})
+    world.do(CreatePartitions(world.now_ms, "t", 8))
+    world.shares.join("one")
+    world.shares.join("two")
+    fragments = 2 + 8  # subscriptions and partitions
+    world.wait(fragments - 1)
+    assert not world.shares.group.members["two"].target
+    world.wait(1)
+    assert len(world.shares.group.members["two"].target[T]) == 4
 
 
 @pytest.mark.parametrize(
-    "join", [lambda world: world.join("three"), lambda world: world.heartbeat("two", 2, ["t", "u"])]
+    "join", [lambda world: world.shares.join("three"), lambda world: world.shares.heartbeat("two", 2, ["t", "u"])]
 )
-def test_members_subscribe_no_more_topics_in_all_than_there_is_time_to_assign(
-    join: Callable[[ShareWorld], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(share_commands, "SHARE_SUBSCRIPTIONS_MAX", 3)
-    world = ShareWorld("one", "two")
-    world.heartbeat("one", 1, ["t", "u"])
+def test_members_subscribe_no_more_topics_in_all_than_there_is_time_to_assign(join: Callable[[World], object]) -> None:
+    world = share_world("one", "two", limits=Limits(share=ShareLimits(share_subscriptions_max=3)))
+    world.shares.heartbeat("one", 1, ["t", "u"])
     answer = join(world)
     assert getattr(answer, "rejection", None) == Rejection.GROUP_FULL
-    world.heartbeat("one", 3, ["t"])
+    world.shares.heartbeat("one", 3, ["t"])
     assert getattr(join(world), "rejection", None) is None
 
 
-def test_who_gets_the_last_partitions_does_not_depend_on_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share_groups, "SHARE_PARTITIONS_MAX", 3)
-    world = ShareWorld("one")
-    world.configure("h", **{"share.assignment.interval.ms": "0"})
-    world.join("two", "u", group_id="h")
-    world.heartbeat("one", 1, ["t", "u"])  # the groups subscribe "u" in another order than that in which they came
-    again = decode_state(encode_state(world.state))
+def test_who_gets_the_last_partitions_does_not_depend_on_a_snapshot() -> None:
+    world = share_world("one", limits=Limits(share=ShareLimits(share_partitions_max=3)))
+    world.shares.configure("h", **{"share.assignment.interval.ms": "0"})
+    world.shares.join("two", "u", group_id="h")
+    world.shares.heartbeat(
+        "one", 1, ["t", "u"]
+    )  # the groups subscribe "u" in another order than that in which they came
+    again = decode_state(encode_state(world.state), world.state.limits)
     next_sequence = again.sequence + 1
     for state in (world.state, again):
         apply_entry(state, next_sequence, [[CreateTopic(world.now_ms, "u", U, 2, {})]])

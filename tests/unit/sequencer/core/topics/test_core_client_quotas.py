@@ -13,7 +13,7 @@ from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import new_state
-from penstock_sequencer.core.state.limits import QUOTA_ENTITIES_MAX
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from penstock_sequencer.core.topics.client_quotas import client_quotas, log_sizes
 from tests.unit.sequencer.core.core_world import World, batch
 
@@ -119,7 +119,7 @@ def test_validation_says_what_would_be_answered_and_changes_nothing() -> None:
 
 def test_there_is_a_limit_to_the_entities_and_those_there_are_can_still_be_changed() -> None:
     world = World()
-    for number in range(QUOTA_ENTITIES_MAX):
+    for number in range(DEFAULT_LIMITS.topics.quota_entities_max):
         apply_entry(
             world.state,
             world.state.sequence + 1,

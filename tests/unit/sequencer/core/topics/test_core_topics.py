@@ -7,9 +7,7 @@ from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.queries.topics import MetadataQuery, TopicView, ValidateQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.log import extent_reclaim
-from penstock_sequencer.core.state.limits import DELETED_TOPIC_MEMORY_MS, PARTITIONS_PER_TOPIC_MAX
-from penstock_sequencer.core.topics import deletion, topics
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits, LogLimits, TopicLimits
 from tests.unit.sequencer.core.core_world import World, batch, topic_id
 
 
@@ -62,17 +60,20 @@ def test_what_is_no_topic_id_is_refused(world: World, identifier: bytes) -> None
     assert world.do(CreateTopic(world.now_ms, "t", identifier, 1, {})).rejection == Rejection.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("partitions", [0, -2, PARTITIONS_PER_TOPIC_MAX + 1])
+@pytest.mark.parametrize("partitions", [0, -2, DEFAULT_LIMITS.topics.partitions_per_topic_max + 1])
 def test_impossible_partition_counts_are_refused(world: World, partitions: int) -> None:
     assert world.topic(partitions=partitions).rejection == Rejection.INVALID_PARTITIONS
 
 
 def test_the_largest_topic_can_be_made(world: World) -> None:
-    assert world.topic(partitions=PARTITIONS_PER_TOPIC_MAX).partitions == PARTITIONS_PER_TOPIC_MAX
+    assert (
+        world.topic(partitions=DEFAULT_LIMITS.topics.partitions_per_topic_max).partitions
+        == DEFAULT_LIMITS.topics.partitions_per_topic_max
+    )
 
 
-def test_all_topics_together_have_a_limit_of_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "PARTITIONS_MAX", 5)
+def test_all_topics_together_have_a_limit_of_partitions(world: World) -> None:
+    world.use_limits(Limits(topics=TopicLimits(partitions_max=5)))
     world.topic("t", 3, 1)
     assert world.topic("u", 3, 2).rejection == Rejection.INVALID_PARTITIONS
     assert world.do(CreatePartitions(world.now_ms, "t", 6)).rejection == Rejection.INVALID_PARTITIONS
@@ -90,7 +91,7 @@ def test_a_topic_grows_and_never_shrinks(world: World) -> None:
     world.topic(partitions=2)
     assert world.do(CreatePartitions(world.now_ms, "t", 3)) == Done()
     assert world.produce(batch(), partition=2)[0].rejection == Rejection.NONE
-    for count in (3, 2, 0, -1, PARTITIONS_PER_TOPIC_MAX + 1):
+    for count in (3, 2, 0, -1, DEFAULT_LIMITS.topics.partitions_per_topic_max + 1):
         assert world.do(CreatePartitions(world.now_ms, "t", count)).rejection == Rejection.INVALID_PARTITIONS
     assert world.do(CreatePartitions(world.now_ms, "nowhere", 3)).rejection == Rejection.UNKNOWN_TOPIC
 
@@ -114,8 +115,8 @@ def test_deleting_a_topic_condemns_the_segments_that_held_nothing_else(world: Wo
     assert list(world.state.segments.dead_since_ms) == [world.now_ms, -1]
 
 
-def test_a_large_topic_is_let_go_step_by_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_STEP_MAX", 2)
+def test_a_large_topic_is_let_go_step_by_step(world: World) -> None:
+    world.use_limits(Limits(log=LogLimits(extents_dropped_per_step_max=2)))
     world.topic()
     for _ in range(5):
         world.produce(batch())
@@ -140,7 +141,7 @@ def test_deleting_a_topic_forgets_the_offsets_that_groups_committed_in_it(world:
 def test_a_late_retry_of_its_creation_does_not_bring_a_deleted_topic_back(world: World) -> None:
     world.topic("t")
     world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
-    world.wait(DELETED_TOPIC_MEMORY_MS)
+    world.wait(DEFAULT_LIMITS.topics.deleted_topic_memory_ms)
     assert world.topic("t").rejection == Rejection.INVALID_REQUEST
     assert isinstance(world.topic("t", number=2), TopicCreated)
     world.wait(1)
@@ -157,8 +158,8 @@ def test_a_deletion_by_id_that_is_sent_again_is_done_and_spares_the_topic_made_a
     assert world.state.topics["t"].topic_id == topic_id(2)
 
 
-def test_the_memory_of_deleted_topics_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deletion, "DELETED_TOPICS_MAX", 2)
+def test_the_memory_of_deleted_topics_is_bounded(world: World) -> None:
+    world.use_limits(Limits(topics=TopicLimits(deleted_topics_max=2)))
     for number in (1, 2, 3):
         world.topic("t", number=number)
         world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))

@@ -31,15 +31,13 @@ from penstock.contracts.queries.janitor import UsageQuery
 from penstock.contracts.queries.topics import DeletedTopicsQuery, DeletedTopicView, MetadataQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.groups import offset_commit
-from penstock_sequencer.core.log import extent_reclaim, retention_queries
+from penstock_sequencer.core.log import retention_queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.maintenance import queries as janitor_queries
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import Partition
-from penstock_sequencer.core.state.limits import DELETED_TOPIC_MEMORY_MS, GROUP_IDLE_MS
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, GroupLimits, Limits, LogLimits, TopicLimits
 from penstock_sequencer.core.state.segments import NOT_DEAD
-from penstock_sequencer.core.topics import deletion, topics
 from tests.unit.sequencer.core.core_world import World, batch, topic_id
 
 WINDOW_MS = 1_000
@@ -198,7 +196,7 @@ def test_a_command_that_comes_after_the_topic_was_deleted_anew_does_not_bring_it
     assert isinstance(world.do(command), TopicCreated)
     delete(world)
     restored = World()
-    restored.state, restored.now_ms = decode_state(encode_state(world.state)), world.now_ms
+    restored.state, restored.now_ms = decode_state(encode_state(world.state), world.state.limits), world.now_ms
     for each in (world, restored):
         assert each.do(command).rejection == Rejection.STALE
         assert len(deleted(each)) == 1
@@ -206,9 +204,9 @@ def test_a_command_that_comes_after_the_topic_was_deleted_anew_does_not_bring_it
 
 
 def test_the_id_of_a_topic_stays_out_of_use_while_it_can_come_back(world: World) -> None:
-    world.topic(**{"penstock.undelete.window.ms": str(3 * DELETED_TOPIC_MEMORY_MS)})
+    world.topic(**{"penstock.undelete.window.ms": str(3 * DEFAULT_LIMITS.topics.deleted_topic_memory_ms)})
     delete(world)
-    world.wait(2 * DELETED_TOPIC_MEMORY_MS)
+    world.wait(2 * DEFAULT_LIMITS.topics.deleted_topic_memory_ms)
     assert world.state.deleted_topics == {}
     assert world.topic("other", number=1).rejection == Rejection.INVALID_REQUEST
     assert world.do(DeleteTopic(world.now_ms, "", topic_id(1))) == Done()
@@ -235,8 +233,8 @@ def test_compaction_goes_on_in_what_is_buried(world: World) -> None:
     assert world.extents() == [(0, 19, 1)]
 
 
-def test_trimming_goes_on_in_what_is_buried(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+def test_trimming_goes_on_in_what_is_buried(world: World) -> None:
+    world.use_limits(Limits(log=LogLimits(extents_dropped_per_command_max=1)))
     world.topic(**WINDOW)
     for _ in range(3):
         world.produce(batch(10, 100))
@@ -249,21 +247,21 @@ def test_trimming_goes_on_in_what_is_buried(world: World, monkeypatch: pytest.Mo
 
 
 def test_a_group_that_was_forgotten_meanwhile_comes_back_with_its_offsets(world: World) -> None:
-    world.topic(**{"penstock.undelete.window.ms": str(2 * GROUP_IDLE_MS)})
+    world.topic(**{"penstock.undelete.window.ms": str(2 * DEFAULT_LIMITS.groups.group_idle_ms)})
     world.commit_offset(7)
     delete(world)
-    world.wait(GROUP_IDLE_MS)
+    world.wait(DEFAULT_LIMITS.groups.group_idle_ms)
     assert world.state.groups == {}
     undelete(world)
     assert world.group().offsets["t"][0].offset == 7
 
 
-def test_a_group_that_finds_no_room_does_not_come_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.topic(**{"penstock.undelete.window.ms": str(2 * GROUP_IDLE_MS)})
+def test_a_group_that_finds_no_room_does_not_come_back(world: World) -> None:
+    world.topic(**{"penstock.undelete.window.ms": str(2 * DEFAULT_LIMITS.groups.group_idle_ms)})
     world.commit_offset(7)
     delete(world)
-    world.wait(GROUP_IDLE_MS)
-    monkeypatch.setattr(offset_commit, "GROUPS_MAX", 0)
+    world.wait(DEFAULT_LIMITS.groups.group_idle_ms)
+    world.use_limits(Limits(groups=GroupLimits(groups_max=0)))
     assert isinstance(undelete(world), TopicCreated)
     assert (world.state.groups, world.state.group_bytes) == ({}, 0)
 
@@ -278,10 +276,8 @@ def test_a_group_that_was_deleted_does_not_come_back(world: World) -> None:
     assert world.state.groups == {}
 
 
-def test_what_can_come_back_counts_with_the_partitions_that_there_may_be(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topics, "PARTITIONS_MAX", 3)
+def test_what_can_come_back_counts_with_the_partitions_that_there_may_be(world: World) -> None:
+    world.use_limits(Limits(topics=TopicLimits(partitions_max=3)))
     world.topic(partitions=2, **WINDOW)
     delete(world)
     assert world.topic("u", 2, 2).rejection == Rejection.INVALID_PARTITIONS
@@ -290,8 +286,8 @@ def test_what_can_come_back_counts_with_the_partitions_that_there_may_be(
     assert isinstance(world.topic("u", 2, 2), TopicCreated)
 
 
-def test_no_more_topics_are_kept_than_may_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deletion, "RECOVERABLE_TOPICS_MAX", 1)
+def test_no_more_topics_are_kept_than_may_be(world: World) -> None:
+    world.use_limits(Limits(topics=TopicLimits(recoverable_topics_max=1)))
     for name, number in (("t", 1), ("u", 2), ("v", 3)):
         world.topic(name, number=number, **(WINDOW if name != "v" else {}))
     assert delete(world, "t") == Done()
@@ -300,10 +296,8 @@ def test_no_more_topics_are_kept_than_may_be(world: World, monkeypatch: pytest.M
     assert delete(world, "v") == Done()
 
 
-def test_windows_that_end_together_are_ended_a_few_topics_at_a_time(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deletion, "PARTITIONS_PENDING_DELETE_PER_STEP", 3)
+def test_windows_that_end_together_are_ended_a_few_topics_at_a_time(world: World) -> None:
+    world.use_limits(Limits(topics=TopicLimits(partitions_pending_delete_per_step=3)))
     for number in (1, 2, 3, 4):
         world.topic(f"t{number}", 2, number, **WINDOW)
         delete(world, f"t{number}")
@@ -314,7 +308,7 @@ def test_windows_that_end_together_are_ended_a_few_topics_at_a_time(
     assert world.state.partition_count == 0
 
 
-def test_however_much_is_being_trimmed_each_topic_goes_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_however_much_is_being_trimmed_each_topic_goes_by_itself(world: World) -> None:
     class Watched(deque[Partition]):
         looks = 0
 
@@ -323,7 +317,7 @@ def test_however_much_is_being_trimmed_each_topic_goes_by_itself(world: World, m
                 self.looks += 1
                 yield each
 
-    monkeypatch.setattr(extent_reclaim, "EXTENTS_DROPPED_PER_COMMAND_MAX", 1)
+    world.use_limits(Limits(log=LogLimits(extents_dropped_per_command_max=1)))
     for number in range(1, 5):
         world.topic(f"t{number}", 1, number, **WINDOW)
         for _ in range(2):
@@ -336,7 +330,7 @@ def test_however_much_is_being_trimmed_each_topic_goes_by_itself(world: World, m
     world.now_ms += WINDOW_MS
     apply_entry(world.state, world.state.sequence + 1, [[DropExtents(world.now_ms)]])
     assert (world.state.partition_count, trimmed.looks) == (0, 0)
-    restored = decode_state(encode_state(world.state))
+    restored = decode_state(encode_state(world.state), world.state.limits)
     steps = 0
     while world.do(DropExtents(world.now_ms)).is_more:
         apply_entry(restored, restored.sequence + 1, [[DropExtents(world.now_ms)]])
@@ -359,6 +353,6 @@ def test_a_replica_that_was_restored_brings_back_the_same(world: World) -> None:
     world.commit_offset(7)
     delete(world)
     restored = World()
-    restored.state, restored.now_ms = decode_state(encode_state(world.state)), world.now_ms
+    restored.state, restored.now_ms = decode_state(encode_state(world.state), world.state.limits), world.now_ms
     assert undelete(restored) == undelete(world)
     assert encode_state(restored.state) == encode_state(world.state)

@@ -18,20 +18,14 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import ABORTED, COMMITTED, EMPTY, ONGOING
-from penstock_sequencer.core.state.limits import (
-    PRODUCER_EPOCH_MAX,
-    TRANSACTION_TIMEOUT_MAX_MS,
-    TRANSACTIONAL_ID_EXPIRY_MS,
-    TRANSACTIONAL_ID_LENGTH_MAX,
-)
-from penstock_sequencer.core.transactions import coordinator
-from tests.unit.sequencer.core.core_transactions import TIMEOUT_MS, TransactionWorld, Writer
-from tests.unit.sequencer.core.core_world import World, batch, topic_id
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, PRODUCER_EPOCH_MAX, Limits, TransactionLimits
+from tests.unit.sequencer.core.core_transactions import TIMEOUT_MS, Writer
+from tests.unit.sequencer.core.core_world import World, batch, topic_id, transaction_world
 
 
 @pytest.fixture
-def world() -> TransactionWorld:
-    return TransactionWorld()
+def world() -> World:
+    return transaction_world()
 
 
 def rejection_of(outcome: Any) -> Rejection:
@@ -39,150 +33,155 @@ def rejection_of(outcome: Any) -> Rejection:
     return rejection
 
 
-def test_a_producer_gets_an_id_that_nobody_has_and_the_first_epoch(world: TransactionWorld) -> None:
-    one, other = world.init("one"), world.init("other")
+def test_a_producer_gets_an_id_that_nobody_has_and_the_first_epoch(world: World) -> None:
+    one, other = world.transactions.init("one"), world.transactions.init("other")
     assert one.producer_id != other.producer_id
     assert (one.epoch, other.epoch) == (0, 0)
     assert world.state.transactions["one"].state == EMPTY
 
 
 def test_who_comes_later_under_the_same_id_gets_a_higher_epoch_and_fences_who_was_there(
-    world: TransactionWorld,
+    world: World,
 ) -> None:
-    old = world.init()
-    new = world.init()
+    old = world.transactions.init()
+    new = world.transactions.init()
     assert (new.producer_id, new.epoch) == (old.producer_id, 1)
-    assert rejection_of(world.add(old)) == Rejection.PRODUCER_FENCED
-    assert world.add(new) == PerItem([Rejection.NONE])
-    assert rejection_of(world.write(old)) == Rejection.PRODUCER_FENCED
-    assert rejection_of(world.end(old)) == Rejection.PRODUCER_FENCED
-    assert rejection_of(world.init_again(old)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.transactions.add(old)) == Rejection.PRODUCER_FENCED
+    assert world.transactions.add(new) == PerItem([Rejection.NONE])
+    assert rejection_of(world.transactions.write(old)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.transactions.end(old)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.transactions.init_again(old)) == Rejection.PRODUCER_FENCED
 
 
-def test_a_new_epoch_fences_in_partitions_that_only_the_old_one_wrote_to(world: TransactionWorld) -> None:
-    old = world.init()
-    world.add(old, 0, 1)
-    world.write(old, 0)
-    world.write(old, 1)
-    world.init()
+def test_a_new_epoch_fences_in_partitions_that_only_the_old_one_wrote_to(world: World) -> None:
+    old = world.transactions.init()
+    world.transactions.add(old, 0, 1)
+    world.transactions.write(old, 0)
+    world.transactions.write(old, 1)
+    world.transactions.init()
     for partition in (0, 1):
-        assert rejection_of(world.write(old, partition)) == Rejection.PRODUCER_FENCED
+        assert rejection_of(world.transactions.write(old, partition)) == Rejection.PRODUCER_FENCED
 
 
-def test_who_begins_aborts_what_was_left_open_in_the_same_entry(world: TransactionWorld) -> None:
-    old = world.init()
-    world.add(old)
-    world.write(old)
-    assert world.stable() == 0
-    world.init()
-    assert world.stable() == 2
-    assert [(each.producer_epoch, each.committed) for each in world.plan().markers] == [(1, False)]
+def test_who_begins_aborts_what_was_left_open_in_the_same_entry(world: World) -> None:
+    old = world.transactions.init()
+    world.transactions.add(old)
+    world.transactions.write(old)
+    assert world.transactions.stable() == 0
+    world.transactions.init()
+    assert world.transactions.stable() == 2
+    assert [(each.producer_epoch, each.committed) for each in world.transactions.plan().markers] == [(1, False)]
     assert world.state.transactions["tx"].state == EMPTY
 
 
-def test_a_producer_that_lives_goes_on_with_a_higher_epoch_and_may_ask_twice(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.add(writer)
-    world.write(writer)
-    assert world.init_again(writer) == ProducerAllocated(writer.producer_id, 1)
-    assert world.init_again(writer) == ProducerAllocated(writer.producer_id, 1)
-    world.go_on(writer, ProducerAllocated(writer.producer_id, 1))
-    world.add(writer)
-    assert world.write(writer) == BatchResult(Rejection.NONE, 2, 0)
+def test_a_producer_that_lives_goes_on_with_a_higher_epoch_and_may_ask_twice(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.add(writer)
+    world.transactions.write(writer)
+    assert world.transactions.init_again(writer) == ProducerAllocated(writer.producer_id, 1)
+    assert world.transactions.init_again(writer) == ProducerAllocated(writer.producer_id, 1)
+    world.transactions.go_on(writer, ProducerAllocated(writer.producer_id, 1))
+    world.transactions.add(writer)
+    assert world.transactions.write(writer) == BatchResult(Rejection.NONE, 2, 0)
 
 
-def test_asking_twice_does_not_help_who_was_fenced_meanwhile(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.init_again(writer)
-    world.init()
-    assert rejection_of(world.init_again(writer)) == Rejection.PRODUCER_FENCED
+def test_asking_twice_does_not_help_who_was_fenced_meanwhile(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.init_again(writer)
+    world.transactions.init()
+    assert rejection_of(world.transactions.init_again(writer)) == Rejection.PRODUCER_FENCED
 
 
-def test_after_the_last_epoch_comes_another_producer_id_and_the_old_one_is_no_ones(world: TransactionWorld) -> None:
-    writer = world.init()
+def test_after_the_last_epoch_comes_another_producer_id_and_the_old_one_is_no_ones(world: World) -> None:
+    writer = world.transactions.init()
     world.state.transactions["tx"].epoch = writer.epoch = PRODUCER_EPOCH_MAX - 1
-    world.add(writer)
-    world.write(writer)
-    ended = world.end(writer, bumps=True)
+    world.transactions.add(writer)
+    world.transactions.write(writer)
+    ended = world.transactions.end(writer, bumps=True)
     assert ended == TransactionEnded(writer.producer_id + 1, 0)
-    assert world.end(writer, bumps=True) == ended
-    assert world.plan().markers[0].producer_epoch == PRODUCER_EPOCH_MAX
-    assert rejection_of(world.write(writer)) == Rejection.INVALID_PRODUCER_MAPPING
-    assert world.init_again(writer) == ProducerAllocated(writer.producer_id + 1, 0)
-    world.go_on(writer, ended)
-    assert not rejection_of(world.write(writer, adds=True))
+    assert world.transactions.end(writer, bumps=True) == ended
+    assert world.transactions.plan().markers[0].producer_epoch == PRODUCER_EPOCH_MAX
+    assert rejection_of(world.transactions.write(writer)) == Rejection.INVALID_PRODUCER_MAPPING
+    assert world.transactions.init_again(writer) == ProducerAllocated(writer.producer_id + 1, 0)
+    world.transactions.go_on(writer, ended)
+    assert not rejection_of(world.transactions.write(writer, adds=True))
 
 
-@pytest.mark.parametrize("timeout_ms", [0, -1, TRANSACTION_TIMEOUT_MAX_MS + 1])
-def test_a_time_out_that_is_none_or_too_long_is_refused(world: TransactionWorld, timeout_ms: int) -> None:
+@pytest.mark.parametrize("timeout_ms", [0, -1, DEFAULT_LIMITS.transactions.transaction_timeout_max_ms + 1])
+def test_a_time_out_that_is_none_or_too_long_is_refused(world: World, timeout_ms: int) -> None:
     outcome = world.do(InitTransactionalProducer(world.now_ms, "tx", timeout_ms))
     assert rejection_of(outcome) == Rejection.INVALID_TRANSACTION_TIMEOUT
-    world.init(timeout_ms=TRANSACTION_TIMEOUT_MAX_MS)
+    world.transactions.init(timeout_ms=DEFAULT_LIMITS.transactions.transaction_timeout_max_ms)
 
 
 @pytest.mark.parametrize(
     ("name", "producer", "epoch"),
-    [("", -1, -1), ("x" * (TRANSACTIONAL_ID_LENGTH_MAX + 1), -1, -1), ("tx", 1, -1), ("tx", -1, 0)],
+    [
+        ("", -1, -1),
+        ("x" * (DEFAULT_LIMITS.transactions.transactional_id_length_max + 1), -1, -1),
+        ("tx", 1, -1),
+        ("tx", -1, 0),
+    ],
 )
-def test_what_names_no_producer_is_refused(world: TransactionWorld, name: str, producer: int, epoch: int) -> None:
+def test_what_names_no_producer_is_refused(world: World, name: str, producer: int, epoch: int) -> None:
     outcome = world.do(InitTransactionalProducer(world.now_ms, name, TIMEOUT_MS, producer, epoch))
     assert rejection_of(outcome) == Rejection.INVALID_REQUEST
 
 
-def test_there_is_room_for_so_many_transactional_ids(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "TRANSACTIONS_MAX", 1)
-    world.init("one")
+def test_there_is_room_for_so_many_transactional_ids(world: World) -> None:
+    world.use_limits(Limits(transactions=TransactionLimits(transactions_max=1)))
+    world.transactions.init("one")
     assert rejection_of(world.do(InitTransactionalProducer(world.now_ms, "two", TIMEOUT_MS))) == Rejection.OVERLOADED
-    world.init("one")
+    world.transactions.init("one")
 
 
-def test_a_batch_needs_a_transaction_that_its_partition_was_added_to(world: TransactionWorld) -> None:
-    writer = world.init()
-    assert rejection_of(world.write(writer)) == Rejection.INVALID_TXN_STATE
-    world.add(writer, 0)
-    assert rejection_of(world.write(writer, 1)) == Rejection.INVALID_TXN_STATE
-    assert not rejection_of(world.write(writer, 0))
-    world.end(writer)
-    assert rejection_of(world.write(writer, 0)) == Rejection.INVALID_TXN_STATE
+def test_a_batch_needs_a_transaction_that_its_partition_was_added_to(world: World) -> None:
+    writer = world.transactions.init()
+    assert rejection_of(world.transactions.write(writer)) == Rejection.INVALID_TXN_STATE
+    world.transactions.add(writer, 0)
+    assert rejection_of(world.transactions.write(writer, 1)) == Rejection.INVALID_TXN_STATE
+    assert not rejection_of(world.transactions.write(writer, 0))
+    world.transactions.end(writer)
+    assert rejection_of(world.transactions.write(writer, 0)) == Rejection.INVALID_TXN_STATE
 
 
-def test_a_batch_may_add_its_partition_and_begin_the_transaction(world: TransactionWorld) -> None:
-    writer = world.init()
-    assert not rejection_of(world.write(writer, adds=True))
+def test_a_batch_may_add_its_partition_and_begin_the_transaction(world: World) -> None:
+    writer = world.transactions.init()
+    assert not rejection_of(world.transactions.write(writer, adds=True))
     assert world.state.transactions["tx"].state == ONGOING
-    assert world.stable() == 0
+    assert world.transactions.stable() == 0
 
 
-def test_a_batch_that_is_refused_begins_nothing(world: TransactionWorld) -> None:
-    writer = world.init()
+def test_a_batch_that_is_refused_begins_nothing(world: World) -> None:
+    writer = world.transactions.init()
     writer.sequences[1, 0] = 7
-    assert rejection_of(world.write(writer, adds=True)) == Rejection.OUT_OF_ORDER_SEQUENCE
+    assert rejection_of(world.transactions.write(writer, adds=True)) == Rejection.OUT_OF_ORDER_SEQUENCE
     assert world.state.transactions["tx"].state == EMPTY
     assert not world.state.ongoing
 
 
-def test_a_transactional_producer_writes_in_transactions_only(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.add(writer)
+def test_a_transactional_producer_writes_in_transactions_only(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.add(writer)
     plain = batch(producer=writer.producer_id, epoch=writer.epoch, sequence=0)
     assert rejection_of(world.produce(plain)[0]) == Rejection.INVALID_TXN_STATE
 
 
-def test_a_transactional_batch_of_a_producer_without_transactional_id_is_refused(world: TransactionWorld) -> None:
+def test_a_transactional_batch_of_a_producer_without_transactional_id_is_refused(world: World) -> None:
     stranger = Writer("none", world.producer(), 0)
-    assert rejection_of(world.write(stranger, adds=True)) == Rejection.INVALID_PRODUCER_MAPPING
+    assert rejection_of(world.transactions.write(stranger, adds=True)) == Rejection.INVALID_PRODUCER_MAPPING
 
 
-def test_a_batch_that_comes_again_gets_its_first_offset_also_after_the_end(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.add(writer)
-    first = world.of(writer, 0)
+def test_a_batch_that_comes_again_gets_its_first_offset_also_after_the_end(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.add(writer)
+    first = world.transactions.of(writer, 0)
     assert world.produce(first)[0].base_offset == 0
-    world.end(writer)
+    world.transactions.end(writer)
     assert world.produce(first) == [BatchResult(Rejection.NONE, 0, 0)]
-    world.add(writer)
+    world.transactions.add(writer)
     assert world.produce(first) == [BatchResult(Rejection.NONE, 0, 0)]
-    assert world.stable() == 2
+    assert world.transactions.stable() == 2
 
 
 def test_below_the_level_a_transactional_batch_is_like_any_other() -> None:
@@ -196,29 +195,29 @@ def test_below_the_level_a_transactional_batch_is_like_any_other() -> None:
     assert result.rejection == Rejection.INVALID_PRODUCER_MAPPING
 
 
-def test_partitions_are_added_all_or_none(world: TransactionWorld) -> None:
-    writer = world.init()
-    assert world.add(writer, 0, 5) == PerItem([Rejection.NONE, Rejection.UNKNOWN_TOPIC])
+def test_partitions_are_added_all_or_none(world: World) -> None:
+    writer = world.transactions.init()
+    assert world.transactions.add(writer, 0, 5) == PerItem([Rejection.NONE, Rejection.UNKNOWN_TOPIC])
     assert world.state.transactions["tx"].state == EMPTY
-    assert world.add(writer, 0, 1, 1) == PerItem([Rejection.NONE] * 3)
+    assert world.transactions.add(writer, 0, 1, 1) == PerItem([Rejection.NONE] * 3)
     assert list(world.state.transactions["tx"].partitions.values()) == [-1, -1]
 
 
-def test_a_transaction_has_so_many_partitions(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "PARTITIONS_PER_TRANSACTION_MAX", 1)
-    writer = world.init()
-    assert rejection_of(world.add(writer, 0, 1)) == Rejection.POLICY_VIOLATION
-    world.add(writer, 0)
-    assert rejection_of(world.write(writer, 1, adds=True)) == Rejection.POLICY_VIOLATION
-    assert not rejection_of(world.write(writer, 0))
+def test_a_transaction_has_so_many_partitions(world: World) -> None:
+    world.use_limits(Limits(transactions=TransactionLimits(partitions_per_transaction_max=1)))
+    writer = world.transactions.init()
+    assert rejection_of(world.transactions.add(writer, 0, 1)) == Rejection.POLICY_VIOLATION
+    world.transactions.add(writer, 0)
+    assert rejection_of(world.transactions.write(writer, 1, adds=True)) == Rejection.POLICY_VIOLATION
+    assert not rejection_of(world.transactions.write(writer, 0))
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_the_end_writes_one_marker_to_each_partition_with_records(world: TransactionWorld, committed: bool) -> None:
-    writer = world.init()
-    world.add(writer, 0, 1)
-    world.write(writer, 0, records=3)
-    assert world.end(writer, committed=committed) == TransactionEnded(writer.producer_id, 0)
+def test_the_end_writes_one_marker_to_each_partition_with_records(world: World, committed: bool) -> None:
+    writer = world.transactions.init()
+    world.transactions.add(writer, 0, 1)
+    world.transactions.write(writer, 0, records=3)
+    assert world.transactions.end(writer, committed=committed) == TransactionEnded(writer.producer_id, 0)
     assert world.effects is not None
     (advance,) = world.effects.partitions
     assert (advance.high_watermark, advance.last_stable_offset) == (4, 4)
@@ -230,145 +229,147 @@ def test_the_end_writes_one_marker_to_each_partition_with_records(world: Transac
         committed,
     )
     assert (marker.first_offset, marker.timestamp) == (0, world.now_ms)
-    assert world.plan(partition=1).high_watermark == 0
+    assert world.transactions.plan(partition=1).high_watermark == 0
     assert world.state.transactions["tx"].state == (COMMITTED if committed else ABORTED)
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_that_has_ended_does_not_end_otherwise(world: TransactionWorld, committed: bool) -> None:
+def test_a_transaction_that_has_ended_does_not_end_otherwise(world: World, committed: bool) -> None:
     """Its epoch is over, as a fenced producer's; but Kafka tells its producer what is wrong."""
-    writer = world.init()
-    world.write(writer, adds=True)
-    ended = world.end(writer, committed=committed, bumps=True)
-    assert rejection_of(world.end(writer, committed=not committed, bumps=True)) == Rejection.INVALID_TXN_STATE
+    writer = world.transactions.init()
+    world.transactions.write(writer, adds=True)
+    ended = world.transactions.end(writer, committed=committed, bumps=True)
+    assert (
+        rejection_of(world.transactions.end(writer, committed=not committed, bumps=True)) == Rejection.INVALID_TXN_STATE
+    )
     following = Writer(writer.name, ended.producer_id, ended.producer_epoch)
-    world.write(following, adds=True)
-    assert rejection_of(world.end(writer, committed=not committed, bumps=True)) == Rejection.PRODUCER_FENCED
+    world.transactions.write(following, adds=True)
+    assert (
+        rejection_of(world.transactions.end(writer, committed=not committed, bumps=True)) == Rejection.PRODUCER_FENCED
+    )
 
 
-def test_who_comes_to_the_new_protocol_may_abort_nothing_after_any_end(world: TransactionWorld) -> None:
+def test_who_comes_to_the_new_protocol_may_abort_nothing_after_any_end(world: World) -> None:
     """The epoch is still that of the transaction before, which ended otherwise."""
-    writer = world.init()
-    world.write(writer, adds=True)
-    world.end(writer, committed=True)
-    assert world.end(writer, committed=False, bumps=True) == TransactionEnded(writer.producer_id, 1)
+    writer = world.transactions.init()
+    world.transactions.write(writer, adds=True)
+    world.transactions.end(writer, committed=True)
+    assert world.transactions.end(writer, committed=False, bumps=True) == TransactionEnded(writer.producer_id, 1)
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-def test_whoever_begins_has_no_transaction_yet(world: TransactionWorld, is_ended: bool) -> None:
-    writer = world.init()
-    world.write(writer, adds=True)
+def test_whoever_begins_has_no_transaction_yet(world: World, is_ended: bool) -> None:
+    writer = world.transactions.init()
+    world.transactions.write(writer, adds=True)
     if is_ended:
-        world.end(writer)
-    world.init()
+        world.transactions.end(writer)
+    world.transactions.init()
     assert world.state.transactions["tx"].state == EMPTY
 
 
 @pytest.mark.parametrize("bumps", [True, False])
-def test_a_producer_whose_time_is_over_may_go_on_with_the_next_epoch(world: TransactionWorld, bumps: bool) -> None:
+def test_a_producer_whose_time_is_over_may_go_on_with_the_next_epoch(world: World, bumps: bool) -> None:
     """It hears that it is fenced, and aborts; in the old protocol it has to begin anew (KIP-588)."""
-    writer = world.init()
-    world.write(writer, adds=True)
+    writer = world.transactions.init()
+    world.transactions.write(writer, adds=True)
     world.wait(TIMEOUT_MS + 1)
-    assert rejection_of(world.write(writer, adds=True)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.transactions.write(writer, adds=True)) == Rejection.PRODUCER_FENCED
     rejected = Rejection.INVALID_TXN_STATE if bumps else Rejection.PRODUCER_FENCED
-    assert rejection_of(world.end(writer, committed=True, bumps=bumps)) == rejected
+    assert rejection_of(world.transactions.end(writer, committed=True, bumps=bumps)) == rejected
     if bumps:
-        outcome = world.end(writer, committed=False, bumps=True)
+        outcome = world.transactions.end(writer, committed=False, bumps=True)
         assert outcome == TransactionEnded(writer.producer_id, 1)
     else:
-        assert rejection_of(world.end(writer, committed=False)) == Rejection.PRODUCER_FENCED
-        outcome = world.init_again(writer)
+        assert rejection_of(world.transactions.end(writer, committed=False)) == Rejection.PRODUCER_FENCED
+        outcome = world.transactions.init_again(writer)
         assert outcome == ProducerAllocated(writer.producer_id, 1)
-    world.go_on(writer, outcome)
-    assert not rejection_of(world.write(writer, adds=True))
+    world.transactions.go_on(writer, outcome)
+    assert not rejection_of(world.transactions.write(writer, adds=True))
 
 
 @pytest.mark.parametrize("bumps", [True, False])
-def test_whose_time_is_over_does_not_go_on_beside_somebody_who_took_its_place(
-    world: TransactionWorld, bumps: bool
-) -> None:
-    writer = world.init()
-    world.write(writer, adds=True)
+def test_whose_time_is_over_does_not_go_on_beside_somebody_who_took_its_place(world: World, bumps: bool) -> None:
+    writer = world.transactions.init()
+    world.transactions.write(writer, adds=True)
     world.wait(TIMEOUT_MS + 1)
-    world.init()
-    assert rejection_of(world.end(writer, committed=False, bumps=bumps)) == Rejection.PRODUCER_FENCED
-    assert rejection_of(world.init_again(writer)) == Rejection.PRODUCER_FENCED
+    world.transactions.init()
+    assert rejection_of(world.transactions.end(writer, committed=False, bumps=bumps)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.transactions.init_again(writer)) == Rejection.PRODUCER_FENCED
 
 
-def test_an_end_that_comes_again_is_answered_again(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.add(writer)
-    world.write(writer)
-    ended = world.end(writer)
-    assert world.end(writer) == ended
-    assert rejection_of(world.end(writer, committed=False)) == Rejection.INVALID_TXN_STATE
-    assert world.plan().high_watermark == 2
+def test_an_end_that_comes_again_is_answered_again(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.add(writer)
+    world.transactions.write(writer)
+    ended = world.transactions.end(writer)
+    assert world.transactions.end(writer) == ended
+    assert rejection_of(world.transactions.end(writer, committed=False)) == Rejection.INVALID_TXN_STATE
+    assert world.transactions.plan().high_watermark == 2
 
 
-def test_an_end_that_comes_late_does_not_end_the_next_transaction(world: TransactionWorld) -> None:
+def test_an_end_that_comes_late_does_not_end_the_next_transaction(world: World) -> None:
     """The old protocol has one epoch for both."""
-    writer = world.init()
-    world.add(writer)
+    writer = world.transactions.init()
+    world.transactions.add(writer)
     seen = world.state.sequence
-    world.end(writer, seen=seen)
-    world.add(writer, seen=world.state.sequence)
+    world.transactions.end(writer, seen=seen)
+    world.transactions.add(writer, seen=world.state.sequence)
     known = world.state.sequence
-    world.write(writer)
-    assert rejection_of(world.end(writer, seen=seen)) == Rejection.STALE
+    world.transactions.write(writer)
+    assert rejection_of(world.transactions.end(writer, seen=seen)) == Rejection.STALE
     assert world.state.transactions["tx"].state == ONGOING
-    assert world.end(writer, seen=known) == TransactionEnded(writer.producer_id, 0)
+    assert world.transactions.end(writer, seen=known) == TransactionEnded(writer.producer_id, 0)
 
 
-def test_whoever_ends_a_transaction_has_to_know_of_it(world: TransactionWorld) -> None:
+def test_whoever_ends_a_transaction_has_to_know_of_it(world: World) -> None:
     """An end that was asked for twice, after it was done, may still come late."""
-    writer = world.init()
-    world.add(writer)
-    world.end(writer)
+    writer = world.transactions.init()
+    world.transactions.add(writer)
+    world.transactions.end(writer)
     known = world.state.sequence
-    world.end(writer, seen=known)
-    world.add(writer, seen=known)
-    assert rejection_of(world.end(writer, seen=known)) == Rejection.STALE
-    assert world.end(writer, seen=world.state.sequence) == TransactionEnded(writer.producer_id, 0)
+    world.transactions.end(writer, seen=known)
+    world.transactions.add(writer, seen=known)
+    assert rejection_of(world.transactions.end(writer, seen=known)) == Rejection.STALE
+    assert world.transactions.end(writer, seen=world.state.sequence) == TransactionEnded(writer.producer_id, 0)
 
 
-def test_partitions_groups_and_producers_that_come_late_begin_nothing(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.add(writer)
+def test_partitions_groups_and_producers_that_come_late_begin_nothing(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.add(writer)
     seen = world.state.sequence
-    world.end(writer)
-    assert rejection_of(world.add(writer, seen=seen)) == Rejection.STALE
-    assert rejection_of(world.add_offsets(writer, seen=seen)) == Rejection.STALE
-    assert rejection_of(world.commit_txn_offset(writer, adds=True, seen=seen)) == Rejection.STALE
+    world.transactions.end(writer)
+    assert rejection_of(world.transactions.add(writer, seen=seen)) == Rejection.STALE
+    assert rejection_of(world.transactions.add_offsets(writer, seen=seen)) == Rejection.STALE
+    assert rejection_of(world.transactions.commit_txn_offset(writer, adds=True, seen=seen)) == Rejection.STALE
     late = InitTransactionalProducer(world.now_ms, "tx", TIMEOUT_MS, seen_sequence=seen)
     assert rejection_of(world.do(late)) == Rejection.STALE
     assert world.state.transactions["tx"].state == COMMITTED
-    assert world.init(seen=world.state.sequence).epoch == 1
+    assert world.transactions.init(seen=world.state.sequence).epoch == 1
 
 
-def test_with_transaction_version_2_every_end_brings_an_epoch(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.write(writer, adds=True)
-    ended = world.end(writer, bumps=True)
+def test_with_transaction_version_2_every_end_brings_an_epoch(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.write(writer, adds=True)
+    ended = world.transactions.end(writer, bumps=True)
     assert ended == TransactionEnded(writer.producer_id, 1)
-    assert world.plan().markers[0].producer_epoch == 1
-    assert rejection_of(world.write(writer, adds=True)) == Rejection.PRODUCER_FENCED
+    assert world.transactions.plan().markers[0].producer_epoch == 1
+    assert rejection_of(world.transactions.write(writer, adds=True)) == Rejection.PRODUCER_FENCED
     next_one = Writer("tx", ended.producer_id, ended.producer_epoch)
-    assert not rejection_of(world.write(next_one, adds=True))
-    assert world.end(writer, bumps=True) == ended
+    assert not rejection_of(world.transactions.write(next_one, adds=True))
+    assert world.transactions.end(writer, bumps=True) == ended
     assert world.state.transactions["tx"].state == ONGOING
 
 
-def test_with_transaction_version_2_what_never_began_may_be_aborted(world: TransactionWorld) -> None:
-    writer = world.init()
-    assert rejection_of(world.end(writer, bumps=True)) == Rejection.INVALID_TXN_STATE
-    assert rejection_of(world.end(writer, committed=False)) == Rejection.INVALID_TXN_STATE
-    assert world.end(writer, committed=False, bumps=True) == TransactionEnded(writer.producer_id, 1)
+def test_with_transaction_version_2_what_never_began_may_be_aborted(world: World) -> None:
+    writer = world.transactions.init()
+    assert rejection_of(world.transactions.end(writer, bumps=True)) == Rejection.INVALID_TXN_STATE
+    assert rejection_of(world.transactions.end(writer, committed=False)) == Rejection.INVALID_TXN_STATE
+    assert world.transactions.end(writer, committed=False, bumps=True) == TransactionEnded(writer.producer_id, 1)
 
 
-def test_nobody_ends_what_is_not_his(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.add(writer)
+def test_nobody_ends_what_is_not_his(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.add(writer)
     assert rejection_of(world.do(EndTxn(world.now_ms, "other", writer.producer_id, 0, committed=True))) == (
         Rejection.INVALID_PRODUCER_MAPPING
     )
@@ -380,18 +381,18 @@ def test_nobody_ends_what_is_not_his(world: TransactionWorld) -> None:
     )
 
 
-def test_what_takes_too_long_is_aborted_and_its_producer_fenced(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.add(writer)
-    world.write(writer)
+def test_what_takes_too_long_is_aborted_and_its_producer_fenced(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.add(writer)
+    world.transactions.write(writer)
     world.wait(TIMEOUT_MS - 1)
-    assert world.stable() == 0
+    assert world.transactions.stable() == 0
     world.wait(1)
-    assert world.stable() == 2
-    assert [each.committed for each in world.plan().markers] == [False]
-    assert rejection_of(world.end(writer)) == Rejection.PRODUCER_FENCED
-    assert rejection_of(world.write(writer)) == Rejection.PRODUCER_FENCED
-    assert world.init().epoch == 2
+    assert world.transactions.stable() == 2
+    assert [each.committed for each in world.transactions.plan().markers] == [False]
+    assert rejection_of(world.transactions.end(writer)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.transactions.write(writer)) == Rejection.PRODUCER_FENCED
+    assert world.transactions.init().epoch == 2
 
 
 @pytest.mark.parametrize(
@@ -400,73 +401,71 @@ def test_what_takes_too_long_is_aborted_and_its_producer_fenced(world: Transacti
     ids=["old", "new"],
 )
 def test_who_is_aborted_from_outside_commits_nothing_and_may_go_on_with_the_next_epoch(
-    world: TransactionWorld, bumps: bool, rejection: Rejection
+    world: World, bumps: bool, rejection: Rejection
 ) -> None:
-    writer = world.init()
-    world.add(writer, 0, 1)
-    world.write(writer)
+    writer = world.transactions.init()
+    world.transactions.add(writer, 0, 1)
+    world.transactions.write(writer)
     abort = EndTxn(world.now_ms, "tx", writer.producer_id, writer.epoch, committed=False, bumps=True)
     assert world.do(abort) == world.do(abort) == TransactionEnded(writer.producer_id, writer.epoch + 1)
-    assert [each.committed for each in world.plan().markers] == [False]
-    assert rejection_of(world.write(writer)) == Rejection.PRODUCER_FENCED
-    assert rejection_of(world.end(writer, bumps=bumps)) == rejection
-    assert world.init_again(writer) == ProducerAllocated(writer.producer_id, writer.epoch + 1)
+    assert [each.committed for each in world.transactions.plan().markers] == [False]
+    assert rejection_of(world.transactions.write(writer)) == Rejection.PRODUCER_FENCED
+    assert rejection_of(world.transactions.end(writer, bumps=bumps)) == rejection
+    assert world.transactions.init_again(writer) == ProducerAllocated(writer.producer_id, writer.epoch + 1)
 
 
-def test_many_short_transactions_leave_few_alarms(world: TransactionWorld) -> None:
-    writer = world.init()
+def test_many_short_transactions_leave_few_alarms(world: World) -> None:
+    writer = world.transactions.init()
     for _ in range(200):
-        world.add(writer)
-        world.end(writer)
+        world.transactions.add(writer)
+        world.transactions.end(writer)
     assert len(world.state.transaction_alarms) < 100
-    world.add(writer)
+    world.transactions.add(writer)
     world.wait(TIMEOUT_MS)
     assert world.state.transactions["tx"].state == ABORTED
 
 
-def test_a_tick_ends_so_many_partitions_and_at_least_one_transaction(
-    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(coordinator, "TRANSACTION_PARTITIONS_ENDED_PER_TICK", 1)
+def test_a_tick_ends_so_many_partitions_and_at_least_one_transaction(world: World) -> None:
+    world.use_limits(Limits(transactions=TransactionLimits(transaction_partitions_ended_per_tick=1)))
     for name in ("b", "a", "c"):
-        world.add(world.init(name), 0, 1)
+        world.transactions.add(world.transactions.init(name), 0, 1)
     world.wait(TIMEOUT_MS)
     assert sorted(world.state.ongoing) == ["b", "c"]
     world.do(Tick(world.now_ms))
     assert list(world.state.ongoing) == ["c"]
 
 
-def test_a_transactional_id_is_forgotten_when_nobody_has_used_it_for_long(world: TransactionWorld) -> None:
-    old = world.init("old")
-    world.init("used")
-    world.wait(TRANSACTIONAL_ID_EXPIRY_MS - 1)
-    world.init("used")
+def test_a_transactional_id_is_forgotten_when_nobody_has_used_it_for_long(world: World) -> None:
+    old = world.transactions.init("old")
+    world.transactions.init("used")
+    world.wait(DEFAULT_LIMITS.transactions.transactional_id_expiry_ms - 1)
+    world.transactions.init("used")
     world.wait(1)
     assert list(world.state.transactions) == ["used"]
-    assert rejection_of(world.add(old)) == Rejection.INVALID_PRODUCER_MAPPING
+    assert rejection_of(world.transactions.add(old)) == Rejection.INVALID_PRODUCER_MAPPING
 
 
-def test_a_transaction_goes_on_without_a_topic_that_is_deleted(world: TransactionWorld) -> None:
+def test_a_transaction_goes_on_without_a_topic_that_is_deleted(world: World) -> None:
     world.topic("u", number=2)
-    writer = world.init()
-    world.add(writer)
-    world.add(writer, number=2)
-    world.write(writer)
-    world.write(writer, number=2)
+    writer = world.transactions.init()
+    world.transactions.add(writer)
+    world.transactions.add(writer, number=2)
+    world.transactions.write(writer)
+    world.transactions.write(writer, number=2)
     world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
-    assert rejection_of(world.write(writer, number=2)) == Rejection.UNKNOWN_TOPIC
-    world.end(writer)
-    assert world.stable() == 2
+    assert rejection_of(world.transactions.write(writer, number=2)) == Rejection.UNKNOWN_TOPIC
+    world.transactions.end(writer)
+    assert world.transactions.stable() == 2
 
 
-def test_a_topic_that_comes_back_knows_how_the_transaction_ended(world: TransactionWorld) -> None:
+def test_a_topic_that_comes_back_knows_how_the_transaction_ended(world: World) -> None:
     world.topic("u", number=2, **{"penstock.undelete.window.ms": "60000"})
-    writer = world.init()
-    world.write(writer, number=2, adds=True)
+    writer = world.transactions.init()
+    world.transactions.write(writer, number=2, adds=True)
     world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
-    world.end(writer, committed=False)
+    world.transactions.end(writer, committed=False)
     assert world.effects is not None
     assert world.effects.partitions == []
     world.do(UndeleteTopic(world.now_ms, "u", topic_id(2)))
-    assert world.stable(number=2) == 2
-    assert [each.first_offset for each in world.plan(number=2).aborted] == [0]
+    assert world.transactions.stable(number=2) == 2
+    assert [each.first_offset for each in world.transactions.plan(number=2).aborted] == [0]

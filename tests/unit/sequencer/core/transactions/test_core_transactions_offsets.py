@@ -6,176 +6,182 @@ import pytest
 
 from penstock.contracts.commands import CreateTopic, DeleteGroup, DeleteTopic, Done, PerItem, UndeleteTopic
 from penstock.contracts.ids import new_topic_id
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
 from penstock.contracts.queries.groups import GroupOffsetsQuery, GroupTopicPartitions
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.groups import pending_offsets
 from penstock_sequencer.core.state.cluster import COMPLETING
-from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX
-from penstock_sequencer.core.transactions import coordinator
-from tests.unit.sequencer.core.core_consumers import ConsumerWorld
-from tests.unit.sequencer.core.core_transactions import TIMEOUT_MS, TransactionWorld
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits, TransactionLimits
+from tests.unit.sequencer.core.core_transactions import TIMEOUT_MS
+from tests.unit.sequencer.core.core_world import World, transaction_world
 
 
 @pytest.fixture
-def world() -> TransactionWorld:
-    return TransactionWorld()
+def world() -> World:
+    return transaction_world()
 
 
-def told(world: TransactionWorld, topic: str = "t", group_id: str = "g") -> tuple[int, bool]:
+def told(world: World, topic: str = "t", group_id: str = "g") -> tuple[int, bool]:
     """The offset that the group has in partition 0, and whether another may come."""
     query = GroupOffsetsQuery(0, group_id, [GroupTopicPartitions(topic, [0])])
     (found,) = queries.group_offsets(world.state, query).offsets
     return found.offset, found.pending
 
 
-def test_offsets_wait_for_the_end_and_come_with_it(world: TransactionWorld) -> None:
+def test_offsets_wait_for_the_end_and_come_with_it(world: World) -> None:
     world.commit_offset(3)
-    writer = world.init()
-    assert world.add_offsets(writer) == Done()
-    assert world.commit_txn_offset(writer, 7) == PerItem([Rejection.NONE])
+    writer = world.transactions.init()
+    assert world.transactions.add_offsets(writer) == Done()
+    assert world.transactions.commit_txn_offset(writer, 7) == PerItem([Rejection.NONE])
     assert told(world) == (3, True)
-    world.end(writer)
+    world.transactions.end(writer)
     assert told(world) == (7, False)
 
 
-def test_offsets_of_an_aborted_transaction_never_come(world: TransactionWorld) -> None:
+def test_offsets_of_an_aborted_transaction_never_come(world: World) -> None:
     world.commit_offset(3)
-    writer = world.init()
-    world.commit_txn_offset(writer, 7, adds=True)
-    world.end(writer, committed=False)
+    writer = world.transactions.init()
+    world.transactions.commit_txn_offset(writer, 7, adds=True)
+    world.transactions.end(writer, committed=False)
     assert told(world) == (3, False)
 
 
-def test_offsets_of_a_transaction_that_takes_too_long_never_come(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.commit_txn_offset(writer, 7, adds=True)
+def test_offsets_of_a_transaction_that_takes_too_long_never_come(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.commit_txn_offset(writer, 7, adds=True)
     world.wait(TIMEOUT_MS)
     assert told(world) == (-1, False)
 
 
-def test_a_group_is_added_before_its_offsets_unless_they_say_that_they_add_it(world: TransactionWorld) -> None:
-    writer = world.init()
-    assert world.commit_txn_offset(writer).rejection == Rejection.INVALID_TXN_STATE
-    world.add_offsets(writer, "other")
-    assert world.commit_txn_offset(writer).rejection == Rejection.INVALID_TXN_STATE
-    assert world.commit_txn_offset(writer, adds=True) == PerItem([Rejection.NONE])
+def test_a_group_is_added_before_its_offsets_unless_they_say_that_they_add_it(world: World) -> None:
+    writer = world.transactions.init()
+    assert world.transactions.commit_txn_offset(writer).rejection == Rejection.INVALID_TXN_STATE
+    world.transactions.add_offsets(writer, "other")
+    assert world.transactions.commit_txn_offset(writer).rejection == Rejection.INVALID_TXN_STATE
+    assert world.transactions.commit_txn_offset(writer, adds=True) == PerItem([Rejection.NONE])
 
 
-def test_the_last_offset_of_a_transaction_counts(world: TransactionWorld) -> None:
-    writer = world.init()
+def test_the_last_offset_of_a_transaction_counts(world: World) -> None:
+    writer = world.transactions.init()
     for offset in (7, 9, 8):
-        world.commit_txn_offset(writer, offset, adds=True)
-    world.end(writer)
+        world.transactions.commit_txn_offset(writer, offset, adds=True)
+    world.transactions.end(writer)
     assert told(world) == (8, False)
 
 
-def test_an_offset_that_comes_late_takes_no_later_ones_place(world: TransactionWorld) -> None:
-    writer = world.init()
+def test_an_offset_that_comes_late_takes_no_later_ones_place(world: World) -> None:
+    writer = world.transactions.init()
     seen = world.state.sequence
-    world.commit_txn_offset(writer, 7, adds=True, seen=seen)
-    world.commit_txn_offset(writer, 9, seen=world.state.sequence)
-    assert world.commit_txn_offset(writer, 7, seen=seen) == PerItem([Rejection.STALE])
-    assert world.commit_txn_offset(writer, 9, seen=seen) == PerItem([Rejection.NONE])
-    world.end(writer)
+    world.transactions.commit_txn_offset(writer, 7, adds=True, seen=seen)
+    world.transactions.commit_txn_offset(writer, 9, seen=world.state.sequence)
+    assert world.transactions.commit_txn_offset(writer, 7, seen=seen) == PerItem([Rejection.STALE])
+    assert world.transactions.commit_txn_offset(writer, 9, seen=seen) == PerItem([Rejection.NONE])
+    world.transactions.end(writer)
     assert told(world) == (9, False)
 
 
-def test_an_offset_that_was_committed_later_than_a_waiting_one_stays(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.commit_txn_offset(writer, 7, adds=True)
+def test_an_offset_that_was_committed_later_than_a_waiting_one_stays(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.commit_txn_offset(writer, 7, adds=True)
     world.commit_offset(9)
-    world.end(writer)
+    world.transactions.end(writer)
     assert told(world) == (9, False)
 
 
-def test_only_members_of_this_generation_commit_but_who_names_no_member_may(world: TransactionWorld) -> None:
-    generation = world.stable_group("m1")
-    writer = world.init()
+def test_only_members_of_this_generation_commit_but_who_names_no_member_may(world: World) -> None:
+    generation = world.classic.stable_group("m1")
+    writer = world.transactions.init()
 
     def commit(generation: int, member_id: str) -> Any:
-        return world.commit_txn_offset(writer, generation=generation, member_id=member_id, adds=True)
+        return world.transactions.commit_txn_offset(writer, generation=generation, member_id=member_id, adds=True)
 
     assert commit(generation - 1, "m1").rejection == Rejection.ILLEGAL_GENERATION
     assert commit(generation, "m2").rejection == Rejection.UNKNOWN_MEMBER
     assert commit(generation, "m1") == commit(-1, "") == PerItem([Rejection.NONE])
-    unknown = world.commit_txn_offset(writer, generation=1, member_id="m1", adds=True, group_id="none")
+    unknown = world.transactions.commit_txn_offset(writer, generation=1, member_id="m1", adds=True, group_id="none")
     assert unknown.rejection == Rejection.ILLEGAL_GENERATION
-    assert world.commit_txn_offset(writer, adds=True, group_id="").rejection == Rejection.INVALID_GROUP
+    assert world.transactions.commit_txn_offset(writer, adds=True, group_id="").rejection == Rejection.INVALID_GROUP
 
 
-def test_a_rebalance_keeps_nobody_of_the_newest_generation_from_committing(world: TransactionWorld) -> None:
+def test_a_rebalance_keeps_nobody_of_the_newest_generation_from_committing(world: World) -> None:
     """Kafka has no REBALANCE_IN_PROGRESS for transactions: the Java client would give its producer up."""
-    generation = world.stable_group("m1")
-    world.join("m2")
-    writer = world.init()
+    generation = world.classic.stable_group("m1")
+    world.classic.join("m2")
+    writer = world.transactions.init()
     accepted = PerItem([Rejection.NONE])
-    assert world.commit_txn_offset(writer, generation=generation, member_id="m1", adds=True) == accepted
-    world.join("", "m1")
+    assert world.transactions.commit_txn_offset(writer, generation=generation, member_id="m1", adds=True) == accepted
+    world.classic.join("", "m1")
     assert world.group().state == COMPLETING
-    assert world.commit_txn_offset(writer, generation=generation + 1, member_id="m1", adds=True) == accepted
+    assert (
+        world.transactions.commit_txn_offset(writer, generation=generation + 1, member_id="m1", adds=True) == accepted
+    )
 
 
-def test_committing_with_a_transaction_proves_that_the_member_lives(world: TransactionWorld) -> None:
-    generation = world.stable_group("m1")
-    writer = world.init()
-    world.commit_txn_offset(writer, generation=generation, member_id="m1", adds=True)
+def test_committing_with_a_transaction_proves_that_the_member_lives(world: World) -> None:
+    generation = world.classic.stable_group("m1")
+    writer = world.transactions.init()
+    world.transactions.commit_txn_offset(writer, generation=generation, member_id="m1", adds=True)
     assert world.group().members["m1"].active_sequence == world.state.sequence
 
 
 def test_committing_with_a_transaction_proves_that_the_member_of_a_consumer_group_lives(
-    world: TransactionWorld,
+    world: World,
 ) -> None:
-    consumers = ConsumerWorld()
+    consumers = World(level=CONSUMER_GROUPS_LEVEL)
     consumers.state, consumers.now_ms = world.state, world.now_ms
-    epoch = consumers.join("m1", "t").member_epoch
-    writer = world.init()
-    committed = world.commit_txn_offset(writer, adds=True, generation=epoch, member_id="m1")
+    epoch = consumers.consumers.join("m1", "t").member_epoch
+    writer = world.transactions.init()
+    committed = world.transactions.commit_txn_offset(writer, adds=True, generation=epoch, member_id="m1")
     assert committed == PerItem([Rejection.NONE])
-    assert consumers.member("m1").active_sequence == world.state.sequence
+    assert consumers.consumers.member("m1").active_sequence == world.state.sequence
 
 
-def test_what_does_not_exist_or_says_too_much_is_refused_by_itself(world: TransactionWorld) -> None:
-    writer = world.init()
-    assert world.commit_txn_offset(writer, topic="none", adds=True) == PerItem([Rejection.UNKNOWN_TOPIC])
-    assert world.commit_txn_offset(writer, partition=2, adds=True) == PerItem([Rejection.UNKNOWN_TOPIC])
+def test_what_does_not_exist_or_says_too_much_is_refused_by_itself(world: World) -> None:
+    writer = world.transactions.init()
+    assert world.transactions.commit_txn_offset(writer, topic="none", adds=True) == PerItem([Rejection.UNKNOWN_TOPIC])
+    assert world.transactions.commit_txn_offset(writer, partition=2, adds=True) == PerItem([Rejection.UNKNOWN_TOPIC])
 
 
-def test_offsets_wait_for_the_topic_that_they_were_meant_for(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.commit_txn_offset(writer, adds=True)
+def test_offsets_wait_for_the_topic_that_they_were_meant_for(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.commit_txn_offset(writer, adds=True)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.do(CreateTopic(world.now_ms, "t", new_topic_id(bytes(15) + b"9"), 1, {}))
-    world.end(writer)
+    world.transactions.end(writer)
     assert told(world) == (-1, False)
 
 
-def test_a_topic_that_comes_back_has_what_was_committed_meanwhile(world: TransactionWorld) -> None:
+def test_a_topic_that_comes_back_has_what_was_committed_meanwhile(world: World) -> None:
     world.topic("u", number=2, **{"penstock.undelete.window.ms": "60000"})
-    writer = world.init()
-    world.commit_txn_offset(writer, 7, topic="u", adds=True)
+    writer = world.transactions.init()
+    world.transactions.commit_txn_offset(writer, 7, topic="u", adds=True)
     world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
-    world.end(writer)
+    world.transactions.end(writer)
     world.do(UndeleteTopic(world.now_ms, "u", bytes(16)))
     assert told(world, "u") == (7, False)
 
 
-def test_a_group_that_is_deleted_comes_back_with_the_offsets_that_waited(world: TransactionWorld) -> None:
+def test_a_group_that_is_deleted_comes_back_with_the_offsets_that_waited(world: World) -> None:
     world.commit_offset(3)
-    writer = world.init()
-    world.commit_txn_offset(writer, 7, adds=True)
+    writer = world.transactions.init()
+    world.transactions.commit_txn_offset(writer, 7, adds=True)
     assert world.do(DeleteGroup(world.now_ms, "g")) == Done()
-    world.end(writer)
+    world.transactions.end(writer)
     assert told(world) == (7, False)
 
 
-def test_a_transaction_has_so_many_offsets_and_groups(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "OFFSETS_PER_TRANSACTION_MAX", 1)
-    monkeypatch.setattr(pending_offsets, "OFFSETS_PER_TRANSACTION_MAX", 1)
-    writer = world.init()
-    world.commit_txn_offset(writer, adds=True)
-    assert world.commit_txn_offset(writer, partition=1) == PerItem([Rejection.POLICY_VIOLATION])
-    assert world.commit_txn_offset(writer, 9) == PerItem([Rejection.NONE])
-    assert world.commit_txn_offset(writer, adds=True, group_id="other").rejection == Rejection.POLICY_VIOLATION
-    assert world.add_offsets(writer) == Done()
-    assert world.add_offsets(writer, "g" * (GROUP_ID_LENGTH_MAX + 1)).rejection == Rejection.INVALID_GROUP
+def test_a_transaction_has_so_many_offsets_and_groups(world: World) -> None:
+    world.use_limits(Limits(transactions=TransactionLimits(offsets_per_transaction_max=1)))
+    writer = world.transactions.init()
+    world.transactions.commit_txn_offset(writer, adds=True)
+    assert world.transactions.commit_txn_offset(writer, partition=1) == PerItem([Rejection.POLICY_VIOLATION])
+    assert world.transactions.commit_txn_offset(writer, 9) == PerItem([Rejection.NONE])
+    assert (
+        world.transactions.commit_txn_offset(writer, adds=True, group_id="other").rejection
+        == Rejection.POLICY_VIOLATION
+    )
+    assert world.transactions.add_offsets(writer) == Done()
+    assert (
+        world.transactions.add_offsets(writer, "g" * (DEFAULT_LIMITS.groups.group_id_length_max + 1)).rejection
+        == Rejection.INVALID_GROUP
+    )

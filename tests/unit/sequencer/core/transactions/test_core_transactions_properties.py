@@ -30,8 +30,8 @@ from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.limits import PRODUCER_EPOCH_MAX
-from tests.unit.sequencer.core.core_transactions import TransactionWorld, Writer
-from tests.unit.sequencer.core.core_world import World, batch, topic_id
+from tests.unit.sequencer.core.core_transactions import Writer
+from tests.unit.sequencer.core.core_world import World, batch, topic_id, transaction_world
 
 STEPS = 250
 TIMEOUT_MS = 10_000
@@ -81,7 +81,7 @@ class Play:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.world = TransactionWorld()
+        self.world = transaction_world()
         self.world.topic("u", 1, number=2, **{"penstock.undelete.window.ms": "100000000"})
         self.logs: dict[Log, list[Entry]] = {
             (topic, each): [] for topic, count in TOPICS.items() for each in range(count)
@@ -154,13 +154,15 @@ class Play:
         topic, partition = log
         may = not client.is_fenced and not (topic == 2 and self.is_recoverable)
         if not client.bumps and self.random.random() < 0.8:
-            added = self.world.add(client.writer, partition, number=topic)
+            added = self.world.transactions.add(client.writer, partition, number=topic)
             if may:
                 assert not any(added.rejections)
                 self.ongoing(client).added.add(log)
         may = may and (client.bumps or (client.current is not None and log in client.current.added))
         records = self.random.randint(1, 3)
-        result = self.world.write(client.writer, partition, records=records, number=topic, adds=client.bumps)
+        result = self.world.transactions.write(
+            client.writer, partition, records=records, number=topic, adds=client.bumps
+        )
         assert (result.rejection == 0) == may, (result, log)
         if may:
             assert result.base_offset == len(self.logs[log])
@@ -180,20 +182,20 @@ class Play:
         if not self.fenced:
             return
         writer, (topic, partition) = self.random.choice(self.fenced).writer, self.some_log()
-        assert self.world.write(writer, partition, number=topic, adds=True).rejection
-        assert isinstance(self.world.end(writer, bumps=True), Rejected)
-        assert isinstance(self.world.add(writer, partition, number=topic), Rejected)
+        assert self.world.transactions.write(writer, partition, number=topic, adds=True).rejection
+        assert isinstance(self.world.transactions.end(writer, bumps=True), Rejected)
+        assert isinstance(self.world.transactions.add(writer, partition, number=topic), Rejected)
 
     def end(self) -> None:
         client = self.some_client()
         if client is None or client.current is None:
             return
         committed = self.random.random() < 0.6
-        outcome = self.world.end(client.writer, committed=committed, bumps=client.bumps)
-        again = self.world.end(client.writer, committed=committed, bumps=client.bumps)
+        outcome = self.world.transactions.end(client.writer, committed=committed, bumps=client.bumps)
+        again = self.world.transactions.end(client.writer, committed=committed, bumps=client.bumps)
         assert again == outcome
         self.decide(client, COMMITTED if committed else ABORTED)
-        self.world.go_on(client.writer, outcome)
+        self.world.transactions.go_on(client.writer, outcome)
 
     def commit_offset(self) -> None:
         client = self.some_client()
@@ -202,7 +204,7 @@ class Play:
         offset = self.random.randint(0, 1_000)
         if self.others_wait(client):
             return  # the book has no opinion on whose offset counts then
-        assert not any(self.world.commit_txn_offset(client.writer, offset, adds=True).rejections)
+        assert not any(self.world.transactions.commit_txn_offset(client.writer, offset, adds=True).rejections)
         self.ongoing(client).offset = offset
 
     def others_wait(self, client: Client) -> bool:
@@ -228,12 +230,12 @@ class Play:
     def go_on(self, client: Client) -> None:
         """Whose time was over learns of it, and has the next epoch."""
         if client.bumps and self.random.random() < 0.5:
-            outcome = self.world.end(client.writer, committed=False, bumps=True)
+            outcome = self.world.transactions.end(client.writer, committed=False, bumps=True)
             assert isinstance(outcome, TransactionEnded)
         else:
-            outcome = self.world.init_again(client.writer)
+            outcome = self.world.transactions.init_again(client.writer)
             assert isinstance(outcome, ProducerAllocated)
-        self.world.go_on(client.writer, outcome)
+        self.world.transactions.go_on(client.writer, outcome)
 
     def exhaust(self) -> None:
         """A producer comes to its last epoch."""
@@ -271,7 +273,7 @@ class Play:
             return
         job = self.world.job((topic, partition, first, end))
         (run,) = job.runs
-        decided = run.last_offset < self.world.stable(partition, topic)
+        decided = run.last_offset < self.world.transactions.stable(partition, topic)
         run = msgspec.structs.replace(run, without_aborted=self.random.random() < 0.7)
         (rejection,) = self.world.do(msgspec.structs.replace(job, runs=[run])).rejections
         assert bool(rejection) == (run.without_aborted and not decided)
@@ -353,7 +355,9 @@ class Play:
         offset = start
         log = self.logs[topic, partition]
         while True:
-            plan = self.world.plan(offset, partition, topic, bytes_max=self.random.choice([1, 150, 500, 10**6]))
+            plan = self.world.transactions.plan(
+                offset, partition, topic, bytes_max=self.random.choice([1, 150, 500, 10**6])
+            )
             if not plan.extents or offset >= plan.last_stable_offset:
                 assert plan.high_watermark == len(log)
                 return seen
@@ -390,7 +394,7 @@ def test_a_read_committed_reader_sees_each_committed_record_once_and_no_other(se
     play.clients = {}
     play.check()
     for (topic, partition), log in play.logs.items():
-        assert play.world.stable(partition, topic) == len(log), "nothing stays undecided"
+        assert play.world.transactions.stable(partition, topic) == len(log), "nothing stays undecided"
 
 
 @any_seed

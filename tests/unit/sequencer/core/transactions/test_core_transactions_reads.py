@@ -32,46 +32,45 @@ from penstock.contracts.queries.transactions import (
 )
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.log import segment_queries
-from penstock_sequencer.core.transactions import coordinator, queries as transaction_queries
-from tests.unit.sequencer.core.core_transactions import TIMEOUT_MS, TransactionWorld, Writer
-from tests.unit.sequencer.core.core_world import START_MS, batch, topic_id
+from penstock_sequencer.core.state.limits import AnswerLimits, Limits, TransactionLimits
+from tests.unit.sequencer.core.core_transactions import TIMEOUT_MS, Writer
+from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id, transaction_world
 
 
 @pytest.fixture
-def world() -> TransactionWorld:
-    return TransactionWorld()
+def world() -> World:
+    return transaction_world()
 
 
-def transact(world: TransactionWorld, name: str = "tx", *, committed: bool, records: int = 1) -> Writer:
+def transact(world: World, name: str = "tx", *, committed: bool, records: int = 1) -> Writer:
     """One transaction of one batch in partition 0."""
-    writer = world.init(name)
-    world.write(writer, records=records, adds=True)
-    world.end(writer, committed=committed)
+    writer = world.transactions.init(name)
+    world.transactions.write(writer, records=records, adds=True)
+    world.transactions.end(writer, committed=committed)
     return writer
 
 
-def ends(world: TransactionWorld) -> list[tuple[int, int]]:
-    return [(each.base_offset, each.last_offset) for each in world.plan().extents]
+def ends(world: World) -> list[tuple[int, int]]:
+    return [(each.base_offset, each.last_offset) for each in world.transactions.plan().extents]
 
 
-def test_the_log_is_decided_up_to_the_oldest_open_transaction(world: TransactionWorld) -> None:
-    one, other = world.init("one"), world.init("other")
+def test_the_log_is_decided_up_to_the_oldest_open_transaction(world: World) -> None:
+    one, other = world.transactions.init("one"), world.transactions.init("other")
     world.produce(batch())
-    world.write(one, adds=True)
-    world.write(other, adds=True)
+    world.transactions.write(one, adds=True)
+    world.transactions.write(other, adds=True)
     world.produce(batch())
-    world.write(one)
-    assert (world.stable(), world.plan().high_watermark) == (1, 5)
-    world.end(one)
-    assert world.stable() == 2
-    world.end(other)
-    assert (world.stable(), world.plan().high_watermark) == (7, 7)
+    world.transactions.write(one)
+    assert (world.transactions.stable(), world.transactions.plan().high_watermark) == (1, 5)
+    world.transactions.end(one)
+    assert world.transactions.stable() == 2
+    world.transactions.end(other)
+    assert (world.transactions.stable(), world.transactions.plan().high_watermark) == (7, 7)
 
 
-def test_a_marker_is_an_extent_without_bytes_and_says_what_became_of_the_transaction(world: TransactionWorld) -> None:
+def test_a_marker_is_an_extent_without_bytes_and_says_what_became_of_the_transaction(world: World) -> None:
     writer = transact(world, committed=False, records=2)
-    plan = world.plan()
+    plan = world.transactions.plan()
     marker = plan.extents[1]
     assert (marker.base_offset, marker.last_offset, marker.length, marker.max_timestamp) == (2, 2, 0, -1)
     assert marker.segment.segment_id == NO_SEGMENT_ID
@@ -82,56 +81,56 @@ def test_a_marker_is_an_extent_without_bytes_and_says_what_became_of_the_transac
     assert plan.aborted_end_offset == 3
 
 
-def test_a_plan_from_behind_an_aborted_transaction_does_not_name_it(world: TransactionWorld) -> None:
+def test_a_plan_from_behind_an_aborted_transaction_does_not_name_it(world: World) -> None:
     transact(world, committed=False)
     world.produce(batch())
-    assert world.plan(offset=1).aborted
-    assert not world.plan(offset=2).aborted
-    assert not world.plan(offset=2).markers
+    assert world.transactions.plan(offset=1).aborted
+    assert not world.transactions.plan(offset=2).aborted
+    assert not world.transactions.plan(offset=2).markers
 
 
-def test_a_plan_that_ends_before_an_aborted_transaction_does_not_name_it(world: TransactionWorld) -> None:
+def test_a_plan_that_ends_before_an_aborted_transaction_does_not_name_it(world: World) -> None:
     world.produce(batch(length=500))
     transact(world, committed=False)
-    assert not world.plan(bytes_max=100).aborted
-    assert world.plan(bytes_max=501).aborted
+    assert not world.transactions.plan(bytes_max=100).aborted
+    assert world.transactions.plan(bytes_max=501).aborted
 
 
-def test_a_transaction_aborted_late_is_named_though_others_were_aborted_before(world: TransactionWorld) -> None:
-    long = world.init("long")
-    world.write(long, adds=True)
+def test_a_transaction_aborted_late_is_named_though_others_were_aborted_before(world: World) -> None:
+    long = world.transactions.init("long")
+    world.transactions.write(long, adds=True)
     short = [transact(world, f"short-{number}", committed=False) for number in range(3)]
-    world.end(long, committed=False)
-    producers = [each.producer_id for each in world.plan(bytes_max=1).aborted]
+    world.transactions.end(long, committed=False)
+    producers = [each.producer_id for each in world.transactions.plan(bytes_max=1).aborted]
     assert producers == [long.producer_id]
-    assert [each.producer_id for each in world.plan().aborted] == [each.producer_id for each in (*short, long)]
+    assert [each.producer_id for each in world.transactions.plan().aborted] == [
+        each.producer_id for each in (*short, long)
+    ]
 
 
-def test_a_plan_with_too_many_aborted_transactions_says_up_to_where_they_are_all(
-    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "PLAN_ABORTED_MAX", 2)
+def test_a_plan_with_too_many_aborted_transactions_says_up_to_where_they_are_all(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(plan_aborted_max=2)))
     for number in range(4):
         transact(world, f"tx-{number}", committed=False)
-    plan = world.plan()
+    plan = world.transactions.plan()
     assert [each.first_offset for each in plan.aborted] == [0, 2]
     assert plan.aborted_end_offset == 4
-    plan = world.plan(offset=4)
+    plan = world.transactions.plan(offset=4)
     assert [each.first_offset for each in plan.aborted] == [4, 6]
     assert plan.aborted_end_offset == 8
 
 
-def test_a_partition_without_transactions_has_nothing_to_say_of_them(world: TransactionWorld) -> None:
+def test_a_partition_without_transactions_has_nothing_to_say_of_them(world: World) -> None:
     world.produce(batch())
-    plan = world.plan()
+    plan = world.transactions.plan()
     assert (plan.markers, plan.aborted, plan.aborted_end_offset) == ([], [], -1)
 
 
-def offset_of(world: TransactionWorld, timestamp: int) -> Any:
+def offset_of(world: World, timestamp: int) -> Any:
     return queries.offsets(world.state, OffsetsQuery(0, [OffsetOf(topic_id(1), 0, timestamp)])).partitions[0]
 
 
-def test_no_search_by_time_ends_at_a_marker(world: TransactionWorld) -> None:
+def test_no_search_by_time_ends_at_a_marker(world: World) -> None:
     transact(world, committed=True)
     world.wait(5_000)
     transact(world, committed=True)
@@ -142,23 +141,23 @@ def test_no_search_by_time_ends_at_a_marker(world: TransactionWorld) -> None:
     assert offset_of(world, START_MS + 10_000).extent is None
 
 
-def test_whoever_asks_for_offsets_is_told_what_is_decided(world: TransactionWorld) -> None:
+def test_whoever_asks_for_offsets_is_told_what_is_decided(world: World) -> None:
     transact(world, committed=True)
-    world.write(world.init("open"), adds=True)
+    world.transactions.write(world.transactions.init("open"), adds=True)
     for timestamp in (EARLIEST, LATEST, MAX_TIMESTAMP, START_MS, START_MS + 1):
         assert offset_of(world, timestamp).last_stable_offset == 2
     assert offset_of(world, LATEST).offset == 3
 
 
-def test_a_log_of_nothing_but_markers_has_no_latest_time(world: TransactionWorld) -> None:
+def test_a_log_of_nothing_but_markers_has_no_latest_time(world: World) -> None:
     transact(world, committed=True)
     world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 1)]))
-    assert [each.base_offset for each in world.plan(offset=1).extents] == [1]
+    assert [each.base_offset for each in world.transactions.plan(offset=1).extents] == [1]
     found = offset_of(world, MAX_TIMESTAMP)
     assert (found.offset, found.extent) == (-1, None)
 
 
-def test_markers_count_as_extents_and_belong_to_no_segment(world: TransactionWorld) -> None:
+def test_markers_count_as_extents_and_belong_to_no_segment(world: World) -> None:
     transact(world, committed=True)
     usage = queries.usage(world.state, UsageQuery(0))
     assert (usage.extents, usage.segments, usage.live_bytes) == (2, 1, 100)
@@ -166,18 +165,18 @@ def test_markers_count_as_extents_and_belong_to_no_segment(world: TransactionWor
     assert [each.last_offset for each in placed[0]] == [0]
 
 
-def test_records_may_be_deleted_up_to_the_high_watermark_also_of_an_open_transaction(world: TransactionWorld) -> None:
-    writer = world.init()
-    world.write(writer, records=3, adds=True)
+def test_records_may_be_deleted_up_to_the_high_watermark_also_of_an_open_transaction(world: World) -> None:
+    writer = world.transactions.init()
+    world.transactions.write(writer, records=3, adds=True)
     outcome = world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 2)]))
     assert outcome.logs[0].rejection == Rejection.NONE
-    assert world.stable() == 2
-    world.end(writer, committed=False)
-    assert [each.first_offset for each in world.plan(offset=2).aborted] == [0]
+    assert world.transactions.stable() == 2
+    world.transactions.end(writer, committed=False)
+    assert [each.first_offset for each in world.transactions.plan(offset=2).aborted] == [0]
 
 
 def test_what_a_log_no_longer_has_is_forgotten_with_its_markers_and_aborted_transactions(
-    world: TransactionWorld,
+    world: World,
 ) -> None:
     for number in range(3):
         transact(world, f"tx-{number}", committed=False)
@@ -185,16 +184,16 @@ def test_what_a_log_no_longer_has_is_forgotten_with_its_markers_and_aborted_tran
     known = world.partition().transactions
     assert known is not None
     assert known.marker_count == known.aborted_count == world.state.aborted_count == 2
-    assert [each.last_offset for each in world.plan(offset=3).aborted] == [3, 5]
+    assert [each.last_offset for each in world.transactions.plan(offset=3).aborted] == [3, 5]
 
 
-def expire(world: TransactionWorld, **configs: str) -> int:
+def expire(world: World, **configs: str) -> int:
     changes = [ConfigChange(name.replace("_", "."), ConfigOperation.SET, value) for name, value in configs.items()]
     world.do(AlterConfigs(world.now_ms, "t", changes))
     return int(world.do(ExpireLogs(world.now_ms, [LogRef(topic_id(1), 0)])).logs[0].log_start_offset)
 
 
-def test_retention_takes_markers_with_what_is_before_them(world: TransactionWorld) -> None:
+def test_retention_takes_markers_with_what_is_before_them(world: World) -> None:
     transact(world, committed=True)
     world.wait(10_000)
     transact(world, committed=True)
@@ -204,10 +203,10 @@ def test_retention_takes_markers_with_what_is_before_them(world: TransactionWorl
     assert world.partition().size_bytes == 100
 
 
-def test_retention_stops_at_an_open_transaction(world: TransactionWorld) -> None:
+def test_retention_stops_at_an_open_transaction(world: World) -> None:
     transact(world, committed=True)
-    writer = world.init("open")
-    world.write(writer, adds=True)
+    writer = world.transactions.init("open")
+    world.transactions.write(writer, adds=True)
     world.wait(TIMEOUT_MS - 1)
     assert expire(world, retention_ms="1000") == 2
     assert expire(world, retention_bytes="0") == 2
@@ -216,30 +215,30 @@ def test_retention_stops_at_an_open_transaction(world: TransactionWorld) -> None
     assert expire(world) == 4
 
 
-def test_a_topic_is_deleted_with_its_markers(world: TransactionWorld) -> None:
+def test_a_topic_is_deleted_with_its_markers(world: World) -> None:
     transact(world, committed=False)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     assert (world.state.extent_count, world.state.aborted_count) == (0, 0)
 
 
-def merged(world: TransactionWorld, first: int, end: int, **more: Any) -> tuple[ReplaceExtents, Any]:
+def merged(world: World, first: int, end: int, **more: Any) -> tuple[ReplaceExtents, Any]:
     job = world.job((1, 0, first, end), **more)
     return job, world.do(job)
 
 
-def test_a_compaction_stores_markers_with_the_records_around_them(world: TransactionWorld) -> None:
+def test_a_compaction_stores_markers_with_the_records_around_them(world: World) -> None:
     transact(world, "one", committed=False)
     transact(world, "two", committed=True)
     job, outcome = merged(world, 0, 3)
     assert NO_SEGMENT_ID in job.inputs
     assert outcome == PerItem([Rejection.NONE])
     assert ends(world) == [(0, 2), (3, 3)]
-    plan = world.plan()
+    plan = world.transactions.plan()
     assert [each.offset for each in plan.markers] == [3]
     assert [each.last_offset for each in plan.aborted] == [1], "its records are still there"
 
 
-def test_a_compaction_that_leaves_a_marker_out_is_refused(world: TransactionWorld) -> None:
+def test_a_compaction_that_leaves_a_marker_out_is_refused(world: World) -> None:
     transact(world, "one", committed=True)
     transact(world, "two", committed=True)
     job = world.job((1, 0, 0, 3))
@@ -251,13 +250,13 @@ def test_a_compaction_that_leaves_a_marker_out_is_refused(world: TransactionWorl
     assert outcome == PerItem([Rejection.EXTENTS_CHANGED])
 
 
-def aborted(world: TransactionWorld) -> list[tuple[int, int]]:
+def aborted(world: World) -> list[tuple[int, int]]:
     assert world.partition().transactions is not None
     assert world.partition().transactions.aborted_count == world.state.aborted_count  # type: ignore[union-attr]
-    return [(each.first_offset, each.last_offset) for each in world.plan().aborted]
+    return [(each.first_offset, each.last_offset) for each in world.transactions.plan().aborted]
 
 
-def test_what_a_compaction_leaves_out_of_aborted_transactions_is_forgotten(world: TransactionWorld) -> None:
+def test_what_a_compaction_leaves_out_of_aborted_transactions_is_forgotten(world: World) -> None:
     for name in ("one", "two", "three"):
         transact(world, name, committed=False)
     assert aborted(world) == [(0, 1), (2, 3), (4, 5)]
@@ -265,17 +264,19 @@ def test_what_a_compaction_leaves_out_of_aborted_transactions_is_forgotten(world
     assert aborted(world) == [(0, 1), (2, 3), (4, 5)], "a merge that says nothing has left nothing out"
     assert merged(world, 2, 3, without_aborted=True)[1] == PerItem([Rejection.NONE])
     assert aborted(world) == [(0, 1), (4, 5)]
-    assert world.plan(offset=2, bytes_max=1).aborted_end_offset == 4, "a reader is still told that this is all"
+    assert world.transactions.plan(offset=2, bytes_max=1).aborted_end_offset == 4, (
+        "a reader is still told that this is all"
+    )
 
 
-def test_an_aborted_transaction_is_forgotten_only_with_one_extent_that_covers_it(world: TransactionWorld) -> None:
+def test_an_aborted_transaction_is_forgotten_only_with_one_extent_that_covers_it(world: World) -> None:
     """Until then readers may hold old extents of a part of it beside new ones of the other."""
-    long, other = world.init("long"), world.init("other")
+    long, other = world.transactions.init("long"), world.transactions.init("other")
     for _ in range(3):
-        world.write(long, adds=True)
-    world.write(other, adds=True)
-    world.end(other, committed=False)
-    world.end(long, committed=False)
+        world.transactions.write(long, adds=True)
+    world.transactions.write(other, adds=True)
+    world.transactions.end(other, committed=False)
+    world.transactions.end(long, committed=False)
     assert aborted(world) == [(3, 4), (0, 5)]
     merged(world, 2, 6, without_aborted=True)
     assert aborted(world) == [(0, 5)]
@@ -286,31 +287,31 @@ def test_an_aborted_transaction_is_forgotten_only_with_one_extent_that_covers_it
     assert aborted(world) == []
 
 
-def test_nothing_is_left_out_of_what_is_not_decided(world: TransactionWorld) -> None:
+def test_nothing_is_left_out_of_what_is_not_decided(world: World) -> None:
     transact(world, "one", committed=False)
-    writer = world.init("open")
-    world.write(writer, adds=True)
+    writer = world.transactions.init("open")
+    world.transactions.write(writer, adds=True)
     assert merged(world, 0, 3, without_aborted=True)[1] == PerItem([Rejection.EXTENTS_CHANGED])
     assert aborted(world) == [(0, 1)]
     assert merged(world, 0, 2, without_aborted=True)[1] == PerItem([Rejection.NONE])
     assert aborted(world) == []
 
 
-def told(world: TransactionWorld, *rows: int) -> list[LogTransactions]:
+def told(world: World, *rows: int) -> list[LogTransactions]:
     view = queries.segment_extents(world.state, SegmentExtentsQuery(0, list(rows)))
     assert len(view.transactions) == len(view.extents) == len(rows)
     return [each for of_segment in view.transactions for each in of_segment]
 
 
-def test_who_compacts_is_told_of_markers_behind_the_extents_and_of_what_was_aborted(world: TransactionWorld) -> None:
+def test_who_compacts_is_told_of_markers_behind_the_extents_and_of_what_was_aborted(world: World) -> None:
     world.produce(batch())
     assert told(world, 0) == [], "it has never had a transaction"
-    one, two = world.init("one"), world.init("two")
-    world.write(one, adds=True)
-    world.write(two, adds=True)
-    world.end(one, committed=False)
-    world.end(two)
-    world.write(two, adds=True)
+    one, two = world.transactions.init("one"), world.transactions.init("two")
+    world.transactions.write(one, adds=True)
+    world.transactions.write(two, adds=True)
+    world.transactions.end(one, committed=False)
+    world.transactions.end(two)
+    world.transactions.write(two, adds=True)
     (plain,) = told(world, 0)
     assert (plain.topic_id, plain.partition, plain.decided_offset) == (topic_id(1), 0, 5)
     assert (plain.markers, plain.aborted) == ([], [])
@@ -326,18 +327,15 @@ def test_who_compacts_is_told_of_markers_behind_the_extents_and_of_what_was_abor
     assert [each.offset for each in after.markers] == [4], "the other one is stored"
 
 
-def test_who_compacts_is_told_of_so_many_transactions_and_how_far_these_are_all(
-    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segment_queries, "PLAN_ABORTED_MAX", 2)
-    monkeypatch.setattr(segment_queries, "EXTENTS_LISTED_MAX", 3)
+def test_who_compacts_is_told_of_so_many_transactions_and_how_far_these_are_all(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(plan_aborted_max=2, extents_listed_max=3)))
     for number in range(4):
         transact(world, f"tx-{number}", committed=False)
-    writers = [world.init(f"open-{number}") for number in range(5)]
+    writers = [world.transactions.init(f"open-{number}") for number in range(5)]
     for each in writers:
-        world.write(each, adds=True)
+        world.transactions.write(each, adds=True)
     for each in writers:
-        world.end(each)
+        world.transactions.end(each)
     merged(world, 0, 13)
     (told_of,) = told(world, len(world.state.segments.by_number) - 1)
     assert [each.first_offset for each in told_of.aborted] == [0, 2]
@@ -345,17 +343,17 @@ def test_who_compacts_is_told_of_so_many_transactions_and_how_far_these_are_all(
     assert [each.offset for each in told_of.markers] == [13, 14, 15]
 
 
-def test_key_compaction_stops_at_an_open_transaction_and_merging_does_not(world: TransactionWorld) -> None:
+def test_key_compaction_stops_at_an_open_transaction_and_merging_does_not(world: World) -> None:
     transact(world, "one", committed=True)
-    writer = world.init("open")
-    world.write(writer, adds=True)
+    writer = world.transactions.init("open")
+    world.transactions.write(writer, adds=True)
     assert merged(world, 0, 3, cleaned=True, without_aborted=True)[1] == PerItem([Rejection.EXTENTS_CHANGED])
     assert merged(world, 0, 2, cleaned=True, without_aborted=True)[1] == PerItem([Rejection.NONE])
     assert merged(world, 0, 2)[1] == PerItem([Rejection.NONE])
-    assert world.stable() == 2
+    assert world.transactions.stable() == 2
 
 
-def test_key_compaction_that_knows_of_no_transactions_is_refused_where_there_were_some(world: TransactionWorld) -> None:
+def test_key_compaction_that_knows_of_no_transactions_is_refused_where_there_were_some(world: World) -> None:
     """An earlier release's compactor takes an aborted record for the latest of its key, and drops the committed one."""
     world.produce(batch())
     assert merged(world, 0, 1, cleaned=True)[1] == PerItem([Rejection.NONE])
@@ -367,25 +365,25 @@ def test_key_compaction_that_knows_of_no_transactions_is_refused_where_there_wer
     assert ends(world) == [(0, 1), (2, 2)]
 
 
-def test_a_log_is_dirty_since_its_first_stored_records_and_up_to_what_is_decided(world: TransactionWorld) -> None:
+def test_a_log_is_dirty_since_its_first_stored_records_and_up_to_what_is_decided(world: World) -> None:
     transact(world, "one", committed=True)
-    writer = world.init("open")
-    world.write(writer, adds=True)
+    writer = world.transactions.init("open")
+    world.transactions.write(writer, adds=True)
     (log, _) = queries.logs(world.state, LogsQuery(0, [topic_id(1)])).logs
     assert (log.last_stable_offset, log.dirty_bytes, log.dirty_since_ms) == (2, 100, START_MS)
     merged(world, 0, 1, cleaned=True, without_aborted=True)
     (log, _) = queries.logs(world.state, LogsQuery(0, [topic_id(1)])).logs
     assert (log.dirty_bytes, log.dirty_since_ms) == (0, -1)
-    world.end(writer)
+    world.transactions.end(writer)
     (log, _) = queries.logs(world.state, LogsQuery(0, [topic_id(1)])).logs
     assert (log.dirty_bytes, log.dirty_since_ms) == (100, START_MS)
 
 
-def test_transactions_are_described_with_what_is_in_them(world: TransactionWorld) -> None:
+def test_transactions_are_described_with_what_is_in_them(world: World) -> None:
     world.topic("u", 3, number=2)
-    writer = world.init(timeout_ms=5_000)
-    world.add(writer, 1, 0)
-    world.add(writer, 2, number=2)
+    writer = world.transactions.init(timeout_ms=5_000)
+    world.transactions.add(writer, 1, 0)
+    world.transactions.add(writer, 2, number=2)
     view = queries.describe_transactions(world.state, DescribeTransactionsQuery(0, ["tx", "none"]))
     topics = [TransactionTopic("t", [0, 1]), TransactionTopic("u", [2])]
     described = TransactionView("tx", "Ongoing", writer.producer_id, 0, 5_000, world.now_ms, topics)
@@ -395,11 +393,11 @@ def test_transactions_are_described_with_what_is_in_them(world: TransactionWorld
     assert view_after.topics == [TransactionTopic("u", [2])]
 
 
-def test_transactions_are_listed_by_state_producer_and_duration(world: TransactionWorld) -> None:
-    idle = world.init("idle")
-    world.add(world.init("long"))
+def test_transactions_are_listed_by_state_producer_and_duration(world: World) -> None:
+    idle = world.transactions.init("idle")
+    world.transactions.add(world.transactions.init("long"))
     world.wait(1_000)
-    world.add(world.init("short"))
+    world.transactions.add(world.transactions.init("short"))
 
     def listed(**wanted: Any) -> list[str]:
         view = queries.transactions(world.state, TransactionsQuery(0, **wanted))
@@ -416,18 +414,16 @@ def test_transactions_are_listed_by_state_producer_and_duration(world: Transacti
     ("pattern", "found"),
     [("", ["a-1", "a-2", "b-1"]), ("a-.*", ["a-1", "a-2"]), ("a", []), ("[ab]-1", ["a-1", "b-1"]), ("c+", [])],
 )
-def test_transactions_are_listed_by_patterns_for_their_whole_ids(
-    world: TransactionWorld, pattern: str, found: list[str]
-) -> None:
+def test_transactions_are_listed_by_patterns_for_their_whole_ids(world: World, pattern: str, found: list[str]) -> None:
     for name in ("a-1", "a-2", "b-1"):
-        world.init(name)
+        world.transactions.init(name)
     view = queries.transactions(world.state, TransactionsQuery(0, pattern=pattern))
     assert ([each.transactional_id for each in view.transactions], view.rejection) == (found, Rejection.NONE)
 
 
-def test_a_pattern_takes_letters_that_no_topic_has_only_where_it_says_so(world: TransactionWorld) -> None:
+def test_a_pattern_takes_letters_that_no_topic_has_only_where_it_says_so(world: World) -> None:
     for name in ("ab$c", "abü", "abc"):
-        world.init(name)
+        world.transactions.init(name)
 
     def listed(pattern: str) -> list[str]:
         view = queries.transactions(world.state, TransactionsQuery(0, pattern=pattern))
@@ -438,10 +434,10 @@ def test_a_pattern_takes_letters_that_no_topic_has_only_where_it_says_so(world: 
     assert listed("ab[^c$]") == ["abü"]
 
 
-def test_few_ids_are_held_against_a_pattern_at_once(world: TransactionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_queries, "PATTERN_LETTERS_MAX", 5)
+def test_few_ids_are_held_against_a_pattern_at_once(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(pattern_letters_max=5)))
     for name in ("aa", "ab", "ba", "bb", "bc-longer", "c"):
-        world.init(name)
+        world.transactions.init(name)
     found, looks, after, is_more = [], [], "", True
     while is_more:
         view = queries.transactions(world.state, TransactionsQuery(0, after=after, pattern="b.*"))
@@ -451,17 +447,17 @@ def test_few_ids_are_held_against_a_pattern_at_once(world: TransactionWorld, mon
     assert (found, looks) == (["ba", "bb", "bc-longer"], ["ab", "bb", "bc-longer", "c"])
 
 
-def test_a_pattern_that_is_none_lists_no_transactions(world: TransactionWorld) -> None:
-    world.init("a")
+def test_a_pattern_that_is_none_lists_no_transactions(world: World) -> None:
+    world.transactions.init("a")
     view = queries.transactions(world.state, TransactionsQuery(0, pattern="(a"))
     assert (view.transactions, view.rejection) == ([], Rejection.INVALID_PATTERN)
 
 
-def test_the_producers_of_a_partition_are_told_with_their_open_transactions(world: TransactionWorld) -> None:
+def test_the_producers_of_a_partition_are_told_with_their_open_transactions(world: World) -> None:
     plain = world.producer()
     world.produce(batch(producer=plain, epoch=0, sequence=0))
-    writer = world.init()
-    world.write(writer, records=2, adds=True)
+    writer = world.transactions.init()
+    world.transactions.write(writer, records=2, adds=True)
     view = queries.producers(world.state, ProducersQuery(0, [(topic_id(1), 0), (topic_id(1), 7)]))
     found = [
         ProducerView(plain, 0, 0, world.now_ms, -1, -1),
@@ -470,21 +466,21 @@ def test_the_producers_of_a_partition_are_told_with_their_open_transactions(worl
     assert view.partitions == [PartitionProducers(Rejection.NONE, found), PartitionProducers(Rejection.UNKNOWN_TOPIC)]
 
 
-def test_no_transaction_begins_while_partitions_know_too_many_aborted_ones(
-    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(coordinator, "ABORTED_TRANSACTIONS_MAX", 1)
+def test_no_transaction_begins_while_partitions_know_too_many_aborted_ones(world: World) -> None:
+    world.use_limits(Limits(transactions=TransactionLimits(aborted_transactions_max=1)))
     writer = transact(world, committed=False)
-    assert world.write(writer, adds=True).rejection == Rejection.OVERLOADED
-    assert world.add(writer).rejection == world.add_offsets(writer).rejection == Rejection.OVERLOADED
+    assert world.transactions.write(writer, adds=True).rejection == Rejection.OVERLOADED
+    assert (
+        world.transactions.add(writer).rejection
+        == world.transactions.add_offsets(writer).rejection
+        == Rejection.OVERLOADED
+    )
 
 
-def test_transactions_are_listed_in_pages_by_their_ids(
-    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transaction_queries, "TRANSACTIONS_LISTED_MAX", 2)
+def test_transactions_are_listed_in_pages_by_their_ids(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(transactions_listed_max=2)))
     for name in ("d", "a", "e", "b", "c"):
-        world.init(name)
+        world.transactions.init(name)
     pages, after = [], ""
     while not pages or pages[-1].is_more:
         pages.append(queries.transactions(world.state, TransactionsQuery(0, after=after)))
@@ -492,13 +488,10 @@ def test_transactions_are_listed_in_pages_by_their_ids(
     assert [[each.transactional_id for each in page.transactions] for page in pages] == [["a", "b"], ["c", "d"], ["e"]]
 
 
-def test_an_answer_has_no_more_partitions_and_producers_than_fit(
-    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_has_no_more_partitions_and_producers_than_fit(world: World) -> None:
     """One transaction and one partition at least, so that who asks for the rest comes to an end."""
-    monkeypatch.setattr(transaction_queries, "TRANSACTION_PARTITIONS_LISTED_MAX", 1)
-    monkeypatch.setattr(transaction_queries, "PRODUCERS_LISTED_MAX", 1)
-    world.write(world.init("a"), adds=True)
+    world.use_limits(Limits(answers=AnswerLimits(transaction_partitions_listed_max=1, producers_listed_max=1)))
+    world.transactions.write(world.transactions.init("a"), adds=True)
     described = queries.describe_transactions(world.state, DescribeTransactionsQuery(0, ["a", "a"]))
     assert [each.transactional_id for each in described.transactions] == ["a"]
     produced = queries.producers(world.state, ProducersQuery(0, [(topic_id(1), 0), (topic_id(1), 1)]))

@@ -1,15 +1,15 @@
-"""What concerns groups of every kind: members that are silent, groups that are deleted, topics that change."""
+"""Events of groups of every kind: deadlines, silent members, deleted groups, topics that change."""
 
 from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Rejected
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.all_groups import timers
-from penstock_sequencer.core.groups import classic_commands
+from penstock_sequencer.core.groups import classic_commands, classic_group
 from penstock_sequencer.core.groups.assignment import subscriptions
-from penstock_sequencer.core.groups.consumer_group import bump_epoch, settle
-from penstock_sequencer.core.groups.idle_timers import set_deadline
+from penstock_sequencer.core.groups.consumer_group import bump_epoch, consumer_of, remove_member, settle
+from penstock_sequencer.core.groups.migration import downgrade_if_due
 from penstock_sequencer.core.groups.offset_commit import has_newer_offsets, remove_offsets, remove_recoverable_offsets
+from penstock_sequencer.core.groups.timers import next_deadline_ms, set_deadline
 from penstock_sequencer.core.share import commands as share_commands, group as share_groups, offsets as share_offsets
-from penstock_sequencer.core.state.cluster import EMPTY, Changes, State
+from penstock_sequencer.core.state.cluster import EMPTY, Changes, Group, State
 
 
 def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done:
@@ -21,7 +21,7 @@ def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done
     if group is None:
         return Done()
     if group.consumer is not None:
-        return timers.expire(state, group, command, changes)
+        return _expire_consumer(state, group, command, changes)
     return classic_commands.expire(state, group, command, changes)
 
 
@@ -56,4 +56,42 @@ def change_topic(state: State, name: str, changes: Changes, *, is_new: bool = Fa
             continue
         group = state.groups[group_id]
         bump_epoch(state, group)
+        settle(state, group, changes)
+
+
+def fire_deadlines(state: State, changes: Changes) -> None:
+    """Do what is due by the machine's clock. Every deadline that is set lies ahead, so this ends."""
+    while (deadline_ms := next_deadline_ms(state)) is not None and deadline_ms <= state.clock_ms:
+        group_id = state.alarms[0][1]
+        if group_id in state.share_groups:
+            share_groups.fire(state, state.share_groups[group_id], changes)
+            continue
+        group = state.groups[group_id]
+        if group.consumer is None:
+            classic_group.fire(state, group)
+            classic_group.settle(state, group, changes)
+        else:
+            _drop_overdue(state, group, changes)
+
+
+def _drop_overdue(state: State, group: Group, changes: Changes) -> None:
+    """Members that have not done in time what was awaited of them are out."""
+    members = list(consumer_of(group).members.values())
+    _remove(state, group, [member.member_id for member in members if 0 < member.due_ms <= state.clock_ms], changes)
+
+
+def _expire_consumer(state: State, group: Group, command: ExpireMember, changes: Changes) -> Done:
+    """A silent member of a consumer group goes, unless the journal shows that it was not silent."""
+    member = consumer_of(group).members.get(command.member_id)
+    if member is not None and member.active_sequence <= command.active_sequence:
+        _remove(state, group, [member.member_id], changes)
+    return Done()
+
+
+def _remove(state: State, group: Group, member_ids: list[str], changes: Changes) -> None:
+    consumer = consumer_of(group)
+    for member_id in member_ids:
+        remove_member(state, group, consumer.members[member_id])
+    downgrade_if_due(state, group, changes)
+    if group.consumer is not None:
         settle(state, group, changes)

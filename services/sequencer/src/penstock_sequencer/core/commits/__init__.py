@@ -1,0 +1,7 @@
+"""Commits of segments: offsets for the batches of flushers.
+
+It imports `state`, `log` and `transactions`.
+
+Start with `segment_commit.py`, the hot loop of the machine. `transactional_batches.py` checks a batch against the
+transaction of its producer first.
+"""

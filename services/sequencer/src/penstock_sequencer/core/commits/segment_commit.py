@@ -13,19 +13,10 @@ from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.log.producers import accept
 from penstock_sequencer.core.log.segment_contents import content_entry
 from penstock_sequencer.core.state.cluster import Changes, Partition, RememberedCommit, Replacement, State
-from penstock_sequencer.core.state.limits import (
-    EXTENTS_MAX,
-    INTEGER_MAX,
-    RECORDS_PER_BATCH_MAX,
-    REMEMBERED_COMMITS_MAX,
-    SEGMENT_BYTES_MAX,
-    SEGMENT_COMMIT_AGE_MAX_MS,
-    SEGMENTS_MAX,
-)
+from penstock_sequencer.core.state.limits import INTEGER_MAX, RECORDS_PER_BATCH_MAX, SEGMENT_BYTES_MAX
 
 _NO_TIMESTAMP = -INTEGER_MAX - 1  # below every timestamp
 _UNKNOWN_TOPIC = BatchResult(Rejection.UNKNOWN_TOPIC)
-_COMMITS_REMOVED_PER_TICK = 10_000  # about 2 ms
 _Added = tuple[list[bytes], list[int]]  # per extent its entry in the segment's contents, and its length
 _Remembered = TypeVar("_Remembered", RememberedCommit, Replacement)
 
@@ -57,7 +48,7 @@ def commit_segment(state: State, command: CommitSegment, changes: Changes) -> Se
             results.append(_commit_run(state, partition, run, slot, number, exceptions, added))
         number += len(run.batches)
     _record_extents(state, slot, *added)
-    expires_ms = max(state.clock_ms, segment_born_ms(command.segment_id)) + SEGMENT_COMMIT_AGE_MAX_MS
+    expires_ms = max(state.clock_ms, segment_born_ms(command.segment_id)) + state.limits.log.segment_commit_age_max_ms
     state.commits[command.segment_id] = RememberedCommit(expires_ms, number, firsts, exceptions)
     return SegmentCommitted(results)
 
@@ -135,18 +126,25 @@ def check_segment(state: State, segment_id: SegmentId, size_bytes: int) -> Rejec
     if len(segment_id) != ID_BYTES:
         return Rejected(Rejection.INVALID_REQUEST, f"a segment id of {len(segment_id)} bytes")
     born_ms = segment_born_ms(segment_id)
-    if born_ms + SEGMENT_COMMIT_AGE_MAX_MS < state.clock_ms:
+    if _is_too_old(state, born_ms):
         return Rejected(Rejection.SEGMENT_TOO_OLD, f"a segment born {state.clock_ms - born_ms} ms ago")
-    if born_ms - SEGMENT_COMMIT_AGE_MAX_MS > state.clock_ms:
+    if born_ms - state.limits.log.segment_commit_age_max_ms > state.clock_ms:
         return Rejected(Rejection.INVALID_REQUEST, f"a segment born {born_ms - state.clock_ms} ms from now")
     if not 0 <= size_bytes <= SEGMENT_BYTES_MAX:
         return Rejected(Rejection.INVALID_REQUEST, f"a segment of {size_bytes} bytes")
     return None
 
 
+def _is_too_old(state: State, born_ms: int) -> bool:
+    """Whether a janitor may soon take the segment for an orphan and sweep it."""
+    return born_ms + state.limits.log.segment_commit_age_max_ms < state.clock_ms
+
+
 def is_full(state: State, segments: int) -> bool:
     """Whether there is no room for so many more segments, whatever is in them."""
-    return len(state.commits) + segments > REMEMBERED_COMMITS_MAX or len(state.segments) + segments > SEGMENTS_MAX
+    limits = state.limits.log
+    is_full_of_commits = len(state.commits) + segments > limits.remembered_commits_max
+    return is_full_of_commits or len(state.segments) + segments > limits.segments_max
 
 
 def _validation_error(state: State, command: CommitSegment) -> Rejected | None:
@@ -156,7 +154,7 @@ def _validation_error(state: State, command: CommitSegment) -> Rejected | None:
     for run in command.runs:
         if not _is_sound(run, command.size_bytes):
             return Rejected(Rejection.INVALID_REQUEST, f"a run at {run.position} that cannot be in a segment")
-    full = is_full(state, 1) or state.extent_count >= EXTENTS_MAX
+    full = is_full(state, 1) or state.extent_count >= state.limits.log.extents_max
     return Rejected(Rejection.OVERLOADED, "no room for another segment") if full else None
 
 
@@ -196,15 +194,16 @@ def _answer_again(remembered: RememberedCommit, runs: list[BatchRun]) -> Segment
 
 
 def remove_commits(state: State) -> None:
-    """Forget commits and compactions that are too old to be sent again; bounded work for each tick."""
-    _remove_old(state.commits, state.clock_ms)
-    _remove_old(state.replacements, state.clock_ms)
+    """Remove commits and compactions that are too old to be sent again; bounded work for each tick."""
+    removed_max = state.limits.log.commits_removed_per_tick
+    _remove_old(state.commits, state.clock_ms, removed_max)
+    _remove_old(state.replacements, state.clock_ms, removed_max)
 
 
-def _remove_old(remembered: dict[SegmentId, _Remembered], clock_ms: int) -> None:
+def _remove_old(remembered: dict[SegmentId, _Remembered], clock_ms: int, removed_max: int) -> None:
     old: list[SegmentId] = []
     for segment_id, each in remembered.items():
-        if each.expires_ms >= clock_ms or len(old) >= _COMMITS_REMOVED_PER_TICK:
+        if each.expires_ms >= clock_ms or len(old) >= removed_max:
             break
         old.append(segment_id)
     for segment_id in old:

@@ -5,7 +5,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.producers import accept, find_repeated
 from penstock_sequencer.core.state.cluster import ONGOING, Partition, State, Transaction
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
-from penstock_sequencer.core.transactions.coordinator import add_partition, room_rejection
+from penstock_sequencer.core.transactions.lifecycle import add_partition, room_rejection
 
 _NO_TRANSACTION = BatchResult(Rejection.INVALID_TXN_STATE)
 _NO_PRODUCER = BatchResult(Rejection.INVALID_PRODUCER_MAPPING)

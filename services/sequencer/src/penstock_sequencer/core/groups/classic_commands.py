@@ -39,18 +39,7 @@ from penstock_sequencer.core.groups.classic_group import (
 )
 from penstock_sequencer.core.groups.migration import leave_new_protocol
 from penstock_sequencer.core.state.cluster import COMPLETING, PREPARING, STABLE, Changes, Group, Member, State
-from penstock_sequencer.core.state.limits import (
-    GROUP_BYTES_MAX,
-    GROUP_FENCED_MAX,
-    GROUP_ID_LENGTH_MAX,
-    GROUP_PENDING_MAX,
-    GROUPS_MAX,
-    MEMBER_BYTES_MAX,
-    MEMBER_NAMES_LENGTH_MAX,
-    MEMBER_OVERHEAD_BYTES,
-    PROTOCOLS_PER_MEMBER_MAX,
-    REBALANCE_TIMEOUT_MAX_MS,
-)
+from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, REBALANCE_TIMEOUT_MAX_MS
 
 JoinOutcome = Joined | Waiting | MemberIdRequired | Rejected
 
@@ -72,7 +61,7 @@ def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcom
 
 def _join_validation_error(state: State, command: JoinGroup) -> Rejected | None:
     """What is wrong with the request itself, or with making a group for it."""
-    if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
+    if not 0 < len(command.group_id) <= state.limits.groups.group_id_length_max:
         return Rejected(Rejection.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
     if command.group_id in state.share_groups:
         return Rejected(Rejection.INCONSISTENT_PROTOCOL, "a share group has the id")
@@ -88,18 +77,20 @@ def _join_validation_error(state: State, command: JoinGroup) -> Rejected | None:
         return Rejected(Rejection.UNKNOWN_MEMBER)
     if not command.protocol_type or not command.protocols:
         return Rejected(Rejection.INCONSISTENT_PROTOCOL)
-    return Rejected(Rejection.OVERLOADED, "no room for another group") if len(state.groups) >= GROUPS_MAX else None
+    is_full = len(state.groups) >= state.limits.groups.groups_max
+    return Rejected(Rejection.OVERLOADED, "no room for another group") if is_full else None
 
 
 def _size_validation_error(state: State, command: JoinGroup) -> Rejected | None:
+    limits = state.limits.groups
     size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
-    if len(command.protocols) > PROTOCOLS_PER_MEMBER_MAX or size_bytes > MEMBER_BYTES_MAX:
+    if len(command.protocols) > limits.protocols_per_member_max or size_bytes > limits.member_bytes_max:
         return Rejected(Rejection.INVALID_REQUEST, f"{len(command.protocols)} protocols of {size_bytes} bytes")
     names = (command.new_member_id, command.group_instance_id or "", command.client_id, command.client_host)
     length = sum(len(name) for name in (*names, command.protocol_type))
-    if length > MEMBER_NAMES_LENGTH_MAX or not (command.member_id or command.new_member_id):
+    if length > limits.member_names_length_max or not (command.member_id or command.new_member_id):
         return Rejected(Rejection.INVALID_REQUEST, f"a member with names of {length} letters")
-    full = state.group_bytes + size_bytes + MEMBER_OVERHEAD_BYTES > GROUP_BYTES_MAX
+    full = state.group_bytes + size_bytes + MEMBER_OVERHEAD_BYTES > limits.group_bytes_max
     return Rejected(Rejection.OVERLOADED, "no room for another member") if full else None
 
 
@@ -130,7 +121,7 @@ def _join_new(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
     member_id = command.new_member_id
     if command.require_known_member:
         if member_id not in group.pending and member_id not in group.members:
-            if _is_full(state, group) or len(group.pending) >= GROUP_PENDING_MAX:
+            if _is_full(state, group) or len(group.pending) >= state.limits.groups.group_pending_max:
                 return Rejected(Rejection.GROUP_FULL)
             group.pending[member_id] = state.clock_ms + command.session_timeout_ms
         return MemberIdRequired(member_id)
@@ -233,7 +224,7 @@ def _replace(state: State, group: Group, old_member_id: str, new_member_id: str)
         group.leader = new_member_id
     group.fenced.pop(new_member_id, None)
     group.fenced[old_member_id] = None
-    if len(group.fenced) > GROUP_FENCED_MAX:
+    if len(group.fenced) > state.limits.groups.group_fenced_max:
         del group.fenced[next(iter(group.fenced))]
     return member
 
@@ -271,7 +262,8 @@ def _sync_rejection(state: State, group: Group, command: SyncGroup) -> Rejection
         return Rejection.INCONSISTENT_PROTOCOL
     if group.state == PREPARING:
         return Rejection.REBALANCE_IN_PROGRESS
-    full = state.group_bytes + sum(len(each.assignment) for each in command.assignments) > GROUP_BYTES_MAX
+    size_bytes = sum(len(each.assignment) for each in command.assignments)
+    full = state.group_bytes + size_bytes > state.limits.groups.group_bytes_max
     return Rejection.OVERLOADED if full else Rejection.NONE
 
 

@@ -16,10 +16,9 @@ from penstock.contracts.commands import GroupProtocol, Joined, JoinedMember, Syn
 from penstock.contracts.configs.topics import INITIAL_REBALANCE_DELAY, group_config
 from penstock.contracts.levels import LATE_JOINS_LEVEL
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.groups.idle_timers import record_idle, set_deadline
+from penstock_sequencer.core.groups.timers import record_emptied, record_idle, set_deadline
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, PREPARING, STABLE, Changes, Group, Member, State
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES
-from penstock_sequencer.core.state.uptime import record_emptied
 
 
 def new_group(state: State, group_id: str) -> Group:

@@ -37,7 +37,7 @@ from penstock_sequencer.core.groups.departed_members import departed_sequence
 from penstock_sequencer.core.groups.migration import assignment_of, downgrade_if_due, must_join_again, partitions_of
 from penstock_sequencer.core.state.cluster import Changes, Group, State
 from penstock_sequencer.core.state.consumer_group import AWAY, REVOKING, ConsumerGroup, ConsumerMember
-from penstock_sequencer.core.state.limits import CONSUMER_MEMBERS_MAX, REBALANCE_TIMEOUT_MAX_MS
+from penstock_sequencer.core.state.limits import REBALANCE_TIMEOUT_MAX_MS
 
 
 def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Joined | MemberIdRequired | Rejected:
@@ -50,9 +50,9 @@ def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Jo
         return MemberIdRequired(command.new_member_id)
     member_id = command.member_id or command.new_member_id
     known = _known(consumer, command, member_id)
-    rejection = _join_rejection(
-        consumer, known, command, member_id, departed_sequence(state, group.group_id, member_id)
-    )
+    left = departed_sequence(state, group.group_id, member_id)
+    members_max = state.limits.consumers.consumer_members_max
+    rejection = _join_rejection(consumer, known, command, member_id, left, members_max)
     if rejection == Rejection.STALE and known is not None and _has_come_by(known, command):
         return _joined(known)
     if rejection:
@@ -103,7 +103,12 @@ def _known(consumer: ConsumerGroup, command: JoinGroup, member_id: str) -> Consu
 
 
 def _join_rejection(
-    consumer: ConsumerGroup, known: ConsumerMember | None, command: JoinGroup, member_id: str, left: int
+    consumer: ConsumerGroup,
+    known: ConsumerMember | None,
+    command: JoinGroup,
+    member_id: str,
+    left: int,
+    members_max: int,
 ) -> Rejection:
     """Why the member may not come, in Kafka's words, or because it comes late: `left` by the entry of that number."""
     is_static = command.group_instance_id is not None
@@ -115,7 +120,8 @@ def _join_rejection(
             return Rejection.UNKNOWN_MEMBER
         if member_id in consumer.members:
             return Rejection.INVALID_REQUEST
-        return Rejection.GROUP_FULL if len(consumer.members) >= CONSUMER_MEMBERS_MAX else Rejection.NONE
+        is_full = len(consumer.members) >= members_max
+        return Rejection.GROUP_FULL if is_full else Rejection.NONE
     if known.member_id != member_id and (command.member_id or member_id in consumer.members):
         return Rejection.FENCED_INSTANCE
     return Rejection.NONE

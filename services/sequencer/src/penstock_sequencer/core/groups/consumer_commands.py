@@ -20,7 +20,6 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import subscriptions
-from penstock_sequencer.core.groups.assignment.assignors import ASSIGNORS
 from penstock_sequencer.core.groups.classic_group import new_group
 from penstock_sequencer.core.groups.consumer_group import (
     Standing,
@@ -41,24 +40,23 @@ from penstock_sequencer.core.groups.consumer_group import (
     update_target,
     weigh,
 )
-from penstock_sequencer.core.groups.departed_members import departed_sequence
-from penstock_sequencer.core.groups.migration import can_upgrade, downgrade_if_due, upgrade
-from penstock_sequencer.core.state.cluster import Changes, Group, State
-from penstock_sequencer.core.state.consumer_group import AWAY, RECONCILED, ConsumerGroup, ConsumerMember, Partitions
-from penstock_sequencer.core.state.limits import (
-    CLOCK_MS_MAX,
-    CONSUMER_MEMBERS_MAX,
-    GROUP_BYTES_MAX,
-    GROUP_ID_LENGTH_MAX,
-    GROUPS_MAX,
-    MEMBER_BYTES_MAX,
-    MEMBER_NAMES_LENGTH_MAX,
-    REBALANCE_TIMEOUT_MAX_MS,
+from penstock_sequencer.core.groups.consumer_validation import (
+    NOT_TOLD,
+    member_of,
+    owned_partitions,
+    pattern_validation_error,
+    sender_rejection,
+    validation_error,
+    validation_error_to_member,
+    validation_error_to_new,
 )
+from penstock_sequencer.core.groups.departed_members import departed_sequence
+from penstock_sequencer.core.groups.migration import downgrade_if_due, upgrade
+from penstock_sequencer.core.state.cluster import Changes, Group, State
+from penstock_sequencer.core.state.consumer_group import AWAY, RECONCILED, ConsumerGroup, ConsumerMember
+from penstock_sequencer.core.state.limits import CLOCK_MS_MAX, REBALANCE_TIMEOUT_MAX_MS
 
-_NOT_TOLD = -1
 _LEAVING = (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH)
-_OTHER_INSTANCE = "the member has another instance id, or none"
 
 
 def consumer_heartbeat(state: State, command: ConsumerHeartbeat, changes: Changes) -> ConsumerMembership | Rejected:
@@ -75,7 +73,7 @@ def consumer_heartbeat(state: State, command: ConsumerHeartbeat, changes: Change
     if late:
         return Rejected(Rejection.STALE, late)
     group = _group_for(state, command)
-    return _go_on(state, group, _member_of(group, command), command, changes)
+    return _go_on(state, group, member_of(group, command), command, changes)
 
 
 def _told(state: State, command: ConsumerHeartbeat) -> list[TopicPartitions]:
@@ -84,166 +82,28 @@ def _told(state: State, command: ConsumerHeartbeat) -> list[TopicPartitions]:
 
 def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Rejected | None:
     """The answer to a heartbeat that is refused or changes nothing; None for one that is to be journaled."""
-    validation_error = _validation_error(command)
-    if validation_error is not None:
-        return validation_error
+    error = validation_error(state, command)
+    if error is not None:
+        return error
     group = state.groups.get(command.group_id)
     if group is None or group.consumer is None:
-        return _validation_error_to_new(state, group, command)
-    member = _member_of(group, command)
-    rejection = _rejection(group, member, command)
+        return validation_error_to_new(state, group, command)
+    member = member_of(group, command)
+    rejection = sender_rejection(group, member, command)
     if rejection is not None:
         return rejection
     if command.member_epoch in _LEAVING:
         return None
-    validation_error = (
-        _validation_error_to_member(state, group, command)
-        if member is None
-        else _pattern_validation_error(state, command)
-    )
-    if member is None or member.member_id != command.member_id or validation_error is not None:
-        return validation_error
-    is_same = not is_target_due(state, group.consumer, _now_ms(state, command)) and _said(member, command) == _said(
-        member
-    )
-    if not is_same or next_standing(group.consumer, member, _owned(command)) != standing_of(member):
+    if member is None:
+        return validation_error_to_member(state, group, command)
+    error = pattern_validation_error(state, command)
+    if member.member_id != command.member_id or error is not None:
+        return error
+    is_same = _said(member, command) == _said(member)
+    is_same = is_same and not is_target_due(state, group.consumer, _now_ms(state, command))
+    if not is_same or next_standing(group.consumer, member, owned_partitions(command)) != standing_of(member):
         return None
     return _answer(state, group.consumer, member, command, None)
-
-
-def _validation_error(command: ConsumerHeartbeat) -> Rejected | None:
-    """What is wrong with the request itself."""
-    wrong = _wrong(command)
-    if wrong:
-        return Rejected(Rejection.INVALID_REQUEST, wrong)
-    if command.assignor is not None and command.assignor not in ASSIGNORS:
-        message = f"ServerAssignor {command.assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}."
-        return Rejected(Rejection.UNSUPPORTED_ASSIGNOR, message)
-    return None
-
-
-def _wrong(command: ConsumerHeartbeat) -> str:
-    """In Kafka's words and order, and after them what is only too large."""
-    epoch = command.member_epoch
-    if not command.group_id or not command.member_id:
-        return "GroupId can't be empty." if not command.group_id else "MemberId can't be empty."
-    if command.instance_id == "" or command.rack_id == "":
-        return "InstanceId can't be empty." if command.instance_id == "" else "RackId can't be empty."
-    if epoch == JOIN_EPOCH and command.rebalance_timeout_ms == _NOT_TOLD:
-        return "RebalanceTimeoutMs must be provided in first request."
-    if epoch == JOIN_EPOCH and (command.owned is None or command.owned):
-        return "TopicPartitions must be empty when (re-)joining."
-    if epoch == JOIN_EPOCH and command.topics is None and command.pattern is None:
-        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-    if epoch == LEAVE_FOR_A_WHILE_EPOCH and command.instance_id is None:
-        return "InstanceId can't be null."
-    if epoch < LEAVE_FOR_A_WHILE_EPOCH:
-        return "MemberEpoch is invalid."
-    names = (command.member_id, command.instance_id or "", command.rack_id or "", command.client_id)
-    length = sum(map(len, names)) + len(command.client_host)
-    said = sum(map(len, command.topics or ())) + len(command.topics or ()) + len(command.pattern or "")
-    if len(command.group_id) > GROUP_ID_LENGTH_MAX or length > MEMBER_NAMES_LENGTH_MAX or said > MEMBER_BYTES_MAX:
-        return f"a member with names of {length} letters and a subscription of {said}"
-    return ""
-
-
-def _pattern_validation_error(state: State, command: ConsumerHeartbeat) -> Rejected | None:
-    why = subscriptions.check_pattern(state, command.pattern or "")
-    if not why:
-        return None
-    message = f"SubscribedTopicRegex `{command.pattern}` is not a valid regular expression: {why}."
-    return Rejected(Rejection.INVALID_PATTERN, message)
-
-
-def _validation_error_to_new(state: State, group: Group | None, command: ConsumerHeartbeat) -> Rejected | None:
-    """Why there will be no consumer group of this heartbeat."""
-    if command.group_id in state.share_groups:
-        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
-    if command.member_epoch != JOIN_EPOCH:
-        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
-    if group is None and len(state.groups) >= GROUPS_MAX:
-        return Rejected(Rejection.OVERLOADED, "no room for another group")
-    if group is not None and not can_upgrade(group):
-        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
-    known = None if group is None else group.members.get(command.member_id)
-    if known is not None and command.instance_id not in (None, known.group_instance_id):
-        return Rejected(Rejection.INVALID_REQUEST, _OTHER_INSTANCE)
-    return _validation_error_to_member(state, group, command)
-
-
-def _validation_error_to_member(state: State, group: Group | None, command: ConsumerHeartbeat) -> Rejected | None:
-    """Why nobody can come with this heartbeat."""
-    if group is not None:
-        count = len(group.members) if group.consumer is None else len(group.consumer.members)
-        if count >= CONSUMER_MEMBERS_MAX:
-            message = f"The consumer group has reached its maximum capacity of {CONSUMER_MEMBERS_MAX} members."
-            return Rejected(Rejection.GROUP_FULL, message)
-    if state.group_bytes + MEMBER_BYTES_MAX > GROUP_BYTES_MAX:
-        return Rejected(Rejection.OVERLOADED, "no room for another member")
-    return _pattern_validation_error(state, command)
-
-
-def _member_of(group: Group, command: ConsumerHeartbeat) -> ConsumerMember | None:
-    """Whom the heartbeat is about: the member itself, or who has its instance id."""
-    consumer = consumer_of(group)
-    if command.instance_id is not None:
-        member_id = consumer.static_members.get(command.instance_id)
-        return None if member_id is None else consumer.members[member_id]
-    return consumer.members.get(command.member_id)
-
-
-def _rejection(group: Group, member: ConsumerMember | None, command: ConsumerHeartbeat) -> Rejected | None:
-    """Why the sender is not, and does not become, the member that it wants to be."""
-    is_join = command.member_epoch == JOIN_EPOCH
-    if member is None:
-        if not is_join:
-            return Rejected(Rejection.UNKNOWN_MEMBER, f"Member {command.member_id} is not a member of the group.")
-        if command.member_id in consumer_of(group).members:
-            return Rejected(Rejection.INVALID_REQUEST, _OTHER_INSTANCE)
-        return None
-    who = f"instance id {command.instance_id}"
-    if member.member_id != command.member_id:
-        is_free = member.epoch == AWAY or bool(member.protocols)  # a classic one says nothing when it is restarted
-        if is_join and is_free and command.member_id not in consumer_of(group).members:
-            return None
-        if is_join:
-            message = (
-                f"Static member {command.member_id} with {who} cannot join: the id is in use by {member.member_id}."
-            )
-            return Rejected(Rejection.UNRELEASED_INSTANCE, message)
-        return Rejected(Rejection.FENCED_INSTANCE, f"Static member {command.member_id} with {who} was fenced.")
-    return None if command.member_epoch <= JOIN_EPOCH else _epoch_rejection(member, command)
-
-
-def _epoch_rejection(member: ConsumerMember, command: ConsumerHeartbeat) -> Rejected | None:
-    """A member may be one epoch behind: the answer that told it may be lost. Then it has nothing that it may not."""
-    epoch = command.member_epoch
-    if epoch == member.epoch:
-        return None
-    owned = _owned(command)
-    if (
-        epoch == member.previous_epoch
-        and epoch < member.epoch
-        and owned is not None
-        and _is_part(owned, member.assigned)
-    ):
-        return None
-    than = "greater" if epoch > member.epoch else "smaller"
-    message = (
-        f"The consumer group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin."
-    )
-    return Rejected(Rejection.FENCED_MEMBER_EPOCH, message)
-
-
-def _is_part(owned: Partitions, assigned: Partitions) -> bool:
-    return all(set(numbers) <= set(assigned.get(topic_id, ())) for topic_id, numbers in owned.items())
-
-
-def _owned(command: ConsumerHeartbeat) -> Partitions | None:
-    if command.owned is None:
-        return None
-    return {each.topic_id: each.partitions for each in command.owned}
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -277,7 +137,7 @@ def _said(member: ConsumerMember | None, command: ConsumerHeartbeat | None = Non
         said.pattern if command.pattern is None else command.pattern,
         said.assignor if command.assignor is None else command.assignor,
         said.rack_id if command.rack_id is None else command.rack_id,
-        said.rebalance_timeout_ms if command.rebalance_timeout_ms == _NOT_TOLD else timeout_ms,
+        said.rebalance_timeout_ms if command.rebalance_timeout_ms == NOT_TOLD else timeout_ms,
         is_classic=False,
     )
 
@@ -292,7 +152,7 @@ def _lateness(state: State, command: ConsumerHeartbeat) -> str:
     if group.consumer is None:  # a classic group, which becomes a consumer group
         came = group.static_since.get(command.instance_id or "", 0)
         return "the instance id's member has come since" if 0 <= command.seen_sequence < came else ""
-    member = _member_of(group, command)
+    member = member_of(group, command)
     return "the member has changed since" if member is not None and _is_late(command, member) else ""
 
 
@@ -320,7 +180,7 @@ def _go_on(
         record_assigned(state, consumer_of(group), now_ms)
     elif consumer_of(group).assignment_epoch < consumer_of(group).epoch:
         narrow_target(state, member)
-    take_standing(state, group, member, next_standing(consumer_of(group), member, _owned(command)))
+    take_standing(state, group, member, next_standing(consumer_of(group), member, owned_partitions(command)))
     member.active_sequence = member.changed_sequence = state.sequence
     weigh(state, member)
     settle(state, group, changes)
@@ -368,7 +228,7 @@ def _new_member(state: State, command: ConsumerHeartbeat, said: _Said) -> Consum
 def _leave(state: State, command: ConsumerHeartbeat, changes: Changes) -> ConsumerMembership:
     """The member goes, or as a static one is away; a late command leaves who came again."""
     group = state.groups[command.group_id]
-    member = _member_of(group, command)
+    member = member_of(group, command)
     assert member is not None, "looked at before"
     if not _is_late(command, member):
         if command.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
@@ -392,7 +252,7 @@ def _answer(
     state: State, consumer: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat, before: Standing | None
 ) -> ConsumerMembership:
     """With the assignment where the member says all about itself, as after an error, or where that has changed."""
-    says_all = command.rebalance_timeout_ms != _NOT_TOLD and command.owned is not None
+    says_all = command.rebalance_timeout_ms != NOT_TOLD and command.owned is not None
     says_all = says_all and (command.topics is not None or command.pattern is not None)
     is_told = command.member_epoch == JOIN_EPOCH or says_all
     assignment: list[TopicPartitions] | None = None

@@ -30,7 +30,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.assignment.assignors import ASSIGNORS, Subscriber, assign
 from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
-from penstock_sequencer.core.groups.idle_timers import record_idle, set_deadline
+from penstock_sequencer.core.groups.timers import record_emptied, record_idle, set_deadline
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
 from penstock_sequencer.core.state.consumer_group import (
     ASSIGNING,
@@ -42,13 +42,7 @@ from penstock_sequencer.core.state.consumer_group import (
     ConsumerMember,
     Partitions,
 )
-from penstock_sequencer.core.state.limits import (
-    CONSUMER_HEARTBEAT_SOON_MS,
-    CONSUMER_MOVING_MS,
-    MEMBER_OVERHEAD_BYTES,
-    PARTITION_BYTES,
-)
-from penstock_sequencer.core.state.uptime import record_emptied
+from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -214,7 +208,8 @@ def update_target(state: State, group: Group) -> None:
             counts |= {topic.topic_id: len(topic.partitions) for topic in topics}
         members[member_id] = Subscriber(member.instance_id or member_id, places[key], member.target)
     consumer.assignor = _chosen_assignor(consumer)
-    for member_id, target in assign(consumer.assignor, members, topic_ids, counts).items():
+    sets_max = state.limits.consumers.members_times_sets_max
+    for member_id, target in assign(consumer.assignor, members, topic_ids, counts, sets_max).items():
         member = consumer.members[member_id]
         is_other = target != member.target
         member.target = target  # also where it is equal: the order of its topics has a say in the next one
@@ -343,9 +338,11 @@ def heartbeat_interval_ms(state: State, consumer: ConsumerGroup, member: Consume
     Clients take the interval from each answer; librdkafka waits no longer for the next one, too.
     """
     interval_ms = group_config(CONSUMER_HEARTBEAT_INTERVAL, state.cluster_configs)
-    is_moving = 0 <= now_ms - consumer.assigned_ms < CONSUMER_MOVING_MS or consumer.assignment_epoch < consumer.epoch
+    limits = state.limits.consumers
+    is_moving = 0 <= now_ms - consumer.assigned_ms < limits.consumer_moving_ms
+    is_moving = is_moving or consumer.assignment_epoch < consumer.epoch
     is_soon = is_moving or member.state != RECONCILED
-    return min(interval_ms, CONSUMER_HEARTBEAT_SOON_MS) if is_soon else interval_ms
+    return min(interval_ms, limits.consumer_heartbeat_soon_ms) if is_soon else interval_ms
 
 
 def session_timeout_ms(state: State, member: ConsumerMember) -> int:

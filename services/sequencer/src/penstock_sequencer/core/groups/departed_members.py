@@ -1,14 +1,13 @@
 """Members that left consumer groups a short while ago, so that late commands of theirs do not bring them back."""
 
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.core.state.limits import DEPARTED_MEMBERS_MAX, DEPARTED_MEMORY_MS
 
 
 def record_departed(state: State, group_id: str, member_id: str) -> None:
     """The member is none of the group any more."""
     record_joined(state, group_id, member_id)
     state.departed[group_id, member_id] = (state.sequence, state.clock_ms)
-    if len(state.departed) > DEPARTED_MEMBERS_MAX:
+    if len(state.departed) > state.limits.consumers.departed_members_max:
         del state.departed[next(iter(state.departed))]
 
 
@@ -26,7 +25,7 @@ def expire_departed(state: State) -> None:
     """Commands that were sent before these members left do not come any more."""
     old = []
     for key, (_, left_ms) in state.departed.items():
-        if left_ms > state.clock_ms - DEPARTED_MEMORY_MS:
+        if left_ms > state.clock_ms - state.limits.consumers.departed_memory_ms:
             break
         old.append(key)
     for key in old:

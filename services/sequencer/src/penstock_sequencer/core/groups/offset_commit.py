@@ -11,15 +11,9 @@ from penstock.contracts.levels import LATE_COMMANDS_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import check_member, new_group
 from penstock_sequencer.core.groups.consumer_group import commit_rejection
-from penstock_sequencer.core.groups.idle_timers import record_idle
+from penstock_sequencer.core.groups.timers import record_idle
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, Changes, Committed, Group, State
-from penstock_sequencer.core.state.limits import (
-    GROUP_BYTES_MAX,
-    GROUP_ID_LENGTH_MAX,
-    GROUPS_MAX,
-    OFFSET_METADATA_BYTES_MAX,
-    OFFSET_OVERHEAD_BYTES,
-)
+from penstock_sequencer.core.state.limits import OFFSET_OVERHEAD_BYTES
 
 
 def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> PerItem | Rejected:
@@ -49,9 +43,10 @@ def _rejection_without_group(state: State, command: CommitOffsets) -> Rejection:
         return Rejection.UNKNOWN_GROUP
     if command.generation >= 0:
         return Rejection.UNKNOWN_GROUP if state.level >= OFFSET_EXPIRY_LEVEL else Rejection.ILLEGAL_GENERATION
-    if len(command.group_id) > GROUP_ID_LENGTH_MAX:
+    limits = state.limits.groups
+    if len(command.group_id) > limits.group_id_length_max:
         return Rejection.INVALID_GROUP
-    return Rejection.OVERLOADED if len(state.groups) >= GROUPS_MAX else Rejection.NONE
+    return Rejection.OVERLOADED if len(state.groups) >= limits.groups_max else Rejection.NONE
 
 
 def member_rejection(group: Group, command: CommitOffsets | CommitTxnOffsets) -> Rejection:
@@ -75,7 +70,7 @@ def _commit(state: State, group: Group, item: OffsetToCommit, seen_sequence: int
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
         return Rejection.UNKNOWN_TOPIC
-    if len(item.metadata.encode()) > OFFSET_METADATA_BYTES_MAX:
+    if len(item.metadata.encode()) > state.limits.offsets.offset_metadata_bytes_max:
         return Rejection.METADATA_TOO_LARGE
     before = group.offsets.get(item.topic, {}).get(item.partition)
     if 0 <= seen_sequence < _newest_known(state, before) and (before is None or before.offset != item.offset):
@@ -83,7 +78,7 @@ def _commit(state: State, group: Group, item: OffsetToCommit, seen_sequence: int
     sequence = state.sequence if state.level >= LATE_COMMANDS_LEVEL else 0
     committed = Committed(item.offset, item.leader_epoch, item.metadata, sequence)
     growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))
-    if growth_bytes > 0 and state.group_bytes + growth_bytes > GROUP_BYTES_MAX:
+    if growth_bytes > 0 and state.group_bytes + growth_bytes > state.limits.groups.group_bytes_max:
         return Rejection.OVERLOADED
     state.group_bytes += growth_bytes
     group.offsets.setdefault(item.topic, {})[item.partition] = committed
@@ -117,7 +112,7 @@ def take_offsets(state: State, group: Group, topic: str) -> dict[int, Committed]
 def put_back_offsets(state: State, group_id: str, topic: str, offsets: dict[int, Committed]) -> None:
     """The group has the offsets again; one that was forgotten meanwhile comes back with them, if there is room."""
     group = state.groups.get(group_id)
-    if group is None and (len(state.groups) >= GROUPS_MAX or group_id in state.share_groups):
+    if group is None and (len(state.groups) >= state.limits.groups.groups_max or group_id in state.share_groups):
         release_offsets(state, offsets)
         return
     group = group or new_group(state, group_id)

@@ -6,10 +6,14 @@ group, also of what somebody without a membership has committed since: that woul
 may still replace stays, and so do offsets of a group in the middle of a rebalance.
 
 No clock that leaps may let them go. So the time here is the machine's own watch, `lived_ms`: it runs with the machine's
-clock, but what lies between two entries counts for LEAP_MAX_MS at most (watch.py). How old an offset is follows from
+clock, but the time between two entries counts for `leap_max_ms` at most (timers.py). How old an offset is follows from
 the entry that stored it: now and then the watch is noted beside the sequence (`ages`). Both are as coarse as a
 hundredth of the retention, and there are about that many notes. Looking for what is too old goes round all groups, some
 at each Tick.
+
+A group's members read the topics that they subscribe. Members of consumer groups name these to the machine. Members of
+classic groups name them to each other, in metadata of their own; but under the protocol type "consumer" that metadata
+begins with the topics' names (KIP-496).
 """
 
 from collections.abc import Iterator
@@ -18,20 +22,16 @@ from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, R
 from penstock.contracts.configs.topics import offsets_retention_ms
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE
-from penstock_sequencer.core.groups.group_topic_usage import ReadNow, is_read, topics_read
-from penstock_sequencer.core.groups.idle_timers import record_idle
+from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE, Malformed, read_topics
+from penstock_sequencer.core.groups.classic_group import metadata
 from penstock_sequencer.core.groups.offset_commit import size_bytes
 from penstock_sequencer.core.groups.pending_offsets import is_pending
+from penstock_sequencer.core.groups.timers import record_idle
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
-from penstock_sequencer.core.state.limits import (
-    EXPIRY_STEPS,
-    GROUPS_SWEPT_PER_TICK,
-    OFFSETS_PER_MEMBER,
-    OFFSETS_SWEPT_PER_TICK,
-)
+from penstock_sequencer.core.state.consumer_group import ConsumerGroup
 
 _NO_SEQUENCE = -1  # nothing is that old
+_ReadNow = dict[str, None] | None  # None: any topic may be
 
 
 def delete_offsets(state: State, command: DeleteOffsets, changes: Changes) -> PerItem | Rejected:
@@ -43,17 +43,17 @@ def delete_offsets(state: State, command: DeleteOffsets, changes: Changes) -> Pe
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id[:256]} not found.")
     if group.state != EMPTY and group.protocol_type != PROTOCOL_TYPE and group.consumer is None:
         return Rejected(Rejection.GROUP_NOT_EMPTY, "who the members are only they know, and what they read")
-    read_now = topics_read(state, group)
+    read_now = _topics_read(state, group)
     rejections = [_delete(state, group, item, read_now, command.seen_sequence) for item in command.offsets]
     changes.groups[command.group_id] = None
     return PerItem(rejections)
 
 
-def _delete(state: State, group: Group, item: DeletedOffset, read_now: ReadNow, seen_sequence: int) -> Rejection:
+def _delete(state: State, group: Group, item: DeletedOffset, read_now: _ReadNow, seen_sequence: int) -> Rejection:
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
         return Rejection.UNKNOWN_TOPIC
-    if is_read(read_now, item.topic):
+    if _is_read(read_now, item.topic):
         return Rejection.GROUP_SUBSCRIBED
     committed = group.offsets.get(item.topic, {}).get(item.partition)
     if committed is None:
@@ -70,7 +70,8 @@ def expire_offsets(state: State) -> None:
         return
     retention_ms = offsets_retention_ms(state.cluster_configs)
     _record_age(state, retention_ms)
-    groups, left = GROUPS_SWEPT_PER_TICK, OFFSETS_SWEPT_PER_TICK
+    limits = state.limits.offsets
+    groups, left = limits.groups_swept_per_tick, limits.offsets_swept_per_tick
     old_sequence = _old_sequence(state, retention_ms) if state.expiry_round else _NO_SEQUENCE
     while state.expiry_round and groups > 0 and left > 0:
         group = state.groups.get(state.expiry_round.popleft())
@@ -81,7 +82,7 @@ def expire_offsets(state: State) -> None:
 
 def _record_age(state: State, retention_ms: int) -> None:
     """Note the watch when it is time, forget what is older than matters, and begin the next round."""
-    step_ms = max(retention_ms // EXPIRY_STEPS, 1)
+    step_ms = max(retention_ms // state.limits.offsets.expiry_steps, 1)
     ages = state.ages
     if ages and state.lived_ms < ages[-1][0] + step_ms:
         return
@@ -112,12 +113,12 @@ def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) ->
     # Most groups have no old offsets, and what their members read need not be looked at.
     if not old or (group.consumer is None and group.state not in (EMPTY, STABLE)):
         return work
-    read_now = topics_read(state, group)
-    unused = [(topic, number) for topic, number in old if not is_read(read_now, topic)]
+    read_now = _topics_read(state, group)
+    unused = [(topic, number) for topic, number in old if not _is_read(read_now, topic)]
     if unused:
         _remove(state, group, unused)
     members = group.members if group.consumer is None else group.consumer.members
-    return work + OFFSETS_PER_MEMBER * len(members)
+    return work + state.limits.offsets.offsets_per_member * len(members)
 
 
 def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tuple[str, int]]:
@@ -139,3 +140,33 @@ def _remove(state: State, group: Group, gone: list[tuple[str, int]]) -> None:
             del group.offsets[topic]
     state.removed_sequence = state.sequence
     record_idle(state, group)
+
+
+def _topics_read(state: State, group: Group) -> _ReadNow:
+    """The topics that the group's members read now; None if that cannot be known."""
+    if group.consumer is not None:
+        return _subscribed(state, group.group_id, group.consumer)
+    if not group.members:
+        return {}
+    if group.protocol_type != PROTOCOL_TYPE or not group.protocol:
+        return None
+    said = dict.fromkeys(metadata(group, member) for member in group.members.values())
+    if sum(len(data) for data in said) > state.limits.offsets.subscriptions_bytes_max:
+        return None
+    try:
+        return {topic: None for data in said for topic in read_topics(data)}
+    except Malformed:
+        return None
+
+
+def _is_read(read_now: _ReadNow, topic: str) -> bool:
+    """Whether the topic may be one of those."""
+    return read_now is None or topic in read_now
+
+
+def _subscribed(state: State, group_id: str, consumer: ConsumerGroup) -> dict[str, None]:
+    """By their names, and by the patterns that match them."""
+    found = dict.fromkeys(name for member in consumer.members.values() for name in member.topics)
+    for pattern in dict.fromkeys(member.pattern for member in consumer.members.values() if member.pattern):
+        found |= state.subscriptions.patterns[pattern].topics
+    return found

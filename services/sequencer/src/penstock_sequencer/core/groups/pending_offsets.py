@@ -8,7 +8,6 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import new_group
 from penstock_sequencer.core.groups.offset_commit import release_offsets, size_bytes
 from penstock_sequencer.core.state.cluster import Committed, State, Transaction
-from penstock_sequencer.core.state.limits import GROUP_BYTES_MAX, OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_TRANSACTION_MAX
 
 
 def add_pending(
@@ -18,17 +17,17 @@ def add_pending(
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
         return Rejection.UNKNOWN_TOPIC
-    if len(item.metadata.encode()) > OFFSET_METADATA_BYTES_MAX:
+    if len(item.metadata.encode()) > state.limits.offsets.offset_metadata_bytes_max:
         return Rejection.METADATA_TOO_LARGE
     committed = Committed(item.offset, item.leader_epoch, item.metadata, state.sequence)
     pending = transaction.offsets[group_id]
     before = pending.get(topic.topic_id, {}).get(item.partition)
     if before is not None and 0 <= seen_sequence < before.sequence and before.offset != item.offset:
         return Rejection.STALE
-    if before is None and transaction.offset_count >= OFFSETS_PER_TRANSACTION_MAX:
+    if before is None and transaction.offset_count >= state.limits.transactions.offsets_per_transaction_max:
         return Rejection.POLICY_VIOLATION
     growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))
-    if growth_bytes > 0 and state.group_bytes + growth_bytes > GROUP_BYTES_MAX:
+    if growth_bytes > 0 and state.group_bytes + growth_bytes > state.limits.groups.group_bytes_max:
         return Rejection.OVERLOADED
     state.group_bytes += growth_bytes
     transaction.offset_count += before is None

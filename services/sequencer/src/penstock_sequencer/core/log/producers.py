@@ -6,17 +6,7 @@ from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.commands import AllocateProducer, ProducerAllocated
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, Partition, Producer, State
-from penstock_sequencer.core.state.limits import (
-    BATCHES_REMEMBERED,
-    PRODUCER_BIRTHS_STEP_MS,
-    PRODUCER_EPOCH_MAX,
-    PRODUCER_EXPIRY_MS,
-    PRODUCER_IDLE_MIN_MS,
-    PRODUCERS_MAX,
-    PRODUCERS_PER_PARTITION_MAX,
-    PRODUCERS_SWEPT_PER_TICK,
-    SEQUENCE_MAX,
-)
+from penstock_sequencer.core.state.limits import BATCHES_REMEMBERED, PRODUCER_EPOCH_MAX, SEQUENCE_MAX
 
 _RECENT_LENGTH = 3 * BATCHES_REMEMBERED
 
@@ -29,7 +19,7 @@ def allocate_producer(state: State, command: AllocateProducer, changes: Changes)
 def new_producer_id(state: State) -> int:
     """The next producer id."""
     births = state.producer_births
-    if not births or births[-1][0] + PRODUCER_BIRTHS_STEP_MS <= state.clock_ms:
+    if not births or births[-1][0] + state.limits.producers.producer_births_step_ms <= state.clock_ms:
         births.append((state.clock_ms, state.next_producer_id))
     producer_id = state.next_producer_id
     state.next_producer_id += 1
@@ -100,9 +90,10 @@ def _validation_error(state: State, partition: Partition, producer: Producer | N
 
 
 def _first_young_id(state: State) -> int:
-    """The smallest id that may have been given out within PRODUCER_EXPIRY_MS (at most one step earlier)."""
+    """The smallest id that may have been given out within `producer_expiry_ms` (at most one step earlier)."""
+    limits = state.limits.producers
     births = state.producer_births
-    oldest_ms = state.clock_ms - PRODUCER_EXPIRY_MS - PRODUCER_BIRTHS_STEP_MS
+    oldest_ms = state.clock_ms - limits.producer_expiry_ms - limits.producer_births_step_ms
     while births and births[0][0] < oldest_ms:
         births.popleft()
     return births[0][1] if births else state.next_producer_id
@@ -119,9 +110,10 @@ def _remember(state: State, partition: Partition, producer_id: int, producer: Pr
 
 def _has_room(state: State, partition: Partition) -> bool:
     """Whether one more producer fits; in need those idle for long make room, never one that may still retry."""
-    if len(partition.producers) < PRODUCERS_PER_PARTITION_MAX and state.producer_count < PRODUCERS_MAX:
+    limits = state.limits.producers
+    if len(partition.producers) < limits.producers_per_partition_max and state.producer_count < limits.producers_max:
         return True
-    return _remove_idle(state, partition, PRODUCER_IDLE_MIN_MS) > 0
+    return _remove_idle(state, partition, limits.producer_idle_min_ms) > 0
 
 
 def _remove_idle(state: State, partition: Partition, idle_ms: int) -> int:
@@ -135,15 +127,15 @@ def _remove_idle(state: State, partition: Partition, idle_ms: int) -> int:
 
 def sweep_producers(state: State) -> None:
     """Forget expired producers of the next few partitions in turn; bounded work for each tick."""
-    sweep = state.producer_sweep
+    sweep, limits = state.producer_sweep, state.limits.producers
     visited = 0
     for _ in range(len(sweep)):
-        if visited >= PRODUCERS_SWEPT_PER_TICK:
+        if visited >= limits.producers_swept_per_tick:
             return
         partition = sweep.popleft()
         visited += 1 + len(partition.producers)
         if not partition.deleted:
-            _remove_idle(state, partition, PRODUCER_EXPIRY_MS)
+            _remove_idle(state, partition, limits.producer_expiry_ms)
         if partition.producers:
             sweep.append(partition)
         else:

@@ -15,7 +15,6 @@ A log's start moves at once, and nobody reads what lies before it; the extents t
 import msgspec
 
 from penstock.contracts.commands import (
-    LOGS_PER_COMMAND_MAX,
     TO_HIGH_WATERMARK,
     DeleteRecords,
     ExpireLogs,
@@ -29,14 +28,14 @@ from penstock.contracts.configs.topics import FOR_EVER, RetentionConfigs, is_del
 from penstock.contracts.ids import TopicId, segment_born_ms
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.control_markers import marker_at
-from penstock_sequencer.core.log.extent_reclaim import (
+from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
+from penstock_sequencer.core.log.reclaim import (
     agreed_ms,
     count_trimmed,
     drop_first,
     extents_per_command,
     record_trimmed,
 )
-from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
 from penstock_sequencer.core.state.segments import MARKERS
 
@@ -52,16 +51,16 @@ class _Step(msgspec.Struct, eq=False):
 
 def expire_logs(state: State, command: ExpireLogs, changes: Changes) -> LogsTrimmed | Rejected:
     """What of the logs is too old or too much goes, up to what one command may drop."""
-    if len(command.logs) > LOGS_PER_COMMAND_MAX:
-        return _too_many(len(command.logs))
+    if len(command.logs) > state.limits.log.logs_per_command_max:
+        return _too_many(state, len(command.logs))
     step = _Step(extents_per_command(state), agreed_ms(state, command.now_ms))
     return LogsTrimmed([_expire(state, step, each, changes) for each in command.logs], step.is_more)
 
 
 def delete_records(state: State, command: DeleteRecords, changes: Changes) -> LogsTrimmed | Rejected:
     """The logs start at these offsets from now on; extents before them go, up to what one command may drop."""
-    if len(command.logs) > LOGS_PER_COMMAND_MAX:
-        return _too_many(len(command.logs))
+    if len(command.logs) > state.limits.log.logs_per_command_max:
+        return _too_many(state, len(command.logs))
     step = _Step(extents_per_command(state))
     return LogsTrimmed([_delete(state, step, each, changes) for each in command.logs], step.is_more)
 
@@ -155,5 +154,5 @@ def _move_start(partition: Partition, offset: int, changes: Changes) -> None:
         changes.trimmed[partition.topic_id, partition.number] = partition
 
 
-def _too_many(logs: int) -> Rejected:
-    return Rejected(Rejection.INVALID_REQUEST, f"{logs} logs are more than {LOGS_PER_COMMAND_MAX}")
+def _too_many(state: State, logs: int) -> Rejected:
+    return Rejected(Rejection.INVALID_REQUEST, f"{logs} logs are more than {state.limits.log.logs_per_command_max}")

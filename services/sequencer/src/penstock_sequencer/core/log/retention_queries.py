@@ -2,7 +2,6 @@
 
 from itertools import islice
 
-from penstock.contracts.commands import LOGS_PER_COMMAND_MAX
 from penstock.contracts.configs.topics import FOR_EVER, RetentionConfigs
 from penstock.contracts.queries.janitor import OverdueLog, RetentionQuery, RetentionView
 from penstock.contracts.queries.topics import (
@@ -12,14 +11,9 @@ from penstock.contracts.queries.topics import (
     DeletedTopicsView,
     DeletedTopicView,
 )
-from penstock_sequencer.core.log.extent_reclaim import agreed_ms, count_trimmed
+from penstock_sequencer.core.log.reclaim import agreed_ms, count_trimmed
 from penstock_sequencer.core.log.retention import count_expired, overdue_ms, topic_retention
 from penstock_sequencer.core.state.cluster import Partition, RecoverableTopic, State
-from penstock_sequencer.core.state.limits import (
-    OVERDUE_EXTENTS_COUNTED_MAX,
-    OVERDUE_PARTITIONS_ASKED_MAX,
-    OVERDUE_TOPICS_ASKED_MAX,
-)
 
 _KEEPS_ALL = RetentionConfigs(FOR_EVER, FOR_EVER)
 _ALL_TOPICS = -1
@@ -28,21 +22,22 @@ _ALL_TOPICS = -1
 def retention(state: State, query: RetentionQuery) -> RetentionView:
     """Logs where something is to go; after a bounded walk the answer ends, and tells with which topic to go on."""
     found: list[OverdueLog] = []
+    limits = state.limits.answers
     clock_ms = agreed_ms(state, query.now_ms)
     asked = counted = 0
     first = min(max(query.first_topic, 0), len(state.topics_by_id))
-    stop = first + OVERDUE_TOPICS_ASKED_MAX
+    stop = first + limits.overdue_topics_asked_max
     for place, topic in enumerate(islice(state.topics_by_id.values(), first, stop), first):
         configs = topic_retention(state, topic.topic_id)
         if configs == _KEEPS_ALL:
             continue
-        if asked and asked + len(topic.partitions) > OVERDUE_PARTITIONS_ASKED_MAX:
+        if asked and asked + len(topic.partitions) > limits.overdue_partitions_asked_max:
             return RetentionView(state.sequence, state.clock_ms, found, next_topic=place)
         asked += len(topic.partitions)
         for partition in topic.partitions:
-            count_max = max(OVERDUE_EXTENTS_COUNTED_MAX - counted, 1)
+            count_max = max(limits.overdue_extents_counted_max - counted, 1)
             count = _count_overdue(state, clock_ms, partition, configs, count_max)
-            if count and len(found) == LOGS_PER_COMMAND_MAX:
+            if count and len(found) == state.limits.log.logs_per_command_max:
                 return RetentionView(state.sequence, state.clock_ms, found, next_topic=place)
             if count:
                 counted += count

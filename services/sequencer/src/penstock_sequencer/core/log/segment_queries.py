@@ -20,14 +20,7 @@ from penstock_sequencer.core.log.control_markers import is_marker, markers_among
 from penstock_sequencer.core.log.partitions import last_stable_offset
 from penstock_sequencer.core.log.segment_contents import count_contents, live_extents
 from penstock_sequencer.core.state.cluster import Partition, State
-from penstock_sequencer.core.state.limits import (
-    DEAD_ROWS_WALKED_MAX,
-    EXTENTS_LISTED_MAX,
-    PLAN_ABORTED_MAX,
-    ROWS_WALKED_MAX,
-    SEGMENTS_ASKED_MAX,
-    SEGMENTS_LISTED_MAX,
-)
+from penstock_sequencer.core.state.limits import AnswerLimits
 from penstock_sequencer.core.state.segments import MARKERS, NO_SLOT
 
 _NO_ROW = -1
@@ -35,16 +28,16 @@ _NO_ROW = -1
 
 def segments(state: State, query: SegmentsQuery) -> SegmentsView:
     """Segments from a number on; after a bounded walk the answer ends, and tells where to go on."""
-    table = state.segments
+    table, limits = state.segments, state.limits.answers
     levels = frozenset(query.levels)
-    limit = min(max(query.limit, 1), SEGMENTS_LISTED_MAX)
+    limit = min(max(query.limit, 1), limits.segments_listed_max)
     place = table.place_of_number(query.first_row)
-    walked = table.by_number[place : place + DEAD_ROWS_WALKED_MAX]
+    walked = table.by_number[place : place + limits.dead_rows_walked_max]
     wanted = walked if query.dead else filter(table.live_extents.__getitem__, walked)
     found: list[SegmentView] = []
     next_slot = NO_SLOT
     for seen, slot in enumerate(wanted):
-        if seen >= ROWS_WALKED_MAX or len(found) >= limit:
+        if seen >= limits.rows_walked_max or len(found) >= limit:
             next_slot = slot
             break
         if not levels or table.levels[slot] in levels:
@@ -75,18 +68,18 @@ def segment_view(state: State, slot: int) -> SegmentView:
 
 def segment_extents(state: State, query: SegmentExtentsQuery) -> SegmentExtentsView:
     """The live extents of the first of the segments, as many as fit an answer; none of what is no live segment."""
-    table = state.segments
+    table, limits = state.segments, state.limits.answers
     found: list[list[PlacedExtent]] = []
     transactions: list[list[LogTransactions]] = []
     listed = 0
-    for number in query.rows[:SEGMENTS_ASKED_MAX]:
+    for number in query.rows[: limits.segments_asked_max]:
         slot = table.find_number(number)
         listed += count_contents(table.contents[slot]) if slot != NO_SLOT else 0
-        if found and listed > EXTENTS_LISTED_MAX:
+        if found and listed > limits.extents_listed_max:
             break
         rows = list(live_extents(state, slot)) if slot != NO_SLOT else []
         found.append(sorted((_placed_extent(*row) for row in rows), key=attrgetter("position")))
-        of_segment = _transactions_among(rows)
+        of_segment = _transactions_among(rows, limits)
         listed += sum(len(each.markers) + len(each.aborted) for each in of_segment)
         transactions.append(of_segment)
     return SegmentExtentsView(state.sequence, found, transactions=transactions)
@@ -105,7 +98,7 @@ def _placed_extent(partition: Partition, row: int) -> PlacedExtent:
     )
 
 
-def _transactions_among(extents: Sequence[tuple[Partition, int]]) -> list[LogTransactions]:
+def _transactions_among(extents: Sequence[tuple[Partition, int]], limits: AnswerLimits) -> list[LogTransactions]:
     """What is told of the transactions of those partitions, of whose extents these are rows, that have had any."""
     rows: dict[int, list[int]] = {}
     partitions: dict[int, Partition] = {}
@@ -114,7 +107,7 @@ def _transactions_among(extents: Sequence[tuple[Partition, int]]) -> list[LogTra
             partitions[partition.index] = partition
             rows.setdefault(partition.index, []).append(row)
     told: list[LogTransactions] = []
-    aborted_left, markers_left = PLAN_ABORTED_MAX, EXTENTS_LISTED_MAX
+    aborted_left, markers_left = limits.plan_aborted_max, limits.extents_listed_max
     for index, partition in partitions.items():
         each = _log_transactions(partition, sorted(rows[index]), aborted_left, markers_left)
         aborted_left -= len(each.aborted)

@@ -8,18 +8,12 @@ from penstock.contracts.commands import Done, LeaseJob, Rejected, ReleaseJob
 from penstock.contracts.ids import ID_BYTES
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, JobLease, State
-from penstock_sequencer.core.state.limits import (
-    JOB_LEASE_MAX_MS,
-    JOB_LEASES_MAX,
-    LEASE_NAMES_LENGTH_MAX,
-    LEASED_SEGMENTS_MAX,
-    SEGMENTS_PER_LEASE_MAX,
-)
+from penstock_sequencer.core.state.limits import MaintenanceLimits
 
 
 def lease_job(state: State, command: LeaseJob, changes: Changes) -> Done | Rejected:
     """The holder has the segments for its lease, unless another job has one of them; claimed again it goes on."""
-    validation_error = _validation_error(command)
+    validation_error = _validation_error(command, state.limits.maintenance)
     if validation_error is not None:
         return validation_error
     remove_leases(state)
@@ -43,7 +37,7 @@ def release_job(state: State, command: ReleaseJob, changes: Changes) -> Done:
 
 
 def remove_leases(state: State) -> None:
-    """Claims whose lease is over go; there are at most CLAIMS_MAX to look at."""
+    """Claims whose lease is over go; there are at most `job_leases_max` to look at."""
     over = [job_id for job_id, lease in state.leases.items() if lease.until_ms <= state.clock_ms]
     for job_id in over:
         _remove(state, job_id)
@@ -59,7 +53,9 @@ def _new_lease(state: State, command: LeaseJob) -> Done | Rejected:
         if segment_id in state.leased:
             message = f"segment {segment_id.hex()} is claimed for job {state.leased[segment_id]}"
             return Rejected(Rejection.ALREADY_LEASED, message)
-    if len(state.leases) >= JOB_LEASES_MAX or len(state.leased) + len(command.segment_ids) > LEASED_SEGMENTS_MAX:
+    limits = state.limits.maintenance
+    leased_count = len(state.leased) + len(command.segment_ids)
+    if len(state.leases) >= limits.job_leases_max or leased_count > limits.leased_segments_max:
         return Rejected(Rejection.OVERLOADED, "no room for another claim")
     until_ms = state.clock_ms + command.lease_ms
     state.leases[command.job_id] = JobLease(command.holder, until_ms, list(command.segment_ids))
@@ -67,14 +63,14 @@ def _new_lease(state: State, command: LeaseJob) -> Done | Rejected:
     return Done()
 
 
-def _validation_error(command: LeaseJob) -> Rejected | None:
+def _validation_error(command: LeaseJob, limits: MaintenanceLimits) -> Rejected | None:
     for name in (command.job_id, command.holder):
-        if not 0 < len(name) <= LEASE_NAMES_LENGTH_MAX:
+        if not 0 < len(name) <= limits.lease_names_length_max:
             return Rejected(Rejection.INVALID_REQUEST, f"a name of {len(name)} letters")
-    if not 0 < command.lease_ms <= JOB_LEASE_MAX_MS:
+    if not 0 < command.lease_ms <= limits.job_lease_max_ms:
         return Rejected(Rejection.INVALID_REQUEST, f"a lease of {command.lease_ms} ms")
     count = len(command.segment_ids)
-    if not 0 < count <= SEGMENTS_PER_LEASE_MAX or len(set(command.segment_ids)) < count:
+    if not 0 < count <= limits.segments_per_lease_max or len(set(command.segment_ids)) < count:
         return Rejected(Rejection.INVALID_REQUEST, f"a claim of {count} segments, none twice, is none")
     if any(len(segment_id) != ID_BYTES for segment_id in command.segment_ids):
         return Rejected(Rejection.INVALID_REQUEST, "not a segment id")

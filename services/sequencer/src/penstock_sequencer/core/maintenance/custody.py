@@ -13,13 +13,13 @@ from penstock.contracts.commands import Done, RecordArchived, RecordSnapshot, Re
 from penstock.contracts.levels import RISING_LEASE_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
-from penstock_sequencer.core.state.limits import AUTHOR_LENGTH_MAX, CUSTODY_LEASE_MS, SNAPSHOTS_KEPT
+from penstock_sequencer.core.state.limits import CUSTODY_LEASE_MS, SNAPSHOTS_KEPT
 
 
 def take_custody(state: State, command: TakeCustody, changes: Changes) -> Done | Rejected:
     """The author is custodian for another CUSTODY_LEASE_MS, unless somebody else is."""
     custody = state.custody
-    if not 0 < len(command.author) <= AUTHOR_LENGTH_MAX:
+    if not 0 < len(command.author) <= state.limits.maintenance.author_length_max:
         return Rejected(Rejection.INVALID_REQUEST, f"an author of {len(command.author)} letters")
     is_over = state.clock_ms >= custody.until_ms or command.dead_until_ms == custody.until_ms
     if custody.holder not in ("", command.author) and not is_over:
@@ -35,7 +35,7 @@ def release_custody(state: State, command: ReleaseCustody, changes: Changes) -> 
     """Nobody is custodian any more, if the author was."""
     custody = state.custody
     if not custody.holder or custody.holder != command.author:
-        return Rejected(Rejection.INVALID_REQUEST, f"{command.author[:AUTHOR_LENGTH_MAX]} has no custody")
+        return _without_custody(state, command.author)
     custody.holder = ""  # the lease's end stays, so that no later one is ever the same
     return Done()
 
@@ -80,6 +80,11 @@ def waits_for_snapshots(state: State) -> bool:
     return bool(table.dead) and table.dead_sequences[table.dead[-1]] > secured_sequence(state)
 
 
+def _without_custody(state: State, author: str) -> Rejected:
+    author = author[: state.limits.maintenance.author_length_max]
+    return Rejected(Rejection.INVALID_REQUEST, f"{author} has no custody")
+
+
 def _renew(state: State) -> None:
     custody = state.custody
     later_ms = custody.until_ms + 1 if state.level >= RISING_LEASE_LEVEL else 0
@@ -89,7 +94,7 @@ def _renew(state: State) -> None:
 def _validation_error(state: State, command: RecordArchived | RecordSnapshot) -> Rejected | None:
     holder = state.custody.holder
     if not holder or command.author != holder:
-        return Rejected(Rejection.INVALID_REQUEST, f"{command.author[:AUTHOR_LENGTH_MAX]} has no custody")
+        return _without_custody(state, command.author)
     if not 0 < command.sequence < state.sequence:
         return Rejected(Rejection.INVALID_REQUEST, f"entry {command.sequence} does not come before {state.sequence}")
     return None

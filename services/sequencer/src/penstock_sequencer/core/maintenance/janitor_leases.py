@@ -6,12 +6,7 @@ They share work and guard nothing: whatever a janitor does without a chore is ju
 from penstock.contracts.commands import NO_TASK, TASKS, Done, EndTaskLease, Rejected, TakeTaskLease, TaskLeaseTaken
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, Lease, State
-from penstock_sequencer.core.state.limits import (
-    INTEGER_MAX,
-    LEASE_NAMES_LENGTH_MAX,
-    TASK_LEASE_MAX_MS,
-    TASK_PERIOD_MAX_MS,
-)
+from penstock_sequencer.core.state.limits import INTEGER_MAX, MaintenanceLimits
 
 
 def take_task_lease(state: State, command: TakeTaskLease, changes: Changes) -> TaskLeaseTaken | Rejected:
@@ -19,7 +14,7 @@ def take_task_lease(state: State, command: TakeTaskLease, changes: Changes) -> T
 
     So a command that is sent again takes no second one.
     """
-    validation_error = _validation_error(command)
+    validation_error = _validation_error(command, state.limits.maintenance)
     if validation_error is not None:
         return validation_error
     _remove_leases(state)
@@ -70,17 +65,18 @@ def _is_holders(state: State, number: int, holder: str) -> bool:
 
 
 def _remove_leases(state: State) -> None:
-    """Leases that are over go; there are at most CHORES to look at."""
+    """Leases that are over go; there are at most TASKS to look at."""
     over = [number for number, lease in state.task_leases.items() if lease.until_ms <= state.clock_ms]
     for number in over:
         del state.task_leases[number]
 
 
-def _validation_error(command: TakeTaskLease) -> Rejected | None:
-    if not 0 < len(command.holder) <= LEASE_NAMES_LENGTH_MAX:
+def _validation_error(command: TakeTaskLease, limits: MaintenanceLimits) -> Rejected | None:
+    if not 0 < len(command.holder) <= limits.lease_names_length_max:
         return Rejected(Rejection.INVALID_REQUEST, f"a name of {len(command.holder)} letters")
     if not 0 <= command.first < command.stop <= TASKS:
         return Rejected(Rejection.INVALID_REQUEST, f"there are no chores from {command.first} to before {command.stop}")
-    if not 0 <= command.period_ms <= TASK_PERIOD_MAX_MS or not 0 < command.lease_ms <= TASK_LEASE_MAX_MS:
+    is_good_period = 0 <= command.period_ms <= limits.task_period_max_ms
+    if not is_good_period or not 0 < command.lease_ms <= limits.task_lease_max_ms:
         return Rejected(Rejection.INVALID_REQUEST, f"a lease of {command.lease_ms} ms every {command.period_ms} ms")
     return None

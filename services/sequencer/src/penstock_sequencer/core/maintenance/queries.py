@@ -15,7 +15,6 @@ from penstock.contracts.queries.janitor import (
 from penstock_sequencer.core.log.segment_queries import segment_view
 from penstock_sequencer.core.maintenance.custody import secured_sequence
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.core.state.limits import DEAD_LISTED_MAX, DEAD_WALKED_MAX
 from penstock_sequencer.core.state.segments import NO_SLOT
 from penstock_sequencer.core.topics.deletion import next_window_ms
 
@@ -25,10 +24,10 @@ _NEVER = -1
 def dead(state: State, query: DeadSegmentsQuery) -> DeadSegmentsView:
     """The oldest of those that are condemned for long enough; they stand in that order."""
     table = state.segments
-    limit = min(max(query.limit, 1), DEAD_LISTED_MAX)
+    limit = min(max(query.limit, 1), state.limits.answers.dead_listed_max)
     found: list[DeadSegment] = []
     first = max(query.first_place, 0)
-    walked = table.dead[first : first + DEAD_WALKED_MAX]
+    walked = table.dead[first : first + state.limits.answers.dead_walked_max]
     next_place = first + len(walked) if first + len(walked) < len(table.dead) else _NEVER
     for place, slot in enumerate(walked, first):
         dead_since_ms, dead_sequence = table.dead_since_ms[slot], table.dead_sequences[slot]

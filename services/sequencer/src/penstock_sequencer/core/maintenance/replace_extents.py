@@ -26,15 +26,7 @@ from penstock_sequencer.core.log.control_markers import segment_id
 from penstock_sequencer.core.log.partitions import find_kept_partition, first_kept_offset, last_stable_offset
 from penstock_sequencer.core.log.segment_contents import content_entry
 from penstock_sequencer.core.state.cluster import NO_HORIZON, Changes, Partition, RememberedCommit, Replacement, State
-from penstock_sequencer.core.state.limits import (
-    INTEGER_MAX,
-    LEASE_NAMES_LENGTH_MAX,
-    OUTPUTS_MAX,
-    REMEMBERED_REPLACEMENTS_MAX,
-    REPLACED_EXTENTS_MAX,
-    SEGMENT_COMMIT_AGE_MAX_MS,
-    SEGMENT_LEVEL_MAX,
-)
+from penstock_sequencer.core.state.limits import INTEGER_MAX, SEGMENT_LEVEL_MAX
 
 _COMPACTED = -1  # a number of batches that no commit has
 _NOT_FOUND = -1  # in the place of an input's slot: no run has named an extent of it yet
@@ -77,13 +69,14 @@ def _answer_again(remembered: Replacement, command: ReplaceExtents) -> PerItem |
 
 
 def _validation_error(state: State, command: ReplaceExtents) -> Rejected | None:
-    if len(command.job_id) > LEASE_NAMES_LENGTH_MAX:
+    limits = state.limits.maintenance
+    if len(command.job_id) > limits.lease_names_length_max:
         return Rejected(Rejection.INVALID_REQUEST, f"a job of {len(command.job_id)} letters")
     extents = sum(len(run.inputs) // 2 for run in command.runs)
-    if max(extents, len(command.runs), len(command.inputs)) > REPLACED_EXTENTS_MAX:
+    if max(extents, len(command.runs), len(command.inputs)) > limits.replaced_extents_max:
         return Rejected(Rejection.INVALID_REQUEST, f"{len(command.runs)} runs of {extents} extents are too many")
     identifiers = {output.segment_id for output in command.outputs}
-    if not len(identifiers) == len(command.outputs) <= OUTPUTS_MAX:
+    if not len(identifiers) == len(command.outputs) <= limits.outputs_max:
         return Rejected(
             Rejection.INVALID_REQUEST, f"{len(command.outputs)} outputs are too many, or one is there twice"
         )
@@ -91,7 +84,7 @@ def _validation_error(state: State, command: ReplaceExtents) -> Rejected | None:
         validation_error = _output_validation_error(state, output)
         if validation_error is not None:
             return validation_error
-    if is_full(state, len(command.outputs)) or len(state.replacements) >= REMEMBERED_REPLACEMENTS_MAX:
+    if is_full(state, len(command.outputs)) or len(state.replacements) >= limits.remembered_replacements_max:
         return Rejected(Rejection.OVERLOADED, "no room for another segment")
     return None
 
@@ -230,7 +223,7 @@ def _row(run: ReplacedRun, segment: int) -> tuple[int, int, int, int, int, int]:
 def _remember(state: State, command: ReplaceExtents, rejections: list[Rejection]) -> None:
     """The outcome by the first output; each output's id is taken, as if it had been committed."""
     born_ms = max(segment_born_ms(output.segment_id) for output in command.outputs)
-    expires_ms = max(state.clock_ms, born_ms) + SEGMENT_COMMIT_AGE_MAX_MS
+    expires_ms = max(state.clock_ms, born_ms) + state.limits.log.segment_commit_age_max_ms
     remembered = bytes(rejections).rstrip(b"\0")
     state.replacements[command.outputs[0].segment_id] = Replacement(expires_ms, len(rejections), remembered)
     for output in command.outputs:

@@ -22,7 +22,7 @@ from penstock_sequencer.core.regex.regex_syntax import (
 PATTERN_LENGTH_MAX = 1_000  # letters
 POSITIONS_MAX = 250  # letters and classes after `{n,m}` is written out: the longest name is no longer
 STEPS_MAX = 10_000  # of building: repetitions of what is empty take no position
-REMEMBERED_STEPS_MAX = 1_024
+REMEMBERED_STEPS_MAX = 1_024  # of one pattern; beyond it all are removed and built again
 
 __all__ = ["BadPattern", "Pattern"]
 
@@ -30,10 +30,13 @@ __all__ = ["BadPattern", "Pattern"]
 class Pattern:
     """A pattern that can be run."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, remembered_steps_max: int = REMEMBERED_STEPS_MAX) -> None:
         """Raises `BadPattern`."""
         if len(text) > PATTERN_LENGTH_MAX:
             raise BadPattern(f"longer than {PATTERN_LENGTH_MAX} letters")
+        self.names_matched = 0  # how many names `matches` was asked for
+        self.steps_computed = 0  # from a set of positions to the next one; a remembered step is not computed again
+        self._remembered_steps_max = remembered_steps_max
         self._built = 0
         self._symbols: list[int] = []
         self._follow: list[int] = []
@@ -45,8 +48,14 @@ class Pattern:
         self._begin = self._closure(self._first, self._starts)[1]
         self._open_ends = self._find_open_ends()
 
+    @property
+    def steps_remembered(self) -> int:
+        """How many steps are remembered now."""
+        return len(self._steps)
+
     def matches(self, name: str) -> bool:
         """Whether the topic's name matches as a whole."""
+        self.names_matched += 1
         reach, now = self._begin, 0
         for letter in name:
             taking = self._letters.get(letter)
@@ -72,12 +81,13 @@ class Pattern:
     def _next(self, now: int) -> int:
         reach = self._steps.get(now)
         if reach is None:
-            if len(self._steps) >= REMEMBERED_STEPS_MAX:
+            if len(self._steps) >= self._remembered_steps_max:
                 self._steps.clear()
             reach = self._steps[now] = self._followers(now)
         return reach
 
     def _followers(self, positions: int) -> int:
+        self.steps_computed += 1
         reach = 0
         while positions:
             lowest = positions & -positions

@@ -20,7 +20,7 @@ from penstock_sequencer.core.share import partition as share_partitions
 from penstock_sequencer.core.share.group import record_due
 from penstock_sequencer.core.share.partition import Acquisition, Rules, lock_end_ms, rules_of
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
-from penstock_sequencer.core.state.limits import INTEGER_MAX, SHARE_REJECTIONS_REMEMBERED_MAX, SHARE_TICKETS_MAX
+from penstock_sequencer.core.state.limits import INTEGER_MAX
 from penstock_sequencer.core.state.share_group import Answered, ShareGroup, ShareMember, SharePartition as Share
 
 _NOTHING = SharedPartition(Rejection.NONE, [])
@@ -141,9 +141,9 @@ def _remember(
     if command.ticket == NO_TICKET:
         return
     rejected = {place: int(rejection) for place, rejection in enumerate(rejections) if rejection}
-    kept = dict(list(rejected.items())[:SHARE_REJECTIONS_REMEMBERED_MAX])
+    kept = dict(list(rejected.items())[: state.limits.share.share_rejections_remembered_max])
     member.tickets[command.ticket] = Answered(group.acquisitions, kept)
-    if len(member.tickets) > SHARE_TICKETS_MAX:
+    if len(member.tickets) > state.limits.share.share_tickets_max:
         del member.tickets[next(iter(member.tickets))]
 
 

@@ -27,15 +27,7 @@ from penstock_sequencer.core.share.group import (
     weigh,
 )
 from penstock_sequencer.core.state.cluster import Changes, State
-from penstock_sequencer.core.state.limits import (
-    GROUP_BYTES_MAX,
-    GROUP_ID_LENGTH_MAX,
-    GROUPS_MAX,
-    MEMBER_BYTES_MAX,
-    MEMBER_NAMES_LENGTH_MAX,
-    SHARE_MEMBERS_MAX,
-    SHARE_SUBSCRIPTIONS_MAX,
-)
+from penstock_sequencer.core.state.limits import GroupLimits
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
 
 
@@ -70,7 +62,7 @@ def expire(state: State, group: ShareGroup, command: ExpireMember, changes: Chan
 
 def preview(state: State, command: ShareHeartbeat) -> ShareMembership | Rejected | None:
     """The answer to a heartbeat that is refused or changes nothing; None for one that is to be journaled."""
-    wrong = _wrong(command)
+    wrong = _wrong(command, state.limits.groups)
     if wrong:
         return Rejected(Rejection.INVALID_REQUEST, wrong)
     group = state.share_groups.get(command.group_id)
@@ -84,14 +76,14 @@ def preview(state: State, command: ShareHeartbeat) -> ShareMembership | Rejected
     if command.member_epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
         return _fenced(member, command)
     if _said(command, member) != _said(None, member):
-        return _subscription_validation_error(group, member, command)
+        return _subscription_validation_error(state, group, member, command)
     if member.target != member.assigned:
         return None
     is_told = command.member_epoch == JOIN_EPOCH or command.topics is not None or command.member_epoch != member.epoch
     return _membership(state, group, member, is_told=is_told)
 
 
-def _wrong(command: ShareHeartbeat) -> str:
+def _wrong(command: ShareHeartbeat, limits: GroupLimits) -> str:
     """In Kafka's words and order, and after them what is only too large."""
     if not command.group_id or not command.member_id:
         return "GroupId can't be empty." if not command.group_id else "MemberId can't be empty."
@@ -104,7 +96,8 @@ def _wrong(command: ShareHeartbeat) -> str:
     names = (command.member_id, command.rack_id or "", command.client_id, command.client_host)
     length = sum(map(len, names))
     said = sum(map(len, command.topics or ())) + len(command.topics or ())
-    if len(command.group_id) > GROUP_ID_LENGTH_MAX or length > MEMBER_NAMES_LENGTH_MAX or said > MEMBER_BYTES_MAX:
+    is_long = len(command.group_id) > limits.group_id_length_max or length > limits.member_names_length_max
+    if is_long or said > limits.member_bytes_max:
         return f"a member with names of {length} letters and a subscription of {said}"
     return ""
 
@@ -120,7 +113,7 @@ def _validation_error_to_new(state: State, command: ShareHeartbeat) -> Rejected 
 
 def group_validation_error(state: State) -> Rejected | None:
     """Why there can be no more groups."""
-    is_full = len(state.groups) + len(state.share_groups) >= GROUPS_MAX
+    is_full = len(state.groups) + len(state.share_groups) >= state.limits.groups.groups_max
     return Rejected(Rejection.OVERLOADED, "no room for another group") if is_full else None
 
 
@@ -128,26 +121,29 @@ def _validation_error_to_member(state: State, group: ShareGroup, command: ShareH
     if command.member_epoch != JOIN_EPOCH:
         message = f"Member {command.member_id} is not a member of the group."
         return Rejected(Rejection.UNKNOWN_MEMBER, message)
-    if len(group.members) >= SHARE_MEMBERS_MAX:
-        message = f"The share group has reached its maximum capacity of {SHARE_MEMBERS_MAX} members."
+    members_max = state.limits.share.share_members_max
+    if len(group.members) >= members_max:
+        message = f"The share group has reached its maximum capacity of {members_max} members."
         return Rejected(Rejection.GROUP_FULL, message)
-    return _subscription_validation_error(group, None, command) or _room_validation_error(state)
+    return _subscription_validation_error(state, group, None, command) or _room_validation_error(state)
 
 
 def _room_validation_error(state: State) -> Rejected | None:
-    is_full = state.group_bytes + MEMBER_BYTES_MAX > GROUP_BYTES_MAX
+    limits = state.limits.groups
+    is_full = state.group_bytes + limits.member_bytes_max > limits.group_bytes_max
     return Rejected(Rejection.OVERLOADED, "no room for another member") if is_full else None
 
 
 def _subscription_validation_error(
-    group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat
+    state: State, group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat
 ) -> Rejected | None:
     """Why the member may not subscribe so much beside what the others subscribe; less than before it always may."""
     before = 0 if known is None else len(known.topics)
     growth = len(set(command.topics or ())) - before
-    if growth <= 0 or sum(len(each.topics) for each in group.members.values()) + growth <= SHARE_SUBSCRIPTIONS_MAX:
+    subscriptions_max = state.limits.share.share_subscriptions_max
+    if growth <= 0 or sum(len(each.topics) for each in group.members.values()) + growth <= subscriptions_max:
         return None
-    message = f"The members of the share group subscribe {SHARE_SUBSCRIPTIONS_MAX} topics in all, and may no more."
+    message = f"The members of the share group subscribe {subscriptions_max} topics in all, and may no more."
     return Rejected(Rejection.GROUP_FULL, message)
 
 

@@ -19,18 +19,12 @@ from penstock.contracts.configs.groups import (
 )
 from penstock.contracts.ids import TopicId
 from penstock_sequencer.core.groups.assignment import subscriptions
+from penstock_sequencer.core.groups.assignment.assignors import assign_simply
 from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
-from penstock_sequencer.core.groups.idle_timers import set_deadline
+from penstock_sequencer.core.groups.timers import set_deadline
 from penstock_sequencer.core.share import partition as share_partitions
-from penstock_sequencer.core.share.assignor import assign
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Partition, State, Topic
-from penstock_sequencer.core.state.limits import (
-    MEMBER_OVERHEAD_BYTES,
-    PARTITION_BYTES,
-    SHARE_FRAGMENTS_PER_PAUSE_MS,
-    SHARE_HEARTBEAT_SOON_MS,
-    SHARE_PARTITIONS_MAX,
-)
+from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember, SharePartition
 
 
@@ -53,7 +47,7 @@ def session_timeout_ms(state: State, group: ShareGroup) -> int:
 def heartbeat_interval_ms(state: State, group: ShareGroup) -> int:
     """When a member is to come again: sooner if it is about to be told other partitions."""
     interval_ms = int(share_config(SHARE_HEARTBEAT_INTERVAL, state.group_configs.get(group.group_id, {})))
-    return min(interval_ms, SHARE_HEARTBEAT_SOON_MS) if group.target_due_ms else interval_ms
+    return min(interval_ms, state.limits.share.share_heartbeat_soon_ms) if group.target_due_ms else interval_ms
 
 
 def enter_member(state: State, group: ShareGroup, member: ShareMember) -> None:
@@ -67,7 +61,7 @@ def enter_member(state: State, group: ShareGroup, member: ShareMember) -> None:
 
 
 def counted(group: ShareGroup, share: SharePartition) -> int:
-    """What of SHARE_RECORDS_MAX the partition takes: in a group without members no more than there is to remember.
+    """What of `share_records_max` the partition takes: in a group without members no more than there is to remember.
 
     Of members' records each may come to stand alone. So a group that nobody reads any more leaves room to others.
     """
@@ -153,7 +147,7 @@ def _pause_ms(state: State, group: ShareGroup) -> int:
     """For how long the group keeps its targets; longer if they are much work."""
     fragments = sum(len(member.topics) for member in group.members.values()) + sum(map(len, group.partitions.values()))
     interval_ms = int(share_config(SHARE_ASSIGNMENT_INTERVAL, state.group_configs.get(group.group_id, {})))
-    return max(interval_ms, fragments // SHARE_FRAGMENTS_PER_PAUSE_MS)
+    return max(interval_ms, fragments // state.limits.share.share_fragments_per_pause_ms)
 
 
 def narrow_target(state: State, member: ShareMember) -> None:
@@ -175,7 +169,7 @@ def assign_all(state: State, group: ShareGroup) -> None:
     for topic_id in subscribers:
         topic = state.topics_by_id[topic_id]
         counts[topic_id] = len(topic.partitions) if begin(state, group, topic) else 0
-    targets = assign(subscribers, counts)
+    targets = assign_simply(subscribers, counts)
     for member_id, member in group.members.items():
         member.target = targets.get(member_id, {})
         weigh(state, member)
@@ -198,7 +192,7 @@ def begin(state: State, group: ShareGroup, topic: Topic) -> bool:
     missing = len(topic.partitions) - len(shares)
     if missing <= 0:
         return True
-    if state.share_partition_count + missing > SHARE_PARTITIONS_MAX:
+    if state.share_partition_count + missing > state.limits.share.share_partitions_max:
         return False
     configs = state.group_configs.get(group.group_id, {})
     from_begin = bool(shares) or share_config(SHARE_AUTO_OFFSET_RESET, configs) == EARLIEST_RESET

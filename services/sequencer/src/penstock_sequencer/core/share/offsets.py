@@ -17,7 +17,7 @@ from penstock_sequencer.core.share.group import enter_share, new_group, remove_g
 from penstock_sequencer.core.share.offset_ranges import end_of
 from penstock_sequencer.core.share.partition import gone_count, rules_of, visible_end
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
-from penstock_sequencer.core.state.limits import GROUP_ID_LENGTH_MAX, INTEGER_MAX, SHARE_PARTITIONS_MAX
+from penstock_sequencer.core.state.limits import INTEGER_MAX
 from penstock_sequencer.core.state.share_group import ShareGroup, SharePartition
 
 
@@ -108,7 +108,7 @@ def _lag(share: SharePartition, partition: Partition, end: int) -> int:
 
 
 def _validation_error_to_new(state: State, command: AlterShareOffsets) -> Rejected | None:
-    if not 0 < len(command.group_id) <= GROUP_ID_LENGTH_MAX:
+    if not 0 < len(command.group_id) <= state.limits.groups.group_id_length_max:
         return Rejected(Rejection.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
     if command.group_id in state.groups or command.group_id in state.transactions_by_group:
         return _unknown(command.group_id)
@@ -134,7 +134,7 @@ def _alter(state: State, group: ShareGroup, item: ShareOffset) -> Rejection:
     if not 0 <= item.offset <= INTEGER_MAX:
         return Rejection.OFFSET_OUT_OF_RANGE
     is_known = item.partition in group.partitions.get(topic.topic_id, {})
-    if not is_known and state.share_partition_count >= SHARE_PARTITIONS_MAX:
+    if not is_known and state.share_partition_count >= state.limits.share.share_partitions_max:
         return Rejection.OVERLOADED
     enter_share(state, group, topic.partitions[item.partition], item.offset)
     return Rejection.NONE

@@ -6,8 +6,8 @@
     behind the end, or AVAILABLE -- it is a gap, or the log begins behind it ----------> DONE
 
 Members get the lowest offsets that are to be had, so nothing is passed over; as many may be in flight as
-`share.partition.max.record.locks` says, and of all groups together SHARE_RECORDS_MAX. An extent without a segment is a
-marker, and no record: of other gaps the gateways tell.
+`share.partition.max.record.locks` says, and of all groups together `share_records_max`. An extent without a segment is
+a marker, and no record: of other gaps the gateways tell.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,16 +40,10 @@ from penstock_sequencer.core.share.offset_ranges import (
     put,
 )
 from penstock_sequencer.core.state.cluster import Partition, State
-from penstock_sequencer.core.state.limits import (
-    INTEGER_MAX,
-    SHARE_FRAGMENTS_MAX,
-    SHARE_LOCK_GRAIN_MS,
-    SHARE_RECORDS_MAX,
-)
+from penstock_sequencer.core.state.limits import INTEGER_MAX
 from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, Hold, SharePartition
 
 ANY_ACQUISITION = range(INTEGER_MAX)
-_DONE_WITH = (Verdict.GAP, Verdict.ACCEPT, Verdict.REJECT)
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -80,12 +74,13 @@ def visible_end(rules: Rules, partition: Partition) -> int:
 def lock_end_ms(state: State, rules: Rules) -> int:
     """When a lock ends that begins now: after its duration, or a little later."""
     end_ms = state.clock_ms + rules.lock_duration_ms
-    return end_ms + -end_ms % SHARE_LOCK_GRAIN_MS
+    return end_ms + -end_ms % state.limits.share.share_lock_grain_ms
 
 
 def room_for_new(state: State, rules: Rules, share: SharePartition, gone: int = 0) -> int:
     """How many more records of the partition may be in flight, when so many are not any more."""
-    return max(min(rules.locks_max - share.in_flight, SHARE_RECORDS_MAX - state.share_record_count) + gone, 0)
+    room_in_all = state.limits.share.share_records_max - state.share_record_count
+    return max(min(rules.locks_max - share.in_flight, room_in_all) + gone, 0)
 
 
 def gone_count(share: SharePartition, log_start_offset: int) -> int:
@@ -143,8 +138,9 @@ def acquire(
     _put(state, share, place, stop, holds)
     if first <= end <= last:
         room = room_for_new(state, rules, share)
-        gaps_here = merge(told, _markers(partition, end))
-        new = taker.take_new(islice(fragments(end, last, gaps_here), SHARE_FRAGMENTS_MAX), room)
+        fragments_max = state.limits.share.share_fragments_max
+        gaps_here = merge(told, _markers(partition, end, fragments_max))
+        new = taker.take_new(islice(fragments(end, last, gaps_here), fragments_max), room)
         _put(state, share, len(share.holds), len(share.holds), new)
     drop_done(share)
     if taker.taken:
@@ -207,12 +203,12 @@ class _Taker:
             self.taken.append(taken)
 
 
-def _markers(partition: Partition, first: int) -> Iterator[tuple[int, int]]:
+def _markers(partition: Partition, first: int, rows_max: int) -> Iterator[tuple[int, int]]:
     if partition.transactions is None:
         return
     extents = partition.extents
     begin = extents.find_offset(first)
-    for row in range(begin, min(extents.end, begin + SHARE_FRAGMENTS_MAX)):
+    for row in range(begin, min(extents.end, begin + rows_max)):
         if is_marker(partition, row):
             yield extents.base_offsets[row], extents.last_offsets[row]
 
@@ -275,7 +271,7 @@ def _met(holds: list[Hold], verdicts: Iterator[tuple[int, int, int]]) -> Iterato
 
 
 def _judged(rules: Rules, hold: Hold, verdict: int, until_ms: int) -> Hold:
-    if verdict in _DONE_WITH:
+    if verdict in (Verdict.GAP, Verdict.ACCEPT, Verdict.REJECT):
         return done(hold.first, hold.last)
     if verdict == Verdict.RENEW:
         return msgspec.structs.replace(hold, until_ms=until_ms)

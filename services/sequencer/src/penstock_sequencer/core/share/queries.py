@@ -22,7 +22,6 @@ from penstock_sequencer.core.share.group import state_of
 from penstock_sequencer.core.share.offset_ranges import end_of
 from penstock_sequencer.core.share.partition import Rules, rules_of, visible_end, windows
 from penstock_sequencer.core.state.cluster import Partition, State
-from penstock_sequencer.core.state.limits import SHARE_WINDOWS_MAX
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
 
 ASSIGNOR = "simple"  # Kafka's name for how members are assigned to
@@ -40,7 +39,7 @@ def share_partitions(state: State, query: SharePartitionsQuery) -> SharePartitio
         rejection = Rejection.UNKNOWN_GROUP if group is None else Rejection.UNKNOWN_MEMBER
         return SharePartitionsView(state.sequence, [], rejection=rejection)
     rules = rules_of(state, group.group_id)
-    room = SHARE_WINDOWS_MAX
+    room = state.limits.answers.share_windows_max
     views: list[SharePartitionView] = []
     for each in query.partitions:
         views.append(_partition_view(state, group, rules, each, min(room, WINDOWS_PER_PARTITION_MAX)))

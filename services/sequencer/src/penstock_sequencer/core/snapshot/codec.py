@@ -33,10 +33,11 @@ from penstock_sequencer.core.state.cluster import (
 )
 from penstock_sequencer.core.state.columns import column_bytes, read_column
 from penstock_sequencer.core.state.extents import Extents
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
 from penstock_sequencer.core.state.segments import Segments
 from penstock_sequencer.core.topics.topics import metric_name
-from penstock_sequencer.core.transactions.timeouts import enter_deadlines
+from penstock_sequencer.core.transactions.lifecycle import enter_deadlines
 
 _STRAY = -1  # in the place of a topic: the partition is one of a deleted topic
 
@@ -185,15 +186,15 @@ def _written_group(group: Group) -> shapes.Group:
     )
 
 
-def decode_state(data: bytes | memoryview) -> State:
-    """The state with these bytes; `Corrupt` if there is none."""
+def decode_state(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> State:
+    """The state with these bytes, which goes on with these limits; `Corrupt` if the bytes are no state."""
     try:
-        return _read(_decoder.decode(data))
+        return _read(_decoder.decode(data), limits)
     except (msgspec.DecodeError, ValueError, LookupError) as error:
         raise Corrupt(f"a state that cannot be read: {error}") from error
 
 
-def _read(written: shapes.WholeState) -> State:
+def _read(written: shapes.WholeState, limits: Limits) -> State:
     topics = [_read_topic(each) for each in written.topics]
     recoverable = [_read_recoverable(each) for each in written.recoverable]
     kept = [*topics, *(each.topic for each in recoverable)]
@@ -239,6 +240,7 @@ def _read(written: shapes.WholeState) -> State:
         tasks_ended_ms=_numbers(written.tasks_ended_ms),
         task_leases=written.task_leases,
         cluster_altered_sequence=written.cluster_altered_sequence,
+        limits=limits,
     )
     for written_transaction in written.transactions:
         _enter_transaction(state, _read_transaction(written_transaction))

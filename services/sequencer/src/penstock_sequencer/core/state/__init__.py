@@ -1,0 +1,7 @@
+"""The state as plain structures: tables and columns, their invariants, and the limits.
+
+It imports `regex` only, for the patterns that groups subscribe by; no structure here knows a command.
+
+Start with `cluster.py` for the whole state, and `limits.py` for every limit. `segments.py` and `extents.py` hold the
+two large tables in columns.
+"""

@@ -28,7 +28,7 @@ Invariants, which hold before and after every entry:
 14. A partition's open transactions are those of ongoing transactions that have records in it, and their first offsets
     ascend. A producer id belongs to one transactional id at most, and to one life of it: its epoch never goes back.
 15. A partition's markers are just its extents without a segment.
-16. Everything counted here has a limit in `limits.py`.
+16. Everything counted here has a limit in `limits`.
 
 What is derived and could be computed anew (`topics_by_id`, `alarms`, `leased`, what segments contain, transactions by
 producer and by group, share groups by topic, counts) lies beside what it derives from.
@@ -45,7 +45,7 @@ from penstock.contracts.configs.quotas import Entity
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock_sequencer.core.state.consumer_group import ConsumerGroup, Subscriptions
 from penstock_sequencer.core.state.extents import Extents
-from penstock_sequencer.core.state.limits import FIRST_PRODUCER_ID
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, FIRST_PRODUCER_ID, Limits
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
 from penstock_sequencer.core.state.segments import Segments
 from penstock_sequencer.core.state.share_group import ShareGroup
@@ -292,6 +292,7 @@ class State(msgspec.Struct, eq=False):
     share_record_count: int = 0  # that are in flight in them; holds instead where a group has no members
     group_configs: dict[str, dict[str, str]] = {}  # by group id, of groups that have set some
     group_configs_altered_sequence: int = 0  # of the entry that changed some last
+    limits: Limits = DEFAULT_LIMITS  # of the release: neither in snapshots nor in the hash of the state
 
 
 class Changes(msgspec.Struct, eq=False):
@@ -304,6 +305,6 @@ class Changes(msgspec.Struct, eq=False):
     share_locks_ended: int = 0  # records of share groups that nobody said anything of in time
 
 
-def new_state() -> State:
+def new_state(limits: Limits = DEFAULT_LIMITS) -> State:
     """The state before the first journal entry."""
-    return State(Segments())
+    return State(Segments(), limits=limits)

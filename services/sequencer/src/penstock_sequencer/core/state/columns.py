@@ -4,18 +4,21 @@ import sys
 from array import array
 from collections.abc import Sequence
 
-_IS_BIG_ENDIAN = sys.byteorder == "big"
+IS_BIG_ENDIAN = sys.byteorder == "big"
 
 
-def column_bytes(column: "array[int]") -> bytes:
-    """The column's numbers one after the other."""
-    return _little_endian(column).tobytes()
+def column_bytes(column: "array[int]", *, is_big_endian: bool = IS_BIG_ENDIAN) -> bytes:
+    """The column's numbers one after the other; `is_big_endian` is the order of bytes in the machine's memory."""
+    if is_big_endian:
+        column = array(column.typecode, column)
+        column.byteswap()
+    return column.tobytes()
 
 
-def read_column(column: "array[int]", data: bytes) -> None:
+def read_column(column: "array[int]", data: bytes, *, is_big_endian: bool = IS_BIG_ENDIAN) -> None:
     """Fill the empty column with the numbers in `data`; `ValueError` if there is a rest."""
     column.frombytes(data)
-    if _IS_BIG_ENDIAN:
+    if is_big_endian:
         column.byteswap()
 
 
@@ -26,11 +29,3 @@ def read_columns(columns: "Sequence[array[int]]", data: Sequence[bytes]) -> None
     rows = [len(column) for column in columns]
     if any(count != rows[0] for count in rows):
         raise ValueError(f"columns of {rows} rows")
-
-
-def _little_endian(column: "array[int]") -> "array[int]":
-    if not _IS_BIG_ENDIAN:
-        return column
-    swapped = array(column.typecode, column)
-    swapped.byteswap()
-    return swapped

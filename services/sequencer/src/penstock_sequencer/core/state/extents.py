@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from penstock_sequencer.core.state.columns import column_bytes, read_columns
 
-_BLOCK_ROWS = 1_024  # of a million rows there are as many blocks, about 0.1 ms to look through
+BLOCK_ROWS = 1_024  # of a million rows there are as many blocks, about 0.1 ms to look through
 _NEVER = -(2**63)
 _DROPPED_MIN = 64  # below this many dropped rows, copying the columns costs more than it frees
 
@@ -16,17 +16,18 @@ class Extents:
     """Rows (base offset, last offset, segment's index, position, length, max timestamp), about 45 bytes each.
 
     Rows before `head` are dropped; they are cut off when they are more than half, so dropping costs O(1) amortised.
-    `_highest` is the running maximum of the timestamps. After a drop it may be too high, never too low, so it bounds
+    `highest` is the running maximum of the timestamps. After a drop it may be too high, never too low, so it bounds
     a search by time from below. Where it is too high, as it is for long once a record from far in the future was
     dropped, `_maxima` leads on: of each full block of rows the newest timestamp. They are made when somebody searches,
     and are no part of the state.
     """
 
     __slots__ = (
-        "_highest",
+        "_block_rows",
         "_maxima",
         "base_offsets",
         "head",
+        "highest",
         "last_offsets",
         "lengths",
         "positions",
@@ -34,7 +35,8 @@ class Extents:
         "timestamps",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, block_rows: int = BLOCK_ROWS) -> None:
+        self._block_rows = block_rows
         self.head = 0
         self.base_offsets = array("q")
         self.last_offsets = array("q")
@@ -42,7 +44,7 @@ class Extents:
         self.positions = array("I")
         self.lengths = array("I")
         self.timestamps = array("q")
-        self._highest = array("q")
+        self.highest = array("q")
         self._maxima: list[int] = []
 
     def __len__(self) -> int:
@@ -57,7 +59,7 @@ class Extents:
         self, base_offset: int, last_offset: int, segment: int, position: int, length: int, timestamp: int
     ) -> None:
         """One more row; its offsets lie above all others."""
-        highest = self._highest
+        highest = self.highest
         highest.append(highest[-1] if highest and highest[-1] > timestamp else timestamp)
         self.base_offsets.append(base_offset)
         self.last_offsets.append(last_offset)
@@ -72,11 +74,11 @@ class Extents:
 
     def find_timestamp(self, timestamp: int, first: int = 0) -> int:
         """The number of the first row from `first` on whose max timestamp is `timestamp` or later; `end` without."""
-        timestamps, end = self.timestamps, self.end
-        row = bisect_left(self._highest, timestamp, max(first, self.head))
+        timestamps, end, block_rows = self.timestamps, self.end, self._block_rows
+        row = bisect_left(self.highest, timestamp, max(first, self.head))
         while row < end and timestamps[row] < timestamp:
             row += 1
-            if row % _BLOCK_ROWS == 0:
+            if row % block_rows == 0:
                 row = self._skip_blocks(row, timestamp)
         return row
 
@@ -85,7 +87,7 @@ class Extents:
         first = max(first, self.head)
         if first >= self.end:
             return self.end
-        row = self.find_timestamp(self._highest[-1], first)
+        row = self.find_timestamp(self.highest[-1], first)
         if row < self.end:
             return row
         return self.find_timestamp(self._newest(first), first)
@@ -105,8 +107,8 @@ class Extents:
         The spans are in order, none touches another; each column is moved once, however many there are.
         """
         first, stop = spans[0][0], spans[-1][1]
-        del self._maxima[first // _BLOCK_ROWS :]
-        highest = self._highest
+        del self._maxima[first // self._block_rows :]
+        highest = self.highest
         for column, values in zip(self._columns(), zip(*(values for _, _, values in spans), strict=True), strict=False):
             for (start, _, _), value in zip(spans, values, strict=True):
                 column[start] = value
@@ -124,7 +126,7 @@ class Extents:
 
     def _mend_highest(self, row: int) -> None:
         """Bring the running maximum up to date from a row on whose timestamp has changed."""
-        highest, timestamps = self._highest, self.timestamps
+        highest, timestamps = self.highest, self.timestamps
         running = timestamps[row]
         if row > self.head and highest[row - 1] > running:
             running = highest[row - 1]
@@ -154,28 +156,28 @@ class Extents:
             self.positions,
             self.lengths,
             self.timestamps,
-            self._highest,
+            self.highest,
         )
 
     def _skip_blocks(self, row: int, timestamp: int) -> int:
         """The first row of a block, from that of `row` on, that has the time or a later one or is not full."""
-        maxima = self._block_maxima()
-        block = row // _BLOCK_ROWS
+        maxima, block_rows = self._block_maxima(), self._block_rows
+        block = row // block_rows
         while block < len(maxima) and maxima[block] < timestamp:
             block += 1
-        return block * _BLOCK_ROWS
+        return block * block_rows
 
     def _newest(self, first: int) -> int:
         """The highest timestamp from a row on."""
-        timestamps, maxima = self.timestamps, self._block_maxima()
-        block = -(-first // _BLOCK_ROWS)
-        last = max(first, len(maxima) * _BLOCK_ROWS)
-        return max(*timestamps[first : block * _BLOCK_ROWS], *maxima[block:], *timestamps[last:], _NEVER)
+        timestamps, maxima, block_rows = self.timestamps, self._block_maxima(), self._block_rows
+        block = -(-first // block_rows)
+        last = max(first, len(maxima) * block_rows)
+        return max(*timestamps[first : block * block_rows], *maxima[block:], *timestamps[last:], _NEVER)
 
     def _block_maxima(self) -> list[int]:
-        maxima, timestamps = self._maxima, self.timestamps
-        for start in range(len(maxima) * _BLOCK_ROWS, len(timestamps) - _BLOCK_ROWS + 1, _BLOCK_ROWS):
-            maxima.append(max(timestamps[start : start + _BLOCK_ROWS]))
+        maxima, timestamps, block_rows = self._maxima, self.timestamps, self._block_rows
+        for start in range(len(maxima) * block_rows, len(timestamps) - block_rows + 1, block_rows):
+            maxima.append(max(timestamps[start : start + block_rows]))
         return maxima
 
     def _cut(self) -> None:

@@ -27,13 +27,12 @@ class Segments:
     no extent points to is condemned: no new extent will ever point to it. Writers and zones are numbers of `names`.
     `contents` is the way from a live slot to its extents (contents.py). `by_number` and `by_id` are the slots in use in
     those orders. `dead` are those of condemned segments in the order of their condemnation, within one moment by
-    number; `begin_queue` makes it, and before that the entries that condemned them are not noted.
+    number; `begin_queue` makes it, and before that the entries that condemned them are not noted. `free` is a heap of
+    the slots without a segment.
     """
 
     __slots__ = (
-        "_free",
         "_is_queueing",
-        "_name_numbers",
         "by_id",
         "by_number",
         "contents",
@@ -42,11 +41,13 @@ class Segments:
         "dead_sequences",
         "dead_since_ms",
         "dead_size_bytes",
+        "free",
         "ids",
         "levels",
         "live_bytes",
         "live_bytes_total",
         "live_extents",
+        "name_numbers",
         "names",
         "next_number",
         "numbers",
@@ -70,11 +71,11 @@ class Segments:
         self.dead_sequences = array("q")
         self.names: list[str] = []
         self.next_number = 0
-        self._name_numbers: dict[str, int] = {}
+        self.name_numbers: dict[str, int] = {}
         self.by_number = array("I")
         self.by_id = array("I")
         self.dead = array("I")
-        self._free: list[int] = []  # a heap
+        self.free: list[int] = []  # a heap
         self._is_queueing = False
         self.size_bytes_total = 0
         self.live_bytes_total = 0
@@ -86,7 +87,7 @@ class Segments:
 
     def add(self, segment_id: SegmentId, level: int, size_bytes: int, writer: str, zone: str) -> int:
         """A new segment without live extents; its slot."""
-        slot = heappop(self._free) if self._free else self._new_slot()
+        slot = heappop(self.free) if self.free else self._new_slot()
         self.ids[slot * ID_BYTES : (slot + 1) * ID_BYTES] = segment_id
         self.levels[slot] = level
         self.sizes[slot] = size_bytes
@@ -151,7 +152,7 @@ class Segments:
         self.dead = _without(self.dead, places)
         for slot in slots:
             self._clear(slot)
-            heappush(self._free, slot)
+            heappush(self.free, slot)
 
     def find(self, segment_id: SegmentId) -> int:
         """The slot of the segment with this id, or NO_SLOT."""
@@ -219,7 +220,7 @@ class Segments:
         """Make what follows from the columns."""
         slots = range(len(self.levels))
         self.contents = [b""] * len(slots)
-        self._free = [slot for slot in slots if self.numbers[slot] == _FREE]
+        self.free = [slot for slot in slots if self.numbers[slot] == _FREE]
         used = sorted((slot for slot in slots if self.numbers[slot] != _FREE), key=self.numbers.__getitem__)
         self.by_number = array("I", used)
         self.by_id = array("I", sorted(used, key=self.id))
@@ -292,7 +293,7 @@ class Segments:
         )
 
     def _name_number(self, name: str) -> int:
-        number = self._name_numbers.setdefault(name, len(self.names))
+        number = self.name_numbers.setdefault(name, len(self.names))
         if number == len(self.names):
             self.names.append(name)
         return number

@@ -12,7 +12,6 @@ from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
 from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView, QuotaEntry
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
-from penstock_sequencer.core.state.limits import QUOTA_ENTITIES_MAX
 
 
 def alter_client_quotas(state: State, command: AlterClientQuotas, changes: Changes) -> Done | Rejected:
@@ -62,8 +61,9 @@ def _altered(state: State, command: AlterClientQuotas) -> tuple[Entity, dict[str
         return entity, after
     if 0 <= command.seen_sequence < state.quotas_altered_sequence:
         return entity, Rejected(Rejection.STALE, "client quotas have been changed since")
-    if not before and len(state.client_quotas) >= QUOTA_ENTITIES_MAX:
-        return entity, Rejected(Rejection.INVALID_REQUEST, f"{QUOTA_ENTITIES_MAX} entities have quotas already")
+    entities_max = state.limits.topics.quota_entities_max
+    if not before and len(state.client_quotas) >= entities_max:
+        return entity, Rejected(Rejection.INVALID_REQUEST, f"{entities_max} entities have quotas already")
     return entity, after
 
 

@@ -1,15 +1,18 @@
-"""Configurations of topics, and the cluster's defaults: changing them, all that a command names or none.
+"""Configurations of topics, of groups, and the cluster's defaults: a command changes all that it names, or nothing.
 
-What a new value brings about comes later, step by step: retention asks for the value in force each time.
+A new value takes effect later, step by step: retention reads the value in force each time.
 
-A command may be journaled long after its sender has turned elsewhere and changed the same once more. So, as with
-committed offsets, whoever changes what is there must have known of it (`seen_sequence`).
+A command may be journaled long after its sender has turned elsewhere and changed the same again. So, as with committed
+offsets, the sender must have known the last change (`seen_sequence`). For groups (Kafka's GROUP resource) that is the
+last change of any group: so nothing is kept for a group that went back to its defaults. A group need not exist to have
+configurations.
 """
 
 from collections import Counter
 from collections.abc import Callable
 
 from penstock.contracts.commands import AlterConfigs, AlterGroupConfigs, ConfigChange, ConfigOperation, Done, Rejected
+from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_validation_errors
 from penstock.contracts.configs.topics import (
     CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
@@ -124,3 +127,40 @@ def _change(configs: dict[str, str], change: ConfigChange, default: str) -> None
 
 def _items(value: str) -> list[str]:
     return [item.strip(" ") for item in value.split(",")]
+
+
+def alter_group_configs(state: State, command: AlterGroupConfigs, changes: Changes) -> Done | Rejected:
+    """The group's configurations are from now on these."""
+    altered = _altered_of_group(state, command)
+    if isinstance(altered, Rejected):
+        return altered
+    if altered == state.group_configs.get(command.group_id, {}):
+        return Done()
+    if altered:
+        state.group_configs[command.group_id] = altered
+    else:
+        del state.group_configs[command.group_id]
+    state.group_configs_altered_sequence = state.sequence
+    changes.groups[command.group_id] = None
+    return Done()
+
+
+def check_alter_group_configs(state: State, command: AlterGroupConfigs) -> Done | Rejected:
+    """What `alter_group_configs` would answer."""
+    altered = _altered_of_group(state, command)
+    return altered if isinstance(altered, Rejected) else Done()
+
+
+def _altered_of_group(state: State, command: AlterGroupConfigs) -> dict[str, str] | Rejected:
+    if not 0 < len(command.group_id) <= state.limits.groups.group_id_length_max:
+        return Rejected(Rejection.INVALID_REQUEST, "Default group resources are not allowed.")
+    before = state.group_configs.get(command.group_id, {})
+    after = changed(command, before, GROUP_RESOURCE_CONFIGS, group_validation_errors)
+    if isinstance(after, Rejected) or after == before:
+        return after
+    if 0 <= command.seen_sequence < state.group_configs_altered_sequence:
+        return Rejected(Rejection.STALE, "configurations of groups have been changed since")
+    groups_max = state.limits.topics.groups_with_configs_max
+    if not before and len(state.group_configs) >= groups_max:
+        return Rejected(Rejection.OVERLOADED, f"{groups_max} groups have configurations already")
+    return after

@@ -21,17 +21,11 @@ from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.all_groups.commands import change_topic
 from penstock_sequencer.core.groups.offset_commit import put_back_offsets, release_offsets, remove_offsets, take_offsets
-from penstock_sequencer.core.log.extent_reclaim import agreed_ms, drop_waiting, is_waiting, mark_pending_delete
 from penstock_sequencer.core.log.producers import remove_producers
+from penstock_sequencer.core.log.reclaim import agreed_ms, drop_waiting, is_waiting, mark_pending_delete
 from penstock_sequencer.core.share.group import remove_deleted_topic
 from penstock_sequencer.core.state.cluster import Changes, RecoverableTopic, State, Topic
-from penstock_sequencer.core.state.limits import (
-    DELETED_TOPIC_MEMORY_MS,
-    DELETED_TOPICS_MAX,
-    INTEGER_MAX,
-    PARTITIONS_PENDING_DELETE_PER_STEP,
-    RECOVERABLE_TOPICS_MAX,
-)
+from penstock_sequencer.core.state.limits import INTEGER_MAX
 from penstock_sequencer.core.topics.topics import enter_topic, leave_topic, name_validation_error, topic_made
 
 
@@ -46,10 +40,9 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
     if topic is None:
         return Rejected(Rejection.UNKNOWN_TOPIC, "This server does not host this topic-partition.")
     window_ms = _window_ms(state, topic)
-    if window_ms and len(state.recoverable) >= RECOVERABLE_TOPICS_MAX:
-        return Rejected(
-            Rejection.OVERLOADED, f"{RECOVERABLE_TOPICS_MAX} deleted topics can still come back, no more can"
-        )
+    recoverable_max = state.limits.topics.recoverable_topics_max
+    if window_ms and len(state.recoverable) >= recoverable_max:
+        return Rejected(Rejection.OVERLOADED, f"{recoverable_max} deleted topics can still come back, no more can")
     leave_topic(state, topic)
     _record_deleted(state, topic.topic_id)
     if window_ms:
@@ -110,9 +103,9 @@ def next_window_ms(state: State) -> int:
 
 def _end_windows(state: State, clock_ms: int) -> None:
     over: list[RecoverableTopic] = []
-    partitions = 0
+    partitions, partitions_max = 0, state.limits.topics.partitions_pending_delete_per_step
     for recoverable in state.recoverable.values():
-        if recoverable.until_ms <= clock_ms and partitions < PARTITIONS_PENDING_DELETE_PER_STEP:
+        if recoverable.until_ms <= clock_ms and partitions < partitions_max:
             over.append(recoverable)
             partitions += len(recoverable.topic.partitions)
     for recoverable in over:
@@ -142,9 +135,9 @@ def _was_deleted(state: State, topic_id: TopicId) -> bool:
 
 def _record_deleted(state: State, topic_id: TopicId) -> None:
     deleted = state.deleted_topics
-    if len(deleted) >= DELETED_TOPICS_MAX:
+    if len(deleted) >= state.limits.topics.deleted_topics_max:
         del deleted[next(iter(deleted))]
-    deleted[topic_id] = state.clock_ms + DELETED_TOPIC_MEMORY_MS
+    deleted[topic_id] = state.clock_ms + state.limits.topics.deleted_topic_memory_ms
 
 
 def _make_recoverable(state: State, topic: Topic, window_ms: int) -> None:

@@ -8,7 +8,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.all_groups.commands import change_topic
 from penstock_sequencer.core.log.partitions import new_partition
 from penstock_sequencer.core.state.cluster import Changes, State, Topic
-from penstock_sequencer.core.state.limits import DEFAULT_PARTITIONS, PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX
+from penstock_sequencer.core.state.limits import DEFAULT_PARTITIONS
 from penstock_sequencer.core.topics import configs
 
 
@@ -68,9 +68,7 @@ def check_create_partitions(state: State, command: CreatePartitions) -> Done | R
     if count < before:
         message = f"The topic {topic.name} currently has {before} partition(s); {count} would not be an increase."
         return Rejected(Rejection.INVALID_PARTITIONS, message)
-    if count > PARTITIONS_PER_TOPIC_MAX or state.partition_count + count - before > PARTITIONS_MAX:
-        return Rejected(Rejection.INVALID_PARTITIONS, _too_many(count))
-    return Done()
+    return _count_validation_error(state, count, count - before) or Done()
 
 
 def enter_topic(state: State, topic: Topic) -> None:
@@ -123,10 +121,13 @@ def _partitions_validation_error(state: State, asked: int) -> Rejected | None:
     count = _partition_count(asked)
     if count < 1:
         return Rejected(Rejection.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
-    if count > PARTITIONS_PER_TOPIC_MAX or state.partition_count + count > PARTITIONS_MAX:
-        return Rejected(Rejection.INVALID_PARTITIONS, _too_many(count))
-    return None
+    return _count_validation_error(state, count, count)
 
 
-def _too_many(count: int) -> str:
-    return f"{count} partitions are too many: {PARTITIONS_PER_TOPIC_MAX} per topic, {PARTITIONS_MAX} in all."
+def _count_validation_error(state: State, count: int, growth: int) -> Rejected | None:
+    """Why no topic can come to have `count` partitions, `growth` more than now."""
+    per_topic_max, in_all_max = state.limits.topics.partitions_per_topic_max, state.limits.topics.partitions_max
+    if count <= per_topic_max and state.partition_count + growth <= in_all_max:
+        return None
+    message = f"{count} partitions are too many: {per_topic_max} per topic, {in_all_max} in all."
+    return Rejected(Rejection.INVALID_PARTITIONS, message)

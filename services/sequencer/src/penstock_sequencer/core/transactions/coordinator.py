@@ -1,16 +1,4 @@
-"""Transactions: who may write under a transactional id, what belongs to its transaction, how it ends (ADR 0012).
-
-    Empty -- the first partition or group is added ----> Ongoing
-    Ongoing -- EndTxn ---------------------------------> CompleteCommit or CompleteAbort
-    Ongoing -- time is over ---------------------------> CompleteAbort; the producer may go on with the next epoch
-    any -- a producer begins --------------------------> Empty, what was ongoing aborted, who was there fenced
-    CompleteCommit, CompleteAbort -- as from Empty ----> Ongoing
-
-There is nothing between Ongoing and its end: all markers of a transaction are written by the entry that ends it.
-
-An epoch is a producer's right to write. Whoever has an older one than the transaction's is fenced in all partitions at
-once, since each of its batches is held against the transaction and not only against what the partition remembers.
-"""
+"""The commands of transactional producers, answered as Kafka's TransactionCoordinator does (ADR 0012)."""
 
 from penstock.contracts.batches import NO_PRODUCER
 from penstock.contracts.commands import (
@@ -27,37 +15,20 @@ from penstock.contracts.commands import (
     TransactionEnded,
 )
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.groups.pending_offsets import commit_pending, release_pending
-from penstock_sequencer.core.log.control_markers import write_marker
-from penstock_sequencer.core.log.partitions import find_kept_partition, find_partition
+from penstock_sequencer.core.groups.offset_commit import member_rejection, record_life
+from penstock_sequencer.core.groups.pending_offsets import add_pending
+from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.log.producers import new_producer_id
-from penstock_sequencer.core.state.cluster import (
-    ABORTED,
-    COMMITTED,
-    EMPTY,
-    ONGOING,
-    Changes,
-    PartitionKey,
-    State,
-    Transaction,
+from penstock_sequencer.core.state.cluster import EMPTY, ONGOING, Changes, State, Transaction
+from penstock_sequencer.core.transactions.lifecycle import (
+    NOBODY,
+    add_group,
+    add_partition,
+    end,
+    fence,
+    room_rejection,
 )
-from penstock_sequencer.core.state.limits import (
-    ABORTED_TRANSACTIONS_MAX,
-    GROUP_ID_LENGTH_MAX,
-    OFFSETS_PER_TRANSACTION_MAX,
-    PARTITIONS_PER_TRANSACTION_MAX,
-    PRODUCER_EPOCH_MAX,
-    TRANSACTION_PARTITIONS_ENDED_PER_TICK,
-    TRANSACTION_PARTITIONS_MAX,
-    TRANSACTION_TIMEOUT_MAX_MS,
-    TRANSACTIONAL_ID_EXPIRY_MS,
-    TRANSACTIONAL_ID_LENGTH_MAX,
-    TRANSACTIONS_MAX,
-    TRANSACTIONS_REMOVED_PER_TICK,
-)
-from penstock_sequencer.core.transactions.timeouts import overdue, record_deadline
 
-_NOBODY = (NO_PRODUCER, NO_EPOCH)
 TransactionCommand = AddPartitionsToTxn | AddOffsetsToTxn | CommitTxnOffsets | EndTxn
 
 
@@ -70,13 +41,13 @@ def init_producer(state: State, command: InitTransactionalProducer, changes: Cha
     if transaction is None:
         return _new_transaction(state, command)
     expected, current = (command.producer_id, command.producer_epoch), (transaction.producer_id, transaction.epoch)
-    if expected not in (_NOBODY, current):
+    if expected not in (NOBODY, current):
         if expected == transaction.previous:
             return ProducerAllocated(*current)  # asked for once more, by the producer that has the epoch
         return Rejected(Rejection.PRODUCER_FENCED)
-    if expected == _NOBODY and is_late(transaction, command.seen_sequence):
+    if expected == NOBODY and is_late(transaction, command.seen_sequence):
         return stale()
-    _fence(state, transaction, changes)
+    fence(state, transaction, changes)
     transaction.state = EMPTY
     transaction.previous = expected
     transaction.timeout_ms = command.timeout_ms
@@ -111,7 +82,7 @@ def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Don
     transaction = find_transaction(state, command)
     if isinstance(transaction, Rejected):
         return transaction
-    if len(command.group_id) > GROUP_ID_LENGTH_MAX:
+    if len(command.group_id) > state.limits.groups.group_id_length_max:
         return Rejected(Rejection.INVALID_GROUP)
     if command.group_id in state.share_groups:
         return Rejected(Rejection.UNKNOWN_GROUP)
@@ -120,6 +91,46 @@ def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Don
     if is_late(transaction, command.seen_sequence):
         return stale()
     return add_group(state, transaction, command.group_id) or Done()
+
+
+def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes) -> PerItem | Rejected:
+    """The offsets wait for the transaction's end; one refusal for each that cannot."""
+    transaction = find_transaction(state, command)
+    if isinstance(transaction, Rejected):
+        return transaction
+    rejection = _offsets_rejection(state, command)
+    if rejection:
+        return Rejected(rejection)
+    if is_late(transaction, command.seen_sequence):
+        return stale()
+    if command.group_id not in transaction.offsets:
+        if not command.adds:
+            return Rejected(Rejection.INVALID_TXN_STATE, "the group was not added to the transaction")
+        validation_error = add_group(state, transaction, command.group_id)
+        if validation_error is not None:
+            return validation_error
+    group = state.groups.get(command.group_id)
+    if group is not None:
+        record_life(state, group, command.member_id)
+    group_id, seen = command.group_id, command.seen_sequence
+    return PerItem([add_pending(state, transaction, group_id, item, seen) for item in command.offsets])
+
+
+def _offsets_rejection(state: State, command: CommitTxnOffsets) -> Rejection:
+    """Kafka's: who names no member may commit, since the older versions of the protocol cannot name one."""
+    if not 0 < len(command.group_id) <= state.limits.groups.group_id_length_max:
+        return Rejection.INVALID_GROUP
+    if command.group_id in state.share_groups:
+        return Rejection.UNKNOWN_GROUP
+    group = state.groups.get(command.group_id)
+    is_nobody = command.generation < 0 and not command.member_id and command.group_instance_id is None
+    if is_nobody:
+        return Rejection.NONE
+    if group is None:
+        return Rejection.ILLEGAL_GENERATION if command.generation >= 0 else Rejection.NONE
+    rejection = member_rejection(group, command)
+    # A rebalance is no hindrance: who has the newest generation may commit, and its client knows no such answer.
+    return Rejection.NONE if rejection == Rejection.REBALANCE_IN_PROGRESS else rejection
 
 
 def end_transaction(state: State, command: EndTxn, changes: Changes) -> TransactionEnded | Rejected:
@@ -144,7 +155,7 @@ def end_transaction(state: State, command: EndTxn, changes: Changes) -> Transact
     if not is_ongoing and (command.committed or not command.bumps):
         return Rejected(Rejection.INVALID_TXN_STATE)
     # KIP-890: who does not know whether anything was added aborts, and goes on with another epoch either way.
-    _end(state, transaction, committed=command.committed, bumps=command.bumps, changes=changes)
+    end(state, transaction, committed=command.committed, bumps=command.bumps, changes=changes)
     transaction.ended = (*told, command.committed)
     if command.bumps:
         transaction.previous = told
@@ -169,67 +180,11 @@ def stale() -> Rejected:
     return Rejected(Rejection.STALE, "the transaction before this one was ended since")
 
 
-def room_rejection(state: State, transaction: Transaction, partitions: int) -> Rejection:
-    """Why so many more partitions do not fit: into the transaction, which is final, or into all for the moment."""
-    if len(transaction.partitions) + partitions > PARTITIONS_PER_TRANSACTION_MAX:
-        return Rejection.POLICY_VIOLATION
-    is_full = state.transaction_partition_count + partitions > TRANSACTION_PARTITIONS_MAX
-    return Rejection.OVERLOADED if is_full or state.aborted_count >= ABORTED_TRANSACTIONS_MAX else Rejection.NONE
-
-
-def add_partition(state: State, transaction: Transaction, key: PartitionKey, first_offset: int) -> None:
-    """The partition is in the transaction, which begins if it was not ongoing; -1 until there are records in it."""
-    _begin(state, transaction)
-    state.transaction_partition_count += key not in transaction.partitions
-    transaction.partitions[key] = first_offset
-
-
-def add_group(state: State, transaction: Transaction, group_id: str) -> Rejected | None:
-    """The group is in the transaction, which begins if it was not ongoing; why not, if there is no room."""
-    is_large = len(transaction.offsets) >= OFFSETS_PER_TRANSACTION_MAX
-    rejection = Rejection.POLICY_VIOLATION if is_large else room_rejection(state, transaction, 0)
-    if rejection:
-        return Rejected(rejection, "no room for another group in the transaction")
-    _begin(state, transaction)
-    transaction.offsets[group_id] = {}
-    state.transactions_by_group.setdefault(group_id, {})[transaction.transactional_id] = None
-    return None
-
-
-def end_overdue(state: State, changes: Changes) -> None:
-    """Abort transactions that have taken too long, and fence their producers; bounded work for each tick.
-
-    Nobody has taken such a producer's place, so it may go on with the next epoch (KIP-588): by beginning anew, or, in
-    the new protocol, by aborting what is aborted.
-    """
-    partitions = 0
-    for transaction in overdue(state):
-        partitions += 1 + len(transaction.partitions)
-        fenced = (transaction.producer_id, transaction.epoch)
-        _fence(state, transaction, changes)
-        transaction.previous, transaction.ended = fenced, (*fenced, False)
-        if partitions >= TRANSACTION_PARTITIONS_ENDED_PER_TICK:
-            return
-
-
-def remove_transactions(state: State) -> None:
-    """Forget transactional ids that nobody has used for long; they stand in the order of their last use."""
-    old: list[Transaction] = []
-    for transaction in state.transactions.values():
-        is_used = transaction.state == ONGOING or transaction.active_ms + TRANSACTIONAL_ID_EXPIRY_MS > state.clock_ms
-        if is_used or len(old) >= TRANSACTIONS_REMOVED_PER_TICK:
-            break
-        old.append(transaction)
-    for transaction in old:
-        del state.transactions[transaction.transactional_id]
-        del state.transactions_by_producer[transaction.producer_id]
-
-
 def _init_validation_error(state: State, command: InitTransactionalProducer) -> Rejected | None:
-    if not 0 < len(command.transactional_id) <= TRANSACTIONAL_ID_LENGTH_MAX:
+    if not 0 < len(command.transactional_id) <= state.limits.transactions.transactional_id_length_max:
         length = len(command.transactional_id)
         return Rejected(Rejection.INVALID_REQUEST, f"a transactional id of {length} letters")
-    if not 0 < command.timeout_ms <= TRANSACTION_TIMEOUT_MAX_MS:
+    if not 0 < command.timeout_ms <= state.limits.transactions.transaction_timeout_max_ms:
         return Rejected(Rejection.INVALID_TRANSACTION_TIMEOUT, f"a time-out of {command.timeout_ms} ms")
     if (command.producer_id == NO_PRODUCER) != (command.producer_epoch == NO_EPOCH):
         return Rejected(Rejection.INVALID_REQUEST, "a producer id and an epoch come together")
@@ -237,8 +192,9 @@ def _init_validation_error(state: State, command: InitTransactionalProducer) -> 
 
 
 def _new_transaction(state: State, command: InitTransactionalProducer) -> ProducerAllocated | Rejected:
-    if len(state.transactions) >= TRANSACTIONS_MAX:
-        return Rejected(Rejection.OVERLOADED, f"{TRANSACTIONS_MAX} transactional ids are known, no more can be")
+    known_max = state.limits.transactions.transactions_max
+    if len(state.transactions) >= known_max:
+        return Rejected(Rejection.OVERLOADED, f"{known_max} transactional ids are known, no more can be")
     producer_id = new_producer_id(state)
     transaction = Transaction(
         command.transactional_id, producer_id, 0, command.timeout_ms, state.clock_ms, state.sequence
@@ -246,60 +202,3 @@ def _new_transaction(state: State, command: InitTransactionalProducer) -> Produc
     state.transactions[command.transactional_id] = transaction
     state.transactions_by_producer[producer_id] = transaction
     return ProducerAllocated(producer_id, 0)
-
-
-def _begin(state: State, transaction: Transaction) -> None:
-    if transaction.state != ONGOING:
-        transaction.state = ONGOING
-        transaction.started_ms = state.clock_ms
-        transaction.started_sequence = state.sequence
-        state.ongoing[transaction.transactional_id] = transaction
-        record_deadline(state, transaction)
-
-
-def _fence(state: State, transaction: Transaction, changes: Changes) -> None:
-    """Whoever writes under the id may no longer, and what it has not committed is aborted."""
-    if transaction.state == ONGOING:
-        _end(state, transaction, committed=False, bumps=True, changes=changes)
-    else:
-        _bump(state, transaction)
-        _touch(state, transaction)
-    transaction.ended = None
-    transaction.previous = _NOBODY
-
-
-def _end(state: State, transaction: Transaction, *, committed: bool, bumps: bool, changes: Changes) -> None:
-    epoch = transaction.epoch + bumps  # as Kafka writes them, markers already have the next epoch
-    for (topic_id, number), first_offset in transaction.partitions.items():
-        # In a topic that can come back, the transaction must have ended when it does.
-        partition = find_kept_partition(state, topic_id, number) if first_offset >= 0 else None
-        if partition is not None:
-            write_marker(state, partition, transaction.producer_id, epoch, committed=committed, changes=changes)
-    (commit_pending if committed else release_pending)(state, transaction)
-    state.transaction_partition_count -= len(transaction.partitions)
-    transaction.partitions = {}
-    transaction.offsets = {}
-    transaction.offset_count = 0
-    transaction.state = COMMITTED if committed else ABORTED
-    transaction.started_ms = -1
-    state.ongoing.pop(transaction.transactional_id, None)
-    if bumps:
-        _bump(state, transaction)
-    _touch(state, transaction)
-
-
-def _bump(state: State, transaction: Transaction) -> None:
-    """The next epoch; after the last one another producer id. The very last is left for markers."""
-    if transaction.epoch + 1 < PRODUCER_EPOCH_MAX:
-        transaction.epoch += 1
-        return
-    del state.transactions_by_producer[transaction.producer_id]
-    transaction.producer_id, transaction.epoch = new_producer_id(state), 0
-    state.transactions_by_producer[transaction.producer_id] = transaction
-
-
-def _touch(state: State, transaction: Transaction) -> None:
-    transaction.active_ms = state.clock_ms
-    transaction.changed_sequence = state.sequence
-    del state.transactions[transaction.transactional_id]
-    state.transactions[transaction.transactional_id] = transaction

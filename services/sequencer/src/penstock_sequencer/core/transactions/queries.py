@@ -20,12 +20,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
 from penstock_sequencer.core.state.cluster import DEAD, ONGOING, Partition, State, Transaction
-from penstock_sequencer.core.state.limits import (
-    PATTERN_LETTERS_MAX,
-    PRODUCERS_LISTED_MAX,
-    TRANSACTION_PARTITIONS_LISTED_MAX,
-    TRANSACTIONS_LISTED_MAX,
-)
+from penstock_sequencer.core.state.limits import AnswerLimits
 
 _NONE = -1
 
@@ -35,7 +30,7 @@ def describe_transactions(state: State, query: DescribeTransactionsQuery) -> Des
     found: list[TransactionView] = []
     listed = 0
     for transactional_id in query.transactional_ids:
-        if listed >= TRANSACTION_PARTITIONS_LISTED_MAX:
+        if listed >= state.limits.answers.transaction_partitions_listed_max:
             break
         found.append(_view(state, transactional_id))
         listed += 1 + sum(len(topic.partitions) for topic in found[-1].topics)
@@ -69,8 +64,9 @@ def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
     except BadPattern:
         return TransactionsView(state.sequence, [], rejection=Rejection.INVALID_PATTERN)
     passing = (each for each in _candidates(state, query) if _passes(state, each, query))
-    found = nsmallest(TRANSACTIONS_LISTED_MAX + 1, passing, key=lambda each: each.transactional_id)
-    seen = found[: TRANSACTIONS_LISTED_MAX if pattern is None else _count_within_letters(found)]
+    limits = state.limits.answers
+    found = nsmallest(limits.transactions_listed_max + 1, passing, key=lambda each: each.transactional_id)
+    seen = found[: limits.transactions_listed_max if pattern is None else _count_within_letters(found, limits)]
     listed = [
         TransactionSummary(each.transactional_id, each.producer_id, each.state)
         for each in seen
@@ -80,14 +76,14 @@ def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
     return TransactionsView(state.sequence, listed, is_more=len(found) > len(seen), after=after)
 
 
-def _count_within_letters(found: list[Transaction]) -> int:
+def _count_within_letters(found: list[Transaction], limits: AnswerLimits) -> int:
     """How many of them, one at least, are held against a pattern before others have their turn."""
     letters = 0
-    for count, each in enumerate(found[:TRANSACTIONS_LISTED_MAX]):
+    for count, each in enumerate(found[: limits.transactions_listed_max]):
         letters += len(each.transactional_id)
-        if count and letters > PATTERN_LETTERS_MAX:
+        if count and letters > limits.pattern_letters_max:
             return count
-    return TRANSACTIONS_LISTED_MAX
+    return limits.transactions_listed_max
 
 
 def _plain(transactional_id: str) -> str:
@@ -120,7 +116,7 @@ def producers(state: State, query: ProducersQuery) -> ProducersView:
     found: list[PartitionProducers] = []
     listed = 0
     for topic_id, number in query.partitions:
-        if listed >= PRODUCERS_LISTED_MAX:
+        if listed >= state.limits.answers.producers_listed_max:
             break
         found.append(_producers(state, find_partition(state, topic_id, number)))
         listed += 1 + len(found[-1].producers)

@@ -1,11 +1,14 @@
-"""Who of a consumer group's members gets which partitions: the two assignors of Kafka's coordinators (KIP-848).
+"""The assignors of Kafka's coordinators: two for consumer groups (KIP-848), one for share groups (KIP-932).
 
 `uniform` evens out how many partitions members have, and moves as few as that takes. Topics with the same subscribers
 are dealt out as one, those with the fewest subscribers first: each gets what lifts the least loaded. `range` gives
 each member a contiguous range of each topic, in the order of their names, so that members have the same partitions of
-topics that go together.
+topics that go together. Their work grows with partitions + topics * distinct subscriptions + members * distinct sets of
+subscribers.
 
-Work grows with partitions + topics * distinct subscriptions + members * distinct sets of subscribers.
+`simple` is for share groups, where several members may have the same partition. With more members than partitions, each
+member has one partition, and partitions have about equally many members. With fewer members, each partition is one
+member's, and members have about equally many partitions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +21,6 @@ from penstock_sequencer.core.state.consumer_group import Partitions
 UNIFORM = "uniform"
 RANGE = "range"
 ASSIGNORS = (UNIFORM, RANGE)  # the first one unless members ask for another, as in Kafka
-MEMBERS_TIMES_SETS_MAX = 200_000  # about 50 ms; with more, sets of subscribers are each dealt out by themselves
 
 
 class Subscriber(msgspec.Struct, frozen=True):
@@ -34,14 +36,19 @@ def assign(
     members: Mapping[str, Subscriber],
     subscriptions: Sequence[Iterable[TopicId]],
     partition_counts: Mapping[TopicId, int],
+    members_times_sets_max: int,
 ) -> dict[str, Partitions]:
-    """Every partition of every subscribed topic to one member; the topics in the order of their ids."""
+    """Every partition of every subscribed topic to one member; the topics in the order of their ids.
+
+    With more members times sets of subscribers than the maximum, `uniform` looks at each set by itself.
+    """
     subscribers = _subscribers(members, subscriptions)
     assigned: dict[str, Partitions] = {member_id: {} for member_id in members}
     if assignor == RANGE:
         _assign_ranges(members, subscribers, partition_counts, assigned)
     else:
-        _assign_evenly(members, subscribers, partition_counts, assigned)
+        looks_at_loads = len(members) * len(subscribers) <= members_times_sets_max
+        _assign_evenly(members, subscribers, partition_counts, assigned, looks_at_loads=looks_at_loads)
     return assigned
 
 
@@ -87,8 +94,9 @@ def _assign_evenly(
     subscribers: Mapping[tuple[str, ...], list[TopicId]],
     partition_counts: Mapping[TopicId, int],
     assigned: dict[str, Partitions],
+    *,
+    looks_at_loads: bool,
 ) -> None:
-    looks_at_loads = len(members) * len(subscribers) <= MEMBERS_TIMES_SETS_MAX
     loads = dict.fromkeys(members, 0)
     for member_ids, topic_ids in subscribers.items():
         kept, free = _kept(members, member_ids, topic_ids, partition_counts)
@@ -159,3 +167,20 @@ def _deal(
         mine += free[dealt : dealt + wanted]
         dealt += wanted
     assert dealt == len(free), "every partition has a member"
+
+
+def assign_simply(subscribers: dict[TopicId, list[str]], counts: dict[TopicId, int]) -> dict[str, Partitions]:
+    """Each share group member's partitions; given by topic are the members that subscribe it and its partition count.
+
+    Each topic goes on with the member behind the one that got the last topic's last partition.
+    """
+    found: dict[str, Partitions] = {}
+    turn = 0
+    for topic_id, members in subscribers.items():
+        count = counts[topic_id]
+        places = max(count, len(members)) if count and members else 0
+        for place in range(places):
+            member = found.setdefault(members[(turn + place) % len(members)], {})
+            member.setdefault(topic_id, []).append(place % count)
+        turn += places
+    return found

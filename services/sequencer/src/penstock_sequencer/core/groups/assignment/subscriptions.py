@@ -4,7 +4,6 @@ from penstock.contracts.levels import KEPT_MATCHES_LEVEL
 from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.core.state.consumer_group import ConsumerMember, PatternUse
-from penstock_sequencer.core.state.limits import PATTERN_MATCHES_MAX, PATTERNS_MAX
 
 
 def subscribe(state: State, group_id: str, topics: list[str], pattern: str) -> None:
@@ -37,10 +36,11 @@ def check_pattern(state: State, text: str) -> str:
     """Why nobody can subscribe by the pattern, "" if one can."""
     if not text or text in state.subscriptions.patterns:
         return ""
-    if len(state.subscriptions.patterns) >= PATTERNS_MAX:
-        return f"{PATTERNS_MAX} patterns are in use already"
-    if (len(state.subscriptions.patterns) + 1) * len(state.topics) > PATTERN_MATCHES_MAX:
-        return f"{len(state.subscriptions.patterns)} patterns are in use already, with {len(state.topics)} topics"
+    limits, in_use = state.limits.consumers, len(state.subscriptions.patterns)
+    if in_use >= limits.patterns_max:
+        return f"{limits.patterns_max} patterns are in use already"
+    if (in_use + 1) * len(state.topics) > limits.pattern_matches_max:
+        return f"{in_use} patterns are in use already, with {len(state.topics)} topics"
     try:
         Pattern(text)
     except BadPattern as error:

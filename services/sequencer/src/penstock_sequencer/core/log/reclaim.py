@@ -1,13 +1,18 @@
-"""Dropping extents: of deleted topics, and before the starts of logs; a few with each command that comes by.
+"""Reclaiming storage: extents are dropped first, and segments whose objects are deleted are removed last.
 
-This is the one place where extents go without others in their stead. Each segment that loses its last one is condemned.
+Extents of deleted topics, and those before the starts of logs, go a few with each command. This is the one place where
+extents go without others in their stead. Each segment that loses its last one is dead.
+
+For the removal of segments there is no rule of age here. The janitor that deletes objects waits long enough, and a
+commit that is sent again is answered from `State.commits` for as long as it could come at all.
 """
 
-from penstock.contracts.commands import EXTENTS_DROPPED_PER_COMMAND_MAX
+from penstock.contracts.commands import SEGMENTS_REMOVED_MAX, PerItem, Rejected, RemoveSegments
 from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.control_markers import remove_dropped
-from penstock_sequencer.core.state.cluster import Partition, State
-from penstock_sequencer.core.state.limits import EXTENTS_DROPPED_PER_STEP_MAX
+from penstock_sequencer.core.state.cluster import Changes, Partition, State
+from penstock_sequencer.core.state.segments import NO_SLOT
 
 
 def agreed_ms(state: State, now_ms: int) -> int:
@@ -17,7 +22,9 @@ def agreed_ms(state: State, now_ms: int) -> int:
 
 def extents_per_command(state: State) -> int:
     """How many extents one command drops at most."""
-    return EXTENTS_DROPPED_PER_COMMAND_MAX if state.level >= JANITOR_LEVEL else EXTENTS_DROPPED_PER_STEP_MAX
+    limits = state.limits.log
+    is_new = state.level >= JANITOR_LEVEL
+    return limits.extents_dropped_per_command_max if is_new else limits.extents_dropped_per_step_max
 
 
 def drop_waiting(state: State) -> tuple[int, int]:
@@ -90,3 +97,17 @@ def mark_pending_delete(state: State, partitions: list[Partition]) -> None:
 
 def _count_going(partition: Partition) -> int:
     return len(partition.extents) if partition.deleted else count_trimmed(partition)
+
+
+def remove_segments(state: State, command: RemoveSegments, changes: Changes) -> PerItem | Rejected:
+    """Each condemned segment goes; one that is not known any more is gone, one that lives is refused."""
+    if state.level < JANITOR_LEVEL:
+        return Rejected(Rejection.INVALID_REQUEST, f"segments are forgotten from level {JANITOR_LEVEL} on")
+    if len(command.segment_ids) > SEGMENTS_REMOVED_MAX:
+        return Rejected(Rejection.INVALID_REQUEST, f"{len(command.segment_ids)} segments are too many")
+    table = state.segments
+    slots = [table.find(segment_id) for segment_id in command.segment_ids]
+    is_live = [slot != NO_SLOT and table.live_extents[slot] > 0 for slot in slots]
+    removed = {slot: None for slot, lives in zip(slots, is_live, strict=True) if slot != NO_SLOT and not lives}
+    table.remove(list(removed))
+    return PerItem([Rejection.INVALID_REQUEST if lives else Rejection.NONE for lives in is_live])

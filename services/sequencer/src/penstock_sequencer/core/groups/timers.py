@@ -1,9 +1,13 @@
-"""Deadlines of groups, which comes next, and which groups may be forgotten for want of members and offsets."""
+"""Timers of groups: deadlines, the uptime clock by which offsets expire, and the removal of idle groups.
+
+The uptime clock `State.lived_ms` runs with the machine's clock, but counts `leap_max_ms` at most between two entries.
+So a wall clock that leaps lets no offset expire.
+"""
 
 from heapq import heapify, heappop, heappush
 
+from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock_sequencer.core.state.cluster import EMPTY, Group, State
-from penstock_sequencer.core.state.limits import GROUP_IDLE_MS
 
 _STALE_ALARMS_MAX = 64  # beyond this, and more than the deadlines there are, the heap is built anew
 
@@ -38,10 +42,10 @@ def is_idle(group: Group) -> bool:
 
 
 def record_idle(state: State, group: Group) -> None:
-    """If the group is idle, look at it again after GROUP_IDLE_MS."""
+    """If the group is idle, look at it again after `group_idle_ms`."""
     if is_idle(group):
         state.idle_groups.pop(group.group_id, None)
-        state.idle_groups[group.group_id] = state.clock_ms + GROUP_IDLE_MS
+        state.idle_groups[group.group_id] = state.clock_ms + state.limits.groups.group_idle_ms
 
 
 def remove_idle_groups(state: State) -> None:
@@ -56,3 +60,15 @@ def remove_idle_groups(state: State) -> None:
         del idle[group_id]
         if is_idle(state.groups[group_id]):
             del state.groups[group_id]
+
+
+def pass_time(state: State, passed_ms: int) -> None:
+    """Let the uptime clock go on with the machine's clock, by `passed_ms` since the last entry."""
+    if state.level >= OFFSET_EXPIRY_LEVEL:
+        state.lived_ms += min(passed_ms, state.limits.offsets.leap_max_ms)
+
+
+def record_emptied(state: State, group: Group) -> None:
+    """Record when the group's last member went."""
+    if state.level >= OFFSET_EXPIRY_LEVEL:
+        group.emptied_ms = state.lived_ms

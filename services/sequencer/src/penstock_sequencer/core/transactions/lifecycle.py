@@ -1,0 +1,187 @@
+"""The life of a transaction: it begins, takes in partitions and groups, and ends (ADR 0012).
+
+    Empty -- the first partition or group is added ----> Ongoing
+    Ongoing -- EndTxn ---------------------------------> CompleteCommit or CompleteAbort
+    Ongoing -- its timeout ends -----------------------> CompleteAbort; the producer may go on with the next epoch
+    any -- a producer begins --------------------------> Empty; an ongoing one is aborted, the former producer is fenced
+    CompleteCommit, CompleteAbort -- as from Empty ----> Ongoing
+
+There is nothing between Ongoing and its end: all markers of a transaction are written by the entry that ends it.
+
+An epoch is a producer's right to write. A producer with an older epoch than the transaction's is fenced in all
+partitions at once, since each of its batches is checked against the transaction, not only against the partition.
+
+The deadlines of ongoing transactions are a heap. An entry of it is stale once its transaction has ended.
+"""
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+
+from penstock.contracts.batches import NO_PRODUCER
+from penstock.contracts.commands import NO_EPOCH, Rejected
+from penstock.contracts.rejections import Rejection
+from penstock_sequencer.core.groups.pending_offsets import commit_pending, release_pending
+from penstock_sequencer.core.log.control_markers import write_marker
+from penstock_sequencer.core.log.partitions import find_kept_partition
+from penstock_sequencer.core.log.producers import new_producer_id
+from penstock_sequencer.core.state.cluster import (
+    ABORTED,
+    COMMITTED,
+    ONGOING,
+    Changes,
+    PartitionKey,
+    State,
+    Transaction,
+)
+from penstock_sequencer.core.state.limits import PRODUCER_EPOCH_MAX
+
+NOBODY = (NO_PRODUCER, NO_EPOCH)
+_STALE_MAX = 64  # with more stale entries than this, and than transactions, the heap is built anew
+
+
+def room_rejection(state: State, transaction: Transaction, partitions: int) -> Rejection:
+    """Why so many more partitions do not fit: into the transaction, which is final, or into all for the moment."""
+    limits = state.limits.transactions
+    if len(transaction.partitions) + partitions > limits.partitions_per_transaction_max:
+        return Rejection.POLICY_VIOLATION
+    is_full = state.transaction_partition_count + partitions > limits.transaction_partitions_max
+    is_full = is_full or state.aborted_count >= limits.aborted_transactions_max
+    return Rejection.OVERLOADED if is_full else Rejection.NONE
+
+
+def add_partition(state: State, transaction: Transaction, key: PartitionKey, first_offset: int) -> None:
+    """The partition is in the transaction, which begins if it was not ongoing; -1 until there are records in it."""
+    _begin(state, transaction)
+    state.transaction_partition_count += key not in transaction.partitions
+    transaction.partitions[key] = first_offset
+
+
+def add_group(state: State, transaction: Transaction, group_id: str) -> Rejected | None:
+    """The group is in the transaction, which begins if it was not ongoing; why not, if there is no room."""
+    is_large = len(transaction.offsets) >= state.limits.transactions.offsets_per_transaction_max
+    rejection = Rejection.POLICY_VIOLATION if is_large else room_rejection(state, transaction, 0)
+    if rejection:
+        return Rejected(rejection, "no room for another group in the transaction")
+    _begin(state, transaction)
+    transaction.offsets[group_id] = {}
+    state.transactions_by_group.setdefault(group_id, {})[transaction.transactional_id] = None
+    return None
+
+
+def _begin(state: State, transaction: Transaction) -> None:
+    if transaction.state != ONGOING:
+        transaction.state = ONGOING
+        transaction.started_ms = state.clock_ms
+        transaction.started_sequence = state.sequence
+        state.ongoing[transaction.transactional_id] = transaction
+        _record_deadline(state, transaction)
+
+
+def fence(state: State, transaction: Transaction, changes: Changes) -> None:
+    """Whoever writes under the id may no longer, and what it has not committed is aborted."""
+    if transaction.state == ONGOING:
+        end(state, transaction, committed=False, bumps=True, changes=changes)
+    else:
+        _bump(state, transaction)
+        _touch(state, transaction)
+    transaction.ended = None
+    transaction.previous = NOBODY
+
+
+def end(state: State, transaction: Transaction, *, committed: bool, bumps: bool, changes: Changes) -> None:
+    """Write a marker into each partition, decide the offsets, and if it `bumps` begin the next epoch."""
+    epoch = transaction.epoch + bumps  # as Kafka writes them, markers already have the next epoch
+    for (topic_id, number), first_offset in transaction.partitions.items():
+        # In a topic that can come back, the transaction must have ended when it does.
+        partition = find_kept_partition(state, topic_id, number) if first_offset >= 0 else None
+        if partition is not None:
+            write_marker(state, partition, transaction.producer_id, epoch, committed=committed, changes=changes)
+    (commit_pending if committed else release_pending)(state, transaction)
+    state.transaction_partition_count -= len(transaction.partitions)
+    transaction.partitions = {}
+    transaction.offsets = {}
+    transaction.offset_count = 0
+    transaction.state = COMMITTED if committed else ABORTED
+    transaction.started_ms = -1
+    state.ongoing.pop(transaction.transactional_id, None)
+    if bumps:
+        _bump(state, transaction)
+    _touch(state, transaction)
+
+
+def _bump(state: State, transaction: Transaction) -> None:
+    """The next epoch; after the last one another producer id. The very last is left for markers."""
+    if transaction.epoch + 1 < PRODUCER_EPOCH_MAX:
+        transaction.epoch += 1
+        return
+    del state.transactions_by_producer[transaction.producer_id]
+    transaction.producer_id, transaction.epoch = new_producer_id(state), 0
+    state.transactions_by_producer[transaction.producer_id] = transaction
+
+
+def _touch(state: State, transaction: Transaction) -> None:
+    transaction.active_ms = state.clock_ms
+    transaction.changed_sequence = state.sequence
+    del state.transactions[transaction.transactional_id]
+    state.transactions[transaction.transactional_id] = transaction
+
+
+def end_overdue(state: State, changes: Changes) -> None:
+    """Abort transactions that have taken too long, and fence their producers; bounded work for each tick.
+
+    Nobody has taken such a producer's place, so it may go on with the next epoch (KIP-588): by beginning anew, or, in
+    the new protocol, by aborting what is aborted.
+    """
+    partitions = 0
+    for transaction in _overdue(state):
+        partitions += 1 + len(transaction.partitions)
+        fenced = (transaction.producer_id, transaction.epoch)
+        fence(state, transaction, changes)
+        transaction.previous, transaction.ended = fenced, (*fenced, False)
+        if partitions >= state.limits.transactions.transaction_partitions_ended_per_tick:
+            return
+
+
+def remove_transactions(state: State) -> None:
+    """Forget transactional ids that nobody has used for long; they stand in the order of their last use."""
+    old: list[Transaction] = []
+    limits = state.limits.transactions
+    before_ms = state.clock_ms - limits.transactional_id_expiry_ms
+    for transaction in state.transactions.values():
+        is_used = transaction.state == ONGOING or transaction.active_ms > before_ms
+        if is_used or len(old) >= limits.transactions_removed_per_tick:
+            break
+        old.append(transaction)
+    for transaction in old:
+        del state.transactions[transaction.transactional_id]
+        del state.transactions_by_producer[transaction.producer_id]
+
+
+def _record_deadline(state: State, transaction: Transaction) -> None:
+    """The transaction is ongoing from now on."""
+    heappush(state.transaction_alarms, _alarm(transaction))
+    if len(state.transaction_alarms) > 2 * len(state.ongoing) + _STALE_MAX:
+        enter_deadlines(state)
+
+
+def enter_deadlines(state: State) -> None:
+    """The heap of just those that are ongoing."""
+    state.transaction_alarms = [_alarm(each) for each in state.ongoing.values()]
+    heapify(state.transaction_alarms)
+
+
+def _overdue(state: State) -> Iterator[Transaction]:
+    """Transactions that have taken too long, the one that should have ended first before the others.
+
+    Whoever takes one ends it.
+    """
+    alarms = state.transaction_alarms
+    while alarms and alarms[0][0] <= state.clock_ms:
+        alarm = heappop(alarms)
+        transaction = state.ongoing.get(alarm[1])
+        if transaction is not None and _alarm(transaction) == alarm:
+            yield transaction
+
+
+def _alarm(transaction: Transaction) -> tuple[int, str]:
+    return transaction.started_ms + transaction.timeout_ms, transaction.transactional_id
