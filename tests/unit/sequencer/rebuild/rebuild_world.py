@@ -19,8 +19,8 @@ from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import Journal
 from penstock.segment import build_segment
 from penstock.segment.keys import journal_archive_prefix, segment_key, snapshots_prefix
-from penstock_sequencer.journal_guard.identity import JournalIdentity, marker_key
 from penstock_sequencer.rebuild.stream import FoundStream
+from penstock_sequencer.storage.journal_marker import JournalIdentity, marker_key
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import VirtualClock
 from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig
@@ -106,8 +106,16 @@ class SteppedStore(MemoryStore):
 
     def copy(self) -> "SteppedStore":
         other = SteppedStore()
-        other._objects.held.update(self._objects.held)
+        other.fill(self)
         return other
+
+    def contents(self) -> dict[str, object]:
+        """Key -> the object with its version."""
+        return dict(self._objects.held)
+
+    def fill(self, source: "SteppedStore") -> None:
+        """Hold what the other store holds."""
+        self._objects.held.update(source.contents())
 
 
 class Flusher:

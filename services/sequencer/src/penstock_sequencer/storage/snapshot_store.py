@@ -6,6 +6,7 @@ import msgspec
 import structlog
 
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.objectstore import NotFound, ObjectStore
 from penstock.segment.keys import parse_snapshot_key, snapshot_key, snapshots_prefix
 from penstock_sequencer.storage.snapshot_format import (
@@ -43,12 +44,14 @@ async def list_snapshots(store: ObjectStore, cluster: str) -> list[int]:
     return sequences
 
 
-async def read_stored_snapshot(store: ObjectStore, cluster: str, sequence: int) -> Snapshot:
+async def read_stored_snapshot(
+    store: ObjectStore, cluster: str, sequence: int, *, known_level: int = NEWEST_LEVEL
+) -> Snapshot:
     """One snapshot; `NotFound` if there is none, `Corrupt` if it is damaged, `UnknownVersion` if it is too new."""
     key = snapshot_key(NO_PREFIX, cluster, sequence)
     data = await store.get(key)
     try:
-        snapshot = read_snapshot(data)
+        snapshot = read_snapshot(data, known_level=known_level)
     except UnknownVersion:
         raise
     except Corrupt as error:
@@ -89,19 +92,19 @@ async def _range(store: ObjectStore, key: str, position: int, length: int) -> by
         raise Corrupt(f"it ends after {sizes[0]} bytes: {error}") from error
 
 
-async def find_newest_snapshot(store: ObjectStore, cluster: str) -> Found:
+async def find_newest_snapshot(store: ObjectStore, cluster: str, *, known_level: int = NEWEST_LEVEL) -> Found:
     """The newest good snapshot; `UnknownVersion` if the newest that is whole is too new for this release."""
     for _ in range(LISTINGS_MAX):
         with contextlib.suppress(NotFound):
-            return await _newest_of(store, cluster, await list_snapshots(store, cluster))
+            return await _newest_of(store, cluster, await list_snapshots(store, cluster), known_level)
     raise Unavailable(f"the store lists snapshots of {cluster} that are not there")
 
 
-async def _newest_of(store: ObjectStore, cluster: str, sequences: list[int]) -> Found:
+async def _newest_of(store: ObjectStore, cluster: str, sequences: list[int], known_level: int) -> Found:
     damaged: list[str] = []
     for sequence in reversed(sequences):
         try:
-            return Found(await read_stored_snapshot(store, cluster, sequence), damaged)
+            return Found(await read_stored_snapshot(store, cluster, sequence, known_level=known_level), damaged)
         except UnknownVersion as error:
             raise UnknownVersion(f"{snapshot_key(NO_PREFIX, cluster, sequence)}: {error}") from error
         except Corrupt as error:
