@@ -17,6 +17,7 @@ from penstock.objectstore import ObjectStore
 from penstock.runtime.bus.bus import Handler, Inbound, Payload, Subscription
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.process.health import Health
+from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
 from penstock_sequencer.custodian.snapshot_schedule import SnapshotSettings
 from penstock_sequencer.limits import SequencerLimits
 from penstock_sequencer.metrics import SequencerMetrics
@@ -169,6 +170,7 @@ class Running:
             snapshots=rig.snapshots,
             known_level=known_level,
             health=self.health,
+            capture=rig.capture,
             limits=rig.limits,
             make_request_server=rig.make_request_server,
         )
@@ -200,6 +202,7 @@ class SequencerRig:
         self.make_journal: Callable[[MemoryJournalStore], MemoryJournal] = MemoryJournal
         self.objects: ObjectStore | None = None  # with a store they archive, take snapshots and trim the journal
         self.snapshots = SnapshotSettings()
+        self.capture: Capture = capture_inline
         self.limits = SequencerLimits()
         self.make_request_server: Callable[..., RequestServer] = RequestServer
         self.running: dict[str, Running] = {}

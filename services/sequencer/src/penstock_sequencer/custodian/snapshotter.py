@@ -5,20 +5,16 @@ checked once more. Older snapshots, and the archive of older entries, are delete
 """
 
 import asyncio
-import contextlib
 import hashlib
 from typing import IO
 
 import structlog
 
-from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.levels import NEWEST_LEVEL
-from penstock.objectstore import AlreadyExists, NotFound, ObjectStore, streamed_put
-from penstock.objectstore.store import PART_BYTES_MIN
+from penstock.objectstore import NotFound, ObjectStore
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal
-from penstock.segment.keys import snapshot_key
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.custodian.custody import Custody
 from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
@@ -34,7 +30,7 @@ from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.replica import Replica
 from penstock_sequencer.storage.archive_store import list_archive
 from penstock_sequencer.storage.snapshot_format import HASHES_MAX, Snapshot, read_snapshot, write_snapshot
-from penstock_sequencer.storage.snapshot_store import NO_PREFIX, check_stored_snapshot, list_snapshots
+from penstock_sequencer.storage.snapshot_store import check_stored_snapshot, list_snapshots, put_snapshot
 
 log = structlog.get_logger()
 
@@ -115,27 +111,12 @@ class Snapshotter:
         data = await self._capture(lambda out: write_proven(out, snapshot, known_level=self._known_level))
         if not self._custody.is_ours:
             return
-        size_bytes = await self._put(sequence, data)
+        size_bytes = await put_snapshot(self._store, self._cluster, sequence, data)
         if self._custody.is_ours and await self._custody.record_snapshot(sequence):
             seconds = self._clock.monotonic_s() - started_s
             self._metrics.snapshot_seconds.observe(seconds)
             self._metrics.snapshot_bytes.set(size_bytes)
             log.info("snapshot_taken", sequence=sequence, size_bytes=size_bytes, seconds=round(seconds, 3))
-
-    async def _put(self, sequence: int, data: Buffer) -> int:
-        """Store and verify; a damaged object is deleted.
-
-        In small parts, one by one: S3's client copies and hashes each part in one go, 200 MB in over 1 s.
-        """
-        key = snapshot_key(NO_PREFIX, self._cluster, sequence)
-        with contextlib.suppress(AlreadyExists):  # by a custodian before us, or by a put in doubt
-            async with streamed_put(self._store, key, part_bytes=PART_BYTES_MIN, parts_in_flight_max=1) as put:
-                await put.write(data)
-        try:
-            return await check_stored_snapshot(self._store, self._cluster, sequence)
-        except Corrupt:
-            await self._store.delete([key])
-            raise
 
     async def _trim(self) -> None:
         """Purge and delete what comes before the older snapshot."""
