@@ -65,7 +65,7 @@ class Flusher:
             zone=config.zone,
             instance=config.instance,
             store=_hedged(store, config, clock, metrics, limits.hedging),
-            sequencers=SequencerClient(bus, config.cluster, clock),
+            sequencers=SequencerClient(bus=bus, cluster=config.cluster, clock=clock),
             recent=recent,
             clock=clock,
             entropy=entropy,
@@ -203,4 +203,4 @@ def _buffer(config: FlusherConfig) -> ActiveBuffer[Fragment]:
         quiet_s=config.flush_quiet_ms / 1000,
         quiet_under_way_max=config.quiet_under_way_max,
     )
-    return ActiveBuffer(limits, TokenBucket(quiet_puts_per_second(config)))
+    return ActiveBuffer(limits=limits, quiet_tokens=TokenBucket(quiet_puts_per_second(config)))

@@ -80,10 +80,12 @@ class SequencerApp:
         registry = self._host.registry
         self._store = await self._open_store(config.store_url, registry=registry, now_ms=self._clock.now_ms)
         journals = self._safety.opener(self._host.connection)
-        journal = await open_own_journal(journals, self._store, config.cluster, config.journal_replicas)
+        journal = await open_own_journal(
+            journals=journals, store=self._store, cluster=config.cluster, replicas=config.journal_replicas
+        )
         await self._safety.check_copies(journal)
         await check_journal_has_what_is_archived(
-            journal, self._store, config.cluster, look_interval_s=guard.loss_look_s
+            journal=journal, store=self._store, cluster=config.cluster, look_interval_s=guard.loss_look_s
         )
         self._identity_watch = IdentityWatch(
             store=self._store, cluster=config.cluster, journal=journal, interval_s=guard.marker_interval_s

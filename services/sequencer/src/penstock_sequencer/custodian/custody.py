@@ -97,7 +97,7 @@ class Custody:
                 await asyncio.sleep(self._limits.back_off_s)
 
     async def release(self) -> None:
-        """Be custodian no longer, and tell the others if that succeeds soon."""
+        """Stop being custodian, and journal that if it succeeds soon."""
         self._is_leaving = True
         if not self._lease.is_held(self._replica.state):
             return

@@ -1,7 +1,7 @@
 """Captures a large state as bytes, as it is at this moment, without stopping the event loop meanwhile.
 
-`capture_forked` forks. The child has the state of that moment, writes it into memory that both share, and ends;
-meanwhile the parent goes on. `capture_inline` writes in this process, for tests, simulations and other systems.
+`capture_forked` forks. The child has the state of that moment, writes it into shared memory, and ends. Meanwhile the
+parent goes on. `capture_inline` writes in this process, for tests, simulations and other systems.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from penstock.contracts.errors import Unavailable
 Write = Callable[[IO[bytes]], None]
 Capture = Callable[[Write], Awaitable[Buffer]]
 
-ERROR_BYTES_MAX = 32 * 1024  # of the child's error text; half of what fits into a pipe before it is read
+ERROR_BYTES_MAX = 32 * 1024  # of the child's error text; half the size of a pipe
 CHILD_TIMEOUT_S = 120.0  # the largest state takes a part of that; a child that takes longer hangs
 NICENESS = 5  # of the child: clients wait for what the parent does meanwhile
 _FIRST_FREE_FD = 3  # after stdin, stdout, stderr

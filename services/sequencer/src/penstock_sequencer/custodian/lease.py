@@ -9,7 +9,7 @@ from penstock_sequencer.core.state.limits import CUSTODY_LEASE_MS
 
 RENEW_MS = CUSTODY_LEASE_MS // 2  # left of the lease when it is renewed; what the custodian records renews it, too
 LEASE_S = CUSTODY_LEASE_MS / 1000
-# A lease unchanged for this long is dead, whatever the machine's clock shows. Its holder counts from its request.
+# A lease unchanged for this long is dead, also if the machine's clock stands still. Its holder counts from its request.
 DEAD_AFTER_S = 1.5 * LEASE_S
 
 
@@ -40,7 +40,7 @@ class Lease:
         self._renewed_s = max(self._renewed_s, asked_s)
 
     def is_held(self, state: State) -> bool:
-        """Whether the journal says that the lease is ours."""
+        """Whether the lease is ours by the journal."""
         return state.custody.holder == self._author
 
     def is_ours(self, state: State, now_s: float, now_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""Decides when a snapshot is due and what may be deleted after it. Pure."""
+"""Decides when a snapshot is due, and which data may be deleted after it. Pure."""
 
 import msgspec
 
@@ -42,7 +42,7 @@ def is_snapshot_due(state: State, worked_sequence: int, settings: SnapshotSettin
 
 
 def trim_target(state: State, trimmed_to: int, damaged_sequence: int) -> int | None:
-    """The older of the two newest snapshots if the journal may be purged up to it; None if there is nothing to do."""
+    """The older of the two newest snapshots if the journal may be purged up to it, else None."""
     custody = state.custody
     if len(custody.snapshots) < SNAPSHOTS_KEPT:
         return None

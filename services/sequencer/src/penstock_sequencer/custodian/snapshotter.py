@@ -1,7 +1,7 @@
 """Takes the custodian's snapshots: captured, stored, read back, recorded in the journal; then deletes older data.
 
-The journal is purged up to the older of the two newest snapshots, after that snapshot is archived as well and was
-checked once more. Older snapshots, and the archive of older entries, are deleted with it.
+The journal is purged up to the older of the two newest snapshots. Before that, the archive must reach that snapshot,
+and the snapshot is checked once more. Older snapshots, and the archive of older entries, are deleted with it.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def write_proven(out: IO[bytes], snapshot: Snapshot, *, known_level: int = NEWES
 
 
 def _fingerprint(snapshot: Snapshot) -> bytes:
-    """Equal for the same hashes and state, so that two states need not be in memory as bytes side by side."""
+    """Equal for equal hashes and states, so that the bytes of two states need not be in memory together."""
     digest = hashlib.blake2b(b"".join(snapshot.hashes[-HASHES_MAX:]))
     digest.update(encode_state(snapshot.state))
     return digest.digest()
@@ -104,7 +104,7 @@ class Snapshotter:
         return is_snapshot_due(replica.state, replica.worked_sequence, self._settings, self._damaged)
 
     async def _take(self) -> None:
-        """Take a snapshot; it counts when it was read back and the journal says so."""
+        """Take a snapshot; it counts when it was read back and recorded in the journal."""
         started_s = self._clock.monotonic_s()
         snapshot = self._replica.snapshot(self._cluster, HASHES_MAX)
         sequence = snapshot.state.sequence

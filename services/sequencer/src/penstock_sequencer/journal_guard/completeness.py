@@ -16,9 +16,9 @@ LOSS_LOOK_S = 0.5
 async def check_journal_has_what_is_archived(
     journal: Journal, store: ObjectStore, cluster: str, *, look_interval_s: float = LOSS_LOOK_S
 ) -> None:
-    """`Halted` if the archive goes on where the journal ends: the journal lost what it had acknowledged.
+    """`Halted` if the archive goes on where the journal ends: the journal lost acknowledged entries.
 
-    A server of a cluster that has just started may have old data, so it has to give the same answer for a while.
+    A server of a cluster that has just started may have old data. So it must give the same answer for a while.
     """
     archived = max((last for _, last in await list_archive(store, cluster)), default=0)
     info = await journal.describe()

@@ -6,8 +6,8 @@ sequencer asks every nats-server on its monitoring port (`nats_monitor_url`), or
 that it is degraded.
 
 - Servers that do not answer are no fault while a majority answers: a sequencer must also start while one is down.
-- A fault found later (a server came back with other settings) ends no process, because that would end every sequencer
-  at once. It makes the service degraded, and the next start finds it.
+- A fault found later (a server came back with other settings) ends no process: it would end every sequencer at once.
+  It makes the service degraded, and the next start finds it.
 - One copy is safe, but not highly available. Fewer copies than `journal_replicas` asks for are a fault.
 """
 
@@ -64,7 +64,7 @@ class JournalSafety:
         self._health = health
         self._ask = ask
         self._limits = limits
-        self._faults: dict[str, str] = {}  # by what was checked
+        self._faults: dict[str, str] = {}  # by the subject of the check
         self._reported_reason = ""
 
     async def check_servers(self) -> None:

@@ -10,9 +10,9 @@ after it. So there are these cases at a start:
 - a marker and the stream that it names: go on.
 - a marker, and no stream or another one: the journal was lost. Halt, and make nothing.
 
-Later a rebuild elsewhere may name another journal. A rebuild refuses while the cluster archives, but an operator can
-override that, or the custodian may not have reached the store. Two journals over one store acknowledge records that the
-other does not know. So the old journal's sequencers stop as soon as they see it (`IdentityWatch`).
+Later a rebuild elsewhere may name another journal. A rebuild does not run while the cluster archives. But an operator
+can override that, or the custodian may not have reached the store. Two journals over one store acknowledge records that
+the other does not know. So the old journal's sequencers stop as soon as they see it (`IdentityWatch`).
 """
 
 import asyncio

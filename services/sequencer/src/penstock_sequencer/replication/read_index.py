@@ -1,7 +1,7 @@
-"""Finds how far the journal reaches: what a replica must apply before it answers a query for fresh data.
+"""Finds how far the journal reaches: a replica applies it so far before it answers a query for fresh data.
 
 One request to the journal serves all callers that came before it was sent. A caller that comes while an answer is on
-its way shares the next request: the current answer may be older than what that caller already knows.
+its way shares the next request: the current answer may be older than data that the caller has seen.
 """
 
 import asyncio

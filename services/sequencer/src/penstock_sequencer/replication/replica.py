@@ -1,8 +1,8 @@
 """One replica: it tails the journal, checks every entry, applies it to the pure machine, and wakes waiting tasks.
 
 There is no leader. All replicas apply the same entries in the same order, so all have the same state. A replica halts
-with a sentence that says why if the journal is damaged, incomplete, made again, or built on another past. It must never
-serve a state that the other replicas do not have.
+with an explanation if the journal is damaged, incomplete, made again, or built on another past. It must never serve a
+state that the other replicas do not have.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _APPLIED = ""
 
 log = structlog.get_logger()
 
-# Applies one entry: state, sequence, requests -> the outcomes of each request, and what changed.
+# Applies one entry: state, sequence, requests -> the outcomes of each request, and the effects.
 Apply = Callable[[State, int, list[list[Command]]], tuple[list[list[Outcome]], Effects]]
 
 
