@@ -83,8 +83,14 @@ async def _run(store_as: Store, flush_ms: int, pace_s: float, share: float, reco
         flush_interval_ms=flush_ms,
         put_hedge_share=share,
     )
-    metrics = FlusherMetrics(CollectorRegistry())
-    flusher = Flusher(config, hub.connect("flusher"), store, clock, CountingEntropy(), metrics)
+    flusher = Flusher(
+        config=config,
+        bus=hub.connect("flusher"),
+        store=store,
+        clock=clock,
+        entropy=CountingEntropy(),
+        metrics=FlusherMetrics(CollectorRegistry()),
+    )
     await hub.connect("sequencer").subscribe(subjects.sequencer_command(CLUSTER), _commit)
     await flusher.open()
     bus, dice, times = hub.connect("gateway"), random.Random(1), list[float]()

@@ -36,11 +36,11 @@ from penstock.contracts.commands import (
 from penstock.contracts.ids import NO_TOPIC_ID, TopicId, new_segment_id
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.queries.janitor import RetentionQuery
+from penstock.runtime.process.garbage import LargeStatePolicy
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
-from penstock_sequencer.garbage import stop_full_collections
 
 OLD, BUSY = b"o" * 16, b"b" * 16  # the topic that goes, and the one that is written all the while
 BUSY_PARTITIONS = 100
@@ -66,7 +66,7 @@ class Measured:
 
     def __init__(self, partitions: int, commits: int, runs_per_partition: int) -> None:
         """A topic with as many extents in each partition as there are commits, times the runs in each of them."""
-        stop_full_collections()
+        LargeStatePolicy().start()
         self.state: State = new_state()
         self.segments = 0
         self.partitions = partitions

@@ -33,7 +33,7 @@ from penstock_sequencer.core.state.cluster import new_state
 from penstock_sequencer.custodian.fork_capture import capture_forked
 from penstock_sequencer.custodian.snapshotter import write_proven
 from penstock_sequencer.journal_guard.identity import open_own_journal
-from penstock_sequencer.replication.hash_chain import Chain
+from penstock_sequencer.replication.hash_chain import HashChain
 from penstock_sequencer.storage.snapshot_format import Snapshot, encode_snapshot, read_snapshot
 from penstock_sequencer.storage.snapshot_store import NO_PREFIX, check_stored_snapshot
 from tests.testkit.clusters.sequencers import CLUSTER, Processes
@@ -55,7 +55,7 @@ class Past:
     """A journal that is made up, and the state that it leads to."""
 
     def __init__(self) -> None:
-        self.chain = Chain()
+        self.chain = HashChain()
         self.state = new_state()
         self._now_ms = SystemClock().now_ms()
         self._random = Random(1)

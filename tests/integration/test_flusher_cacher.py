@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,10 +30,12 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats.client import connect_nats
+from penstock.runtime.process.host import ServiceHost
 from penstock.runtime.process.life import App
 from penstock.segment import read_index
-from penstock_cacher.app import CacherApp
+from penstock_cacher.app import CacherApp, CacherLimits
 from penstock_cacher.config import CacherConfig
+from penstock_cacher.reads import ReadLimits
 from penstock_flusher.app import FlusherApp
 from penstock_flusher.config import FlusherConfig
 from penstock_sequencer.app import SequencerApp
@@ -117,8 +120,20 @@ def flusher(world: World, **changes: object) -> FlusherApp:
     return FlusherApp(FlusherConfig(**world.settings("f1") | {"recent_bytes_max": 64 * 1024 * 1024} | changes))
 
 
-def cacher(world: World) -> CacherApp:
-    return CacherApp(CacherConfig(**world.settings("c1")))
+class WatchedCacher:
+    """A cacher whose host the test sees. It waits long for a writer: a busy machine is no reason to ask the store."""
+
+    def __init__(self, world: World) -> None:
+        limits = CacherLimits(reads=ReadLimits(writer_timeout_s=ANSWER_S))
+        self.host: ServiceHost
+        self.app = CacherApp(CacherConfig(**world.settings("c1")), make_host=self._make_host, limits=limits)
+
+    def _make_host(self, **options: Any) -> ServiceHost:
+        self.host = ServiceHost(**options)
+        return self.host
+
+    def loads(self, source: str) -> float:
+        return self.host.registry.get_sample_value("penstock_cacher_loads_total", {"source": source}) or 0.0
 
 
 async def test_every_answer_names_an_offset_at_which_the_bytes_are_stored(world: World) -> None:
@@ -138,31 +153,22 @@ async def test_every_answer_names_an_offset_at_which_the_bytes_are_stored(world:
                 assert data == b"".join(bytes([number]) * BATCH_BYTES for number in expected)
 
 
-async def test_a_cacher_reads_new_segments_from_their_writer_and_old_ones_from_the_store(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "penstock_cacher.reads.WRITER_TIMEOUT_S", ANSWER_S
-    )  # a busy machine is no reason to ask the store
+async def test_a_cacher_reads_new_segments_from_their_writer_and_old_ones_from_the_store(world: World) -> None:
+    first, second = WatchedCacher(world), WatchedCacher(world)
     async with world.sequencer():
-        async with world.running(flusher(world)), world.running(first := cacher(world)):
+        async with world.running(flusher(world)), world.running(first.app):
             await world.make_topic()
             await world.produce(1)
             ((_, read),) = await world.extents()
-            directory = first._directory
-            while directory.get("f1") is None:
+            while first.host.directory.get("f1") is None:
                 await asyncio.sleep(0.01)
             assert await world.read("f1", read) == bytes([1]) * BATCH_BYTES
             assert await world.read("c1", read) == bytes([1]) * BATCH_BYTES
-            assert _loads(first, "writer") == 1
-            assert _loads(first, "store") == 0
-        async with world.running(second := cacher(world)):
+            assert first.loads("writer") == 1
+            assert first.loads("store") == 0
+        async with world.running(second.app):
             assert await world.read("c1", read) == bytes([1]) * BATCH_BYTES
-            assert _loads(second, "store") == 1
-
-
-def _loads(app: CacherApp, source: str) -> float:
-    return app._registry.get_sample_value("penstock_cacher_loads_total", {"source": source}) or 0.0
+            assert second.loads("store") == 1
 
 
 async def test_draining_answers_all_that_was_sent_and_takes_nothing_new(world: World) -> None:
@@ -190,7 +196,7 @@ async def test_nothing_is_answered_without_a_sequencer_and_everything_once_there
         async with world.sequencer():
             replies = await asyncio.gather(*waiting)
     assert [reply.results[0][0].base_offset for reply in replies] == list(range(5))
-    assert app._flusher.budget.held_bytes == 0
+    assert app.held_bytes == 0
 
 
 async def test_a_flusher_goes_on_after_its_connection_broke(world: World, nats_server: NatsServer) -> None:

@@ -72,8 +72,14 @@ async def running_cacher(server: NatsServer, store: ObjectStore, name: str, worl
     config = CacherConfig(cluster=CLUSTER, zone=ZONE, instance=name)
     async with contextlib.AsyncExitStack() as stack:
         bus = (await connected(stack, server, name)).bus
-        metrics = CacherMetrics(CollectorRegistry())
-        cacher = Cacher(config, bus, store, cast(Any, Nobody()), world.clock, metrics)
+        cacher = Cacher(
+            config=config,
+            bus=bus,
+            store=store,
+            directory=cast(Any, Nobody()),
+            clock=world.clock,
+            metrics=CacherMetrics(CollectorRegistry()),
+        )
         await cacher.open()
         await bus.flush()
         world.directory.change([*world.directory.cachers, name])

@@ -15,7 +15,6 @@ from penstock.contracts.subjects import journal_stream
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.journal import Journal
-from penstock.runtime.nats import loss
 from penstock.runtime.nats.client import NatsConnection, connect_nats
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.halt import Halted
@@ -52,7 +51,15 @@ class Sequencers:
         journal = await connection.journal(CLUSTER, create=True, replicas=3)
         metrics = SequencerMetrics(prometheus_client.CollectorRegistry())
         author = f"sequencer-{len(self.all)}"
-        made = Sequencer(journal, connection.bus, CLUSTER, author, clock, SystemEntropy(), metrics)
+        made = Sequencer(
+            journal=journal,
+            bus=connection.bus,
+            cluster=CLUSTER,
+            author=author,
+            clock=clock,
+            entropy=SystemEntropy(),
+            metrics=metrics,
+        )
         self.all.append(made)
         self.journals.append(journal)
         self.tasks.append(asyncio.create_task(made.run()))
@@ -70,7 +77,8 @@ class Sequencers:
         await until(is_equal)
 
     def running_hashes(self) -> set[tuple[int, bytes]]:
-        return {(each.replica._chain.sequence, each.replica._chain.hash) for each in self.all}
+        snapshots = [each.replica.snapshot(CLUSTER, 1) for each in self.all]
+        return {(each.state.sequence, each.hashes[-1]) for each in snapshots}
 
     async def end(self) -> None:
         for task in self.tasks:
@@ -201,9 +209,8 @@ async def test_whatever_happens_to_nodes_every_acknowledged_command_is_there_onc
 
 
 async def test_sequencers_whose_stream_was_really_deleted_halt_and_make_no_other(
-    cluster: NatsCluster, sequencers: Sequencers, monkeypatch: pytest.MonkeyPatch
+    cluster: NatsCluster, sequencers: Sequencers
 ) -> None:
-    monkeypatch.setattr(loss, "LOSS_PROVEN_AFTER_S", 1.0)
     connection = await sequencers.connect(cluster.nodes[0])
     await connection.bus.request(f"$JS.API.STREAM.DELETE.{STREAM}", b"", TIMEOUT_S)
     for task in sequencers.tasks:

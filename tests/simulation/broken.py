@@ -13,7 +13,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import AllocateProducer, CommandReply, CommandRequest, ProducerAllocated
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.rejections import Rejection
-from penstock_flusher.flush import Flush, Flushes
+from penstock_flusher.flush import Flush, FlushQueue
 from penstock_gateway.fetch.timestamp_search import first_at
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_sequencer.core import machine
@@ -22,7 +22,7 @@ from penstock_sequencer.core.log.producers import accept, allocate_producer
 from penstock_sequencer.core.state.cluster import Changes, Group, Partition, State
 from penstock_sequencer.replication.read_index import ReadIndex
 from penstock_sequencer.service import Sequencer
-from penstock_sequencer.serving.request_server import Api
+from penstock_sequencer.serving.request_server import RequestServer
 
 PRODUCERS = 2  # that ask for ids
 
@@ -32,10 +32,10 @@ Break = Callable[[], AbstractContextManager[Any]]
 def acknowledge_before_commit() -> AbstractContextManager[Any]:
     """A sequencer answers with what would come of the commands, while their entry is still on its way."""
 
-    async def answer_at_once(self: Api, request: CommandRequest, _ticket: int) -> CommandReply:
+    async def answer_at_once(self: RequestServer, request: CommandRequest, _ticket: int) -> CommandReply:
         async def journal_later() -> None:
             with contextlib.suppress(Unavailable):  # it was answered long ago
-                await self._proposals.propose(request.commands)
+                await self._proposer.propose(request.commands)
 
         assert self._owner is not None
         self._owner.create_task(journal_later())
@@ -43,41 +43,41 @@ def acknowledge_before_commit() -> AbstractContextManager[Any]:
         outcomes, _ = machine.apply_entry(guess, guess.sequence + 1, [request.commands])
         return CommandReply(self._replica.applied_sequence, outcomes[0], clock_ms=guess.clock_ms)
 
-    return mock.patch.object(Api, "_command", answer_at_once)
+    return mock.patch.object(RequestServer, "_command", answer_at_once)
 
 
 def acknowledge_before_upload() -> AbstractContextManager[Any]:
     """A flusher commits segments that are not in the store yet."""
-    upload = Flushes._upload
+    upload = FlushQueue._upload
 
-    async def commit_already(self: Flushes, flush: Flush) -> None:
+    async def commit_already(self: FlushQueue, flush: Flush) -> None:
         uploading = asyncio.create_task(upload(self, flush))
         while flush.built is None and not uploading.done():
             await asyncio.sleep(0)
         flush.uploaded.set()
         await uploading
 
-    return mock.patch.object(Flushes, "_upload", commit_already)
+    return mock.patch.object(FlushQueue, "_upload", commit_already)
 
 
 def commit_out_of_order() -> AbstractContextManager[Any]:
     """A flusher commits segments as they are uploaded, not as their buffers closed."""
-    upload = Flushes._upload
+    upload = FlushQueue._upload
 
-    async def upload_then_first(self: Flushes, flush: Flush) -> None:
+    async def upload_then_first(self: FlushQueue, flush: Flush) -> None:
         await upload(self, flush)
         waiting = [each for each in self._to_commit if each.uploaded.is_set()]
         self._to_commit.remove(flush)
         self._to_commit.insert(len(waiting), flush)
 
-    async def commit_for_ever(self: Flushes) -> None:
+    async def commit_for_ever(self: FlushQueue) -> None:
         while True:
             while not (self._to_commit and self._to_commit[0].uploaded.is_set()):
                 await asyncio.sleep(0.01)
             if self._to_commit[0].built is not None:
                 await self._commit(self._next_group())
 
-    return mock.patch.multiple(Flushes, _upload=upload_then_first, _commit_for_ever=commit_for_ever)
+    return mock.patch.multiple(FlushQueue, _upload=upload_then_first, _commit_for_ever=commit_for_ever)
 
 
 def remove_duplicates() -> AbstractContextManager[Any]:

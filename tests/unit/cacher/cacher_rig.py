@@ -92,7 +92,8 @@ class Rig:
         self.store = Store()
         self.directory = Directory()
         self.cache = ChunkCache(cache_bytes)
-        self.metrics = CacherMetrics(CollectorRegistry())
+        self.registry = CollectorRegistry()
+        self.metrics = CacherMetrics(self.registry)
         self.reads = ChunkReads(
             cluster="c",
             zone="z",
@@ -141,7 +142,11 @@ class Rig:
         return reply.lengths, bytes(payload)
 
     def loads(self, source: str) -> float:
-        return self.metrics.loads.labels(source)._value.get()
+        return self.metric("loads_total", source=source)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """What the cacher has counted or measured."""
+        return self.registry.get_sample_value(f"penstock_cacher_{name}", labels) or 0.0
 
 
 def from_memory(request: CacheRequest) -> bytes:

@@ -3,9 +3,8 @@
 import hypothesis.strategies as st
 from hypothesis import given
 
-from penstock_cacher.chunk_cache import COLD_SHARE, ChunkCache
+from penstock_cacher.chunk_cache import COLD_SHARE, ENTRY_OVERHEAD_BYTES, ChunkCache
 from penstock_cacher.chunks import Chunk
-from penstock_cacher.lru import ENTRY_OVERHEAD_BYTES
 
 SIZE = 1_000
 WEIGHT = SIZE + ENTRY_OVERHEAD_BYTES

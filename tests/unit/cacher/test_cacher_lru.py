@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from penstock_cacher.lru import ENTRY_OVERHEAD_BYTES, LruCache
+from penstock_cacher.chunk_cache import ENTRY_OVERHEAD_BYTES, LruCache
 
 
 def room_for(*sizes: int) -> int:

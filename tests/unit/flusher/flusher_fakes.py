@@ -15,11 +15,11 @@ from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, Fl
 from penstock.runtime.clock import Clock
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
-from penstock_flusher.flush import Flushes
+from penstock_flusher.flush import FlushLimits, FlushQueue
 from penstock_flusher.fragments import Fragment
 from penstock_flusher.intake import Intake
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.reassembly import Joins
+from penstock_flusher.reassembly import Reassembly
 from penstock_flusher.recent import RecentSegments
 from tests.testkit.fakes.virtual_time import CountingEntropy
 
@@ -164,8 +164,9 @@ class Rig:
         self.clock = clock or ManualClock()
         self.recent = RecentSegments(64 * MIB)
         self.budget = Budget(budget_bytes)
-        self.metrics = FlusherMetrics(CollectorRegistry())
-        self.flushes = Flushes(
+        self.registry = CollectorRegistry()
+        self.metrics = FlusherMetrics(self.registry)
+        self.flushes = FlushQueue(
             cluster="c",
             zone="z",
             instance="flusher-1",
@@ -175,9 +176,9 @@ class Rig:
             clock=self.clock,
             entropy=CountingEntropy(),
             metrics=self.metrics,
-            upload_parallel_max=upload_parallel_max,
-            segment_age_max_s=900.0,
-            commit_bytes_max=commit_bytes_max,
+            limits=FlushLimits(
+                upload_parallel_max=upload_parallel_max, segment_age_max_s=900.0, commit_bytes_max=commit_bytes_max
+            ),
         )
         limits = BufferLimits(
             bytes_max=bytes_max, batches_max=1_000, interval_s=interval_s, quiet_s=quiet_s, quiet_under_way_max=0
@@ -185,7 +186,7 @@ class Rig:
         self.buffer: ActiveBuffer[Fragment] = ActiveBuffer(limits, TokenBucket(1_000.0))
         self.intake = Intake(
             buffer=self.buffer,
-            joins=Joins(5.0),
+            reassembly=Reassembly(5.0),
             budget=self.budget,
             flushes=self.flushes,
             clock=self.clock,
@@ -209,6 +210,10 @@ class Rig:
         message = flush_message(*produces, gateway=gateway)
         await self.intake.handle(message)
         return message
+
+    def metric(self, name: str, **labels: str) -> float:
+        """What the flusher has counted or measured."""
+        return self.registry.get_sample_value(f"penstock_flusher_{name}", labels) or 0.0
 
     def close_buffer(self) -> None:
         fragments = self.buffer.close(Reason.TIMER, self.clock.monotonic_s())

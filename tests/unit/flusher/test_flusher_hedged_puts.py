@@ -10,13 +10,13 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, PenstockError, Unavailable
 from penstock.objectstore import AlreadyExists
 from penstock.objectstore.memory import MemoryStore
-from penstock_flusher.hedged_puts import HEDGED_BYTES_MAX, HedgedPuts
+from penstock_flusher.hedged_puts import HedgedPuts
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.put_latency import HEDGES_MAX, PATIENCE_FACTOR, PATIENCE_S_MIN, SAMPLES_MIN, PutPace
+from penstock_flusher.put_latency import HEDGE_LIMITS, PutLatency
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 
 USUAL_S = 0.05
-HEDGED_AFTER_S = PATIENCE_FACTOR * USUAL_S
+HEDGED_AFTER_S = HEDGE_LIMITS.hedge_after_factor * USUAL_S
 SLOW_S = 5.0
 SHARE = 0.5
 Fate = float | PenstockError | tuple[float, PenstockError]  # when it is done; or what is raised, and when
@@ -53,11 +53,13 @@ class Hedging:
     def __init__(self) -> None:
         self.store = FatefulStore()
         self.registry = CollectorRegistry()
-        self.puts = HedgedPuts(self.store, SHARE, VirtualClock(), FlusherMetrics(self.registry))
+        self.puts = HedgedPuts(
+            store=self.store, share=SHARE, clock=VirtualClock(), metrics=FlusherMetrics(self.registry)
+        )
         self._number = 0
 
     async def learn(self) -> None:
-        for _ in range(SAMPLES_MIN):
+        for _ in range(HEDGE_LIMITS.samples_min):
             await self.put()
         self.store.puts = 0
 
@@ -134,7 +136,7 @@ async def test_a_failure_before_it_took_long_is_passed_on_at_once() -> None:
 async def test_what_is_large_is_never_put_twice() -> None:
     hedging = Hedging()
     await hedging.learn()
-    assert await hedging.put(SLOW_S, size_bytes=HEDGED_BYTES_MAX + 1) == pytest.approx(SLOW_S)
+    assert await hedging.put(SLOW_S, size_bytes=HEDGE_LIMITS.hedged_bytes_max + 1) == pytest.approx(SLOW_S)
     assert hedging.store.puts == 1
 
 
@@ -152,22 +154,22 @@ async def test_nothing_is_left_of_a_put_that_is_cancelled() -> None:
 
 
 def test_a_store_that_is_slow_for_all_costs_its_share_of_puts_more_and_no_others() -> None:
-    pace = PutPace(0.05)
+    latency = PutLatency(0.05)
     hedges = 0
     for _ in range(1_000):
-        hedges += pace.take_hedge()
-        pace.record_put(1.0)
+        hedges += latency.take_hedge()
+        latency.record_put(1.0)
     assert hedges == pytest.approx(50, abs=1)
     for _ in range(1_000):
-        pace.record_put(0.001)
-    assert pace.patience_s == PATIENCE_S_MIN
-    assert sum(pace.take_hedge() for _ in range(100)) == HEDGES_MAX
+        latency.record_put(0.001)
+    assert latency.hedge_after_s == HEDGE_LIMITS.hedge_after_s_min
+    assert sum(latency.take_hedge() for _ in range(100)) == HEDGE_LIMITS.hedges_max
 
 
 def test_nothing_is_put_twice_before_the_usual_time_is_known() -> None:
-    pace = PutPace(1.0)
-    for _ in range(SAMPLES_MIN - 1):
-        pace.record_put(0.01)
-        assert pace.patience_s is None
-    pace.record_put(0.01)
-    assert pace.patience_s is not None
+    latency = PutLatency(1.0)
+    for _ in range(HEDGE_LIMITS.samples_min - 1):
+        latency.record_put(0.01)
+        assert latency.hedge_after_s is None
+    latency.record_put(0.01)
+    assert latency.hedge_after_s is not None

@@ -61,7 +61,7 @@ def test_the_budget_refuses_what_does_not_fit_and_takes_it_when_it_does() -> Non
     assert budget.take(60)
     assert not budget.take(41)
     assert budget.take(40)
-    budget.give_back(60)
+    budget.release(60)
     assert budget.take(60)
 
 

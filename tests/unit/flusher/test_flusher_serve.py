@@ -18,7 +18,9 @@ BYTES = bytes(range(200))
 async def ask(*reads: tuple[bytes, int, int], message_bytes_max: int = 10_000) -> tuple[list[int], bytes, int]:
     recent = RecentSegments(10_000)
     recent.put(HERE, [BYTES[:50], memoryview(BYTES)[50:]], len(BYTES))
-    server = RecentServer(recent, message_bytes_max, FlusherMetrics(CollectorRegistry()))
+    server = RecentServer(
+        recent=recent, message_bytes_max=message_bytes_max, metrics=FlusherMetrics(CollectorRegistry())
+    )
     request = CacheRequest(
         [SegmentRead(SegmentRef(each, 0, 200, "f1", "z"), position, length) for each, position, length in reads]
     )
@@ -48,7 +50,8 @@ async def test_a_reply_never_outgrows_the_largest_message(message_bytes_max: int
 
 
 async def test_a_malformed_request_is_not_answered() -> None:
-    server = RecentServer(RecentSegments(1), 1_000, FlusherMetrics(CollectorRegistry()))
+    metrics = FlusherMetrics(CollectorRegistry())
+    server = RecentServer(recent=RecentSegments(1), message_bytes_max=1_000, metrics=metrics)
     inbound = FakeInbound(b"nonsense")
     await server.handle(inbound)
     assert not inbound.replied.done()

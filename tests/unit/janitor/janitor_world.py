@@ -45,7 +45,7 @@ from penstock_janitor.service import Janitor
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
-from penstock_sequencer.serving.query_table import QUESTIONS
+from penstock_sequencer.serving.query_table import QUERY_HANDLERS
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.virtual_time import START_MS, VirtualClock
 
@@ -257,7 +257,7 @@ class World:
     async def open(self) -> None:
         queue = subjects.SEQUENCER_QUEUE
         await self._bus.subscribe(subjects.sequencer_command(CLUSTER), self._take_commands, queue)
-        for name in QUESTIONS:
+        for name in QUERY_HANDLERS:
             await self._bus.subscribe(subjects.sequencer_query(CLUSTER, name), self._take_query, queue)
         await self.write_marker(IDENTITY)
 
@@ -285,12 +285,12 @@ class World:
             return
         self.tick()
         name = message.subject.rpartition(".")[2]
-        query = codec.decode(message.data, QUESTIONS[name].kind)
+        query = codec.decode(message.data, QUERY_HANDLERS[name].kind)
         if isinstance(query, JournalQuery):
             answer: Any = JournalView(self.state.sequence, self.identity.stream, self.identity.created)
         else:
             assert query.min_sequence <= self.state.sequence
-            answer = QUESTIONS[name].answer(self.state, query)  # type: ignore[misc]
+            answer = QUERY_HANDLERS[name].answer(self.state, query)  # type: ignore[misc]
         await message.respond(codec.encode(answer))
 
     def tick(self) -> None:
@@ -404,7 +404,7 @@ class World:
         """Key -> live extents of every segment in the table."""
         from penstock.contracts.queries.compaction import SegmentsQuery
 
-        view = QUESTIONS["segments"].answer(self.state, SegmentsQuery(0, 0, [], 5_000, dead=True))  # type: ignore[misc]
+        view = QUERY_HANDLERS["segments"].answer(self.state, SegmentsQuery(0, 0, [], 5_000, dead=True))  # type: ignore[misc]
         return {
             segment_key("", CLUSTER, each.level, each.segment_id): each.live_extents
             for each in view.segments  # type: ignore[attr-defined]

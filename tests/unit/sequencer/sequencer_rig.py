@@ -14,11 +14,15 @@ from penstock.contracts.ids import TopicId, new_segment_id, new_topic_id
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.messages import Advanced
 from penstock.objectstore import ObjectStore
+from penstock.runtime.bus.bus import Handler, Inbound, Payload, Subscription
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.process.health import Health
-from penstock_sequencer.custodian.snapshotter import SnapshotSettings
+from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
+from penstock_sequencer.custodian.snapshot_schedule import SnapshotSettings
+from penstock_sequencer.limits import SequencerLimits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.service import Sequencer
+from penstock_sequencer.serving.request_server import RequestServer
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import CountingEntropy, VirtualClock
@@ -37,6 +41,83 @@ class HeldJournal(MemoryJournal):
     async def append(self, entry_id: str, data: bytes) -> int:
         await self.gate.wait()
         return await super().append(entry_id, data)
+
+
+class RecordingJournal(MemoryJournal):
+    """Keeps the bytes of every attempt to append, also of those that fail."""
+
+    def __init__(self, store: MemoryJournalStore) -> None:
+        super().__init__(store)
+        self.attempts: list[bytes] = []
+
+    async def append(self, entry_id: str, data: bytes) -> int:
+        self.attempts.append(data)
+        return await super().append(entry_id, data)
+
+
+class NoSubscription:
+    """The subscription of a process that takes no requests."""
+
+    async def unsubscribe(self) -> None:
+        """Nothing comes."""
+
+
+class GatedBus:
+    """The bus of a sequencer whose requests can be held back, as by a process that does not read its socket."""
+
+    def __init__(self, bus: MemoryBus, *, takes_requests: bool = True) -> None:
+        self.came: list[str] = []  # the subjects of requests since the gate was closed for the first time
+        self._bus = bus
+        self._takes_requests = takes_requests
+        self._was_closed = False
+        self._open = asyncio.Event()
+        self._open.set()
+
+    @property
+    def message_bytes_max(self) -> int:
+        return self._bus.message_bytes_max
+
+    @property
+    def is_connected(self) -> bool:
+        return self._bus.is_connected
+
+    def close_gate(self) -> None:
+        """Hold back the requests that come from now on."""
+        self._was_closed = True
+        self._open.clear()
+
+    def open_gate(self) -> None:
+        """Hand over the requests that were held back."""
+        self._open.set()
+
+    async def publish(self, subject: str, data: Payload) -> None:
+        await self._bus.publish(subject, data)
+
+    async def request(self, subject: str, data: Payload, timeout_s: float) -> bytes:
+        return await self._bus.request(subject, data, timeout_s)
+
+    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
+        if not queue:
+            return await self._bus.subscribe(subject, handler)
+        if not self._takes_requests:
+            return NoSubscription()
+
+        async def pass_on(message: Inbound) -> None:
+            if self._was_closed:
+                self.came.append(subject)
+            await self._open.wait()
+            await handler(message)
+
+        return await self._bus.subscribe(subject, pass_on, queue)
+
+    async def flush(self) -> None:
+        await self._bus.flush()
+
+    async def run_until_closed(self) -> None:
+        await self._bus.run_until_closed()
+
+    async def close(self) -> None:
+        await self._bus.close()
 
 
 class FreezingClock(VirtualClock):
@@ -67,24 +148,31 @@ class FreezingClock(VirtualClock):
 class Running:
     """One sequencer and the task that runs it."""
 
-    def __init__(self, name: str, rig: "SequencerRig", known_level: int = NEWEST_LEVEL) -> None:
+    def __init__(
+        self, name: str, rig: "SequencerRig", known_level: int = NEWEST_LEVEL, *, takes_requests: bool = True
+    ) -> None:
         self.name = name
         self.bus: MemoryBus = rig.hub.connect(name)
+        self.gate = GatedBus(self.bus, takes_requests=takes_requests)
+        self.journal = rig.make_journal(rig.store)
         self.registry = CollectorRegistry()
         self.clock = FreezingClock()
         self.health = Health()
         self.sequencer = Sequencer(
-            rig.make_journal(rig.store),
-            self.bus,
-            CLUSTER,
-            f"{name}.{rig.entropy.take(2).hex()}",
-            self.clock,
-            rig.entropy,
-            SequencerMetrics(self.registry),
-            rig.objects,
-            rig.snapshots,
+            journal=self.journal,
+            bus=self.gate,
+            cluster=CLUSTER,
+            author=f"{name}.{rig.entropy.take(2).hex()}",
+            clock=self.clock,
+            entropy=rig.entropy,
+            metrics=SequencerMetrics(self.registry),
+            store=rig.objects,
+            snapshots=rig.snapshots,
             known_level=known_level,
             health=self.health,
+            capture=rig.capture,
+            limits=rig.limits,
+            make_request_server=rig.make_request_server,
         )
         self.task = asyncio.create_task(self.sequencer.run())
 
@@ -114,13 +202,16 @@ class SequencerRig:
         self.make_journal: Callable[[MemoryJournalStore], MemoryJournal] = MemoryJournal
         self.objects: ObjectStore | None = None  # with a store they archive, take snapshots and trim the journal
         self.snapshots = SnapshotSettings()
+        self.capture: Capture = capture_inline
+        self.limits = SequencerLimits()
+        self.make_request_server: Callable[..., RequestServer] = RequestServer
         self.running: dict[str, Running] = {}
         self.client_bus = self.hub.connect("client")
         self.client = SequencerClient(self.client_bus, CLUSTER, self.clock)
 
-    async def start(self, name: str, known_level: int = NEWEST_LEVEL) -> Running:
-        """A sequencer that serves."""
-        running = self.running[name] = Running(name, self, known_level)
+    async def start(self, name: str, known_level: int = NEWEST_LEVEL, *, takes_requests: bool = True) -> Running:
+        """A sequencer that serves; one that takes no requests still hears the other replicas."""
+        running = self.running[name] = Running(name, self, known_level, takes_requests=takes_requests)
         serving = asyncio.create_task(running.sequencer.until_serving())
         await asyncio.wait({serving, running.task}, return_when=asyncio.FIRST_COMPLETED)
         serving.cancel()
@@ -180,10 +271,13 @@ class SequencerRig:
 
 
 @contextlib.asynccontextmanager
-async def rig(*names: str, objects: ObjectStore | None = None) -> AsyncIterator[SequencerRig]:
+async def rig(
+    *names: str, objects: ObjectStore | None = None, limits: SequencerLimits | None = None
+) -> AsyncIterator[SequencerRig]:
     """A rig with these sequencers serving, and all of it gone afterwards."""
     built = SequencerRig()
     built.objects = objects
+    built.limits = limits or built.limits
     try:
         for name in names:
             await built.start(name)

@@ -20,7 +20,7 @@ class Faults:
     """One thing after the other goes wrong, and is mended."""
 
     def __init__(self, one: SequencerRig, seed: int) -> None:
-        self._house = one
+        self._rig = one
         self._random = random.Random(seed)
         self._kinds: list[Callable[[], Awaitable[None]]] = [
             self._kill,
@@ -38,31 +38,31 @@ class Faults:
 
     async def _kill(self) -> None:
         name = self._random.choice(NAMES)
-        await self._house.kill(name)
+        await self._rig.kill(name)
         await asyncio.sleep(self._random.uniform(0, 3))
-        await self._house.start(name)
+        await self._rig.start(name)
 
     async def _cut(self) -> None:
-        bus = self._house.running[self._random.choice(NAMES)].bus
+        bus = self._rig.running[self._random.choice(NAMES)].bus
         bus.cut()
         await asyncio.sleep(self._random.uniform(0, 5))
         bus.mend()
 
     async def _journal_silent(self) -> None:
-        self._house.store.set_available(False)
+        self._rig.store.set_available(False)
         await asyncio.sleep(self._random.uniform(0, 5))
-        self._house.store.set_available(True)
+        self._rig.store.set_available(True)
 
     async def _lose_acknowledgements(self) -> None:
-        self._house.store.fail_next_append(with_effect=True, times=self._random.randint(1, 5))
+        self._rig.store.fail_next_append(with_effect=True, times=self._random.randint(1, 5))
 
     async def _lose_appends(self) -> None:
-        self._house.store.fail_next_append(with_effect=False, times=self._random.randint(1, 5))
+        self._rig.store.fail_next_append(with_effect=False, times=self._random.randint(1, 5))
 
     async def _duplicate_entry(self) -> None:
-        data = self._house.store.entry(self._random.randint(1, self._house.store.last_sequence))
+        data = self._rig.store.entry(self._random.randint(1, self._rig.store.last_sequence))
         assert data is not None
-        self._house.store.inject(data)
+        self._rig.store.inject(data)
 
 
 async def write(one: SequencerRig, records: list[tuple[int, int]], choose: random.Random) -> None:

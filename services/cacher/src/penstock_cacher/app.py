@@ -17,10 +17,20 @@ from penstock.runtime.process.host import ServiceHost
 from penstock_cacher.chunk_cache import ChunkCache
 from penstock_cacher.config import CacherConfig
 from penstock_cacher.metrics import CacherMetrics
-from penstock_cacher.reads import ChunkReads
-from penstock_cacher.serve import CacheServer
+from penstock_cacher.reads import ChunkReads, ReadLimits
+from penstock_cacher.serve import CacheServer, ServeLimits
 
 ROLE = "cacher"
+
+
+class CacherLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits and waits of a cacher that are no settings."""
+
+    reads: ReadLimits = ReadLimits()
+    serve: ServeLimits = ServeLimits()
+
+
+CACHER_LIMITS = CacherLimits()
 
 
 class Cacher:
@@ -28,12 +38,14 @@ class Cacher:
 
     def __init__(
         self,
+        *,
         config: CacherConfig,
         bus: Bus,
         store: ObjectStore,
         directory: Directory,
         clock: Clock,
         metrics: CacherMetrics,
+        limits: CacherLimits = CACHER_LIMITS,
     ) -> None:
         self._config = config
         self._bus = bus
@@ -48,12 +60,14 @@ class Cacher:
             clock=clock,
             metrics=metrics,
             loads_bytes_max=config.loads_bytes_max,
+            limits=limits.reads,
         )
         self.server = CacheServer(
             reads=self._reads,
             message_bytes_max=bus.message_bytes_max,
             requests_bytes_max=config.requests_bytes_max,
             metrics=metrics,
+            limits=limits.serve,
         )
 
     async def open(self) -> None:
@@ -85,16 +99,20 @@ class CacherApp:
     def __init__(
         self,
         config: CacherConfig,
+        *,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         make_host: Callable[..., ServiceHost] = ServiceHost,
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
+        limits: CacherLimits = CACHER_LIMITS,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
-        self._host = make_host(config, ROLE, self._clock, complete=self._complete_presence, entropy=entropy)
+        self._host = make_host(
+            config=config, role=ROLE, clock=self._clock, complete=self._complete_presence, entropy=entropy
+        )
+        self._limits = limits
         self._open_store = open_store
-        self._registry = self._host.registry
         self._store: ObjectStore | None = None
         self._cacher: Cacher | None = None
 
@@ -102,11 +120,17 @@ class CacherApp:
         """Connect to everything, and take requests in."""
         config = self._config
         await self._host.open_http()
-        self._store = await self._open_store(config.store_url, registry=self._registry)
+        self._store = await self._open_store(config.store_url, registry=self._host.registry)
         bus = await self._host.connect()
-        self._directory = self._host.directory
-        metrics = CacherMetrics(self._registry)
-        self._cacher = Cacher(config, bus, self._store, self._directory, self._clock, metrics)
+        self._cacher = Cacher(
+            config=config,
+            bus=bus,
+            store=self._store,
+            directory=self._host.directory,
+            clock=self._clock,
+            metrics=CacherMetrics(self._host.registry),
+            limits=self._limits,
+        )
         await self._host.listen()
         await self._cacher.open()
         await bus.flush()
@@ -120,13 +144,13 @@ class CacherApp:
             self._host.start(group)
 
     async def drain(self) -> None:
-        """Say goodbye, then answer what was already asked."""
+        """Announce that it leaves, then answer what was already asked."""
         assert self._cacher is not None, "drain comes after open"
         await self._host.begin_drain()
         await self._cacher.drain()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """End all tasks, disconnect, and close the store."""
         if self._cacher is not None:
             await self._cacher.close()
         await self._host.disconnect()
@@ -134,7 +158,7 @@ class CacherApp:
             await self._store.close()
         await self._host.close_http()
 
-    def _complete_presence(self, said: Presence) -> Presence:
+    def _complete_presence(self, presence: Presence) -> Presence:
         assert self._cacher is not None, "presence comes after open"
         load_bytes, budget_bytes = self._cacher.server.waiting_bytes, self._config.requests_bytes_max
-        return msgspec.structs.replace(said, load_bytes=load_bytes, budget_bytes=budget_bytes)
+        return msgspec.structs.replace(presence, load_bytes=load_bytes, budget_bytes=budget_bytes)

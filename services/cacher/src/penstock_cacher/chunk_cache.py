@@ -1,14 +1,69 @@
-"""The cached chunks: old data may take up to half of the room, and leaves first when new data needs it. Pure."""
+"""The cached chunks: old data may take up to half of the memory, and is evicted first for new data. Pure."""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 from penstock.contracts.codec import Buffer
 from penstock_cacher.chunks import Chunk
-from penstock_cacher.lru import LruCache
 
-COLD_SHARE = 2  # whoever replays a log gets one part in so many, and cannot push out what everybody else reads
+# Catch-up reads get one part in so many, and cannot evict what all tailing consumers read.
+COLD_SHARE = 2
+ENTRY_OVERHEAD_BYTES = 512  # key, view and table entry, so that many short chunks cannot outgrow the bound
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class LruCache(Generic[Key]):
+    """Buffers by key, with never more than `bytes_max` in all, overhead counted."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._entries: OrderedDict[Key, Buffer] = OrderedDict()
+        self.held_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._entries
+
+    def get(self, key: Key) -> Buffer | None:
+        """The buffer under `key`, which is now the most recently used."""
+        found = self._entries.get(key)
+        if found is not None:
+            self._entries.move_to_end(key)
+        return found
+
+    def put(self, key: Key, data: Buffer) -> int:
+        """Keep `data`, which may not be changed any more, and return how many others were evicted.
+
+        A buffer larger than the whole cache is not kept.
+        """
+        self._remove(key)
+        weight_bytes = len(data) + ENTRY_OVERHEAD_BYTES
+        if weight_bytes > self._bytes_max:
+            return 0
+        evicted = 0
+        while self.held_bytes + weight_bytes > self._bytes_max:
+            self.evict()
+            evicted += 1
+        self._entries[key] = data
+        self.held_bytes += weight_bytes
+        return evicted
+
+    def evict(self) -> None:
+        """Remove the least recently used buffer."""
+        self._remove(next(iter(self._entries)))
+
+    def _remove(self, key: Key) -> None:
+        found = self._entries.pop(key, None)
+        if found is not None:
+            self.held_bytes -= len(found) + ENTRY_OVERHEAD_BYTES
 
 
 class ChunkCache:
-    """Chunks by what they were when they came: those of history are cold, the others hot."""
+    """Chunks in two classes: cold chunks came for catch-up reads, hot ones for tailing reads."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -32,10 +87,10 @@ class ChunkCache:
         return self._cold.get(chunk) if found is None else found
 
     def put(self, chunk: Chunk, data: Buffer, *, is_cold: bool) -> int:
-        """Keep a chunk's bytes, which may not be changed any more, and return how many others had to go."""
+        """Keep a chunk's bytes, which may not be changed any more, and return how many others were evicted."""
         evicted = (self._cold if is_cold else self._hot).put(chunk, data)
         while self.held_bytes > self._bytes_max:
-            # Cold chunks make room for hot ones, and hot ones only for what cold ones may take.
+            # A hot chunk evicts cold ones first. A cold chunk evicts hot ones only within the share of cold chunks.
             (self._cold if len(self._cold) and not is_cold else self._hot).evict()
             evicted += 1
         return evicted

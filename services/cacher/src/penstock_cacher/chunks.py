@@ -22,7 +22,7 @@ LEVEL_MAX = 9
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """One chunk of a segment; equal for everybody who means the same bytes."""
+    """One chunk of a segment; equal for the same bytes."""
 
     segment_id: SegmentId
     index: int
@@ -55,7 +55,7 @@ def chunks_of(read: SegmentRead) -> list[Chunk]:
 
 
 def chunks_ahead(read: SegmentRead) -> list[Chunk]:
-    """The chunks behind the range that its reader is likely to want, within the stripe that the range ends in."""
+    """The chunks behind the range that its reader probably needs next, within the stripe in which the range ends."""
     size_bytes = read.segment.size_bytes
     end = read.position + read.length
     last = chunk_at(size_bytes, end - 1)
@@ -64,7 +64,7 @@ def chunks_ahead(read: SegmentRead) -> list[Chunk]:
 
 
 def chunks_beside(chunk: Chunk, segment: SegmentRef) -> list[Chunk]:
-    """The chunks of a chunk's stripe, itself among them."""
+    """The chunks of a chunk's stripe, including itself."""
     first = chunk.index // STRIPE_CHUNKS * STRIPE_CHUNKS
     end = min(first + STRIPE_CHUNKS, chunk_count(segment.size_bytes))
     return [_chunk(segment, index) for index in range(first, end)]

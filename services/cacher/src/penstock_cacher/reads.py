@@ -1,7 +1,7 @@
 """Where a chunk comes from: the cache, the flusher that wrote it, or the store.
 
-A segment just flushed is loaded from the store with one GET, whichever of its chunks is asked for: what its readers do
-not want now they want soon, and in other zones than the writer's there are so never more GETs than there were PUTs.
+A new segment is loaded from the store with one GET, whichever of its chunks is requested. Its readers will soon request
+the other chunks, too. So zones other than the writer's never need more GETs than there were PUTs.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from penstock.contracts import subjects
@@ -30,14 +31,23 @@ from penstock_cacher.metrics import CacherMetrics
 
 log = structlog.get_logger()
 
-WRITER_TIMEOUT_S = 1.0  # then the store is asked: a flusher answers from memory, or is in trouble
-HISTORY_SHARE = 2  # one part in so many of the loads may be of history; so those of new data never wait for all of them
 FLUSHER = "flusher"
 NO_PREFIX = ""  # the store's address has a prefix of its own
 
 
+class ReadLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How chunks are loaded."""
+
+    writer_timeout_s: float = 1.0  # then the store is asked: a flusher answers from memory, or is in trouble
+    # One part in so many of the loads may be for catch-up reads, so that tailing reads never wait for all of them.
+    catch_up_share: int = 2
+
+
+READ_LIMITS = ReadLimits()
+
+
 class Instances(Protocol):
-    """The part of the directory that is needed: who lives."""
+    """The part of the directory that is needed: which instances live."""
 
     def get(self, instance: str) -> Presence | None: ...
 
@@ -57,6 +67,7 @@ class ChunkReads:
         clock: Clock,
         metrics: CacherMetrics,
         loads_bytes_max: int,
+        limits: ReadLimits = READ_LIMITS,
     ) -> None:
         self._cluster = cluster
         self._zone = zone
@@ -67,7 +78,8 @@ class ChunkReads:
         self._clock = clock
         self._metrics = metrics
         self._loading = ByteBudget(loads_bytes_max)
-        self._loading_history = ByteBudget(max(loads_bytes_max // HISTORY_SHARE, 1))
+        self._loading_cold = ByteBudget(max(loads_bytes_max // limits.catch_up_share, 1))
+        self._writer_timeout_s = limits.writer_timeout_s
         self._loads: SingleFlight[Chunk, Buffer] = SingleFlight()
         self._runs: SingleFlight[tuple[Chunk, ...], list[Buffer]] = SingleFlight()
 
@@ -78,23 +90,23 @@ class ChunkReads:
         return found
 
     def begin(self, read: SegmentRead) -> None:
-        """Begin to load what a sequential reader of history wants now and next: neighbours in one GET.
+        """Begin to load what a sequential catch-up read needs now and next: neighbours in one GET.
 
-        What is wanted next only is not waited for where others wait already.
+        Nothing is loaded ahead while other loads wait for their part of the limit.
         """
         segment = read.segment
-        if not self._is_history(segment):
+        if not self._is_cold(segment):
             return
         wanted = [*chunks_of(read), *(chunks_ahead(read) if read.ahead > 0 else [])]
         missing = [chunk for chunk in wanted if chunk not in self._loads and chunk not in self._cache]
         for run in runs_of(missing):
-            if _size_bytes(run) > self._loading_history.free_bytes:
+            if _size_bytes(run) > self._loading_cold.free_bytes:
                 return
             for number, chunk in enumerate(run):
                 self._loads.begin(chunk, partial(self._load_of_run, run, number, is_cold=True))
 
     async def load(self, chunk: Chunk, segment: SegmentRef) -> Buffer:
-        """The bytes of a chunk that is not here; `PenstockError` if nobody has them."""
+        """The bytes of a chunk that is not here; `PenstockError` if they cannot be loaded."""
         return await self._loads.get(chunk, lambda: self._load(chunk, segment))
 
     async def close(self) -> None:
@@ -102,14 +114,14 @@ class ChunkReads:
         await self._loads.close()
         await self._runs.close()
 
-    def _is_history(self, segment: SegmentRef) -> bool:
+    def _is_cold(self, segment: SegmentRef) -> bool:
         return is_history(segment, self._clock.now_ms())
 
     async def _load(self, chunk: Chunk, segment: SegmentRef) -> Buffer:
-        landed = self._cache.get(chunk)  # by a load that ended after the caller had looked
-        if landed is not None:
-            return landed
-        if self._is_history(segment):
+        cached = self._cache.get(chunk)  # by a load that ended after the caller had looked
+        if cached is not None:
+            return cached
+        if self._is_cold(segment):
             return await self._load_of_run([chunk], 0, is_cold=True)
         async with self._reported(chunk), self._loading.hold(chunk.size_bytes):
             data = await self._from_writer(chunk, segment)
@@ -121,11 +133,11 @@ class ChunkReads:
         return data
 
     async def _load_of_run(self, run: list[Chunk], number: int, *, is_cold: bool) -> Buffer:
-        """One chunk of several that one GET brings, whoever of them is waited for."""
+        """One chunk of several that one GET brings."""
         return (await self._runs.get(tuple(run), lambda: self._load_run(run, is_cold=is_cold)))[number]
 
     async def _load_run(self, run: list[Chunk], *, is_cold: bool) -> list[Buffer]:
-        async with self._reported(run[0]), self._room(_size_bytes(run), is_cold=is_cold):
+        async with self._reported(run[0]), self._reserve(_size_bytes(run), is_cold=is_cold):
             data = memoryview(await self._from_store(run))
         parts: list[Buffer] = []
         for chunk in run:
@@ -137,13 +149,13 @@ class ChunkReads:
         return parts
 
     @asynccontextmanager
-    async def _room(self, size_bytes: int, *, is_cold: bool) -> AsyncIterator[None]:
-        """To load so many bytes; those of history wait for each other first."""
+    async def _reserve(self, size_bytes: int, *, is_cold: bool) -> AsyncIterator[None]:
+        """Reserve memory to load so many bytes; catch-up reads wait for each other first."""
         if not is_cold:
             async with self._loading.hold(size_bytes):
                 yield
             return
-        async with self._loading_history.hold(size_bytes), self._loading.hold(size_bytes):
+        async with self._loading_cold.hold(size_bytes), self._loading.hold(size_bytes):
             yield
 
     def _keep(self, chunk: Chunk, data: Buffer, *, is_cold: bool) -> None:
@@ -160,7 +172,7 @@ class ChunkReads:
             raise
 
     async def _from_writer(self, chunk: Chunk, segment: SegmentRef) -> Buffer | None:
-        """From the memory of the flusher that wrote it, if that is near and still has it."""
+        """The chunk from the memory of the flusher that wrote it, if that is in this zone and still has it."""
         if segment.zone != self._zone:
             return None
         writer = self._directory.get(segment.writer)
@@ -171,7 +183,7 @@ class ChunkReads:
         subject = subjects.cache(self._cluster, self._zone, segment.writer)
         try:
             reply, payload = decode_with_payload(
-                await self._bus.request(subject, request, WRITER_TIMEOUT_S), CacheReply
+                await self._bus.request(subject, request, self._writer_timeout_s), CacheReply
             )
         except (Unavailable, Corrupt) as error:
             log.warning("chunk_not_from_writer", writer=segment.writer, error=str(error))

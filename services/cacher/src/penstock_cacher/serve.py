@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+import msgspec
 import structlog
 
 from penstock.contracts.batches import SegmentRef
@@ -20,28 +21,48 @@ log = structlog.get_logger()
 
 HEAD_BYTES_MAX = 64  # of a reply, besides its lengths
 LENGTH_BYTES_MAX = 9  # of one length in msgpack
-REQUESTS_MAX = 1_024  # waiting for loads at the same time; each holds on to the chunks that it needs
 NOT_HERE = -1
 
 
+class ServeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How many requests the cacher works on."""
+
+    requests_max: int = 1_024  # waiting for loads at the same time; each holds the chunks that it needs
+
+
+SERVE_LIMITS = ServeLimits()
+
+
 class CacheServer:
-    """Requests come in; those that the cache can answer are answered at once, the others in tasks of their own.
+    """Answers requests: at once if all chunks are cached, else in a task of its own.
 
     A range is answered with -1 if it is not inside of its segment, does not fit into the reply, could not be loaded, or
-    came when too much is being waited for already. The gateway then asks elsewhere.
+    came while too many chunks are awaited already. The gateway then asks elsewhere.
     """
 
     def __init__(
-        self, *, reads: ChunkReads, message_bytes_max: int, requests_bytes_max: int, metrics: CacherMetrics
+        self,
+        *,
+        reads: ChunkReads,
+        message_bytes_max: int,
+        requests_bytes_max: int,
+        metrics: CacherMetrics,
+        limits: ServeLimits = SERVE_LIMITS,
     ) -> None:
         self._reads = reads
         self._message_bytes_max = message_bytes_max
         self._requests_bytes_max = requests_bytes_max
         self._metrics = metrics
+        self._limits = limits
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waited_for: Counter[Chunk] = Counter()
         self.waiting_bytes = 0  # of the chunks that requests hold or wait for, each counted once
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests wait for loads."""
+        return len(self._tasks)
 
     async def handle(self, inbound: Inbound) -> None:
         """Take one request in."""
@@ -62,14 +83,14 @@ class CacheServer:
         held = {chunk: data for chunk, data in found.items() if data is not None}
         if not missing:
             await self._answer(inbound, wanted, held)
-        elif len(self._tasks) >= REQUESTS_MAX or self._bytes_with(needed) > self._requests_bytes_max:
+        elif len(self._tasks) >= self._limits.requests_max or self._bytes_with(needed) > self._requests_bytes_max:
             self._metrics.rejected_reads.labels("overload").inc(len(missing))
             await self._answer(inbound, wanted, held)
         else:
             self._begin(self._load_and_answer(inbound, wanted, held, missing), list(needed))
 
     async def run(self) -> None:
-        """Until cancelled; raises what no task should have raised."""
+        """Wait until cancelled; raises an unexpected error of a task."""
         await self._failed
 
     async def until_idle(self) -> None:

@@ -17,16 +17,27 @@ from penstock.runtime.process.host import ServiceHost
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, TokenBucket
 from penstock_flusher.config import FlusherConfig, put_hedge_share, quiet_puts_per_second
-from penstock_flusher.flush import Flushes
+from penstock_flusher.flush import ATTEMPT_S, FlushLimits, FlushQueue
 from penstock_flusher.fragments import Fragment
-from penstock_flusher.hedged_puts import HedgedPuts
+from penstock_flusher.hedged_puts import HedgedPuts, SegmentStore
 from penstock_flusher.intake import Intake
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.reassembly import Joins
+from penstock_flusher.put_latency import HedgeLimits
+from penstock_flusher.reassembly import Reassembly
 from penstock_flusher.recent import RecentSegments
 from penstock_flusher.serve import RecentServer
 
 ROLE = "flusher"
+
+
+class FlusherLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits and waits of a flusher that are no settings."""
+
+    commit_attempt_s: float = ATTEMPT_S
+    hedging: HedgeLimits = HedgeLimits()
+
+
+FLUSHER_LIMITS = FlusherLimits()
 
 
 class Flusher:
@@ -34,42 +45,47 @@ class Flusher:
 
     def __init__(
         self,
+        *,
         config: FlusherConfig,
         bus: Bus,
         store: ObjectStore,
         clock: Clock,
         entropy: Entropy,
         metrics: FlusherMetrics,
+        limits: FlusherLimits = FLUSHER_LIMITS,
+        make_flush_queue: Callable[..., FlushQueue] = FlushQueue,
     ) -> None:
         self._config = config
         self._bus = bus
         self._subscription: Subscription | None = None
         recent = RecentSegments(config.recent_bytes_max)
         self.budget = Budget(config.flusher_bytes_max)
-        share = put_hedge_share(config)
-        self.flushes = Flushes(
+        self.flushes = make_flush_queue(
             cluster=config.cluster,
             zone=config.zone,
             instance=config.instance,
-            store=HedgedPuts(store, share, clock, metrics) if share else store,
-            sequencers=SequencerClient(bus, config.cluster, clock),
+            store=_hedged(store, config, clock, metrics, limits.hedging),
+            sequencers=SequencerClient(bus=bus, cluster=config.cluster, clock=clock),
             recent=recent,
             clock=clock,
             entropy=entropy,
             metrics=metrics,
-            upload_parallel_max=config.upload_parallel_max,
-            segment_age_max_s=config.segment_commit_age_max_ms / 1000,
-            commit_bytes_max=bus.message_bytes_max // 2,
+            limits=FlushLimits(
+                upload_parallel_max=config.upload_parallel_max,
+                segment_age_max_s=config.segment_commit_age_max_ms / 1000,
+                commit_bytes_max=bus.message_bytes_max // 2,
+                attempt_s=limits.commit_attempt_s,
+            ),
         )
         self.intake = Intake(
             buffer=_buffer(config),
-            joins=Joins(config.part_wait_ms / 1000),
+            reassembly=Reassembly(config.part_wait_ms / 1000),
             budget=self.budget,
             flushes=self.flushes,
             clock=clock,
             metrics=metrics,
         )
-        self._server = RecentServer(recent, bus.message_bytes_max, metrics)
+        self._server = RecentServer(recent=recent, message_bytes_max=bus.message_bytes_max, metrics=metrics)
 
     async def open(self) -> None:
         """Take messages in."""
@@ -99,17 +115,25 @@ class FlusherApp:
     def __init__(
         self,
         config: FlusherConfig,
+        *,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         make_host: Callable[..., ServiceHost] = ServiceHost,
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
+        limits: FlusherLimits = FLUSHER_LIMITS,
+        make_flush_queue: Callable[..., FlushQueue] = FlushQueue,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
-        self._host = make_host(config, ROLE, self._clock, complete=self._complete_presence, entropy=self._entropy)
+        self._host = make_host(
+            config=config, role=ROLE, clock=self._clock, complete=self._complete_presence, entropy=self._entropy
+        )
+        self._limits = limits
+        self._make_flush_queue = make_flush_queue
         self._open_store = open_store
         self._store: ObjectStore | None = None
+        self._flusher: Flusher | None = None
 
     async def open(self) -> None:
         """Connect to everything, and take messages in."""
@@ -117,8 +141,16 @@ class FlusherApp:
         await self._host.open_http()
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
         bus = await self._host.connect()
-        metrics = FlusherMetrics(self._host.registry)
-        self._flusher = Flusher(config, bus, self._store, self._clock, self._entropy, metrics)
+        self._flusher = Flusher(
+            config=config,
+            bus=bus,
+            store=self._store,
+            clock=self._clock,
+            entropy=self._entropy,
+            metrics=FlusherMetrics(self._host.registry),
+            limits=self._limits,
+            make_flush_queue=self._make_flush_queue,
+        )
         await self._host.listen()
         await self._flusher.open()
         await bus.flush()
@@ -126,25 +158,41 @@ class FlusherApp:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        assert self._flusher is not None, "run comes after open"
         async with asyncio.TaskGroup() as group:
             group.create_task(self._flusher.run())
             self._host.start(group)
 
     async def drain(self) -> None:
-        """Say goodbye, then finish what was begun."""
+        """Announce that it leaves, then finish what was begun."""
+        assert self._flusher is not None, "drain comes after open"
         await self._host.begin_drain()
         await self._flusher.drain()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Disconnect, and close the store."""
         await self._host.disconnect()
         if self._store is not None:
             await self._store.close()
         await self._host.close_http()
 
-    def _complete_presence(self, said: Presence) -> Presence:
-        budget = self._flusher.budget
-        return msgspec.structs.replace(said, load_bytes=budget.held_bytes, budget_bytes=budget.bytes_max)
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of requests that are not answered yet; 0 before `open`."""
+        return self._flusher.budget.held_bytes if self._flusher is not None else 0
+
+    def _complete_presence(self, presence: Presence) -> Presence:
+        budget_bytes = self._config.flusher_bytes_max
+        return msgspec.structs.replace(presence, load_bytes=self.held_bytes, budget_bytes=budget_bytes)
+
+
+def _hedged(
+    store: ObjectStore, config: FlusherConfig, clock: Clock, metrics: FlusherMetrics, limits: HedgeLimits
+) -> SegmentStore:
+    share = put_hedge_share(config)
+    if not share:
+        return store
+    return HedgedPuts(store=store, share=share, clock=clock, metrics=metrics, limits=limits)
 
 
 def _buffer(config: FlusherConfig) -> ActiveBuffer[Fragment]:
@@ -155,4 +203,4 @@ def _buffer(config: FlusherConfig) -> ActiveBuffer[Fragment]:
         quiet_s=config.flush_quiet_ms / 1000,
         quiet_under_way_max=config.quiet_under_way_max,
     )
-    return ActiveBuffer(limits, TokenBucket(quiet_puts_per_second(config)))
+    return ActiveBuffer(limits=limits, quiet_tokens=TokenBucket(quiet_puts_per_second(config)))

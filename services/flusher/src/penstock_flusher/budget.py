@@ -1,6 +1,6 @@
-"""The byte budget: what a flusher may hold unanswered, and how it asks its senders to slow down before that is full."""
+"""The byte budget: how much a flusher may hold unanswered, and how it throttles senders before the budget is full."""
 
-# What a small batch costs beside its bytes (its metadata, views and results as objects), measured by others as by us.
+# Memory of a small batch beside its bytes: its metadata, views and results as objects, as measured.
 BATCH_OVERHEAD_BYTES = 1_024
 THROTTLE_MS_MAX = 1_000  # asked for when the budget is full; long enough to matter, short enough to recover from
 
@@ -19,10 +19,10 @@ class Budget:
         self.held_bytes += count
         return True
 
-    def give_back(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Hold `count` bytes less."""
         self.held_bytes -= count
-        assert self.held_bytes >= 0, f"{-self.held_bytes} bytes given back that were never taken"
+        assert self.held_bytes >= 0, f"{-self.held_bytes} bytes released that were never taken"
 
     def throttle_ms(self) -> int:
         """How long a sender should pause: nothing up to half of the budget, then more and more."""

@@ -9,7 +9,7 @@ import msgspec
 
 
 class Weighed(Protocol):
-    """What the buffer must know of a piece: its record bytes and its batches."""
+    """What the buffer must know of a fragment: its record bytes and its batches."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -63,12 +63,13 @@ class TokenBucket:
 class ActiveBuffer(Generic[Fragment]):
     """Whole requests in the order in which they came.
 
-    It is due at the first of: full; `interval_s` after its first byte; or *quiet*, when every producer waits for us and
-    waiting longer gains nothing. That is so when no byte came and no answer went out for `quiet_s`; or at once, when as
-    many requests are in as waited or were answered last time: everybody is back. Either way a token has to be there to
-    pay for the PUT, and no more than a few segments may be under way: their answers will soon bring more bytes, and
-    what waits meanwhile makes a larger segment. (Else a machine that is short of time falls silent for `quiet_s` all
-    the time, and many small segments make it shorter still.)
+    It is due at the first of: full; `interval_s` after its first byte; or *quiet*, when every producer waits for an
+    answer and waiting longer gains nothing. The buffer is quiet when no byte came and no answer went out for `quiet_s`.
+    It is quiet at once when as many requests are in as waited or were answered last time: all producers are back.
+
+    Either way a token must be there to pay for the PUT, and no more than a few segments may be under way. Their answers
+    will soon bring more bytes, and the bytes that wait meanwhile make a larger segment. Without that limit, a machine
+    without CPU time to spare would pause for `quiet_s` again and again, and many small segments would cost it more.
     """
 
     def __init__(self, limits: BufferLimits, quiet_tokens: TokenBucket) -> None:
@@ -83,7 +84,7 @@ class ActiveBuffer(Generic[Fragment]):
         self._batches = 0
         self._first_s = math.inf
         self._latest_s = math.inf
-        self._everybody: float = math.inf  # how many requests there will be when all producers are back
+        self._expected_requests: float = math.inf  # how many requests there will be when all producers are back
 
     @property
     def is_empty(self) -> bool:
@@ -96,7 +97,7 @@ class ActiveBuffer(Generic[Fragment]):
         return self._first_s
 
     def add(self, fragments: Sequence[Fragment], now_s: float) -> None:
-        """Take in all the pieces of one request; they will be in one segment."""
+        """Take in all the fragments of one request; they will be in one segment."""
         if not self._fragments:
             self._first_s = now_s
         self._latest_s = now_s
@@ -105,8 +106,8 @@ class ActiveBuffer(Generic[Fragment]):
         self._batches += sum(fragment.batch_count for fragment in fragments)
 
     def record_answered(self, requests: int, now_s: float) -> None:
-        """So many requests were answered just now; those who sent them will soon send again, or never."""
-        self._everybody = len(self._fragments) + requests
+        """So many requests were answered just now; their producers will soon send again, or never."""
+        self._expected_requests = len(self._fragments) + requests
         self._answered_s = now_s
 
     def reason_to_close(self, now_s: float, under_way: int) -> Reason | None:
@@ -139,6 +140,6 @@ class ActiveBuffer(Generic[Fragment]):
         if not self._fragments or under_way > limits.quiet_under_way_max or limits.quiet_s == math.inf:
             return math.inf
         since_s = max(self._latest_s, self._answered_s)
-        if len(self._fragments) < self._everybody:
+        if len(self._fragments) < self._expected_requests:
             since_s += limits.quiet_s
         return max(since_s, self._quiet_tokens.ready_s)

@@ -4,33 +4,34 @@ The outcomes a producer can get, and what each promises:
 
 - an offset: the segment is in the store and its commit in the journal;
 - OVERLOADED: surely not stored. Its commit was never sent, because its upload was given up;
-- OUTCOME_UNKNOWN: the commit was sent and no answer came until the segment was too old ever to be committed, or it was
-  refused as too old: an earlier attempt may have been accepted, and the segment compacted and forgotten since;
-- any other refusal: the state machine's own.
+- OUTCOME_UNKNOWN: the commit was sent, and no answer came until the segment was too old to be committed. Or it was
+  rejected as too old: an earlier attempt may have been accepted, and the segment compacted and removed since;
+- any other rejection: the state machine's own.
 
-An object is never deleted here. One that was uploaded and not committed is left to the janitor.
+The flusher never deletes an object. The janitor deletes objects that were uploaded and not committed.
 """
 
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import structlog
 
-from penstock.contracts.batches import BatchResult
-from penstock.contracts.commands import Command, CommitSegment, Outcome, Rejected, SegmentCommitted
-from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailable
+from penstock.contracts.commands import Command, CommitSegment, Outcome, Rejected
+from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, new_segment_id, ulid_text
 from penstock.contracts.rejections import Rejection
 from penstock.runtime.clock import Clock, Entropy
 from penstock.segment import BuiltSegment, build_segment
 from penstock.segment.keys import segment_key
 from penstock_flusher.buffer import Reason
+from penstock_flusher.commit_group import commit_group_size, results_in_arrival_order
 from penstock_flusher.fragments import Fragment, rejected
-from penstock_flusher.hedged_puts import Puts
+from penstock_flusher.hedged_puts import SegmentStore
 from penstock_flusher.metrics import FlusherMetrics
 from penstock_flusher.recent import RecentSegments
 
@@ -38,9 +39,7 @@ log = structlog.get_logger()
 
 LEVEL = 0  # flushers write this level and no other
 NO_PREFIX = ""  # the store's address has a prefix of its own
-ATTEMPT_S = 1.0  # one try of a commit; then another replica is asked
-# The most that a command, a run and a batch take in msgpack: every number at its longest.
-COMMAND_BYTES_MAX, RUN_BYTES_MAX, BATCH_BYTES_MAX = 256, 40, 42
+ATTEMPT_S = 1.0  # one try of a commit; after it another replica is asked
 
 
 class Sequencers(Protocol):
@@ -67,8 +66,17 @@ class Flush:
     stored_s: float = 0.0
 
 
-class Flushes:
-    """The queue of closed buffers, oldest first, and the tasks that work on it."""
+class FlushLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How segments are uploaded and committed."""
+
+    upload_parallel_max: int
+    segment_age_max_s: float  # a segment older than this is never committed
+    commit_bytes_max: int  # of one request with commits
+    attempt_s: float = ATTEMPT_S
+
+
+class FlushQueue:
+    """Closed buffers, oldest first, and the tasks that upload and commit them."""
 
     def __init__(
         self,
@@ -76,15 +84,13 @@ class Flushes:
         cluster: str,
         zone: str,
         instance: str,
-        store: Puts,
+        store: SegmentStore,
         sequencers: Sequencers,
         recent: RecentSegments,
         clock: Clock,
         entropy: Entropy,
         metrics: FlusherMetrics,
-        upload_parallel_max: int,
-        segment_age_max_s: float,
-        commit_bytes_max: int,
+        limits: FlushLimits,
     ) -> None:
         self._cluster = cluster
         self._zone = zone
@@ -95,19 +101,17 @@ class Flushes:
         self._clock = clock
         self._entropy = entropy
         self._metrics = metrics
-        self._upload_parallel_max = upload_parallel_max
-        self._segment_age_max_s = segment_age_max_s
-        self._commit_bytes_max = commit_bytes_max
+        self._limits = limits
         self._to_upload: asyncio.Queue[Flush] = asyncio.Queue()  # bounded by the byte budget of the intake
         self._to_commit: deque[Flush] = deque()  # the same flushes, until they are answered
         self._submitted = asyncio.Event()
-        self._answered_requests = 0  # by the commit in work
+        self._answered_requests = 0  # by the commit in progress
         self._on_answered: Callable[[int], None] = lambda _: None
         self._idle = asyncio.Event()
         self._idle.set()
 
     def submit(self, fragments: list[Fragment], reason: Reason) -> None:
-        """Take over a closed buffer; every piece of it will be settled."""
+        """Take over a closed buffer; each of its fragments will be settled."""
         assert fragments, "an empty buffer does not close"
         flush = Flush(fragments, closed_s=self._clock.monotonic_s())
         self._to_upload.put_nowait(flush)
@@ -122,13 +126,13 @@ class Flushes:
         return len(self._to_commit)
 
     def on_answered(self, callback: Callable[[int], None]) -> None:
-        """Call back whenever fewer are under way."""
+        """Call back with the number of answered requests whenever fewer segments are under way."""
         self._on_answered = callback
 
     async def run(self) -> None:
         """Upload and commit until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._upload_parallel_max):
+            for _ in range(self._limits.upload_parallel_max):
                 group.create_task(self._upload_for_ever())
             group.create_task(self._commit_for_ever())
 
@@ -189,27 +193,26 @@ class Flushes:
             self._on_answered(self._answered_requests)
 
     def _next_group(self) -> list[Flush]:
-        """The stored ones at the head of the queue, as many as go into one commit; they stay in the queue."""
-        group: list[Flush] = []
-        size_bytes = 0
+        """The stored flushes at the head of the queue, as many as go into one commit; they stay in the queue."""
+        count = commit_group_size(self._stored(), self._limits.commit_bytes_max)
+        return list(itertools.islice(self._to_commit, count))
+
+    def _stored(self) -> Iterator[BuiltSegment]:
         for flush in self._to_commit:
             if not flush.uploaded.is_set() or flush.built is None:
-                break
-            size_bytes += _command_bytes_max(flush.built)
-            if group and size_bytes > self._commit_bytes_max:
-                break
-            group.append(flush)
-        return group
+                return
+            yield flush.built
 
     async def _commit(self, group: list[Flush]) -> None:
-        """Commit the group and answer it; without an outcome only what is too old leaves the queue."""
+        """Commit the group and answer it; without an outcome only segments that are too old leave the queue."""
         started_s = self._clock.monotonic_s()
-        left_s = group[0].born_s + self._segment_age_max_s - started_s
+        attempt_s = self._limits.attempt_s
+        left_s = group[0].born_s + self._limits.segment_age_max_s - started_s
         for flush in group:
             self._metrics.waits.labels("turn").observe(started_s - flush.stored_s)
         try:
             outcomes = await self._sequencers.command(
-                [self._command(flush) for flush in group], deadline_s=max(left_s, ATTEMPT_S), attempt_s=ATTEMPT_S
+                [self._command(flush) for flush in group], deadline_s=max(left_s, attempt_s), attempt_s=attempt_s
             )
         except Unavailable as error:
             log.error("segment_commit_without_answer", segments=len(group), error=str(error))
@@ -239,7 +242,7 @@ class Flushes:
         return max(self._clock.now_ms(), self._sequencers.seen_clock_ms)
 
     async def _give_up_too_old(self) -> None:
-        born_before_s = self._clock.monotonic_s() - self._segment_age_max_s
+        born_before_s = self._clock.monotonic_s() - self._limits.segment_age_max_s
         while self._to_commit and self._to_commit[0].built and self._to_commit[0].born_s <= born_before_s:
             await self._settle_rejected(self._to_commit.popleft(), Rejection.OUTCOME_UNKNOWN)
 
@@ -269,20 +272,3 @@ class Flushes:
         for fragment in flush.fragments:
             await fragment.message.settle(fragment.index, rejected(fragment.batches, rejection), 0)
         self._answered_requests += len(flush.fragments)
-
-
-def results_in_arrival_order(built: BuiltSegment, outcome: Outcome) -> list[BatchResult]:
-    """The results of a committed segment's batches, back from the order in the file to that of their arrival."""
-    if not isinstance(outcome, SegmentCommitted):
-        raise Corrupt(f"a commit was answered with {type(outcome).__name__}")
-    in_file = list(itertools.chain.from_iterable(outcome.runs))
-    if len(in_file) != len(built.order):
-        raise Corrupt(f"a commit of {len(built.order)} batches was answered with {len(in_file)} results")
-    results: list[BatchResult] = in_file[:]
-    for result, index in zip(in_file, built.order, strict=True):
-        results[index] = result
-    return results
-
-
-def _command_bytes_max(built: BuiltSegment) -> int:
-    return COMMAND_BYTES_MAX + RUN_BYTES_MAX * len(built.runs) + BATCH_BYTES_MAX * len(built.order)

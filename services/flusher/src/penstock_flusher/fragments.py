@@ -1,4 +1,4 @@
-"""What a flush message is made of while it is being worked on: its pieces, and the reply that waits for all of them."""
+"""A flush message while it is in work: its fragments, and the reply that waits for all of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """A flush message: answered, and its bytes given back to the budget, once the last of its pieces is settled."""
+    """A flush message: answered, and its bytes released from the budget, once its last fragment is settled."""
 
     inbound: Inbound
     budget: Budget
@@ -29,14 +29,14 @@ class Message:
     sequence: int = 0
 
     async def settle(self, index: int, results: list[BatchResult], sequence: int) -> None:
-        """The outcome of the piece at `index`, true at journal sequence `sequence`."""
-        assert self.unsettled > 0, "a piece was settled twice"
+        """The outcome of the fragment at `index`, true at journal sequence `sequence`."""
+        assert self.unsettled > 0, "a fragment was settled twice"
         self.results[index] = results
         self.sequence = max(self.sequence, sequence)
         self.unsettled -= 1
         if not self.unsettled:
             throttle_ms = self.budget.throttle_ms()
-            self.budget.give_back(self.weight_bytes)
+            self.budget.release(self.weight_bytes)
             await self.inbound.respond(encode(FlushReply(self.sequence, self.results, throttle_ms)))
 
 
@@ -71,7 +71,7 @@ def new_message(inbound: Inbound, request: FlushRequest, budget: Budget, weight:
 
 
 def fragments_of(message: Message, request: FlushRequest, payload: memoryview) -> list[Fragment]:
-    """The message's pieces, with views of their bytes."""
+    """The message's fragments, with views of their bytes."""
     fragments = []
     position = 0
     for index, produce in enumerate(request.produces):
@@ -87,12 +87,12 @@ def fragments_of(message: Message, request: FlushRequest, payload: memoryview) -
 
 
 def rejected(batches: Sequence[FlushBatch], rejection: Rejection) -> list[BatchResult]:
-    """The same refusal for every batch."""
+    """The same rejection for every batch."""
     return [BatchResult(rejection)] * len(batches)
 
 
 def check_request(request: FlushRequest, payload: memoryview) -> None:
-    """`Corrupt` for a message that no gateway of ours sends; such a one must not come as far as a segment."""
+    """`Corrupt` for a message that no gateway of this code sends; its batches must not get into a segment."""
     if not request.produces:
         raise Corrupt(f"flush message of gateway {request.gateway!r} without a produce request")
     total = 0

@@ -1,7 +1,7 @@
-"""Puts what takes unusually long once more, so that one slow answer of the store does not hold up all behind it.
+"""Puts a second time what takes unusually long, so that one slow answer of the store does not delay all later segments.
 
-Both put the same bytes under the same name, and create only: whichever comes first makes the object, and to the other
-it exists. That one is no error, since nobody else has the name.
+Both put the same bytes under the same key, and create only. The first to arrive makes the object, and for the other one
+it exists already. That is no error, because no other flusher uses the key.
 """
 
 import asyncio
@@ -12,41 +12,46 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, PenstockError
 from penstock.runtime.clock import Clock
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.put_latency import PutPace
-
-# What is larger takes long because of its bytes, which twice as many would not make faster. It is what flushers write
-# at full rate, too, so the PUTs of a GiB stay what they are.
-HEDGED_BYTES_MAX = 1024 * 1024
+from penstock_flusher.put_latency import HEDGE_LIMITS, HedgeLimits, PutLatency
 
 
-class Puts(Protocol):
-    """The part of a store that flushes need."""
+class SegmentStore(Protocol):
+    """The part of a store that the flush queue needs."""
 
     async def put(self, key: str, body: Sequence[Buffer]) -> str: ...
 
 
 class HedgedPuts:
-    """Puts of a store that retries; a share of those that are small are made twice."""
+    """Puts of a store that retries; a share of the small puts is made twice."""
 
-    def __init__(self, store: Puts, share: float, clock: Clock, metrics: FlusherMetrics) -> None:
+    def __init__(
+        self,
+        *,
+        store: SegmentStore,
+        share: float,
+        clock: Clock,
+        metrics: FlusherMetrics,
+        limits: HedgeLimits = HEDGE_LIMITS,
+    ) -> None:
         self._store = store
-        self._pace = PutPace(share)
+        self._latency = PutLatency(share, limits=limits)
+        self._hedged_bytes_max = limits.hedged_bytes_max
         self._clock = clock
         self._metrics = metrics
 
     async def put(self, key: str, body: Sequence[Buffer]) -> str:
-        """As the store; with two under way the error is the one that leaves more open."""
-        if sum(map(len, body)) > HEDGED_BYTES_MAX:
+        """As the store; if both puts fail, the error is the one with the less certain outcome."""
+        if sum(map(len, body)) > self._hedged_bytes_max:
             return await self._store.put(key, body)
         began_s = self._clock.monotonic_s()
         first = asyncio.create_task(self._store.put(key, body))
         second: asyncio.Task[str] | None = None
         try:
-            while second is None and not (await asyncio.wait([first], timeout=self._pace.patience_s))[0]:
-                if self._pace.take_hedge():
+            while second is None and not (await asyncio.wait([first], timeout=self._latency.hedge_after_s))[0]:
+                if self._latency.take_hedge():
                     second = asyncio.create_task(self._store.put(key, body))
             etag = await _first_of([first] if second is None else [first, second])
-            self._pace.record_put(self._clock.monotonic_s() - began_s)
+            self._latency.record_put(self._clock.monotonic_s() - began_s)
             if second is not None:
                 self._metrics.put_hedges.labels("first" if first.done() else "second").inc()
             return etag
@@ -55,7 +60,7 @@ class HedgedPuts:
 
 
 async def _first_of(puts: Sequence["asyncio.Task[str]"]) -> str:
-    """The first success; when all have failed the error of one, rather one that may have had its effect."""
+    """The first success; if all fail, the error of one, preferably of one that may have had its effect."""
     pending = set(puts)
     failure: PenstockError | None = None
     while pending:

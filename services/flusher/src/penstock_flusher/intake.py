@@ -1,4 +1,4 @@
-"""Flush messages come in from the bus: checked, weighed, joined, and put into the active buffer in arrival order."""
+"""Takes flush messages in from the bus: checks, weighs and reassembles them, and fills the buffer in arrival order."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.clock import Clock
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, Reason
-from penstock_flusher.flush import Flushes
+from penstock_flusher.flush import FlushQueue
 from penstock_flusher.fragments import (
     Fragment,
     Message,
@@ -26,7 +26,7 @@ from penstock_flusher.fragments import (
     weight_bytes,
 )
 from penstock_flusher.metrics import FlusherMetrics
-from penstock_flusher.reassembly import Joins
+from penstock_flusher.reassembly import Reassembly
 
 log = structlog.get_logger()
 
@@ -38,14 +38,14 @@ class Intake:
         self,
         *,
         buffer: ActiveBuffer[Fragment],
-        joins: Joins[Fragment],
+        reassembly: Reassembly[Fragment],
         budget: Budget,
-        flushes: Flushes,
+        flushes: FlushQueue,
         clock: Clock,
         metrics: FlusherMetrics,
     ) -> None:
         self._buffer = buffer
-        self._joins = joins
+        self._reassembly = reassembly
         self._budget = budget
         self._flushes = flushes
         self._clock = clock
@@ -55,7 +55,7 @@ class Intake:
         flushes.on_answered(self._record_answered)
 
     async def handle(self, inbound: Inbound) -> None:
-        """Take one flush message in; its reply follows when all of it is committed or refused."""
+        """Take one flush message in; its reply follows when all of it is committed or rejected."""
         try:
             request, payload = decode_with_payload(inbound.data, FlushRequest)
             check_request(request, payload)
@@ -66,43 +66,43 @@ class Intake:
         weight = weight_bytes(request, payload)
         if self._budget.take(weight):
             message = new_message(inbound, request, self._budget, weight)
-            await self._take_in(fragments_of(message, request, payload))
+            await self._accept(fragments_of(message, request, payload))
         else:
             await self._reject_overload(new_message(inbound, request, self._budget, 0), request)
         self._metrics.held_bytes.set(self._budget.held_bytes)
 
     async def run(self) -> None:
-        """Close the buffer, and give up torn requests, when their time comes; until cancelled."""
+        """Close the buffer and give up incomplete requests when they are due, until cancelled."""
         while True:
             now_s = self._clock.monotonic_s()
             self._close_if_due(now_s)
-            await self._reject(self._joins.give_up_late(now_s), Rejection.OVERLOADED)
+            await self._reject(self._reassembly.give_up_late(now_s), Rejection.OVERLOADED)
             self._sleeps_until_s = self._due_s()
             await self._sleep(self._sleeps_until_s - now_s)
 
     async def drain(self) -> None:
         """Close what is in the buffer now; call it when no message comes any more."""
-        await self._reject(self._joins.give_up_all(), Rejection.OVERLOADED)
+        await self._reject(self._reassembly.give_up_all(), Rejection.OVERLOADED)
         now_s = self._clock.monotonic_s()
         if not self._buffer.is_empty:
             self._close(Reason.DRAIN, now_s)
 
-    async def _take_in(self, fragments: list[Fragment]) -> None:
+    async def _accept(self, fragments: list[Fragment]) -> None:
         now_s = self._clock.monotonic_s()
         for fragment in fragments:
-            whole, torn = self._joins.add(fragment, now_s)
+            whole, given_up = self._reassembly.add(fragment, now_s)
             if whole:
                 self._buffer.add(whole, now_s)
                 self._close_if_due(now_s)
-            await self._reject(torn, Rejection.OVERLOADED)
+            await self._reject(given_up, Rejection.OVERLOADED)
         if self._due_s() < self._sleeps_until_s:
             self._wake.set()
 
     async def _reject_overload(self, message: Message, request: FlushRequest) -> None:
-        """Refuse the whole message; surely nothing of it is stored, nor of a request that it would have continued."""
+        """Reject the whole message; surely nothing is stored of it, or of a request that it would have continued."""
         self._metrics.rejected_messages.labels("overload").inc()
         for index, produce in enumerate(request.produces):
-            await self._reject(self._joins.give_up(request.gateway, produce.request), Rejection.OVERLOADED)
+            await self._reject(self._reassembly.give_up(request.gateway, produce.request), Rejection.OVERLOADED)
             await message.settle(index, rejected(produce.batches, Rejection.OVERLOADED), 0)
 
     async def _reject(self, fragments: Sequence[Fragment], rejection: Rejection) -> None:
@@ -114,7 +114,7 @@ class Intake:
         self._wake.set()
 
     def _due_s(self) -> float:
-        return min(self._buffer.due_s(self._flushes.under_way), self._joins.due_s())
+        return min(self._buffer.due_s(self._flushes.under_way), self._reassembly.due_s())
 
     def _close_if_due(self, now_s: float) -> None:
         reason = self._buffer.reason_to_close(now_s, self._flushes.under_way)
@@ -126,7 +126,7 @@ class Intake:
         self._flushes.submit(self._buffer.close(reason, now_s), reason)
 
     async def _sleep(self, seconds: float) -> None:
-        """Until then, or until something became due earlier."""
+        """Sleep until then, or until something becomes due earlier."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if seconds == math.inf else seconds):
                 await self._wake.wait()

@@ -1,43 +1,59 @@
-"""How long the store takes to put what is small: when to put it once more, and how often that may be. Pure."""
+"""Learns how long the store takes for small puts: when to put a second time, and how often that may be. Pure."""
 
 from collections import deque
 
-SAMPLES = 128  # the puts looked back on
-SAMPLES_MIN = 16  # with fewer nothing is known
-RECKONED_EVERY = 8  # puts, as sorting them costs something
-QUANTILE = 0.9
-PATIENCE_FACTOR = 1.5  # a put that takes so much longer than most others is not waited for alone
-PATIENCE_S_MIN, PATIENCE_S_MAX = 0.02, 1.0
-HEDGES_MAX = 4.0  # at once, of those that were not used: where everything is slow they help nobody
+import msgspec
 
 
-class PutPace:
+class HedgeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """When a slow put is made a second time."""
+
+    samples_max: int = 128  # the newest puts, which are the usual ones
+    samples_min: int = 16  # with fewer the usual time is not known
+    update_interval_puts: int = 8  # between two updates, because sorting the samples costs time
+    quantile: float = 0.9
+    hedge_after_factor: float = 1.5  # a put that takes this much longer than most others is made again
+    hedge_after_s_min: float = 0.02
+    hedge_after_s_max: float = 1.0
+    hedges_max: float = 4.0  # unused ones that are kept; where every put is slow, more hedges help nothing
+    # A larger segment takes long because of its bytes, and a second put of them is not faster. Flushers write larger
+    # segments at full rate, so the number of PUTs for each GiB stays the same.
+    hedged_bytes_max: int = 1024 * 1024
+
+
+HEDGE_LIMITS = HedgeLimits()
+
+
+class PutLatency:
     """Learns from every put; `share` of them may be made twice."""
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, share: float, *, limits: HedgeLimits = HEDGE_LIMITS) -> None:
         self._share = share
-        self._taken_s: deque[float] = deque(maxlen=SAMPLES)
-        self._until_reckoned = SAMPLES_MIN
-        self._patience_s: float | None = None
+        self._limits = limits
+        self._taken_s: deque[float] = deque(maxlen=limits.samples_max)
+        self._puts_until_update = limits.samples_min
+        self._hedge_after_s: float | None = None
         self._hedges = 0.0
 
     @property
-    def patience_s(self) -> float | None:
-        """How long to wait for a put before the same is put once more; None while that is not known."""
-        return self._patience_s
+    def hedge_after_s(self) -> float | None:
+        """How long to wait for a put before a second one; None while the usual time is not known."""
+        return self._hedge_after_s
 
     def record_put(self, taken_s: float) -> None:
-        """A put has ended after so long, or was overtaken by its hedge then."""
+        """A put has ended after so long, or its hedge ended first then."""
+        limits = self._limits
         self._taken_s.append(taken_s)
-        self._hedges = min(self._hedges + self._share, HEDGES_MAX)
-        self._until_reckoned -= 1
-        if self._until_reckoned <= 0:
-            self._until_reckoned = RECKONED_EVERY
-            usual_s = sorted(self._taken_s)[int(QUANTILE * len(self._taken_s))]
-            self._patience_s = min(max(PATIENCE_FACTOR * usual_s, PATIENCE_S_MIN), PATIENCE_S_MAX)
+        self._hedges = min(self._hedges + self._share, limits.hedges_max)
+        self._puts_until_update -= 1
+        if self._puts_until_update <= 0:
+            self._puts_until_update = limits.update_interval_puts
+            usual_s = sorted(self._taken_s)[int(limits.quantile * len(self._taken_s))]
+            wanted_s = limits.hedge_after_factor * usual_s
+            self._hedge_after_s = min(max(wanted_s, limits.hedge_after_s_min), limits.hedge_after_s_max)
 
     def take_hedge(self) -> bool:
-        """Whether a put may be made twice."""
+        """Whether a put may be made twice; takes one of the allowed hedges if so."""
         if self._hedges < 1:
             return False
         self._hedges -= 1

@@ -22,11 +22,11 @@ class _Segment:
 
 
 class RecentSegments:
-    """Segments by id; the oldest goes first when room is needed.
+    """Segments by id; the oldest is removed first when memory is needed.
 
-    It is the oldest and not the least recently used that goes, because each cacher loads a segment's bytes once: being
-    read says nothing about being read again. A segment may be put in before it is committed: nobody learns of its id
-    but from the journal.
+    The oldest is removed, not the least recently used, because each cacher loads a segment's bytes once. A read does
+    not make another read more likely. A segment may be put in before it is committed: its id is known only from the
+    journal.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -38,7 +38,7 @@ class RecentSegments:
         return len(self._segments)
 
     def put(self, segment_id: SegmentId, buffers: Sequence[Buffer], size_bytes: int) -> None:
-        """Keep a new segment, and drop the oldest ones until all fit; one that is too large alone is not kept."""
+        """Keep a new segment, and remove the oldest ones until all fit; one that is too large alone is not kept."""
         self.discard(segment_id)
         segment = _Segment(buffers, size_bytes)
         self._segments[segment_id] = segment
@@ -48,7 +48,7 @@ class RecentSegments:
             self.held_bytes -= oldest.weight_bytes
 
     def discard(self, segment_id: SegmentId) -> None:
-        """Forget a segment, if it is here."""
+        """Remove a segment, if it is here."""
         segment = self._segments.pop(segment_id, None)
         if segment is not None:
             self.held_bytes -= segment.weight_bytes

@@ -16,9 +16,9 @@ LENGTH_BYTES_MAX = 9  # of one length in msgpack
 
 
 class RecentServer:
-    """Answers cache requests from memory, and with -1 what is not, or no longer, there."""
+    """Answers cache requests from memory; a range that is not there is answered with -1."""
 
-    def __init__(self, recent: RecentSegments, message_bytes_max: int, metrics: FlusherMetrics) -> None:
+    def __init__(self, *, recent: RecentSegments, message_bytes_max: int, metrics: FlusherMetrics) -> None:
         self._recent = recent
         self._message_bytes_max = message_bytes_max
         self._metrics = metrics

@@ -1,4 +1,4 @@
-"""Starts a sequencer: `penstock-sequencer`, or `python -m sequencer`."""
+"""Starts a sequencer: `penstock-sequencer`, or `python -m penstock_sequencer`."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from penstock_sequencer.custodian.fork_capture import capture_forked, capture_in
 
 
 def main() -> int:
-    """Run one sequencer until it is told to stop; the exit code."""
+    """Run one sequencer until a signal stops it; the exit code."""
     config = read_config(SequencerConfig, sys.argv[1:], os.environ, program="sequencer")
     capture = capture_forked if sys.platform == "linux" else capture_inline
     return run_app("sequencer", config, lambda: SequencerApp(config, capture=capture))

@@ -1,73 +1,115 @@
-"""Builds a sequencer from its parts and leads it through its life."""
+"""Builds and wires one sequencer process, and leads it from start to stop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.objectstore import ObjectStore, open_store
+from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from penstock.runtime.journal import Journal
+from penstock.runtime.process.garbage import GarbagePolicy, LargeStatePolicy
 from penstock.runtime.process.host import ServiceHost
 from penstock_sequencer.config import SequencerConfig
-from penstock_sequencer.custodian.archiver import check_journal_has_what_is_archived
+from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
-from penstock_sequencer.custodian.snapshotter import SnapshotSettings
-from penstock_sequencer.garbage import collect_new_for_ever, stop_full_collections
+from penstock_sequencer.custodian.snapshot_schedule import SnapshotSettings
+from penstock_sequencer.journal_guard.completeness import check_journal_has_what_is_archived
 from penstock_sequencer.journal_guard.durability import JournalSafety
-from penstock_sequencer.journal_guard.identity import open_own_journal
-from penstock_sequencer.journal_guard.identity_watch import IdentityWatch
+from penstock_sequencer.journal_guard.identity import IdentityWatch, open_own_journal
+from penstock_sequencer.limits import SEQUENCER_LIMITS, SequencerLimits
 from penstock_sequencer.metrics import SequencerMetrics
+from penstock_sequencer.replication.replica import Apply
 from penstock_sequencer.service import Sequencer
 
 LIFE_ENTROPY_BYTES = 6  # makes the author of entries unique to one life, also when the instance's name is given
 
 
 class SequencerApp:
-    """One sequencer process."""
+    """One sequencer process.
+
+    The keyword parameters replace what a simulation has in its own form: the clock, the host, the store, the machine's
+    `apply`, the collection of garbage. `make_sequencer` makes the replica.
+    """
 
     def __init__(
         self,
         config: SequencerConfig,
+        *,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         make_host: Callable[..., ServiceHost] = ServiceHost,
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
         capture: Capture = capture_inline,
         known_level: int = NEWEST_LEVEL,
+        apply: Apply = apply_entry,
+        garbage: GarbagePolicy | None = None,
+        limits: SequencerLimits = SEQUENCER_LIMITS,
+        make_sequencer: Callable[..., Sequencer] = Sequencer,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
         self._host = make_host(
-            config, "sequencer", self._clock, entropy=self._entropy, distribution="penstock-sequencer"
+            config=config,
+            role="sequencer",
+            clock=self._clock,
+            entropy=self._entropy,
+            distribution="penstock-sequencer",
         )
-        self._safety = JournalSafety(config, self._host.health)
+        self._limits = limits
+        guard = limits.journal_guard
+        self._safety = JournalSafety(config=config, health=self._host.health, limits=guard.durability)
         self._open_store = open_store
         self._capture = capture
         self._known_level = known_level
+        self._apply = apply
+        self._garbage = garbage or LargeStatePolicy()
+        self._make_sequencer = make_sequencer
         self._store: ObjectStore | None = None
         self._sequencer: Sequencer | None = None
         self._identity_watch: IdentityWatch | None = None
 
     async def open(self) -> None:
         """Listen for health checks, connect, and find this cluster's journal."""
-        config = self._config
-        stop_full_collections()
+        config, guard = self._config, self._limits.journal_guard
+        self._garbage.start()
         await self._host.open_http()
         bus = await self._host.connect()
         await self._safety.check_servers()
         registry = self._host.registry
         self._store = await self._open_store(config.store_url, registry=registry, now_ms=self._clock.now_ms)
         journals = self._safety.opener(self._host.connection)
-        journal = await open_own_journal(journals, self._store, config.cluster, config.journal_replicas)
+        journal = await open_own_journal(
+            journals=journals, store=self._store, cluster=config.cluster, replicas=config.journal_replicas
+        )
         await self._safety.check_copies(journal)
-        await check_journal_has_what_is_archived(journal, self._store, config.cluster)
-        self._identity_watch = IdentityWatch(self._store, config.cluster, journal)
-        author = f"{config.instance}.{self._entropy.take(LIFE_ENTROPY_BYTES).hex()}"
-        metrics = SequencerMetrics(registry)
-        snapshots = SnapshotSettings(config.snapshot_entries, config.snapshot_interval_ms)
-        surroundings = (self._clock, self._entropy, metrics, self._store)
-        own = (snapshots, self._capture, self._known_level, self._host.health)
-        self._sequencer = Sequencer(journal, bus, config.cluster, author, *surroundings, *own)
+        await check_journal_has_what_is_archived(
+            journal=journal, store=self._store, cluster=config.cluster, look_interval_s=guard.loss_look_s
+        )
+        self._identity_watch = IdentityWatch(
+            store=self._store, cluster=config.cluster, journal=journal, interval_s=guard.marker_interval_s
+        )
+        self._sequencer = self._replica_of(journal, bus, self._store)
+
+    def _replica_of(self, journal: Journal, bus: Bus, store: ObjectStore) -> Sequencer:
+        config = self._config
+        return self._make_sequencer(
+            journal=journal,
+            bus=bus,
+            cluster=config.cluster,
+            author=f"{config.instance}.{self._entropy.take(LIFE_ENTROPY_BYTES).hex()}",
+            clock=self._clock,
+            entropy=self._entropy,
+            metrics=SequencerMetrics(self._host.registry),
+            store=store,
+            snapshots=SnapshotSettings(entries=config.snapshot_entries, interval_ms=config.snapshot_interval_ms),
+            capture=self._capture,
+            known_level=self._known_level,
+            health=self._host.health,
+            apply=self._apply,
+            limits=self._limits,
+        )
 
     async def run(self) -> None:
         """Follow the journal, and answer once caught up, until cancelled."""
@@ -81,7 +123,7 @@ class SequencerApp:
             await self._sequencer.until_serving()
             self._host.health.set_ready(True)
             await self._host.announcer.announce()
-            group.create_task(collect_new_for_ever())
+            group.create_task(self._garbage.run())
 
     async def drain(self) -> None:
         """Take nothing new and finish what was taken."""

@@ -1,6 +1,7 @@
 """A sequencer without its process: the parts over a bus and a journal, so that tests can run several in one place."""
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -11,29 +12,27 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.journal import Journal
 from penstock.runtime.process.health import Health
-from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
-from penstock_sequencer.custodian.archiver import Archiving
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.custodian.archiver import Archiver
 from penstock_sequencer.custodian.custody import Custody
 from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
-from penstock_sequencer.custodian.snapshotter import Snapshots, SnapshotSettings
+from penstock_sequencer.custodian.snapshot_schedule import SnapshotSettings
+from penstock_sequencer.custodian.snapshotter import Snapshotter
+from penstock_sequencer.limits import SEQUENCER_LIMITS, SequencerLimits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.halt import halted_at_start
-from penstock_sequencer.replication.hash_chain import Chain
-from penstock_sequencer.replication.level_raiser import Levels
-from penstock_sequencer.replication.proposer import Proposals
+from penstock_sequencer.replication.hash_chain import HashChain
+from penstock_sequencer.replication.level_raiser import LevelRaiser
+from penstock_sequencer.replication.proposer import Proposer
 from penstock_sequencer.replication.read_index import ReadIndex
-from penstock_sequencer.replication.replica import Outrun, Replica
-from penstock_sequencer.replication.stall_detector import Stalls
+from penstock_sequencer.replication.replica import Apply, Outrun, Replica
+from penstock_sequencer.replication.stall_detector import StallDetector
 from penstock_sequencer.replication.ticker import Ticker
-from penstock_sequencer.serving.liveness import Members
-from penstock_sequencer.serving.liveness_gossip import Heartbeats
-from penstock_sequencer.serving.request_server import Api
+from penstock_sequencer.serving.liveness_gossip import LivenessGossip
+from penstock_sequencer.serving.member_liveness import MemberLiveness
+from penstock_sequencer.serving.request_server import RequestServer
 from penstock_sequencer.storage.snapshot_format import UnknownVersion
 from penstock_sequencer.storage.snapshot_store import Found, find_newest_snapshot
-
-DESCRIBE_RETRY_S = 0.2
-STORE_RETRY_S = 1.0
-CATCH_UP_LOOK_S = 60.0  # how long we wait in one go; a long journal takes several
 
 log = structlog.get_logger()
 
@@ -41,12 +40,13 @@ log = structlog.get_logger()
 class Sequencer:
     """One replica with all that it does; `author` is unique to this life.
 
-    Without a `store` it replays the whole journal and never becomes custodian. With a `known_level` lower than the
-    newest it is as a replica of an earlier release, for tests of upgrades.
+    Without a `store` it replays the whole journal and never becomes custodian. With a `known_level` below the newest it
+    behaves as a replica of an earlier release, for tests of upgrades.
     """
 
     def __init__(
         self,
+        *,
         journal: Journal,
         bus: Bus,
         cluster: str,
@@ -59,29 +59,148 @@ class Sequencer:
         capture: Capture = capture_inline,
         known_level: int = NEWEST_LEVEL,
         health: Health | None = None,
-        core_limits: Limits = DEFAULT_LIMITS,
+        apply: Apply = apply_entry,
+        limits: SequencerLimits = SEQUENCER_LIMITS,
+        make_read_index: Callable[[Journal], ReadIndex] = ReadIndex,
+        make_request_server: Callable[..., RequestServer] = RequestServer,
     ) -> None:
-        chain = Chain()
-        members = Members()
         self._journal = journal
+        self._bus = bus
         self._cluster = cluster
-        self._store = store
+        self._clock = clock
+        self._entropy = entropy
         self._metrics = metrics
-        self._stalls = Stalls(bus, clock, metrics)
-        self._proposals = Proposals(journal, chain, author, clock, metrics, self._stalls)
-        self.replica = Replica(journal, bus, cluster, self._proposals, chain, clock, metrics, known_level, core_limits)
-        self._ticker = Ticker(self.replica, self._proposals, clock, entropy, known_level)
-        self._levels = Levels(bus, self.replica, self._proposals, clock, entropy, known_level)
-        self.custody = Custody(self.replica, self._proposals, clock, entropy, metrics)
-        if store is not None:
-            keeping = (self.custody, clock, metrics, health or Health())
-            self.custody.add(Archiving(journal, store, cluster, chain, *keeping).run)
-            own = (journal, store, cluster, self.replica, self.custody, clock, metrics)
-            self.custody.add(Snapshots(*own, snapshots, capture).run)
-        self._tell_of_snapshots(metrics)
-        self._heartbeats = Heartbeats(bus, cluster, members, self._levels, self.replica, self._proposals, clock)
-        parts = (self.replica, ReadIndex(journal), self._proposals, members)
-        self._api = Api(bus, cluster, journal, *parts, clock, metrics, self._stalls)
+        self._store = store
+        self._known_level = known_level
+        self._limits = limits
+        self._chain = HashChain()
+        self._build_replication(author, apply)
+        self._build_serving(make_read_index, make_request_server)
+        self._build_custodian(snapshots, capture, health or Health())
+        self._report_snapshots()
+
+    def _build_replication(self, author: str, apply: Apply) -> None:
+        limits = self._limits.replication
+        self._stalls = StallDetector(bus=self._bus, clock=self._clock, metrics=self._metrics, limits=limits.stalls)
+        self.proposer = Proposer(
+            journal=self._journal,
+            chain=self._chain,
+            author=author,
+            clock=self._clock,
+            metrics=self._metrics,
+            stalls=self._stalls,
+            limits=limits.proposer,
+        )
+        self.replica = Replica(
+            journal=self._journal,
+            bus=self._bus,
+            cluster=self._cluster,
+            proposer=self.proposer,
+            chain=self._chain,
+            clock=self._clock,
+            metrics=self._metrics,
+            known_level=self._known_level,
+            apply=apply,
+            limits=limits.replica,
+            core_limits=self._limits.core,
+        )
+        self._ticker = Ticker(
+            replica=self.replica,
+            proposer=self.proposer,
+            clock=self._clock,
+            entropy=self._entropy,
+            known_level=self._known_level,
+            limits=limits.ticker,
+        )
+        self._levels = LevelRaiser(
+            bus=self._bus,
+            replica=self.replica,
+            proposer=self.proposer,
+            clock=self._clock,
+            entropy=self._entropy,
+            known=self._known_level,
+            limits=limits.levels,
+        )
+
+    def _build_serving(
+        self, make_read_index: Callable[[Journal], ReadIndex], make_request_server: Callable[..., RequestServer]
+    ) -> None:
+        limits = self._limits.serving
+        members = MemberLiveness(limits.liveness)
+        self._gossip = LivenessGossip(
+            bus=self._bus,
+            cluster=self._cluster,
+            members=members,
+            levels=self._levels,
+            replica=self.replica,
+            proposer=self.proposer,
+            clock=self._clock,
+            limits=limits.liveness,
+        )
+        self._server = make_request_server(
+            bus=self._bus,
+            cluster=self._cluster,
+            journal=self._journal,
+            replica=self.replica,
+            read_index=make_read_index(self._journal),
+            proposer=self.proposer,
+            members=members,
+            clock=self._clock,
+            metrics=self._metrics,
+            stalls=self._stalls,
+            limits=limits.requests,
+        )
+
+    def _build_custodian(self, snapshots: SnapshotSettings | None, capture: Capture, health: Health) -> None:
+        limits = self._limits.custodian
+        self.custody = Custody(
+            replica=self.replica,
+            proposer=self.proposer,
+            clock=self._clock,
+            entropy=self._entropy,
+            metrics=self._metrics,
+            limits=limits.custody,
+        )
+        if self._store is None:
+            return
+        archiver = Archiver(
+            journal=self._journal,
+            store=self._store,
+            cluster=self._cluster,
+            chain=self._chain,
+            custody=self.custody,
+            clock=self._clock,
+            metrics=self._metrics,
+            health=health,
+            known_level=self._known_level,
+            limits=limits.archive,
+        )
+        snapshotter = Snapshotter(
+            journal=self._journal,
+            store=self._store,
+            cluster=self._cluster,
+            replica=self.replica,
+            custody=self.custody,
+            clock=self._clock,
+            metrics=self._metrics,
+            settings=snapshots,
+            capture=capture,
+            known_level=self._known_level,
+            limits=limits.snapshots,
+        )
+        self.custody.add(archiver.run)
+        self.custody.add(snapshotter.run)
+
+    def _report_snapshots(self) -> None:
+        def sequence() -> float:
+            return max(self.replica.state.custody.snapshots, default=0)
+
+        def age_s() -> float:
+            state = self.replica.state
+            return (state.clock_ms - state.custody.snapshot_ms) / 1000 if state.custody.snapshot_ms else 0
+
+        self._metrics.snapshot_sequence.set_function(sequence)
+        self._metrics.snapshot_age_seconds.set_function(age_s)
 
     async def run(self) -> None:
         """Begin with the newest snapshot, replay the journal after it, then answer, until cancelled.
@@ -94,28 +213,28 @@ class Sequencer:
             group.create_task(self._follow())
             await self._catch_up()
             group.create_task(self._stalls.run())
-            await self._heartbeats.open()
-            group.create_task(self._proposals.run())
+            await self._gossip.open()
+            group.create_task(self.proposer.run())
             group.create_task(self._ticker.run())
-            group.create_task(self._heartbeats.run())
+            group.create_task(self._gossip.run())
             group.create_task(self._levels.run())
-            group.create_task(self._api.run())
+            group.create_task(self._server.run())
             if self._store is not None:
                 group.create_task(self.custody.run())
 
     async def until_serving(self) -> None:
-        """Return when questions are answered."""
-        await self._api.until_serving()
+        """Return when queries are answered."""
+        await self._server.until_serving()
 
     async def drain(self) -> None:
         """Take nothing new and finish what was taken; `run` goes on meanwhile."""
-        await self._heartbeats.close()
+        await self._gossip.close()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.custody.release())
-            group.create_task(self._api.drain())
+            group.create_task(self._server.drain())
 
     async def _follow(self) -> None:
-        """Follow the journal; begin again where it was purged between the choice of a snapshot and the first read."""
+        """Follow the journal; begin again if it was purged between the choice of a snapshot and the first read."""
         while True:
             try:
                 return await self.replica.run()
@@ -128,7 +247,7 @@ class Sequencer:
                     raise error.halted from error
 
     async def _begin(self, store: ObjectStore) -> None:
-        """Take over the newest good snapshot, if there is one; what comes before it may be gone from the journal."""
+        """Begin with the newest good snapshot, if there is one; earlier entries may be gone from the journal."""
         found = await self._find_snapshot(store)
         if found.snapshot is None or found.snapshot.state.sequence <= self.replica.applied_sequence:
             log.info("no_snapshot_to_begin_with", after=self.replica.applied_sequence, damaged=len(found.damaged))
@@ -139,30 +258,19 @@ class Sequencer:
     async def _find_snapshot(self, store: ObjectStore) -> Found:
         while True:
             try:
-                return await find_newest_snapshot(store, self._cluster)
+                return await find_newest_snapshot(store, self._cluster, known_level=self._known_level)
             except UnknownVersion as error:
                 raise halted_at_start(error) from error
             except Unavailable as error:
                 log.warning("snapshot_not_read", error=str(error))
-                await asyncio.sleep(STORE_RETRY_S)
-
-    def _tell_of_snapshots(self, metrics: SequencerMetrics) -> None:
-        def sequence() -> float:
-            return max(self.replica.state.custody.snapshots, default=0)
-
-        def age_s() -> float:
-            state = self.replica.state
-            return (state.clock_ms - state.custody.snapshot_ms) / 1000 if state.custody.snapshot_ms else 0
-
-        metrics.snapshot_sequence.set_function(sequence)
-        metrics.snapshot_age_seconds.set_function(age_s)
+                await asyncio.sleep(self._limits.start.store_retry_s)
 
     async def _catch_up(self) -> None:
-        """Apply all that the journal held when we came."""
+        """Apply all that the journal held when this replica started."""
         last_sequence = await self._last_sequence()
         while True:
             try:
-                await self.replica.until_applied(last_sequence, CATCH_UP_LOOK_S)
+                await self.replica.until_applied(last_sequence, self._limits.start.catch_up_look_s)
                 break
             except Unavailable:
                 log.info("replay_goes_on", applied=self.replica.applied_sequence, last=last_sequence)
@@ -174,4 +282,4 @@ class Sequencer:
                 return (await self._journal.describe()).last_sequence
             except Unavailable as error:
                 log.warning("journal_not_described", error=str(error))
-                await asyncio.sleep(DESCRIBE_RETRY_S)
+                await asyncio.sleep(self._limits.start.describe_retry_s)

@@ -71,7 +71,7 @@ def test_an_object_whose_head_promises_other_entries_is_refused() -> None:
         decode_archive(sealed(bytes(framed)))
 
 
-def test_no_more_memory_is_taken_than_the_head_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_memory_is_taken_than_the_head_allows() -> None:
     framed = bytearray(encode_archive(SOME)[:-4])
     framed[42:50] = (2**40).to_bytes(8, "big")  # unpacked length
     with pytest.raises(Corrupt, match="1099511627776 bytes of entries, at most"):

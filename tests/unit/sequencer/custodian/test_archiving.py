@@ -4,6 +4,7 @@ import asyncio
 import functools
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,15 +15,22 @@ from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import JournalInfo
 from penstock.segment.keys import journal_archive_key, journal_archive_prefix, parse_journal_archive_key
-from penstock_sequencer.custodian import archiver
-from penstock_sequencer.custodian.archiver import check_journal_has_what_is_archived, list_archive
+from penstock_sequencer.custodian.backlog import ArchiveLimits
+from penstock_sequencer.journal_guard.completeness import check_journal_has_what_is_archived
+from penstock_sequencer.limits import CustodianLimits, SequencerLimits
 from penstock_sequencer.replication.halt import Halted
 from penstock_sequencer.storage.archive_format import Archive, decode_archive, encode_archive
+from penstock_sequencer.storage.archive_store import list_archive
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig, rig
 
 PREFIX = journal_archive_prefix("", CLUSTER)
+
+
+def archiving(**changes: Any) -> SequencerLimits:
+    """Limits of a sequencer whose custodian archives with these."""
+    return SequencerLimits(custodian=CustodianLimits(archive=ArchiveLimits(**changes)))
 
 
 async def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
@@ -188,11 +196,10 @@ async def test_the_archive_of_another_journal_is_not_gone_on_with() -> None:
 
 
 @in_virtual_time
-async def test_much_at_once_goes_into_several_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archiver, "ENTRIES_BYTES_MAX", 4_000)
-    monkeypatch.setattr(archiver, "BACKLOG_BYTES_MAX", 8_000)
+async def test_much_at_once_goes_into_several_objects() -> None:
     store = ArchiveStore()
-    async with rig("a", objects=store) as built:
+    limits = archiving(entries_bytes_max=4_000, backlog_bytes_max=8_000)
+    async with rig("a", objects=store, limits=limits) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
         await until(lambda: built.running["a"].metric("custodian"))
         for _ in range(60):
@@ -204,12 +211,10 @@ async def test_much_at_once_goes_into_several_objects(monkeypatch: pytest.Monkey
 
 
 @in_virtual_time
-async def test_a_full_piece_of_nothing_but_housekeeping_is_archived_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archiver, "ENTRIES_BYTES_MAX", 2_000)
-    monkeypatch.setattr(archiver, "BACKLOG_BYTES_MAX", 4_000)
-    monkeypatch.setattr(archiver, "IDLE_INTERVAL_S", 1_000_000.0)
+async def test_a_full_piece_of_nothing_but_housekeeping_is_archived_at_once() -> None:
     store = ArchiveStore()
-    async with rig("a", objects=store) as built:
+    limits = archiving(entries_bytes_max=2_000, backlog_bytes_max=4_000, idle_interval_s=1_000_000.0)
+    async with rig("a", objects=store, limits=limits) as built:
         await until(lambda: len(store.archived()) > 2)
         await check_archive(built, store)
 

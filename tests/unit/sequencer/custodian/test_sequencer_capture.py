@@ -173,13 +173,12 @@ async def test_where_no_child_may_ever_be_made_the_parent_captures(
     assert children() <= others
 
 
-async def test_a_child_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_hangs_is_ended() -> None:
     def write(out: IO[bytes]) -> None:
         signal.pause()
 
     before, others = open_descriptors(), children()
-    monkeypatch.setattr(fork_capture, "CHILD_TIMEOUT_S", 0.1)
     with pytest.raises(Unavailable, match=r"was not done after 0\.1 s"):
-        await capture_forked(write)
+        await capture_forked(write, timeout_s=0.1)
     assert open_descriptors() == before
     assert children() <= others

@@ -13,12 +13,13 @@ from penstock.contracts.errors import Unavailable
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import journal_archive_prefix
 from penstock_sequencer.core.state.limits import CUSTODY_LEASE_MS
-from penstock_sequencer.custodian.custody import BACK_OFF_S, FRUITLESS_S_MAX
+from penstock_sequencer.custodian.lease import CUSTODY_LIMITS
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 from tests.unit.sequencer.sequencer_rig import CLUSTER, Running, SequencerRig, rig
 
 LEASE_S = CUSTODY_LEASE_MS / 1000
+BACK_OFF_S, FRUITLESS_S_MAX = CUSTODY_LIMITS.back_off_s, CUSTODY_LIMITS.fruitless_s_max
 
 
 class Work:
@@ -143,8 +144,8 @@ async def bring_the_clock_an_hour_ahead(some: Keepers) -> str:
     """One replica's clock, and with its next command the machine's; who is custodian then, by a lease of that time."""
     clock = next(iter(some.rig.running.values())).clock
     clock.ahead_ms = HOUR_MS
-    proposals = next(iter(some.rig.running.values())).sequencer._proposals
-    await proposals.propose([Tick(clock.now_ms())])
+    proposer = next(iter(some.rig.running.values())).sequencer.proposer
+    await proposer.propose([Tick(clock.now_ms())])
     await asyncio.sleep(LEASE_S)
     return await some.until_somebody_works()
 

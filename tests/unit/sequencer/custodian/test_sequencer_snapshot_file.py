@@ -20,7 +20,7 @@ from penstock_sequencer.storage.snapshot_format import (
     PayloadCheck,
     Snapshot,
     UnknownVersion,
-    _packed_head,
+    encode_head,
     encode_snapshot,
     read_head,
     read_snapshot,
@@ -94,7 +94,7 @@ def with_head(data: bytes, **changes: int) -> bytes:
     """The same snapshot with another head and right CRCs."""
     head = read_head(data)
     out = io.BytesIO(data)
-    out.write(_packed_head(msgspec.structs.replace(head, **changes)))
+    out.write(encode_head(msgspec.structs.replace(head, **changes)))
     return out.getvalue()
 
 

@@ -8,8 +8,9 @@ import pytest
 from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.journal import Journal, JournalLost
-from penstock_sequencer.journal_guard.identity import JournalIdentity, marker_key, open_own_journal
+from penstock_sequencer.journal_guard.identity import open_own_journal
 from penstock_sequencer.replication.halt import Halted
+from penstock_sequencer.storage.journal_marker import JournalIdentity, marker_key
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 
 CLUSTER = "test"

@@ -8,9 +8,9 @@ import pytest
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.subjects import journal_stream
 from penstock.objectstore.memory import MemoryStore
-from penstock_sequencer.journal_guard.identity import JournalIdentity, marker_key
-from penstock_sequencer.journal_guard.identity_watch import LOOK_AGAIN_S, IdentityWatch
+from penstock_sequencer.journal_guard.identity import MARKER_INTERVAL_S, IdentityWatch
 from penstock_sequencer.replication.halt import Halted
+from penstock_sequencer.storage.journal_marker import JournalIdentity, marker_key
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.sequencer.sequencer_rig import CLUSTER
@@ -38,7 +38,7 @@ async def watched() -> tuple[MutedStore, "asyncio.Task[None]"]:
     """A store with our marker, and the watch over it after its first look."""
     store = MutedStore()
     await store.put(KEY, [identity(OURS)])
-    watch = IdentityWatch(store, CLUSTER, MemoryJournal(MemoryJournalStore(OURS)))
+    watch = IdentityWatch(store=store, cluster=CLUSTER, journal=MemoryJournal(MemoryJournalStore(OURS)))
     task = asyncio.create_task(watch.run())
     await asyncio.sleep(1)
     return store, task
@@ -52,7 +52,7 @@ async def name_other(store: MutedStore) -> None:
 @in_virtual_time
 async def test_it_halts_soon_after_the_store_names_another_journal_and_says_how_to_go_back() -> None:
     store, task = await watched()
-    await asyncio.sleep(10 * LOOK_AGAIN_S)
+    await asyncio.sleep(10 * MARKER_INTERVAL_S)
     assert not task.done()
     await name_other(store)
     with pytest.raises(Halted, match="names the journal made at 2026-03-03") as told:
@@ -65,12 +65,12 @@ async def test_it_halts_soon_after_the_store_names_another_journal_and_says_how_
 async def test_a_marker_that_is_gone_or_damaged_or_not_answered_for_halts_nobody_and_is_watched_on() -> None:
     store, task = await watched()
     store.is_muted = True
-    await asyncio.sleep(2 * LOOK_AGAIN_S)
+    await asyncio.sleep(2 * MARKER_INTERVAL_S)
     store.is_muted = False
     await store.delete([KEY])
-    await asyncio.sleep(2 * LOOK_AGAIN_S)
+    await asyncio.sleep(2 * MARKER_INTERVAL_S)
     await store.put(KEY, [b"?"])
-    await asyncio.sleep(2 * LOOK_AGAIN_S)
+    await asyncio.sleep(2 * MARKER_INTERVAL_S)
     assert not task.done()
     await name_other(store)
     with pytest.raises(Halted):

@@ -9,8 +9,7 @@ from penstock.runtime.journal import Journal, JournalLost
 from penstock.runtime.nats.monitor import ServerReport
 from penstock.runtime.process.health import Health
 from penstock_sequencer.config import SequencerConfig
-from penstock_sequencer.journal_guard import durability
-from penstock_sequencer.journal_guard.durability import JournalSafety, faults_of_servers
+from penstock_sequencer.journal_guard.durability import DurabilityLimits, JournalSafety, faults_of_servers
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.waiting import until
 
@@ -76,11 +75,16 @@ def test_every_server_of_the_cluster_has_to_be_named(urls: list[str], reports: d
 class Rig:
     """A safety with servers that answer what `reports` holds."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, *, answer_deadline_s: float = 60.0, **settings: object) -> None:
         self.reports = dict(SOUND)
         self.health = Health()
         self.asked = 0
-        self.safety = JournalSafety(SequencerConfig(**settings), self.health, self._ask)
+        self.safety = JournalSafety(
+            config=SequencerConfig(**settings),
+            health=self.health,
+            ask=self._ask,
+            limits=DurabilityLimits(answer_deadline_s=answer_deadline_s, look_interval_s=0.01),
+        )
 
     async def _ask(self, url: str) -> ServerReport:
         self.asked += 1
@@ -99,16 +103,7 @@ MONITORED = {"nats_monitor_url": ",".join(URLS), "journal_replicas": 3}
 LAZY = report("n2", sync=False)
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durability, "ANSWER_DEADLINE_S", 60.0)
-    monkeypatch.setattr(durability, "LOOK_AGAIN_S", 0.01)
-
-
-@pytest.fixture
-def no_patience(monkeypatch: pytest.MonkeyPatch, often: None) -> None:
-    """For servers that do not answer; any might seem to be one on a busy machine."""
-    monkeypatch.setattr(durability, "ANSWER_DEADLINE_S", 0.05)
+SHORT_S = 0.05  # to wait for servers that never answer; on a busy machine others might seem to be such
 
 
 async def test_a_safe_journal_is_taken_without_a_word() -> None:
@@ -148,9 +143,8 @@ async def test_monitoring_counts_more_than_an_operators_word() -> None:
         await rig.safety.check_servers()
 
 
-@pytest.mark.usefixtures("no_patience")
 async def test_servers_that_do_not_answer_are_unavailable_and_not_unsafe() -> None:
-    rig = Rig(**MONITORED)
+    rig = Rig(**MONITORED, answer_deadline_s=SHORT_S)
     rig.reports.clear()
     with pytest.raises(Unavailable, match="did not answer within"):
         await rig.safety.check_servers()
@@ -166,11 +160,9 @@ async def test_servers_that_do_not_answer_are_unavailable_and_not_unsafe() -> No
     ids=["nobody asked", "unsafe", "nobody answers"],
 )
 async def test_who_may_be_unsafe_starts_and_is_degraded(
-    settings: dict[str, object], reports: dict[str, ServerReport], reason: str, request: pytest.FixtureRequest
+    settings: dict[str, object], reports: dict[str, ServerReport], reason: str
 ) -> None:
-    if not reports:
-        request.getfixturevalue("no_patience")
-    rig = Rig(**settings, unsafe_journal=True)
+    rig = Rig(**settings, unsafe_journal=True, answer_deadline_s=60.0 if reports else SHORT_S)
     rig.reports = reports
     await rig.safety.check_servers()
     assert reason in rig.degraded

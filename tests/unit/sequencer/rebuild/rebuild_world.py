@@ -19,8 +19,8 @@ from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import Journal
 from penstock.segment import build_segment
 from penstock.segment.keys import journal_archive_prefix, segment_key, snapshots_prefix
-from penstock_sequencer.journal_guard.identity import JournalIdentity, marker_key
 from penstock_sequencer.rebuild.stream import FoundStream
+from penstock_sequencer.storage.journal_marker import JournalIdentity, marker_key
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import VirtualClock
 from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig
@@ -106,8 +106,16 @@ class SteppedStore(MemoryStore):
 
     def copy(self) -> "SteppedStore":
         other = SteppedStore()
-        other._objects.held.update(self._objects.held)
+        other.fill(self)
         return other
+
+    def contents(self) -> dict[str, object]:
+        """Key -> the object with its version."""
+        return dict(self._objects.held)
+
+    def fill(self, source: "SteppedStore") -> None:
+        """Hold what the other store holds."""
+        self._objects.held.update(source.contents())
 
 
 class Flusher:
@@ -115,16 +123,16 @@ class Flusher:
 
     def __init__(self, rig: SequencerRig, store: SteppedStore, name: str = "flusher-1") -> None:
         self.acknowledged: list[tuple[int, BatchMeta]] = []  # with their offsets
-        self._house = rig
+        self._rig = rig
         self._store = store
         self._name = name
 
     async def store(self, *batches: BatchMeta, topic: str = TOPIC, ahead_ms: int = 0) -> CommitSegment:
         """A stored segment and its commit, not sent yet; its flusher's clock may be ahead."""
         await asyncio.sleep(0.002)  # another millisecond
-        now_ms = self._house.clock.now_ms() + ahead_ms
-        segment_id = new_segment_id(now_ms, self._house.entropy.take(10))
-        placed = [(self._house.topic_id(topic), 0, each, bytes(each.length)) for each in batches]
+        now_ms = self._rig.clock.now_ms() + ahead_ms
+        segment_id = new_segment_id(now_ms, self._rig.entropy.take(10))
+        placed = [(self._rig.topic_id(topic), 0, each, bytes(each.length)) for each in batches]
         built = build_segment(segment_id, writer=self._name, created_ms=now_ms, level=0, batches=placed)
         await self._store.put(segment_key("", CLUSTER, 0, segment_id), built.buffers)
         return CommitSegment(now_ms, segment_id, built.size_bytes, self._name, "z1", built.runs)
@@ -132,7 +140,7 @@ class Flusher:
     async def produce(self, *batches: BatchMeta) -> None:
         """An acknowledged segment."""
         commit = await self.store(*batches)
-        (outcome,) = await self._house.client.command([commit], deadline_s=10)
+        (outcome,) = await self._rig.client.command([commit], deadline_s=10)
         for batch, result in zip(batches, outcome.runs[0], strict=True):  # type: ignore[union-attr]
             assert not result.rejection
             self.acknowledged.append((result.base_offset, batch))

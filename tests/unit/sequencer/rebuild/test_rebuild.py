@@ -12,10 +12,10 @@ from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.core.state.cluster import Partition, State
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
-from penstock_sequencer.journal_guard.identity import JournalIdentity, marker_key
-from penstock_sequencer.rebuild.liveness import ARCHIVE_AGE_MIN_MS
+from penstock_sequencer.rebuild.preconditions import ARCHIVE_AGE_MIN_MS
 from penstock_sequencer.rebuild.rebuild import Rebuild
 from penstock_sequencer.rebuild.report import as_text, segment_name
+from penstock_sequencer.storage.journal_marker import JournalIdentity, marker_key
 from penstock_sequencer.storage.snapshot_store import list_snapshots, read_stored_snapshot
 from tests.testkit.fakes.memory_journal import MemoryJournalStore
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
@@ -75,8 +75,13 @@ async def lost() -> Lost:
 async def rebuilt(
     store: SteppedStore, streams: FakeStreams | None = None, *, is_dry_run: bool = False, age_min_ms: int = 0
 ) -> Rebuild:
-    now_ms = VirtualClock().now_ms
-    rebuild = Rebuild(store, streams or FakeStreams(), CLUSTER, now_ms, archive_age_min_ms=age_min_ms)
+    rebuild = Rebuild(
+        store=store,
+        streams=streams or FakeStreams(),
+        cluster=CLUSTER,
+        now_ms=VirtualClock().now_ms,
+        archive_age_min_ms=age_min_ms,
+    )
     await rebuild.run(is_dry_run=is_dry_run)
     return rebuild
 
@@ -237,11 +242,11 @@ async def test_a_gap_in_the_archive_ends_the_exact_part_and_is_told() -> None:
 @in_virtual_time
 async def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
     gone = await lost()
-    held = dict(gone.store._objects.held)
+    held = gone.store.contents()
     streams = FakeStreams()
     told = (await rebuilt(gone.store, streams, is_dry_run=True)).report
     assert streams.held is None
-    assert gone.store._objects.held == held
+    assert gone.store.contents() == held
     done = (await rebuilt(gone.store, streams)).report
     same = {"is_dry_run": False, "journal_created": NEW}
     assert msgspec.structs.replace(told, **same) == done

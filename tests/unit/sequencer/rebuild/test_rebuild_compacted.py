@@ -46,7 +46,9 @@ async def test_a_compacted_segment_is_no_lost_commit() -> None:
         compacted_key = await store_compacted(store, built.topic_id(TOPIC), built.clock.now_ms())
         await name_old_journal(store)
     await store.delete(store.archived()[1:])
-    rebuild = Rebuild(store, FakeStreams(), CLUSTER, VirtualClock().now_ms, archive_age_min_ms=0)
+    rebuild = Rebuild(
+        store=store, streams=FakeStreams(), cluster=CLUSTER, now_ms=VirtualClock().now_ms, archive_age_min_ms=0
+    )
     await rebuild.run(is_dry_run=False)
     report = rebuild.report
     assert (report.recovered_records, report.repeated_batches, report.refused_batches) == (2, 0, {})

@@ -22,9 +22,9 @@ from penstock.contracts.rejections import Rejection
 from penstock.segment.keys import segment_key, segments_prefix
 from penstock_sequencer.core.maintenance.custody import secured_sequence
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.custodian.snapshotter import SnapshotSettings
-from penstock_sequencer.rebuild.past import read_past
+from penstock_sequencer.custodian.snapshot_schedule import SnapshotSettings
 from penstock_sequencer.rebuild.rebuild import Rebuild
+from penstock_sequencer.rebuild.replay import replay_archive
 from penstock_sequencer.rebuild.report import Report
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 from tests.unit.sequencer.rebuild.rebuild_segments import batch
@@ -63,7 +63,9 @@ async def all_is_archived(built: SequencerRig, store: SteppedStore) -> None:
 
 
 async def rebuilt(store: SteppedStore) -> Rebuild:
-    rebuild = Rebuild(store, FakeStreams(), CLUSTER, VirtualClock().now_ms, archive_age_min_ms=0)
+    rebuild = Rebuild(
+        store=store, streams=FakeStreams(), cluster=CLUSTER, now_ms=VirtualClock().now_ms, archive_age_min_ms=0
+    )
     await rebuild.run()
     return rebuild
 
@@ -86,7 +88,7 @@ async def test_an_object_whose_segment_was_forgotten_does_not_come_back() -> Non
     assert len(store.keys(segments_prefix("", CLUSTER))) == 3
     rebuild = await rebuilt(store)
     assert (rebuild.report.young_segments, rebuild.report.recovered_records) == (0, 0)
-    past = await read_past(store, CLUSTER, Report(cluster=CLUSTER))
+    past = await replay_archive(store, CLUSTER, Report(cluster=CLUSTER))
     assert known(past.state) == [second, third]
     assert [past.state.segments.id(slot) for slot in past.state.segments.dead] == [second]
 
@@ -106,7 +108,7 @@ async def test_what_came_for_a_topic_that_can_come_back_makes_no_topic_beside_it
     rebuild = await rebuilt(store)
     report = rebuild.report
     assert (report.adopted_topics, report.refused_batches, report.deleted_topic_batches) == ({}, {}, 1)
-    past = await read_past(store, CLUSTER, Report(cluster=CLUSTER))
+    past = await replay_archive(store, CLUSTER, Report(cluster=CLUSTER))
     assert not past.state.topics
     assert list(past.state.recoverable) == [topic_id]
 
@@ -126,7 +128,7 @@ async def check_nothing_is_missing(store: SteppedStore, gone: list[SegmentId]) -
     left.damage(left.snapshots()[-1])
     await name_old_journal(left)
     await rebuilt(left)
-    table = (await read_past(left, CLUSTER, Report(cluster=CLUSTER))).state.segments
+    table = (await replay_archive(left, CLUSTER, Report(cluster=CLUSTER))).state.segments
     needed = [table.id(slot) for slot in table.by_number if table.live_extents[slot]]
     assert needed
     for segment_id in needed:

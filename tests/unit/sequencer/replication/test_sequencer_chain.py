@@ -5,19 +5,19 @@ from hypothesis import given, strategies as st
 
 from penstock.contracts.entries import Entry
 from penstock.contracts.errors import Corrupt
-from penstock_sequencer.replication.hash_chain import Chain
+from penstock_sequencer.replication.hash_chain import HashChain
 
 PASTS = st.lists(st.binary(max_size=8), min_size=1, max_size=20)
 
 
-def grown(past: list[bytes], hashes_max: int = 100) -> Chain:
-    chain = Chain(hashes_max)
+def grown(past: list[bytes], hashes_max: int = 100) -> HashChain:
+    chain = HashChain(hashes_max)
     for data in past:
         chain.advance(data)
     return chain
 
 
-def entry_on(chain: Chain) -> Entry:
+def entry_on(chain: HashChain) -> Entry:
     return Entry("x.1", "x", chain.sequence, chain.hash, [])
 
 
@@ -51,7 +51,7 @@ def test_only_so_many_hashes_are_remembered() -> None:
 
 @given(PASTS, PASTS, st.integers(1, 30))
 def test_a_chain_begun_at_a_snapshot_goes_on_as_the_whole_one(past: list[bytes], more: list[bytes], kept: int) -> None:
-    whole, restored = grown(past), Chain()
+    whole, restored = grown(past), HashChain()
     restored.restore(len(past), whole.newest_hashes(kept))
     assert restored.ends_with(past[-1])
     for data in more:
@@ -67,7 +67,7 @@ def test_a_chain_begun_at_a_snapshot_goes_on_as_the_whole_one(past: list[bytes],
 
 
 def test_a_chain_knows_its_last_entry_if_it_knows_the_hash_before_it() -> None:
-    whole, restored = grown([b"a", b"b"]), Chain()
+    whole, restored = grown([b"a", b"b"]), HashChain()
     assert whole.ends_with(b"b")
     assert not whole.ends_with(b"c")
     restored.restore(2, whole.newest_hashes(1))

@@ -11,11 +11,12 @@ from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.objectstore.memory import MemoryStore
 from penstock_sequencer.replication.halt import Halted
-from penstock_sequencer.replication.level_raiser import LISTEN_S, RAISE_JITTER_S
+from penstock_sequencer.replication.level_raiser import LEVEL_LIMITS
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 from tests.unit.sequencer.sequencer_rig import SequencerRig, rig
 
+LISTEN_S, RAISE_JITTER_S = LEVEL_LIMITS.listen_s, LEVEL_LIMITS.raise_jitter_s
 OLD = 0  # what a replica of 0.1.0 knows
 SOON_S = LISTEN_S + RAISE_JITTER_S + 1.0
 
@@ -82,7 +83,7 @@ async def test_before_the_level_nothing_is_journaled_that_an_old_replica_does_no
         new = await built.start("new")
         await built.client.command([built.create_topic("t")], deadline_s=5)
         with pytest.raises(Unavailable, match="commands of level 1: the cluster is at 0 until all replicas know them"):
-            await new.sequencer._proposals.propose([Tick(1), TakeCustody(1, "new")])
+            await new.sequencer.proposer.propose([Tick(1), TakeCustody(1, "new")])
         await asyncio.sleep(120)
         assert not built.running["old"].task.done()
         kinds = {type(command) for entry in built.entries() for request in entry.requests for command in request}

@@ -10,48 +10,59 @@ from penstock.contracts.entries import Entry, decode_entry
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
 from penstock.runtime.journal import JournalStuck
 from penstock_sequencer.metrics import SequencerMetrics
-from penstock_sequencer.replication import proposer
-from penstock_sequencer.replication.hash_chain import Chain
-from penstock_sequencer.replication.proposer import APPENDS_IN_FLIGHT_MAX, ENTRY_BYTES_WANTED, Proposals
-from penstock_sequencer.replication.stall_detector import STALL_S, Stalls
+from penstock_sequencer.replication.hash_chain import HashChain
+from penstock_sequencer.replication.proposal_queue import PROPOSER_LIMITS, ProposerLimits
+from penstock_sequencer.replication.proposer import Proposer
+from penstock_sequencer.replication.stall_detector import STALL_LIMITS, StallDetector
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.memory_journal import ENTRY_BYTES_MAX, MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 from tests.unit.sequencer.sequencer_rig import FreezingClock, HeldJournal
 
+APPENDS_IN_FLIGHT_MAX = PROPOSER_LIMITS.appends_in_flight_max
+ENTRY_BYTES_WANTED = PROPOSER_LIMITS.entry_bytes_wanted
+STALL_S = STALL_LIMITS.stall_s
 Answers = asyncio.Task[tuple[int, list[Outcome]]]
 
 
 class Desk:
     """Proposals over a journal whose gate the test opens; `settle` plays the tail."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: ProposerLimits = PROPOSER_LIMITS) -> None:
         self.store = MemoryJournalStore()
         self.journal = HeldJournal(self.store)
         self.registry = CollectorRegistry()
         metrics = SequencerMetrics(self.registry)
         self.bus = MemoryHub().connect("me")
         self.clock = FreezingClock()
-        self.stalls = Stalls(self.bus, self.clock, metrics)
-        self.proposals = Proposals(self.journal, Chain(), "me", self.clock, metrics, self.stalls)
-        self.tasks = [asyncio.create_task(self.proposals.run()), asyncio.create_task(self.stalls.run())]
+        self.stalls = StallDetector(bus=self.bus, clock=self.clock, metrics=metrics)
+        self.proposer = Proposer(
+            journal=self.journal,
+            chain=HashChain(),
+            author="me",
+            clock=self.clock,
+            metrics=metrics,
+            stalls=self.stalls,
+            limits=limits,
+        )
+        self.tasks = [asyncio.create_task(self.proposer.run()), asyncio.create_task(self.stalls.run())]
         self.seen = 0
 
     async def propose(self, *commands: Command) -> Answers:
         """A request that has arrived and is not answered yet."""
-        task = asyncio.create_task(self.proposals.propose(commands))
+        task = asyncio.create_task(self.proposer.propose(commands))
         await asyncio.sleep(0)
         return task
 
     async def tail(self) -> list[Entry]:
         """Let the journal work, apply what is in it, and return it."""
         self.journal.gate.set()
-        while self.seen < self.store.last_sequence or self.proposals._flights or self.proposals._waiting:
+        while self.seen < self.store.last_sequence or self.proposer.in_flight_count or self.proposer.waiting_count:
             await asyncio.sleep(0.001)
             for entry in self.entries()[self.seen :]:
                 self.seen += 1
                 outcomes: list[list[Outcome]] = [[Done() for _ in request] for request in entry.requests]
-                self.proposals.settle(entry.entry_id, self.seen, outcomes)
+                self.proposer.settle(entry.entry_id, self.seen, outcomes)
         return self.entries()
 
     def entries(self) -> list[Entry]:
@@ -92,7 +103,7 @@ async def test_no_more_appends_are_under_way_than_allowed() -> None:
     for number in range(20):
         await desk.propose(command(number))
         await asyncio.sleep(0.01)
-    assert len(desk.proposals._flights) == APPENDS_IN_FLIGHT_MAX
+    assert desk.proposer.in_flight_count == APPENDS_IN_FLIGHT_MAX
     await desk.tail()
     await desk.close()
 
@@ -114,9 +125,8 @@ async def test_an_entry_takes_requests_up_to_its_size_and_never_a_part_of_one() 
 
 
 @in_virtual_time
-async def test_an_entry_takes_so_many_commands_however_many_a_request_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock_sequencer.replication.proposer.ENTRY_COMMANDS_MAX", 4)
-    desk = Desk()
+async def test_an_entry_takes_so_many_commands_however_many_a_request_has() -> None:
+    desk = Desk(ProposerLimits(entry_commands_max=4))
     for number in range(APPENDS_IN_FLIGHT_MAX):
         await desk.propose(command(number))
     await asyncio.sleep(0.01)
@@ -137,20 +147,17 @@ async def test_an_entry_takes_so_many_commands_however_many_a_request_has(monkey
 async def test_what_fits_into_no_entry_is_refused_before_it_is_proposed() -> None:
     desk = Desk()
     with pytest.raises(Invalid, match="are over the"):
-        await desk.proposals.propose([command(1, ENTRY_BYTES_MAX)])
-    assert not desk.proposals._waiting
+        await desk.proposer.propose([command(1, ENTRY_BYTES_MAX)])
+    assert not desk.proposer.waiting_count
     await desk.close()
 
 
 @in_virtual_time
-async def test_too_many_waiting_requests_are_refused_and_nothing_of_them_is_proposed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(proposer, "PROPOSALS_MAX", 10)
-    desk = Desk()
+async def test_too_many_waiting_requests_are_refused_and_nothing_of_them_is_proposed() -> None:
+    desk = Desk(ProposerLimits(proposals_max=10))
     answers = [await desk.propose(command(number)) for number in range(10)]
     with pytest.raises(Undelivered, match="overloaded: 10 requests"):
-        await desk.proposals.propose([command(11)])
+        await desk.proposer.propose([command(11)])
     entries = await desk.tail()
     await asyncio.gather(*answers)
     assert sorted(number for entry in entries for number in numbers(entry.requests)) == list(range(10))
@@ -158,12 +165,11 @@ async def test_too_many_waiting_requests_are_refused_and_nothing_of_them_is_prop
 
 
 @in_virtual_time
-async def test_too_many_waiting_bytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proposer, "PROPOSAL_BYTES_MAX", 1_000)
-    desk = Desk()
+async def test_too_many_waiting_bytes_are_refused() -> None:
+    desk = Desk(ProposerLimits(proposal_bytes_max=1_000))
     first = await desk.propose(command(1, 800))
     with pytest.raises(Undelivered, match=r"overloaded: 1 requests of 8\d\d bytes"):
-        await desk.proposals.propose([command(2, 800)])
+        await desk.proposer.propose([command(2, 800)])
     await desk.tail()
     await first
     later = await desk.propose(command(3, 800))
@@ -261,8 +267,15 @@ class StuckJournal(MemoryJournal):
 @in_virtual_time
 async def test_a_stuck_journal_ends_the_run() -> None:
     metrics = SequencerMetrics(CollectorRegistry())
-    stalls = Stalls(MemoryHub().connect("me"), VirtualClock(), metrics)
-    stuck = Proposals(StuckJournal(MemoryJournalStore()), Chain(), "me", VirtualClock(), metrics, stalls)
+    stalls = StallDetector(bus=MemoryHub().connect("me"), clock=VirtualClock(), metrics=metrics)
+    stuck = Proposer(
+        journal=StuckJournal(MemoryJournalStore()),
+        chain=HashChain(),
+        author="me",
+        clock=VirtualClock(),
+        metrics=metrics,
+        stalls=stalls,
+    )
     asking = asyncio.create_task(stuck.propose([command(1)]))
     with pytest.RaisesGroup(JournalStuck):
         await stuck.run()

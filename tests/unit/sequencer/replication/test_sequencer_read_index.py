@@ -106,15 +106,14 @@ async def two_of_which_one_lags(one: SequencerRig) -> tuple[SequencerClient, asy
 
 async def write_through(one: SequencerRig, name: str, command: CreateTopic) -> None:
     """As another gateway did whose replica was this one."""
-    proposals = one.running[name].sequencer._proposals
-    await proposals.propose([command])
-    await proposals.propose([one.commit("t", 3)])
+    proposer = one.running[name].sequencer.proposer
+    await proposer.propose([command])
+    await proposer.propose([one.commit("t", 3)])
 
 
 async def ask_the_lagging_one(one: SequencerRig) -> None:
     """Leave only the lagging replica to answer."""
-    for subscription in one.running["ahead"].sequencer._api._subscriptions:
-        await subscription.unsubscribe()
+    await one.running["ahead"].sequencer.drain()
 
 
 @in_virtual_time

@@ -12,10 +12,12 @@ from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.replication.halt import Halted
-from penstock_sequencer.replication.proposer import APPEND_DEADLINE_S
+from penstock_sequencer.replication.proposal_queue import PROPOSER_LIMITS
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
-from tests.unit.sequencer.sequencer_rig import SequencerRig, rig
+from tests.unit.sequencer.sequencer_rig import RecordingJournal, SequencerRig, rig
+
+APPEND_DEADLINE_S = PROPOSER_LIMITS.append_deadline_s
 
 
 def base_offset(outcome: object) -> int:
@@ -104,14 +106,17 @@ async def test_an_append_that_failed_is_sent_again_until_it_is_there() -> None:
 
 @in_virtual_time
 async def test_a_commit_whose_replica_dies_between_append_and_answer_is_answered_by_the_other_and_done_once() -> None:
-    async with rig("a", "b") as both:
+    async with rig() as both:
+        both.make_journal = RecordingJournal
+        for name in ("a", "b"):
+            await both.start(name)
         await both.client.command([both.create_topic("t")], deadline_s=5)
         both.store.set_available(False)
         commit = asyncio.create_task(both.client.command([both.commit("t")], deadline_s=30))
         await asyncio.sleep(0.1)
         victim = next(each for each in both.running.values() if each.metric("held_bytes"))
-        (flight,) = victim.sequencer._proposals._flights.values()
-        both.store.inject(flight.data)
+        assert victim.sequencer.proposer.in_flight_count == 1
+        both.store.inject(victim.journal.attempts[-1])
         await both.kill(victim.name)
         both.store.set_available(True)
         (outcome,) = await commit

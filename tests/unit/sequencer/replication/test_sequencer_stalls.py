@@ -6,14 +6,16 @@ from contextlib import asynccontextmanager
 
 from prometheus_client import CollectorRegistry
 
+from penstock.contracts import subjects
 from penstock.contracts.commands import CommitOffsets, OffsetToCommit
 from penstock.contracts.errors import Unavailable
-from penstock.runtime.bus.bus import Inbound
 from penstock_sequencer.metrics import SequencerMetrics
-from penstock_sequencer.replication.stall_detector import STALL_S, VOID, Stalls
+from penstock_sequencer.replication.stall_detector import STALL_LIMITS, VOID, StallDetector
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
 from tests.testkit.fakes.virtual_time import in_virtual_time
-from tests.unit.sequencer.sequencer_rig import FreezingClock, Running, SequencerRig, rig
+from tests.unit.sequencer.sequencer_rig import CLUSTER, FreezingClock, Running, SequencerRig, rig
+
+STALL_S = STALL_LIMITS.stall_s
 
 
 class SlowBus(MemoryBus):
@@ -36,7 +38,7 @@ class Desk:
         self.bus = SlowBus()
         self.clock = FreezingClock()
         self.registry = CollectorRegistry()
-        self.stalls = Stalls(self.bus, self.clock, SequencerMetrics(self.registry))
+        self.stalls = StallDetector(bus=self.bus, clock=self.clock, metrics=SequencerMetrics(self.registry))
 
     @property
     def count(self) -> float | None:
@@ -125,22 +127,18 @@ class Stopped:
     """A replica that takes nothing from its socket, and for which no time passes."""
 
     def __init__(self, running: Running) -> None:
-        self.held: list[str] = []
         self._running = running
-        self._api = running.sequencer._api
-        self._take = self._api._take
-        self._goes_on = asyncio.Event()
-        self._api._take = self._hold  # type: ignore[method-assign]
+        running.gate.close_gate()
         running.clock.freeze()
 
-    async def _hold(self, name: str, message: Inbound) -> None:
-        self.held.append(name)
-        await self._goes_on.wait()
-        await self._take(name, message)
+    @property
+    def commands(self) -> int:
+        """How many requests with commands it has found since it was stopped."""
+        return self._running.gate.came.count(subjects.sequencer_command(CLUSTER))
 
     def go_on(self) -> None:
         self._running.clock.thaw()
-        self._goes_on.set()
+        self._running.gate.open_gate()
 
 
 def committing(both: SequencerRig, offset: int) -> CommitOffsets:
@@ -152,17 +150,20 @@ async def test_a_replica_that_was_stopped_does_not_move_offsets_back() -> None:
     async with rig("a", "b") as both:
         await both.client.command([both.create_topic("t")], deadline_s=5)
         stopped = Stopped(both.running["a"])
-        while "command" not in stopped.held:
+        while not stopped.commands:
             await both.client.command([committing(both, 100)], deadline_s=30)
-        await both.running["b"].sequencer._proposals.propose([committing(both, 200)])
+        await both.running["b"].sequencer.proposer.propose([committing(both, 200)])
         await asyncio.sleep(60)
         stopped.go_on()
         await asyncio.sleep(5)
         for running in both.running.values():
             assert running.sequencer.replica.state.groups["g"].offsets["t"][0].offset == 200
-        assert both.running["a"].registry.get_sample_value(
-            "penstock_sequencer_requests_total", {"name": "command", "result": "failed"}
-        ) == stopped.held.count("command")
+        assert (
+            both.running["a"].registry.get_sample_value(
+                "penstock_sequencer_requests_total", {"name": "command", "result": "failed"}
+            )
+            == stopped.commands
+        )
 
 
 @in_virtual_time

@@ -2,17 +2,17 @@
 
 import asyncio
 
-from penstock_sequencer.replication.wait_queue import Waiting
+from penstock_sequencer.replication.wait_queue import WaitQueue
 
 
-async def waiter(waiting: Waiting, name: str) -> "asyncio.Task[None]":
+async def waiter(waiting: WaitQueue, name: str) -> "asyncio.Task[None]":
     task = asyncio.create_task(waiting.wait(name))
     await asyncio.sleep(0)
     return task
 
 
 async def test_a_name_wakes_all_who_wait_for_it_and_nobody_else() -> None:
-    waiting = Waiting()
+    waiting = WaitQueue()
     mine = [await waiter(waiting, "a") for _ in range(3)]
     other = await waiter(waiting, "b")
     waiting.wake("a")
@@ -23,10 +23,10 @@ async def test_a_name_wakes_all_who_wait_for_it_and_nobody_else() -> None:
 
 
 async def test_who_gives_up_leaves_nothing_behind() -> None:
-    waiting = Waiting()
+    waiting = WaitQueue()
     tasks = [await waiter(waiting, "a") for _ in range(3)]
     tasks[1].cancel()
     await asyncio.gather(tasks[1], return_exceptions=True)
     waiting.wake("a")
     await asyncio.gather(tasks[0], tasks[2])
-    assert not waiting._waiters
+    assert not len(waiting)

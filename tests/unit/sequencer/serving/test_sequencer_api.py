@@ -1,6 +1,7 @@
 """What a sequencer answers to whatever comes: contained, bounded, in the shape that was asked for."""
 
 import asyncio
+import functools
 
 import msgspec
 import pytest
@@ -22,8 +23,10 @@ from penstock.contracts.queries.janitor import JournalQuery, JournalView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.serving import query_table, request_server
-from penstock_sequencer.serving.query_table import QUESTIONS
+from penstock_sequencer.limits import SequencerLimits, ServingLimits
+from penstock_sequencer.serving import request_server
+from penstock_sequencer.serving.query_table import QUERY_HANDLERS, QueryHandler
+from penstock_sequencer.serving.request_server import RequestLimits, RequestServer
 from tests.testkit.fakes.memory_journal import ENTRY_BYTES_MAX, MemoryJournal
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig, rig
@@ -37,23 +40,23 @@ async def raw(one: SequencerRig, subject: str, data: bytes) -> bytes:
 
 
 def test_every_query_of_the_contracts_is_answered() -> None:
-    assert set(QUESTIONS) == set(subjects.QUERY_NAMES)
-    for question in QUESTIONS.values():
-        assert "min_sequence" in question.kind.__struct_fields__
-        assert getattr(question.fail(7, "why"), "failure", None) == "why"
+    assert set(QUERY_HANDLERS) == set(subjects.QUERY_NAMES)
+    for handler in QUERY_HANDLERS.values():
+        assert "min_sequence" in handler.kind.__struct_fields__
+        assert getattr(handler.fail(7, "why"), "failure", None) == "why"
 
 
 @pytest.mark.parametrize(
     "garbage", [b"", b"\x01", b"\x63nonsense", b"\x01\xc1", codec.encode(MetadataQuery(0, []))[:-1]]
 )
-@pytest.mark.parametrize("name", [request_server.COMMAND, *QUESTIONS])
+@pytest.mark.parametrize("name", [request_server.COMMAND, *QUERY_HANDLERS])
 def test_what_cannot_be_understood_gets_a_failure_and_the_next_request_an_answer(name: str, garbage: bytes) -> None:
     @in_virtual_time
     async def check() -> None:
         async with rig("a") as one:
             subject = COMMAND if name == request_server.COMMAND else subjects.sequencer_query(CLUSTER, name)
             answer = await raw(one, subject, garbage)
-            kind = CommandReply if name == request_server.COMMAND else type(QUESTIONS[name].fail(0, ""))
+            kind = CommandReply if name == request_server.COMMAND else type(QUERY_HANDLERS[name].fail(0, ""))
             assert getattr(codec.decode(answer, kind), "failure", None)
             (created,) = await one.client.command([one.create_topic("t")], deadline_s=5)
             assert isinstance(created, TopicCreated)
@@ -62,13 +65,15 @@ def test_what_cannot_be_understood_gets_a_failure_and_the_next_request_an_answer
 
 
 @in_virtual_time
-async def test_a_bug_that_one_request_meets_is_contained(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_that_one_request_meets_is_contained() -> None:
     def broken(_state: State, _query: MetadataQuery) -> MetadataView:
         raise ZeroDivisionError("a bug")
 
-    question = query_table.Question(MetadataQuery, broken, QUESTIONS["metadata"].fail)
-    monkeypatch.setitem(query_table.QUESTIONS, "metadata", question)
-    async with rig("a") as one:
+    handler = QueryHandler(MetadataQuery, broken, QUERY_HANDLERS["metadata"].fail)
+    async with rig() as one:
+        queries = QUERY_HANDLERS | {"metadata": handler}
+        one.make_request_server = functools.partial(RequestServer, queries=queries)
+        await one.start("a")
         with pytest.raises(Unavailable, match="internal error: ZeroDivisionError"):
             await one.client.query("metadata", MetadataQuery(0, None), MetadataView, deadline_s=0.02)
         (created,) = await one.client.command([one.create_topic("t")], deadline_s=5)
@@ -159,7 +164,7 @@ async def test_an_entry_whose_announcement_fits_no_message_is_not_announced_so_t
         commands = [one.create_topic(f"topic-{number}") for number in range(3)]
         await one.client.command(commands, deadline_s=5)
         one.hub.message_bytes_max = 40
-        await one.running["a"].sequencer._proposals.propose([one.create_topic("u" * 60)])
+        await one.running["a"].sequencer.proposer.propose([one.create_topic("u" * 60)])
         one.hub.message_bytes_max = 6_000
         await one.client.command([one.create_topic("v")], deadline_s=5)
         assert [each.sequence for each in one.advanced()] == [1, 3]
@@ -167,9 +172,9 @@ async def test_an_entry_whose_announcement_fits_no_message_is_not_announced_so_t
 
 
 @in_virtual_time
-async def test_more_requests_than_allowed_are_refused_at_once_and_served_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_server, "REQUESTS_MAX", 5)
-    async with rig("a") as one:
+async def test_more_requests_than_allowed_are_refused_at_once_and_served_later() -> None:
+    limits = SequencerLimits(serving=ServingLimits(requests=RequestLimits(requests_max=5)))
+    async with rig("a", limits=limits) as one:
         one.store.set_available(False)
         held = [asyncio.create_task(one.client.command([one.create_topic(f"t{n}")], deadline_s=9)) for n in range(5)]
         await asyncio.sleep(0.1)

@@ -1,10 +1,7 @@
 """Who is silent: only who was not heard from by anybody for the whole of its session time-out."""
 
-import pytest
-
 from penstock.contracts.messages import HeardMember
-from penstock_sequencer.serving import liveness
-from penstock_sequencer.serving.liveness import Members
+from penstock_sequencer.serving.member_liveness import LIVENESS_LIMITS, LivenessLimits, MemberLiveness
 
 TIMEOUT_MS = 10_000
 
@@ -13,8 +10,10 @@ def watched(active_sequence: int = 1, waiting: bool = False, member_id: str = "m
     return ("g", member_id, TIMEOUT_MS, active_sequence, waiting)
 
 
-def looked_at(*seen: tuple[str, str, int, int, bool], at_s: float = 100.0) -> Members:
-    members = Members()
+def looked_at(
+    *seen: tuple[str, str, int, int, bool], at_s: float = 100.0, limits: LivenessLimits = LIVENESS_LIMITS
+) -> MemberLiveness:
+    members = MemberLiveness(limits)
     assert not members.silent(seen, at_s)
     return members
 
@@ -27,8 +26,8 @@ def test_a_member_seen_for_the_first_time_has_its_whole_time_left() -> None:
 
 def test_a_heartbeat_here_or_elsewhere_gives_time() -> None:
     members = looked_at(watched(), watched(member_id="n"))
-    members.note("g", "m", 105.0)
-    members.take_in([HeardMember("g", "n")], 106.0)
+    members.record_heartbeat("g", "m", 105.0)
+    members.record_heard_elsewhere([HeardMember("g", "n")], 106.0)
     assert not members.silent([watched(), watched(member_id="n")], 114.9)
     assert members.silent([watched(), watched(member_id="n")], 115.0) == [("g", "m", 1)]
 
@@ -60,27 +59,26 @@ def test_a_member_stays_silent_until_it_is_gone() -> None:
 
 
 def test_whom_we_heard_is_told_once() -> None:
-    members = Members()
-    members.note("g", "m", 1.0)
-    members.note("g", "m", 2.0)
-    members.note("h", "n", 2.0)
+    members = MemberLiveness()
+    members.record_heartbeat("g", "m", 1.0)
+    members.record_heartbeat("g", "m", 2.0)
+    members.record_heartbeat("h", "n", 2.0)
     assert members.take_fresh() == [HeardMember("g", "m"), HeardMember("h", "n")]
     assert members.take_fresh() == []
 
 
 def test_what_others_heard_is_not_told_on() -> None:
-    members = Members()
-    members.take_in([HeardMember("g", "m")], 1.0)
+    members = MemberLiveness()
+    members.record_heard_elsewhere([HeardMember("g", "m")], 1.0)
     assert members.take_fresh() == []
 
 
-def test_heartbeats_of_whoever_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(liveness, "NOTED_MAX", 3)
-    members = looked_at(watched())
+def test_heartbeats_of_whoever_do_not_fill_the_memory() -> None:
+    members = looked_at(watched(), limits=LivenessLimits(tracked_members_max=3))
     for number in range(10):
-        members.note("g", f"stranger-{number}", 105.0)
-    members.note("g", "m", 105.0)
-    assert len(members._alive) == 3
+        members.record_heartbeat("g", f"stranger-{number}", 105.0)
+    members.record_heartbeat("g", "m", 105.0)
+    assert len(members) == 3
     assert len(members.take_fresh()) == 3
     assert not members.silent([watched()], 114.0)
-    assert len(members._alive) == 1
+    assert len(members) == 1

@@ -1,7 +1,7 @@
-"""Captures what a large state is at this moment as bytes, without keeping the event loop for as long as that takes.
+"""Captures a large state as bytes, as it is at this moment, without stopping the event loop meanwhile.
 
-`capture_forked` forks: the child has the state as it was in that moment, writes it into memory that both share, and
-ends; meanwhile the parent goes on. `capture_inline` simply does it, for tests, simulations and other systems.
+`capture_forked` forks. The child has the state of that moment, writes it into shared memory, and ends. Meanwhile the
+parent goes on. `capture_inline` writes in this process, for tests, simulations and other systems.
 """
 
 import asyncio
@@ -26,57 +26,57 @@ from penstock.contracts.errors import Unavailable
 Write = Callable[[IO[bytes]], None]
 Capture = Callable[[Write], Awaitable[Buffer]]
 
-ERROR_BYTES_MAX = 32 * 1024  # what the child says of its failure; half of what fits into a pipe that nobody reads yet
-CHILD_TIMEOUT_S = 120.0  # the largest state takes a part of that; longer, and the child hangs
-NICENESS = 5  # of the child: what the parent does in the meantime is awaited by somebody
+ERROR_BYTES_MAX = 32 * 1024  # of the child's error text; half the size of a pipe
+CHILD_TIMEOUT_S = 120.0  # the largest state takes a part of that; a child that takes longer hangs
+NICENESS = 5  # of the child: clients wait for what the parent does meanwhile
 _FIRST_FREE_FD = 3  # after stdin, stdout, stderr
 _PR_SET_PDEATHSIG = 1
 _OOM_SCORE_MAX = "1000"
 _FORBIDDEN_ERRORS = (errno.ENOSYS, errno.EPERM)  # an old kernel, or a sandbox; trying again changes nothing
-# Looked up beforehand: what a fork of one thread of several may do is to go on with what is there.
+# Looked up before the fork: after it, a process with several threads may only use what is loaded already.
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 log = structlog.get_logger()
 
 
 class _Forbidden(Unavailable):
-    """Not here, neither now nor later."""
+    """This system does not allow it, now or later."""
 
 
 async def capture_inline(write: Write) -> Buffer:
-    """What `write` makes of an empty file, here and now; nobody else has a turn."""
+    """The bytes that `write` writes to an empty file, in this process; no other task runs meanwhile."""
     out = io.BytesIO()
     write(out)
     return out.getvalue()
 
 
-async def capture_forked(write: Write) -> Buffer:
+async def capture_forked(write: Write, *, timeout_s: float = CHILD_TIMEOUT_S) -> Buffer:
     """The same by a child: the event loop stands still for the fork alone. `write` must neither wait nor log.
 
-    The bytes are memory that the child has left, freed with the last reference. `Unavailable` if there was no child or
-    it failed; where no child may ever be made, it is done inline.
+    The bytes are memory that the child has left, freed with the last reference. `Unavailable` if there was no child, it
+    failed, or it was not done after `timeout_s`. Where no child is ever allowed, the capture is inline.
     """
     try:
-        return await _capture_by_child(write)
+        return await _capture_by_child(write, timeout_s)
     except _Forbidden as error:
         log.warning("capture_is_inline", error=str(error))
         return await capture_inline(write)
 
 
-async def _capture_by_child(write: Write) -> Buffer:
-    with _asking("make memory"):
+async def _capture_by_child(write: Write, timeout_s: float) -> Buffer:
+    with _kernel_errors("make memory"):
         memory = os.memfd_create("snapshot")
     try:
-        await _write_in_child(write, memory)
-        with _asking("map memory"):
+        await _write_in_child(write, memory, timeout_s)
+        with _kernel_errors("map memory"):
             return memoryview(mmap.mmap(memory, 0, prot=mmap.PROT_READ))
     finally:
         os.close(memory)
 
 
 @contextlib.contextmanager
-def _asking(what: str) -> Iterator[None]:
-    """What the kernel refuses is `Unavailable`; the process has more to do than this."""
+def _kernel_errors(what: str) -> Iterator[None]:
+    """Turn an error of the kernel into `Unavailable`, so that it does not end the process."""
     try:
         yield
     except OSError as error:
@@ -84,42 +84,42 @@ def _asking(what: str) -> Iterator[None]:
         raise kind(f"cannot {what}: {error.strerror or error}") from error
 
 
-async def _write_in_child(write: Write, memory: int) -> None:
-    with _asking("make a pipe"):
-        said, says = os.pipe()
+async def _write_in_child(write: Write, memory: int, timeout_s: float) -> None:
+    with _kernel_errors("make a pipe"):
+        reader, writer = os.pipe()
     try:
         try:
-            with _asking("fork"):
+            with _kernel_errors("fork"):
                 pid = os.fork()
             if pid == 0:
-                _live_as_child(write, memory, says)
+                _run_child(write, memory, writer)
         finally:
-            os.close(says)
+            os.close(writer)
         try:
-            await _until_ended(pid)
+            await _until_ended(pid, timeout_s)
         finally:
             code = _reaped(pid)
         if code:
-            said_text = os.read(said, ERROR_BYTES_MAX).decode(errors="replace")
-            raise Unavailable(f"the child that captured the state ended with {code}: {said_text}")
+            error = os.read(reader, ERROR_BYTES_MAX).decode(errors="replace")
+            raise Unavailable(f"the child that captured the state ended with {code}: {error}")
     finally:
-        os.close(said)
+        os.close(reader)
 
 
 def _reaped(pid: int) -> int:
     """The exit code of a child that has ended, or does now."""
-    os.kill(pid, signal.SIGKILL)  # one that has ended does not notice
+    os.kill(pid, signal.SIGKILL)  # no effect on a child that has ended
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-async def _until_ended(pid: int) -> None:
-    with _asking("watch a child"):
+async def _until_ended(pid: int, timeout_s: float) -> None:
+    with _kernel_errors("watch a child"):
         ended = os.pidfd_open(pid)
     try:
-        async with asyncio.timeout(CHILD_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             await _until_readable(ended)
     except TimeoutError as error:
-        raise Unavailable(f"the child that captures the state was not done after {CHILD_TIMEOUT_S:g} s") from error
+        raise Unavailable(f"the child that captures the state was not done after {timeout_s:g} s") from error
     finally:
         os.close(ended)
 
@@ -127,7 +127,7 @@ async def _until_ended(pid: int) -> None:
 async def _until_readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
-    with _asking("watch a child"):
+    with _kernel_errors("watch a child"):
         loop.add_reader(fd, readable.set)
     try:
         await readable.wait()
@@ -135,40 +135,40 @@ async def _until_readable(fd: int) -> None:
         loop.remove_reader(fd)
 
 
-def _live_as_child(write: Write, memory: int, says: int) -> NoReturn:
-    """A copy of the process with this thread alone, which must leave everything that it shares as it is."""
+def _run_child(write: Write, memory: int, writer: int) -> NoReturn:
+    """Run in a copy of the process with this thread alone, which must not change anything that it shares."""
     code = 1
     try:
         gc.disable()
         os.nice(NICENESS)
-        _die_first()
-        _obey_the_kernel()
-        _let_go_of_all_but(memory, says)
+        _prefer_as_oom_victim()
+        _reset_signals()
+        _close_all_but(memory, writer)
         with os.fdopen(memory, "w+b", closefd=False) as out:
             write(out)
         code = 0
-    except BaseException:  # noqa: BLE001  there is nobody above; the parent hears of it
-        os.write(says, traceback.format_exc().encode()[-ERROR_BYTES_MAX:])
+    except BaseException:  # noqa: BLE001  there is no caller; the parent reads the error
+        os.write(writer, traceback.format_exc().encode()[-ERROR_BYTES_MAX:])
     finally:
         os._exit(code)
 
 
-def _die_first() -> None:
-    """Where memory runs out, a snapshot is what can be done without, and the parent is not."""
+def _prefer_as_oom_victim() -> None:
+    """Let the kernel kill the child before its parent when memory runs out: a snapshot can be taken again."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write(_OOM_SCORE_MAX)
 
 
-def _obey_the_kernel() -> None:
-    """Signals end the child, and so does its parent's death."""
-    signal.set_wakeup_fd(-1)  # else the parent's event loop would hear of signals to the child
+def _reset_signals() -> None:
+    """Let signals end the child, and the death of its parent, too."""
+    signal.set_wakeup_fd(-1)  # else the parent's event loop would get signals to the child
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _let_go_of_all_but(*kept: int) -> None:
+def _close_all_but(*kept: int) -> None:
     """Close the parent's connections, which must not outlive it."""
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd >= _FIRST_FREE_FD and fd not in kept:

@@ -1,20 +1,21 @@
-"""Whether the journal keeps what it acknowledges, also when the power fails: found out before anything is served.
+"""Checks before the service is ready that the journal keeps what it acknowledges, also when the power fails.
 
-JetStream acknowledges before it syncs unless it is told otherwise, and a sequencer's answer is a promise. So a
-sequencer asks every nats-server on its monitoring port (`nats_monitor_url`), or takes an operator's word
-(`journal_assurance`), and does not start on a journal that is not safe. With `unsafe_journal` it starts, and says that
-it is degraded.
+JetStream acknowledges before it syncs unless its settings say otherwise, and a sequencer's answer is a promise. So a
+sequencer asks every nats-server on its monitoring port (`nats_monitor_url`), or trusts a setting of the operator
+(`journal_assurance`). It does not start on a journal that is not safe. With `unsafe_journal` it starts, and reports
+that it is degraded.
 
-- Servers that do not answer are no fault as long as a majority does: a sequencer has to start also while one is down.
-- What is found later (a server came back with other settings) ends nothing, because that would end every sequencer at
-  once; it makes the service degraded, and the next start finds it.
-- One copy is safe, if not highly available. Fewer copies than `journal_replicas` asks for are a fault.
+- Servers that do not answer are no fault while a majority answers: a sequencer must also start while one is down.
+- A fault found later (a server came back with other settings) ends no process: it would end every sequencer at once.
+  It makes the service degraded, and the next start finds it.
+- One copy is safe, but not highly available. Fewer copies than `journal_replicas` asks for are a fault.
 """
 
 import asyncio
 import re
 from collections.abc import Mapping
 
+import msgspec
 import structlog
 
 from penstock.contracts.errors import Invalid, Unavailable
@@ -25,8 +26,6 @@ from penstock_sequencer.config import SequencerConfig
 from penstock_sequencer.journal_guard.identity import JournalOpener
 
 OLDEST_SAFE_VERSION = (2, 12, 5)  # Jepsen found losses in 2.12.1, also with every entry synced
-ANSWER_DEADLINE_S = 10.0  # for servers that start together with us
-LOOK_AGAIN_S = 30.0
 DEGRADED = "journal"
 NOT_VOUCHED_FOR = (
     "nobody vouches for it (set nats_monitor_url to the monitoring addresses of all nats-servers, "
@@ -37,18 +36,36 @@ REMEDY = "mend that, or set unsafe_journal and bear that a power failure may los
 log = structlog.get_logger()
 
 
-class JournalSafety:
-    """The check at a sequencer's start, and the look at the servers from then on."""
+class DurabilityLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the check waits for the servers, and how often it repeats."""
 
-    def __init__(self, config: SequencerConfig, health: Health, ask: Ask = ask_server) -> None:
+    answer_deadline_s: float = 10.0  # for servers that start together with this process
+    look_interval_s: float = 30.0
+
+
+DURABILITY_LIMITS = DurabilityLimits()
+
+
+class JournalSafety:
+    """The check at a sequencer's start, repeated for the servers while the sequencer runs."""
+
+    def __init__(
+        self,
+        *,
+        config: SequencerConfig,
+        health: Health,
+        ask: Ask = ask_server,
+        limits: DurabilityLimits = DURABILITY_LIMITS,
+    ) -> None:
         self._urls = [url.strip() for url in config.nats_monitor_url.split(",") if url.strip()]
         self._is_vouched_for = bool(config.journal_assurance)
         self._replicas = config.journal_replicas
         self._may_be_unsafe = config.unsafe_journal
         self._health = health
         self._ask = ask
-        self._faults: dict[str, str] = {}  # by what was looked at
-        self._told = ""
+        self._limits = limits
+        self._faults: dict[str, str] = {}  # by the subject of the check
+        self._reported_reason = ""
 
     async def check_servers(self) -> None:
         """Before the journal is opened; `Invalid` if a server is not safe, `Unavailable` if too few answer."""
@@ -58,7 +75,7 @@ class JournalSafety:
             if not self._may_be_unsafe:
                 raise
             self._faults["servers"] = f"nobody knows: {error}"
-        self._reject_or_tell()
+        self._reject_or_report()
 
     async def check_copies(self, journal: Journal) -> None:
         """After the journal was opened; `Invalid` if it has fewer copies than the settings ask for."""
@@ -67,7 +84,7 @@ class JournalSafety:
             self._faults["copies"] = f"it has {copies} of the {self._replicas} copies that journal_replicas asks for"
         elif copies == 1:
             log.info("journal_has_one_copy", note="safe, but without its nats-server nothing can be committed")
-        self._reject_or_tell()
+        self._reject_or_report()
 
     def opener(self, journals: JournalOpener) -> JournalOpener:
         """What opens the journal: `journals`, or where it may be unsafe, one that accepts fewer copies."""
@@ -76,10 +93,10 @@ class JournalSafety:
     async def run(self) -> None:
         """Look at the servers again and again, until cancelled; returns if there are none to look at."""
         while self._urls:
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(self._limits.look_interval_s)
             try:
                 await self._look_at_servers()
-                self._tell()
+                self._report()
             except (Unavailable, Invalid) as error:
                 log.warning("journal_servers_not_checked", error=str(error))
 
@@ -87,26 +104,26 @@ class JournalSafety:
         if not self._urls:
             self._faults["servers"] = "" if self._is_vouched_for else NOT_VOUCHED_FOR
             return
-        reports = await ask_servers(self._urls, ANSWER_DEADLINE_S, self._ask)
+        reports = await ask_servers(self._urls, self._limits.answer_deadline_s, self._ask)
         for url in self._urls:
             if url not in reports:
                 log.warning("journal_server_not_checked", url=url, error="no answer")
         self._faults["servers"] = "; ".join(faults_of_servers(self._urls, reports))
 
-    def _reject_or_tell(self) -> None:
+    def _reject_or_report(self) -> None:
         if self._reason() and not self._may_be_unsafe:
             raise Invalid(f"the journal is not safe: {self._reason()}; {REMEDY}")
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Be degraded for all faults, or no longer."""
         reason = self._reason()
         self._health.set_degraded(DEGRADED, reason)
-        if reason and reason != self._told:
+        if reason and reason != self._reported_reason:
             log.warning("journal_not_safe", reason=reason)
-        elif self._told and not reason:
+        elif self._reported_reason and not reason:
             log.info("journal_safe_again")
-        self._told = reason
+        self._reported_reason = reason
 
     def _reason(self) -> str:
         return "; ".join(filter(None, self._faults.values()))

@@ -1,49 +1,21 @@
-"""Runs a rebuild: `python -m sequencer.rebuild`, which `penstock rebuild` starts."""
+"""Runs a rebuild: `python -m penstock_sequencer.rebuild`, which `penstock rebuild` starts."""
 
 import asyncio
 import os
 import sys
-from typing import Annotated
-
-from msgspec import Meta
 
 from penstock.contracts.errors import PenstockError
 from penstock.objectstore import open_store
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.journal import Journal
-from penstock.runtime.nats.client import NatsConnection, connect_nats
-from penstock.runtime.process.config import ServiceConfig, read_config
+from penstock.runtime.nats.client import connect_nats
+from penstock.runtime.process.config import read_config
 from penstock.runtime.process.logs import configure_logs
-from penstock_sequencer.rebuild.liveness import ARCHIVE_AGE_MIN_MS
+from penstock_sequencer.rebuild.config import RebuildConfig
 from penstock_sequencer.rebuild.rebuild import Rebuild
 from penstock_sequencer.rebuild.report import as_json, as_text
-from penstock_sequencer.rebuild.stream import Streams
+from penstock_sequencer.rebuild.stream import NatsStreams
 
 INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C; the next run completes what this one began
-
-
-class RebuildConfig(ServiceConfig, frozen=True, kw_only=True):
-    """Settings of a rebuild; those of the sequencers of the cluster will do."""
-
-    journal_replicas: Annotated[int, Meta(ge=1, le=5, description="copies of the new journal")] = 1
-    archive_age_min_s: Annotated[
-        int, Meta(ge=0, description="how long the archive must not have grown; 0 if no sequencer can be at work")
-    ] = ARCHIVE_AGE_MIN_MS // 1000
-    dry_run: Annotated[bool, Meta(description="only tell what would be done")] = False
-    json: Annotated[bool, Meta(description="report as JSON")] = False
-
-
-class NatsStreams(Streams):
-    """Streams at a NATS server, and the journal over them."""
-
-    def __init__(self, connection: NatsConnection, cluster: str, replicas: int) -> None:
-        super().__init__(connection.bus, cluster)
-        self._connection = connection
-        self._cluster = cluster
-        self._replicas = replicas
-
-    async def journal(self) -> Journal:
-        return await self._connection.journal(self._cluster, create=False, replicas=self._replicas)
 
 
 def main() -> int:
@@ -70,10 +42,10 @@ async def _run(config: RebuildConfig) -> None:
         try:
             streams = NatsStreams(connection, config.cluster, config.journal_replicas)
             rebuild = Rebuild(
-                store,
-                streams,
-                config.cluster,
-                clock.now_ms,
+                store=store,
+                streams=streams,
+                cluster=config.cluster,
+                now_ms=clock.now_ms,
                 replicas=config.journal_replicas,
                 archive_age_min_ms=config.archive_age_min_s * 1000,
             )

@@ -8,8 +8,8 @@ from penstock.objectstore import NotFound, ObjectInfo, ObjectStore
 from penstock.segment import SegmentIndex, read_index_of
 from penstock.segment.keys import parse_segment_key, segments_prefix
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.custodian.archiver import NO_PREFIX
 from penstock_sequencer.rebuild.report import Report, segment_name
+from penstock_sequencer.storage.snapshot_store import NO_PREFIX
 
 READS_MAX = 16  # at the same time
 LEVEL = 0  # what flushers write; above it segments hold what others held before them

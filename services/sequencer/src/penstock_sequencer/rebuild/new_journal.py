@@ -24,12 +24,11 @@ from penstock.runtime.journal import Journal
 from penstock.segment.keys import journal_archive_key, snapshot_key
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import Custody
-from penstock_sequencer.custodian.archiver import NO_PREFIX
-from penstock_sequencer.journal_guard.identity import JournalIdentity, Marker, marker_key, read_marker
-from penstock_sequencer.rebuild.past import Past
+from penstock_sequencer.rebuild.replay import JournalState
 from penstock_sequencer.storage.archive_format import Archive, encode_archive
+from penstock_sequencer.storage.journal_marker import JournalIdentity, Marker, marker_key, read_marker
 from penstock_sequencer.storage.snapshot_format import Snapshot, encode_snapshot
-from penstock_sequencer.storage.snapshot_store import read_stored_snapshot
+from penstock_sequencer.storage.snapshot_store import NO_PREFIX, read_stored_snapshot
 
 AUTHOR = "rebuild"
 # More entries than are appended in the time that nobody archives, at the fastest.
@@ -38,12 +37,12 @@ SEQUENCES_SKIPPED = 1_000_000_000
 log = structlog.get_logger()
 
 
-def begin_anew(past: Past, first_sequence: int) -> Past:
+def begin_anew(known: JournalState, first_sequence: int) -> JournalState:
     """The state just before the new journal's first entry; its running hash is of no journal that was.
 
     `Invalid` if the state is not of before that entry.
     """
-    state = past.state
+    state = known.state
     if state.sequence >= first_sequence:
         raise Invalid(
             f"the store has journal entries up to {state.sequence}, and the stream that a rebuild made begins with "
@@ -51,12 +50,12 @@ def begin_anew(past: Past, first_sequence: int) -> Past:
         )
     state.sequence = first_sequence - 1
     state.custody = Custody()
-    return Past(state, next_hash(past.hash, first_sequence.to_bytes(8, "big")))
+    return JournalState(state, next_hash(known.hash, first_sequence.to_bytes(8, "big")))
 
 
-def first_entry(past: Past) -> bytes:
+def first_entry(known: JournalState) -> bytes:
     """The new journal's first entry, the same whenever it is made: what housekeeping there is to begin with."""
-    state = past.state
+    state = known.state
     now_ms = state.clock_ms
     commands: list[Command] = [
         Tick(now_ms),
@@ -65,34 +64,34 @@ def first_entry(past: Past) -> bytes:
         RecordSnapshot(now_ms, AUTHOR, state.sequence),
     ]
     entry_id = f"{AUTHOR}-{state.sequence + 1}"
-    return encode_entry(Entry(entry_id, AUTHOR, state.sequence, past.hash, [commands]))
+    return encode_entry(Entry(entry_id, AUTHOR, state.sequence, known.hash, [commands]))
 
 
-async def store_snapshot(store: ObjectStore, cluster: str, past: Past, hashes: list[bytes]) -> None:
+async def store_snapshot(store: ObjectStore, cluster: str, known: JournalState, hashes: list[bytes]) -> None:
     """Store the state, and read it back; `Corrupt` if it cannot be read."""
-    sequence = past.state.sequence
-    data = encode_snapshot(Snapshot(cluster, hashes, past.state))
+    sequence = known.state.sequence
+    data = encode_snapshot(Snapshot(cluster, hashes, known.state))
     try:
         await store.put(snapshot_key(NO_PREFIX, cluster, sequence), [data])
     except AlreadyExists:
         log.info("snapshot_was_there", sequence=sequence)
     stored = await read_stored_snapshot(store, cluster, sequence)
-    if stored.hashes[-1] != past.hash:
+    if stored.hashes[-1] != known.hash:
         raise Corrupt(f"the snapshot at entry {sequence} is of another journal")
 
 
-async def put_first_entry(store: ObjectStore, cluster: str, journal: Journal, past: Past) -> None:
+async def put_first_entry(store: ObjectStore, cluster: str, journal: Journal, known: JournalState) -> None:
     """Append the first entry unless it is there, archive it, and store the snapshot after it."""
-    before = past.hash
-    sequence = past.state.sequence + 1
-    data = first_entry(past)
+    before = known.hash
+    sequence = known.state.sequence + 1
+    data = first_entry(known)
     await _append(journal, sequence, data)
     try:
         archive = encode_archive(Archive(sequence, before, [data]))
         await store.put(journal_archive_key(NO_PREFIX, cluster, sequence, sequence), [archive])
     except AlreadyExists:
         log.info("archive_was_there", sequence=sequence)
-    after = _applied(past, data)
+    after = _applied(known, data)
     await store_snapshot(store, cluster, after, [before, after.hash])
 
 
@@ -107,10 +106,10 @@ async def _append(journal: Journal, sequence: int, data: bytes) -> None:
         return
 
 
-def _applied(past: Past, data: bytes) -> Past:
-    state = past.state
+def _applied(known: JournalState, data: bytes) -> JournalState:
+    state = known.state
     apply_entry(state, state.sequence + 1, decode_entry(data).requests, announce=False)
-    return Past(state, next_hash(past.hash, data))
+    return JournalState(state, next_hash(known.hash, data))
 
 
 async def name_in_marker(store: ObjectStore, cluster: str, old: Marker | None, created: str) -> None:

@@ -42,7 +42,7 @@ def commit_lost_segments(state: State, indexes: list[SegmentIndex], now_ms: int,
     What the state must know before that (topics, partitions, producer ids) and what lost entries told it is added. Its
     clock goes on with the births of segments, but never beyond `now_ms`.
     """
-    _make_room(state, indexes, report)
+    _create_missing_partitions(state, indexes, report)
     _skip_producer_ids(state, indexes)
     report.next_producer_id = state.next_producer_id
     zones = _zones(state)
@@ -57,7 +57,7 @@ def commit_lost_segments(state: State, indexes: list[SegmentIndex], now_ms: int,
         commit = CommitSegment(then_ms, index.segment_id, index.size_bytes, index.writer, zone, runs)
         _, outcome = _apply(state, Tick(then_ms), commit)
         if isinstance(outcome, SegmentCommitted):
-            tally.note(outcome, report)
+            tally.record(outcome, report)
         else:
             assert isinstance(outcome, Rejected), f"a commit was answered with {type(outcome).__name__}"
             report.refused_segments[segment_name(index.segment_id)] = outcome.message
@@ -105,7 +105,7 @@ def _is_done(state: State, command: CreateTopic | CreatePartitions) -> bool:
     return not isinstance(outcome, Rejected)
 
 
-def _make_room(state: State, indexes: list[SegmentIndex], report: Report) -> None:
+def _create_missing_partitions(state: State, indexes: list[SegmentIndex], report: Report) -> None:
     """Topics and partitions that segments have batches of, and that were made after the state's last entry."""
     counts: dict[TopicId, int] = {}
     for index in sorted(indexes, key=lambda each: each.segment_id):
@@ -180,7 +180,7 @@ def _leap(state: State, leap: Leap) -> bool:
 
 
 class _Tally:
-    """What became of a segment's batches, told by comparing the state before and after."""
+    """The results of a segment's batches, found by comparing the state before and after."""
 
     def __init__(self, state: State, index: SegmentIndex) -> None:
         self._state = state
@@ -191,7 +191,7 @@ class _Tally:
         partition = _partition(self._state, run.topic_id, run.partition)
         return partition.high_watermark if partition is not None else 0
 
-    def note(self, outcome: SegmentCommitted, report: Report) -> None:
+    def record(self, outcome: SegmentCommitted, report: Report) -> None:
         """Add it all to the report."""
         recovered = 0
         rejected = Counter(report.refused_batches)

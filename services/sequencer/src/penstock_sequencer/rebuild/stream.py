@@ -1,7 +1,7 @@
-"""The stream that a rebuilt journal lives in: found, or made so that its sequences go on where the rebuild says.
+"""The stream of a rebuilt journal: found, or made so that its sequences go on where the rebuild says.
 
-JetStream's interface is requests in JSON, as in penstock.runtime.nats_journal; only what a rebuild needs beyond a
-journal's own settings is here.
+JetStream's interface is requests in JSON, as in penstock.runtime.nats.journal. Here is only what a rebuild needs beyond
+a journal's own settings.
 """
 
 import asyncio
@@ -10,14 +10,23 @@ import msgspec
 
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream, journal_subject
-from penstock.runtime.bus.bus import Bus
+from penstock.runtime.journal import Journal
+from penstock.runtime.nats.client import NatsConnection
 from penstock.runtime.nats.stream import STREAM_NOT_FOUND, ApiError, StreamConfig, StreamState
 
-ASK_TIMEOUT_S = 2.0
-ASK_ATTEMPTS_MAX = 15  # servers of a cluster that just started elect a leader first
-RETRY_S = 0.2
-# How a stream that a rebuild has made, and perhaps not filled, is told from any other.
+# The mark of a stream that a rebuild has made, and perhaps not filled.
 MADE_BY = "made by penstock rebuild"
+
+
+class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a rebuild waits for JetStream."""
+
+    ask_timeout_s: float = 2.0
+    ask_attempts_max: int = 15  # servers of a cluster that just started elect a leader first
+    retry_s: float = 0.2
+
+
+STREAM_LIMITS = StreamLimits()
 
 
 class NewStreamConfig(StreamConfig, frozen=True):
@@ -43,16 +52,21 @@ class FoundStream(msgspec.Struct, frozen=True):
     last_sequence: int
 
 
-class Streams:
-    """The journal's stream of one cluster at a NATS server."""
+class NatsStreams:
+    """The journal's stream of one cluster at a NATS server, and the journal over it."""
 
-    def __init__(self, bus: Bus, cluster: str) -> None:
-        self._bus = bus
+    def __init__(
+        self, connection: NatsConnection, cluster: str, replicas: int, *, limits: StreamLimits = STREAM_LIMITS
+    ) -> None:
+        self._connection = connection
+        self._cluster = cluster
+        self._replicas = replicas
+        self._limits = limits
         self._name = journal_stream(cluster)
         self._subject = journal_subject(cluster)
 
     async def find(self) -> FoundStream | None:
-        """The stream, if there is one; `Unavailable` if nobody knows."""
+        """The stream, if there is one; `Unavailable` if no server answers."""
         reply = await self._ask("INFO", b"")
         if reply.error is not None and reply.error.err_code == STREAM_NOT_FOUND:
             return None
@@ -80,6 +94,10 @@ class Streams:
             )
         return made
 
+    async def journal(self) -> Journal:
+        """The journal in the stream that is there."""
+        return await self._connection.journal(self._cluster, create=False, replicas=self._replicas)
+
     def _found(self, reply: _Reply) -> FoundStream:
         if reply.error is not None or reply.config is None or reply.state is None:
             reason = reply.error.description if reply.error else "it says nothing of itself"
@@ -88,14 +106,15 @@ class Streams:
         return FoundStream(reply.created, config.description == MADE_BY, config.first_seq, reply.state.last_seq)
 
     async def _ask(self, verb: str, data: bytes) -> _Reply:
-        for attempt in range(1, ASK_ATTEMPTS_MAX + 1):
+        subject, limits = f"$JS.API.STREAM.{verb}.{self._name}", self._limits
+        for attempt in range(1, limits.ask_attempts_max + 1):
             try:
-                answer = await self._bus.request(f"$JS.API.STREAM.{verb}.{self._name}", data, ASK_TIMEOUT_S)
+                answer = await self._connection.bus.request(subject, data, limits.ask_timeout_s)
                 return msgspec.json.decode(answer, type=_Reply)
             except Unavailable:
-                if attempt == ASK_ATTEMPTS_MAX:
+                if attempt == limits.ask_attempts_max:
                     raise
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(limits.retry_s)
             except (msgspec.DecodeError, msgspec.ValidationError) as error:
                 raise Corrupt(f"jetstream's answer cannot be read: {error}") from error
         raise AssertionError("the last attempt returns or raises")

@@ -10,7 +10,7 @@ from penstock.contracts.errors import Corrupt
 HASHES_MAX = 65_536
 
 
-class Chain:
+class HashChain:
     """How far a replica is: `sequence` of the entry applied last and `hash` over all entries up to it."""
 
     def __init__(self, hashes_max: int = HASHES_MAX) -> None:

@@ -1,17 +1,18 @@
-"""One replica: it tails the journal, checks every entry, applies it to the pure machine, and tells who waits.
+"""One replica: it tails the journal, checks every entry, applies it to the pure machine, and wakes waiting tasks.
 
-There is no leader. All replicas apply the same entries in the same order, so all have the same state. One that finds
-the journal damaged, incomplete, made again or built on another past halts with a sentence that says so: it must never
-serve a state that others do not have.
+There is no leader. All replicas apply the same entries in the same order, so all have the same state. A replica halts
+with an explanation if the journal is damaged, incomplete, made again, or built on another past. It must never serve a
+state that the other replicas do not have.
 """
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 import structlog
 
 from penstock.contracts import codec, subjects
-from penstock.contracts.commands import HOUSEKEEPING, Tick
+from penstock.contracts.commands import HOUSEKEEPING, Command, Outcome, Tick
 from penstock.contracts.entries import ENTRY_VERSION, Entry, UnknownLevel, decode_entry
 from penstock.contracts.errors import Corrupt, Fenced, Unavailable
 from penstock.contracts.levels import NEWEST_LEVEL
@@ -24,19 +25,18 @@ from penstock_sequencer.core.state.cluster import State, new_state
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.halt import Halted, halted_at
-from penstock_sequencer.replication.hash_chain import Chain
-from penstock_sequencer.replication.proposer import Proposals
-from penstock_sequencer.replication.wait_queue import Waiting
+from penstock_sequencer.replication.hash_chain import HashChain
+from penstock_sequencer.replication.proposer import Proposer
+from penstock_sequencer.replication.wait_queue import WaitQueue
 from penstock_sequencer.storage.snapshot_format import Snapshot, UnknownVersion
 
-SLICE_S = 0.005  # applied without a pause for others; an entry more comes on top
-DESCRIBE_RETRY_S = 0.2
-# A server of a cluster may not know for a moment how far the journal reaches; seen are some tenths of a second.
-LOSS_PROVEN_AFTER_S = 10.0
 CHECK_BYTES = 6  # of the running hash in the metrics, whose floats hold so many exactly
 _APPLIED = ""
 
 log = structlog.get_logger()
+
+# Applies one entry: state, sequence, requests -> the outcomes of each request, and the effects.
+Apply = Callable[[State, int, list[list[Command]]], tuple[list[list[Outcome]], Effects]]
 
 
 class LeftBehind(Fenced):
@@ -46,7 +46,7 @@ class LeftBehind(Fenced):
 class Outrun(Fenced):
     """The journal was purged beyond where this replica began, before its first read: begin with a newer snapshot.
 
-    Where there is none, `halted` is what is to be said of it.
+    `halted` is the error to raise where there is no newer snapshot.
     """
 
     def __init__(self, halted: Halted) -> None:
@@ -54,36 +54,54 @@ class Outrun(Fenced):
         self.halted = halted
 
 
+class ReplicaLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How a replica follows the journal."""
+
+    slice_s: float = 0.005  # applied without a pause for other tasks; one entry more comes on top
+    describe_retry_s: float = 0.2
+    # A server of a cluster may not know for a moment how far the journal reaches; some tenths of a second were seen.
+    loss_proven_after_s: float = 10.0
+
+
+REPLICA_LIMITS = ReplicaLimits()
+
+
 class Replica:
     """The state of the cluster as far as the journal was applied; `run` keeps applying."""
 
     def __init__(
         self,
+        *,
         journal: Journal,
         bus: Bus,
         cluster: str,
-        proposals: Proposals,
-        chain: Chain,
+        proposer: Proposer,
+        chain: HashChain,
         clock: Clock,
         metrics: SequencerMetrics,
         known_level: int = NEWEST_LEVEL,
+        apply: Apply = apply_entry,
+        limits: ReplicaLimits = REPLICA_LIMITS,
         core_limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.state: State = new_state(core_limits)
-        self.worked_sequence = 0  # of the last entry that holds more than housekeeping, as far as we have seen
-        self.authors: dict[str, float] = {}  # of entries -> when the last was applied; `Levels` forgets the silent
+        self.worked_sequence = 0  # of the last entry with more than housekeeping, as far as this replica has seen
+        # Of entries -> when the last was applied. `LevelRaiser` removes the silent ones.
+        self.authors: dict[str, float] = {}
         self._known_level = known_level
         self._core_limits = core_limits
         self._journal = journal
         self._bus = bus
         self._subject = subjects.advanced(cluster)
-        self._proposals = proposals
+        self._proposer = proposer
         self._chain = chain
         self._clock = clock
         self._metrics = metrics
+        self._apply_entry = apply
+        self._limits = limits
         self._announcements: list[Advanced] = []
-        self._applied = Waiting()
-        self._groups = Waiting()
+        self._applied = WaitQueue()
+        self._groups = WaitQueue()
         self._begun_after = 0  # the entry of the snapshot that we began with, 0 without one
         self._is_in_place = True  # whether the journal is known to hold the past that the state was made of
 
@@ -100,7 +118,7 @@ class Replica:
         self._chain.restore(snapshot.state.sequence, snapshot.hashes)
         self._begun_after = self.worked_sequence = snapshot.state.sequence
         self._is_in_place = False
-        self._proposals.level = snapshot.state.level
+        self._proposer.level = snapshot.state.level
 
     def snapshot(self, cluster: str, hashes_max: int) -> Snapshot:
         """What we have applied, as it is now; it changes with the next entry."""
@@ -142,9 +160,9 @@ class Replica:
         sequence = self._chain.sequence
         since_s = self._clock.monotonic_s()
         while (info := await self._describe()).last_sequence < sequence:
-            if info.replicas == 1 or self._clock.monotonic_s() - since_s >= LOSS_PROVEN_AFTER_S:
+            if info.replicas == 1 or self._clock.monotonic_s() - since_s >= self._limits.loss_proven_after_s:
                 raise JournalLost(f"the journal ends with entry {info.last_sequence}")
-            await asyncio.sleep(DESCRIBE_RETRY_S)
+            await asyncio.sleep(self._limits.describe_retry_s)
         if info.first_sequence <= sequence:
             return sequence - 1
         self._is_in_place = True
@@ -157,7 +175,7 @@ class Replica:
                 return await self._journal.describe()
             except Unavailable as error:
                 log.warning("journal_not_described", error=str(error))
-                await asyncio.sleep(DESCRIBE_RETRY_S)
+                await asyncio.sleep(self._limits.describe_retry_s)
 
     async def until_applied(self, sequence: int, timeout_s: float) -> None:
         """Return when the state reflects the journal sequence; `Unavailable` if it does not within the time."""
@@ -171,26 +189,26 @@ class Replica:
             ) from error
 
     async def until_group_changes(self, group_id: str) -> None:
-        """Return when somebody who waits in the group may have an answer, or when `release_groups` is called."""
+        """Return when a member that waits in the group may have an answer, or when `release_groups` is called."""
         await self._groups.wait(group_id)
 
     def release_groups(self) -> None:
-        """Wake all who wait for a group."""
+        """Wake all tasks that wait for a group."""
         self._groups.wake_all()
 
     async def _apply_group(self, group: list[JournalEntry]) -> None:
-        """Apply entries in slices, so that others have their turn in between."""
-        pause_s = self._clock.monotonic_s() + SLICE_S
+        """Apply entries in slices, so that other tasks run in between."""
+        pause_s = self._clock.monotonic_s() + self._limits.slice_s
         for item in group:
             if self._is_in_place:
                 self._apply(item)
             else:
                 self._check_place(item)
             if self._clock.monotonic_s() >= pause_s:
-                await self._tell()
+                await self._publish()
                 await asyncio.sleep(0)
-                pause_s = self._clock.monotonic_s() + SLICE_S
-        await self._tell()
+                pause_s = self._clock.monotonic_s() + self._limits.slice_s
+        await self._publish()
 
     def _check_place(self, item: JournalEntry) -> None:
         """The first entry that we read is the snapshot's last, and was applied there already."""
@@ -201,15 +219,15 @@ class Replica:
     def _apply(self, item: JournalEntry) -> None:
         started_s = self._clock.monotonic_s()
         entry = self._checked(item)
-        outcomes, effects = apply_entry(self.state, item.sequence, entry.requests)
+        outcomes, effects = self._apply_entry(self.state, item.sequence, entry.requests)
         self._chain.advance(item.data)
-        if entry.author == self._proposals.author:
-            self._proposals.settle(entry.entry_id, item.sequence, outcomes)
+        if entry.author == self._proposer.author:
+            self._proposer.settle(entry.entry_id, item.sequence, outcomes)
             state = self.state
             self._announcements.append(
                 Advanced(item.sequence, effects.partitions, effects.topics, state.level, state.quotas_altered_sequence)
             )
-        self._note(entry, effects)
+        self._record(entry, effects)
         self.authors[entry.author] = started_s
         self._metrics.apply_seconds.observe(self._clock.monotonic_s() - started_s)
 
@@ -225,25 +243,25 @@ class Replica:
             log.warning("entry_unchecked", sequence=item.sequence, author=entry.author, built_on=entry.author_sequence)
         return entry
 
-    def _note(self, entry: Entry, effects: Effects) -> None:
+    def _record(self, entry: Entry, effects: Effects) -> None:
         self._metrics.entries.inc()
         if any(type(command) not in HOUSEKEEPING for request in entry.requests for command in request):
             self.worked_sequence = self._chain.sequence
         for request in entry.requests:
             self._metrics.commands.inc(len(request))
             if request and type(request[0]) is Tick:
-                self._proposals.record_tick(self.state.clock_ms)
+                self._proposer.record_tick(self.state.clock_ms)
         for group_id in effects.groups:
             self._groups.wake(group_id)
         if effects.share_locks_ended:
             self._metrics.share_locks_ended.inc(effects.share_locks_ended)
 
-    async def _tell(self) -> None:
-        """Wake those who wait for the sequence, and publish what our own entries brought, in their order.
+    async def _publish(self) -> None:
+        """Wake tasks that wait for the sequence, and announce what this replica's own entries brought, in their order.
 
-        There is one announcement per entry, so one that fits no message leaves a gap, and receivers ask instead.
+        There is one announcement per entry. One that fits no message leaves a gap, and receivers query instead.
         """
-        self._proposals.level = self.state.level
+        self._proposer.level = self.state.level
         self._metrics.level.set(self.state.level)
         self._metrics.transactional_ids.set(len(self.state.transactions))
         self._metrics.ongoing_transactions.set(len(self.state.ongoing))

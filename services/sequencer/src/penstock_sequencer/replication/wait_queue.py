@@ -1,13 +1,17 @@
-"""Those who wait for something to happen to one of many things, woken by its name."""
+"""A queue of waiting tasks by name: each waits for an event of one of many things, and is woken by its name."""
 
 import asyncio
 
 
-class Waiting:
-    """Waiters by name; nothing is kept for a name that nobody waits for."""
+class WaitQueue:
+    """Waiting tasks by name; a name without waiting tasks takes no memory."""
 
     def __init__(self) -> None:
         self._waiters: dict[str, dict[asyncio.Future[None], None]] = {}
+
+    def __len__(self) -> int:
+        """How many names have waiting tasks."""
+        return len(self._waiters)
 
     async def wait(self, name: str) -> None:
         """Return at the next `wake` for the name, or at `wake_all`."""
@@ -19,13 +23,13 @@ class Waiting:
             self._remove(name, waiter)
 
     def wake(self, name: str) -> None:
-        """Wake all who wait for the name now."""
+        """Wake all tasks that wait for the name now."""
         for waiter in self._waiters.pop(name, ()):
             if not waiter.done():
                 waiter.set_result(None)
 
     def wake_all(self) -> None:
-        """Wake everybody."""
+        """Wake all waiting tasks."""
         for name in list(self._waiters):
             self.wake(name)
 

@@ -1,4 +1,4 @@
-"""The queries by name: what each asks, which pure function answers, and how a failure looks in its answer's shape."""
+"""The queries by name: the message of each, the pure function that answers it, and the shape of its failure."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,152 +28,152 @@ from penstock_sequencer.core.topics import client_quotas
 from penstock_sequencer.core.transactions import queries as transaction_queries
 
 
-class Question(msgspec.Struct, frozen=True):
-    """One kind of query; every query struct has `min_sequence`."""
+class QueryHandler(msgspec.Struct, frozen=True):
+    """How one kind of query is answered; every query struct has `min_sequence`."""
 
     kind: type[Any]
     answer: Callable[[State, Any], msgspec.Struct] | None  # None: the replica answers, not its state
     fail: Callable[[int, str], msgspec.Struct]
 
 
-QUESTIONS: dict[str, Question] = {
-    "metadata": Question(
+QUERY_HANDLERS: dict[str, QueryHandler] = {
+    "metadata": QueryHandler(
         ask_topics.MetadataQuery, queries.metadata, lambda sequence, text: ask_topics.MetadataView(sequence, [], text)
     ),
-    "plan": Question(ask_log.PlanQuery, queries.plan, lambda sequence, text: ask_log.Plan(sequence, [], text)),
-    "offsets": Question(
+    "plan": QueryHandler(ask_log.PlanQuery, queries.plan, lambda sequence, text: ask_log.Plan(sequence, [], text)),
+    "offsets": QueryHandler(
         ask_log.OffsetsQuery, queries.offsets, lambda sequence, text: ask_log.OffsetsView(sequence, [], text)
     ),
-    "group_offsets": Question(
+    "group_offsets": QueryHandler(
         ask_groups.GroupOffsetsQuery,
         queries.group_offsets,
         lambda sequence, text: ask_groups.GroupOffsetsView(sequence, [], text),
     ),
-    "groups": Question(
+    "groups": QueryHandler(
         ask_groups.GroupsQuery, queries.groups, lambda sequence, text: ask_groups.GroupsView(sequence, [], text)
     ),
-    "describe_groups": Question(
+    "describe_groups": QueryHandler(
         ask_groups.DescribeGroupsQuery,
         queries.describe_groups,
         lambda sequence, text: ask_groups.DescribeGroupsView(sequence, [], text),
     ),
-    "heartbeat": Question(
+    "heartbeat": QueryHandler(
         ask_groups.HeartbeatQuery,
         queries.heartbeat,
         lambda sequence, text: ask_groups.HeartbeatView(sequence, Rejection.OUTCOME_UNKNOWN, text),
     ),
-    "group_wait": Question(
+    "group_wait": QueryHandler(
         ask_groups.GroupWaitQuery,
         queries.group_wait,
         lambda sequence, text: ask_groups.GroupWaitView(sequence, Waiting("", -1), text),
     ),
-    "consumer_heartbeat": Question(
+    "consumer_heartbeat": QueryHandler(
         consumer_groups.ConsumerHeartbeatQuery,
         consumer_queries.consumer_heartbeat,
         lambda sequence, text: consumer_groups.ConsumerHeartbeatView(sequence, None, text),
     ),
-    "consumer_groups": Question(
+    "consumer_groups": QueryHandler(
         consumer_groups.ConsumerGroupsQuery,
         consumer_queries.consumer_groups,
         lambda sequence, text: consumer_groups.ConsumerGroupsView(sequence, [], text),
     ),
-    "validate": Question(
+    "validate": QueryHandler(
         ask_topics.ValidateQuery, queries.validate, lambda sequence, text: ask_topics.ValidateView(sequence, [], text)
     ),
-    "segments": Question(
+    "segments": QueryHandler(
         ask_compaction.SegmentsQuery,
         queries.segments,
         lambda sequence, text: ask_compaction.SegmentsView(sequence, 0, [], -1, text),
     ),
-    "segment_extents": Question(
+    "segment_extents": QueryHandler(
         ask_compaction.SegmentExtentsQuery,
         queries.segment_extents,
         lambda sequence, text: ask_compaction.SegmentExtentsView(sequence, [], text),
     ),
-    "logs": Question(
+    "logs": QueryHandler(
         ask_compaction.LogsQuery, queries.logs, lambda sequence, text: ask_compaction.LogsView(sequence, 0, [], text)
     ),
-    "condemned": Question(
+    "condemned": QueryHandler(
         ask_janitor.DeadSegmentsQuery,
         janitor_queries.dead,
         lambda sequence, text: ask_janitor.DeadSegmentsView(sequence, 0, 0, [], text),
     ),
-    "known_segments": Question(
+    "known_segments": QueryHandler(
         ask_janitor.KnownSegmentsQuery,
         janitor_queries.known_segments,
         lambda sequence, text: ask_janitor.KnownSegmentsView(sequence, 0, 0, [], text),
     ),
-    "usage": Question(
+    "usage": QueryHandler(
         ask_janitor.UsageQuery,
         janitor_queries.usage,
         lambda sequence, text: ask_janitor.UsageView(sequence, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, text),
     ),
-    "retention": Question(
+    "retention": QueryHandler(
         ask_janitor.RetentionQuery,
         retention_queries.retention,
         lambda sequence, text: ask_janitor.RetentionView(sequence, 0, [], text),
     ),
-    "deleted_topics": Question(
+    "deleted_topics": QueryHandler(
         ask_topics.DeletedTopicsQuery,
         retention_queries.deleted_topics,
         lambda sequence, text: ask_topics.DeletedTopicsView(sequence, 0, [], text),
     ),
-    "cluster_configs": Question(
+    "cluster_configs": QueryHandler(
         ask_topics.ClusterConfigsQuery,
         retention_queries.cluster_configs,
         lambda sequence, text: ask_topics.ClusterConfigsView(sequence, {}, text),
     ),
-    "describe_transactions": Question(
+    "describe_transactions": QueryHandler(
         ask_transactions.DescribeTransactionsQuery,
         transaction_queries.describe_transactions,
         lambda sequence, text: ask_transactions.DescribeTransactionsView(sequence, [], text),
     ),
-    "transactions": Question(
+    "transactions": QueryHandler(
         ask_transactions.TransactionsQuery,
         transaction_queries.transactions,
         lambda sequence, text: ask_transactions.TransactionsView(sequence, [], text),
     ),
-    "producers": Question(
+    "producers": QueryHandler(
         ask_transactions.ProducersQuery,
         transaction_queries.producers,
         lambda sequence, text: ask_transactions.ProducersView(sequence, [], text),
     ),
-    "client_quotas": Question(
+    "client_quotas": QueryHandler(
         ask_quotas.ClientQuotasQuery,
         client_quotas.client_quotas,
         lambda sequence, text: ask_quotas.ClientQuotasView(sequence, 0, [], text),
     ),
-    "log_sizes": Question(
+    "log_sizes": QueryHandler(
         ask_log.LogSizesQuery,
         client_quotas.log_sizes,
         lambda sequence, text: ask_log.LogSizesView(sequence, [], text),
     ),
-    "share_heartbeat": Question(
+    "share_heartbeat": QueryHandler(
         ask_share.ShareHeartbeatQuery,
         share_queries.share_heartbeat,
         lambda sequence, text: ask_share.ShareHeartbeatView(sequence, None, text),
     ),
-    "share_partitions": Question(
+    "share_partitions": QueryHandler(
         ask_share.SharePartitionsQuery,
         share_queries.share_partitions,
         lambda sequence, text: ask_share.SharePartitionsView(sequence, [], failure=text),
     ),
-    "share_groups": Question(
+    "share_groups": QueryHandler(
         ask_share.ShareGroupsQuery,
         share_queries.share_groups,
         lambda sequence, text: ask_share.ShareGroupsView(sequence, [], text),
     ),
-    "share_offsets": Question(
+    "share_offsets": QueryHandler(
         ask_share.ShareOffsetsQuery,
         share_offsets.share_offsets,
         lambda sequence, text: ask_share.ShareOffsetsView(sequence, [], failure=text),
     ),
-    "group_configs": Question(
+    "group_configs": QueryHandler(
         ask_groups.GroupConfigsQuery,
         share_queries.group_configs,
         lambda sequence, text: ask_groups.GroupConfigsView(sequence, [], text),
     ),
-    "journal": Question(
+    "journal": QueryHandler(
         ask_janitor.JournalQuery, None, lambda sequence, text: ask_janitor.JournalView(sequence, "", "", text)
     ),
 }

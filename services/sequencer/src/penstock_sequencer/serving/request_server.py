@@ -1,7 +1,11 @@
-"""Answers commands and queries from the bus, each in a task of its own, bounded in number, its failure contained."""
+"""Answers commands and queries from the bus: each in its own task, with a limit on their number.
+
+A failure in one request is contained in its task.
+"""
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -31,57 +35,69 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal, JournalLost
 from penstock_sequencer.core.queries import group_wait
 from penstock_sequencer.metrics import SequencerMetrics
-from penstock_sequencer.replication.proposer import Proposals
+from penstock_sequencer.replication.proposer import Proposer
 from penstock_sequencer.replication.read_index import ReadIndex
 from penstock_sequencer.replication.replica import Replica
-from penstock_sequencer.replication.stall_detector import Stalls
-from penstock_sequencer.serving.liveness import Members
-from penstock_sequencer.serving.query_table import QUESTIONS
+from penstock_sequencer.replication.stall_detector import StallDetector
+from penstock_sequencer.serving.member_liveness import MemberLiveness
+from penstock_sequencer.serving.query_table import QUERY_HANDLERS, QueryHandler
 
 COMMAND = "command"
 GROUP_WAIT = "group_wait"
-REQUESTS_MAX = 16_384  # of one name in work at the same time: 100 MB or so; beyond it they are refused at once
-GROUP_WAITS_MAX = 32_768  # members that wait for a rebalance: sixteen groups of the largest size at once
-# An asker gives up after a second, so an answer that needs longer has no reader.
-CATCH_UP_TIMEOUT_S = 1.0
-GROUP_WAIT_MS_MAX = 30_000
-FLUSH_RETRY_S = 0.2
 ALIVE = (Rejection.NONE, Rejection.REBALANCE_IN_PROGRESS)  # answers to heartbeats of members that count
-# Replicas propose these themselves. Taken from the bus, one of them could have the journal purged of what nobody kept.
+# Replicas propose these themselves. From the bus, one of them could make a custodian purge entries that no archive has.
 REPLICAS_OWN = (TakeCustody, RecordArchived, RecordSnapshot, RaiseLevel, ReleaseCustody)
 
 log = structlog.get_logger()
 
 
-class Api:
-    """What the other services ask a sequencer."""
+class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How many requests a sequencer works on at the same time, and how long."""
+
+    requests_max: int = 16_384  # of one name: 100 MB or so; further requests are rejected at once
+    group_waits_max: int = 32_768  # members that wait for a rebalance: sixteen groups of the largest size at once
+    catch_up_timeout_s: float = 1.0  # the sender gives up after a second, so nothing reads a later answer
+    group_wait_ms_max: int = 30_000
+    flush_retry_s: float = 0.2
+
+
+REQUEST_LIMITS = RequestLimits()
+
+
+class RequestServer:
+    """Answers what the other services ask of a sequencer."""
 
     def __init__(
         self,
+        *,
         bus: Bus,
         cluster: str,
         journal: Journal,
         replica: Replica,
         read_index: ReadIndex,
-        proposals: Proposals,
-        members: Members,
+        proposer: Proposer,
+        members: MemberLiveness,
         clock: Clock,
         metrics: SequencerMetrics,
-        stalls: Stalls,
+        stalls: StallDetector,
+        queries: Mapping[str, QueryHandler] = QUERY_HANDLERS,
+        limits: RequestLimits = REQUEST_LIMITS,
     ) -> None:
         self._bus = bus
         self._cluster = cluster
         self._journal = journal
         self._replica = replica
         self._read_index = read_index
-        self._proposals = proposals
+        self._proposer = proposer
         self._members = members
         self._clock = clock
         self._metrics = metrics
         self._stalls = stalls
+        self._queries = queries
+        self._limits = limits
         self._subscriptions: list[Subscription] = []
         self._owner: asyncio.TaskGroup | None = None
-        self._in_work = dict.fromkeys((COMMAND, *QUESTIONS), 0)
+        self._in_work = dict.fromkeys((COMMAND, *queries), 0)
         self._serving = asyncio.Event()
         self._draining = asyncio.Event()
         self._idle = asyncio.Event()
@@ -91,7 +107,7 @@ class Api:
         """Take requests and own the tasks that answer them, until cancelled; the replica must have caught up."""
         async with asyncio.TaskGroup() as self._owner:
             await self._listen(subjects.sequencer_command(self._cluster), COMMAND)
-            for name in QUESTIONS:
+            for name in self._queries:
                 await self._listen(subjects.sequencer_query(self._cluster, name), name)
             await self._until_listening()
             self._serving.set()
@@ -106,7 +122,7 @@ class Api:
                 return await self._bus.flush()
             except Unavailable as error:
                 log.warning("bus_not_flushed", error=str(error))
-                await asyncio.sleep(FLUSH_RETRY_S)
+                await asyncio.sleep(self._limits.flush_retry_s)
 
     async def until_serving(self) -> None:
         """Return when requests are taken."""
@@ -119,7 +135,10 @@ class Api:
         self._subscriptions.append(await self._bus.subscribe(subject, take, subjects.SEQUENCER_QUEUE))
 
     async def drain(self) -> None:
-        """Take nothing new, and return when everything taken is answered; who waits for a group is sent elsewhere."""
+        """Take nothing new, and return when everything taken is answered.
+
+        Members that wait for a group are answered at once, and ask another replica.
+        """
         for subscription in self._subscriptions:
             await subscription.unsubscribe()
         self._draining.set()
@@ -127,12 +146,12 @@ class Api:
         await self._idle.wait()
 
     async def _take(self, name: str, message: Inbound) -> None:
-        allowed = GROUP_WAITS_MAX if name == GROUP_WAIT else REQUESTS_MAX
+        allowed = self._limits.group_waits_max if name == GROUP_WAIT else self._limits.requests_max
         if self._in_work[name] >= allowed:
             await self._reply(name, message, self._failure(name, f"overloaded: {allowed} requests are in work already"))
             return
         if self._owner is None:
-            return  # `run` ends, and the subscriptions end after it; who asked asks another replica
+            return  # `run` ends, and the subscriptions end after it; the sender asks another replica
         self._in_work[name] += 1
         self._idle.clear()
         handling = self._owner.create_task(self._handle(name, message, self._stalls.ticket_in()))
@@ -144,7 +163,7 @@ class Api:
             self._idle.set()
 
     async def _handle(self, name: str, message: Inbound, ticket: int) -> None:
-        """The boundary: whatever one request brings about, the others and the process go on."""
+        """The error boundary: whatever happens in one request, the other requests and the process go on."""
         try:
             answer = await self._answer(name, message.data, ticket)
         except Unavailable as error:
@@ -161,7 +180,7 @@ class Api:
         sequence = self._replica.applied_sequence
         if name == COMMAND:
             return CommandReply(sequence, [], text, self._replica.state.clock_ms)
-        return QUESTIONS[name].fail(sequence, text)
+        return self._queries[name].fail(sequence, text)
 
     async def _reply(self, name: str, message: Inbound, answer: msgspec.Struct) -> None:
         """Send an answer; one that fits no message becomes a failure that says so."""
@@ -178,26 +197,29 @@ class Api:
     async def _answer(self, name: str, data: bytes, ticket: int) -> msgspec.Struct:
         if name == COMMAND:
             return await self._command(codec.decode(data, CommandRequest), ticket)
-        question = QUESTIONS[name]
-        query = codec.decode(data, question.kind)
+        handler = self._queries[name]
+        query = codec.decode(data, handler.kind)
         await self._catch_up(query)
         if name == GROUP_WAIT:
             return await self._group_wait(query)
-        if question.answer is None:
-            return await self._tell_journal()
-        answer = question.answer(self._replica.state, query)
+        if handler.answer is None:
+            return await self._describe_journal()
+        answer = handler.answer(self._replica.state, query)
         if isinstance(answer, HeartbeatView):
             self._record_heartbeat(query, answer)
         if isinstance(answer, ConsumerHeartbeatView | ShareHeartbeatView) and not isinstance(answer.outcome, Rejected):
-            self._members.note(query.heartbeat.group_id, query.heartbeat.member_id, self._clock.monotonic_s())
+            self._members.record_heartbeat(
+                query.heartbeat.group_id, query.heartbeat.member_id, self._clock.monotonic_s()
+            )
         return answer
 
     async def _catch_up(self, query: Any) -> None:
-        """Return when the state reflects what the query asks for; `Unavailable` when nobody waits for it any more."""
+        """Return when the state reflects what the query asks for; `Unavailable` when its sender has given up."""
         sequence = query.min_sequence
-        deadline_s = self._clock.monotonic_s() + CATCH_UP_TIMEOUT_S
+        timeout_s = self._limits.catch_up_timeout_s
+        deadline_s = self._clock.monotonic_s() + timeout_s
         if getattr(query, "fresh", False):
-            sequence = max(sequence, await self._read_index.ask(CATCH_UP_TIMEOUT_S))
+            sequence = max(sequence, await self._read_index.ask(timeout_s))
         await self._replica.until_applied(sequence, max(deadline_s - self._clock.monotonic_s(), 0))
 
     async def _command(self, request: CommandRequest, ticket: int) -> CommandReply:
@@ -210,13 +232,13 @@ class Api:
             ]
         elif request.commands:
             try:
-                sequence, outcomes = await self._proposals.propose(request.commands)
+                sequence, outcomes = await self._proposer.propose(request.commands)
             except Invalid as error:
                 # Sent again it would fare no better, so this is an outcome and no failure.
                 outcomes = [Rejected(Rejection.INVALID_REQUEST, str(error)) for _ in request.commands]
         return CommandReply(sequence, outcomes, clock_ms=self._replica.state.clock_ms)
 
-    async def _tell_journal(self) -> JournalView:
+    async def _describe_journal(self) -> JournalView:
         """As the server has it now: a stream that was made again is another journal."""
         try:
             described = await self._journal.describe()
@@ -227,17 +249,17 @@ class Api:
 
     def _record_heartbeat(self, query: HeartbeatQuery, answer: HeartbeatView) -> None:
         if answer.rejection in ALIVE:
-            self._members.note(query.group_id, query.member_id, self._clock.monotonic_s())
+            self._members.record_heartbeat(query.group_id, query.member_id, self._clock.monotonic_s())
 
     async def _group_wait(self, query: GroupWaitQuery) -> GroupWaitView:
         """The answer to a waiting member as soon as there is one, or that it has to wait when its time is over."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(max(query.wait_ms, 0), GROUP_WAIT_MS_MAX) / 1000):
+            async with asyncio.timeout(min(max(query.wait_ms, 0), self._limits.group_wait_ms_max) / 1000):
                 while self._has_to_wait(query) and not self._draining.is_set():
                     await self._replica.until_group_changes(query.group_id)
         view = group_wait(self._replica.state, query)
         if not isinstance(view.outcome, Rejected):
-            self._members.note(query.group_id, query.member_id, self._clock.monotonic_s())
+            self._members.record_heartbeat(query.group_id, query.member_id, self._clock.monotonic_s())
         return view
 
     def _has_to_wait(self, query: GroupWaitQuery) -> bool:

@@ -73,7 +73,7 @@ def write_snapshot(out: IO[bytes], snapshot: Snapshot) -> None:
         length += len(fragment)
     out.seek(0)
     place = (state.sequence, state.clock_ms, hashes[-1])
-    out.write(_packed_head(Head(snapshot.cluster, *place, len(hashes), crc, content_length, length)))
+    out.write(encode_head(Head(snapshot.cluster, *place, len(hashes), crc, content_length, length)))
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -103,8 +103,11 @@ def read_head(data: Buffer) -> Head:
     return head
 
 
-def read_snapshot(data: Buffer) -> Snapshot:
-    """The snapshot in an object; `UnknownVersion`, or `Corrupt` if it is damaged."""
+def read_snapshot(data: Buffer, *, known_level: int = NEWEST_LEVEL) -> Snapshot:
+    """The snapshot in an object; `Corrupt` if it is damaged.
+
+    `UnknownVersion` if its format is too new for this release, or its cluster is above `known_level`.
+    """
     head = read_head(data)
     payload = memoryview(data)[HEAD_BYTES:]
     check = PayloadCheck(head)
@@ -116,8 +119,8 @@ def read_snapshot(data: Buffer) -> Snapshot:
     state = decode_state(content[hashes_length:])
     if (state.sequence, state.clock_ms, hashes[-1]) != (head.sequence, head.clock_ms, head.running_hash):
         raise Corrupt(f"snapshot whose state is of entry {state.sequence} and whose head is of {head.sequence}")
-    if state.level > NEWEST_LEVEL:
-        raise UnknownVersion(f"snapshot of a cluster of level {state.level}, this release knows {NEWEST_LEVEL}")
+    if state.level > known_level:
+        raise UnknownVersion(f"snapshot of a cluster of level {state.level}, this release knows {known_level}")
     return Snapshot(head.cluster, hashes, state)
 
 
@@ -143,7 +146,8 @@ class PayloadCheck:
             raise Corrupt(f"snapshot with crc {self._crc:08x}, expected {head.payload_crc:08x}")
 
 
-def _packed_head(head: Head) -> bytes:
+def encode_head(head: Head) -> bytes:
+    """The first HEAD_BYTES of a snapshot."""
     prologue = _PROLOGUE.pack(MAGIC, FORMAT_VERSION, 0)[:_PROLOGUE_CRC_AT]
     packed = _HEAD.pack(head.cluster.encode("ascii"), *msgspec.structs.astuple(head)[1:])
     return b"".join((prologue, _CRC.pack(crc32c.crc32c(prologue)), packed, _CRC.pack(crc32c.crc32c(packed))))

@@ -5,8 +5,11 @@ import contextlib
 import msgspec
 import structlog
 
+from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
-from penstock.objectstore import NotFound, ObjectStore
+from penstock.contracts.levels import NEWEST_LEVEL
+from penstock.objectstore import AlreadyExists, NotFound, ObjectStore, streamed_put
+from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.segment.keys import parse_snapshot_key, snapshot_key, snapshots_prefix
 from penstock_sequencer.storage.snapshot_format import (
     HEAD_BYTES,
@@ -43,12 +46,14 @@ async def list_snapshots(store: ObjectStore, cluster: str) -> list[int]:
     return sequences
 
 
-async def read_stored_snapshot(store: ObjectStore, cluster: str, sequence: int) -> Snapshot:
+async def read_stored_snapshot(
+    store: ObjectStore, cluster: str, sequence: int, *, known_level: int = NEWEST_LEVEL
+) -> Snapshot:
     """One snapshot; `NotFound` if there is none, `Corrupt` if it is damaged, `UnknownVersion` if it is too new."""
     key = snapshot_key(NO_PREFIX, cluster, sequence)
     data = await store.get(key)
     try:
-        snapshot = read_snapshot(data)
+        snapshot = read_snapshot(data, known_level=known_level)
     except UnknownVersion:
         raise
     except Corrupt as error:
@@ -76,6 +81,22 @@ async def check_stored_snapshot(store: ObjectStore, cluster: str, sequence: int)
     return size_bytes
 
 
+async def put_snapshot(store: ObjectStore, cluster: str, sequence: int, data: Buffer) -> int:
+    """Store a snapshot and verify it, and return its bytes; a damaged object is deleted, and that is `Corrupt`.
+
+    In small parts, one by one: S3's client copies and hashes each part in one go, 200 MB in over 1 s.
+    """
+    key = snapshot_key(NO_PREFIX, cluster, sequence)
+    with contextlib.suppress(AlreadyExists):  # by an earlier custodian, or by a put in doubt
+        async with streamed_put(store, key, part_bytes=PART_BYTES_MIN, parts_in_flight_max=1) as put:
+            await put.write(data)
+    try:
+        return await check_stored_snapshot(store, cluster, sequence)
+    except Corrupt:
+        await store.delete([key])
+        raise
+
+
 async def _range(store: ObjectStore, key: str, position: int, length: int) -> bytes:
     """These bytes; `Corrupt` if the object ends before, and `Invalid` if the store refuses for any other reason."""
     try:
@@ -89,19 +110,19 @@ async def _range(store: ObjectStore, key: str, position: int, length: int) -> by
         raise Corrupt(f"it ends after {sizes[0]} bytes: {error}") from error
 
 
-async def find_newest_snapshot(store: ObjectStore, cluster: str) -> Found:
+async def find_newest_snapshot(store: ObjectStore, cluster: str, *, known_level: int = NEWEST_LEVEL) -> Found:
     """The newest good snapshot; `UnknownVersion` if the newest that is whole is too new for this release."""
     for _ in range(LISTINGS_MAX):
         with contextlib.suppress(NotFound):
-            return await _newest_of(store, cluster, await list_snapshots(store, cluster))
+            return await _newest_of(store, cluster, await list_snapshots(store, cluster), known_level)
     raise Unavailable(f"the store lists snapshots of {cluster} that are not there")
 
 
-async def _newest_of(store: ObjectStore, cluster: str, sequences: list[int]) -> Found:
+async def _newest_of(store: ObjectStore, cluster: str, sequences: list[int], known_level: int) -> Found:
     damaged: list[str] = []
     for sequence in reversed(sequences):
         try:
-            return Found(await read_stored_snapshot(store, cluster, sequence), damaged)
+            return Found(await read_stored_snapshot(store, cluster, sequence, known_level=known_level), damaged)
         except UnknownVersion as error:
             raise UnknownVersion(f"{snapshot_key(NO_PREFIX, cluster, sequence)}: {error}") from error
         except Corrupt as error:

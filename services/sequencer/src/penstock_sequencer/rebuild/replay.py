@@ -9,53 +9,53 @@ from penstock.contracts.errors import Corrupt, Invalid
 from penstock.objectstore import NotFound, ObjectStore
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
-from penstock_sequencer.custodian.archiver import list_archive, read_archive
 from penstock_sequencer.rebuild.report import Report
 from penstock_sequencer.storage.archive_format import Archive, hash_after
+from penstock_sequencer.storage.archive_store import list_archive, read_archive
 from penstock_sequencer.storage.snapshot_store import find_newest_snapshot
 
 
-class Past(msgspec.Struct):
-    """How far the journal is known; `hash` is its running hash after the state's last entry."""
+class JournalState(msgspec.Struct):
+    """A state, and the journal's running hash after the state's last entry."""
 
     state: State
     hash: bytes
 
 
-async def read_past(store: ObjectStore, cluster: str, report: Report) -> Past:
-    """The state as far as snapshots and archive tell; `Invalid` if they tell nothing."""
-    past = await _from_snapshot(store, cluster, report)
-    await _replay(store, cluster, past, report)
-    state = past.state
+async def replay_archive(store: ObjectStore, cluster: str, report: Report) -> JournalState:
+    """The state as far as snapshots and archive reach; `Invalid` if there are none."""
+    known = await _from_snapshot(store, cluster, report)
+    await _replay(store, cluster, known, report)
+    state = known.state
     if not state.sequence:
         raise Invalid(f"the store has no snapshot of cluster {cluster} that is whole, and no archive from entry 1 on")
     report.archived_sequence, report.archived_until_ms = state.sequence, state.clock_ms
-    return past
+    return known
 
 
-async def _from_snapshot(store: ObjectStore, cluster: str, report: Report) -> Past:
+async def _from_snapshot(store: ObjectStore, cluster: str, report: Report) -> JournalState:
     found = await find_newest_snapshot(store, cluster)
     report.damaged_snapshots = found.damaged
     if found.snapshot is None:
-        return Past(new_state(), GENESIS_HASH)
+        return JournalState(new_state(), GENESIS_HASH)
     report.snapshot_sequence = found.snapshot.state.sequence
-    return Past(found.snapshot.state, found.snapshot.hashes[-1])
+    return JournalState(found.snapshot.state, found.snapshot.hashes[-1])
 
 
-async def _replay(store: ObjectStore, cluster: str, past: Past, report: Report) -> None:
+async def _replay(store: ObjectStore, cluster: str, known: JournalState, report: Report) -> None:
     """Apply archived entries as far as they go."""
     spans = await list_archive(store, cluster)
     tried: set[tuple[int, int]] = set()
-    while span := next(_continuing(spans, past.state.sequence, tried), None):
+    while span := next(_continuing(spans, known.state.sequence, tried), None):
         tried.add(span)
         try:
             archive = await read_archive(store, cluster, *span)
-            _check_continues(archive, past)
-            _apply(archive, past)
+            _check_continues(archive, known)
+            _apply(archive, known)
             report.archive_objects += 1
         except (Corrupt, NotFound) as error:
             report.damaged_archive.append(f"entries {span[0]} to {span[1]}: {error}")
-    report.unreached_archive = sum(first > past.state.sequence + 1 for first, _ in spans)
+    report.unreached_archive = sum(first > known.state.sequence + 1 for first, _ in spans)
 
 
 def _continuing(spans: list[tuple[int, int]], sequence: int, tried: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -64,13 +64,13 @@ def _continuing(spans: list[tuple[int, int]], sequence: int, tried: set[tuple[in
     return iter(sorted(found, key=lambda span: -span[1]))
 
 
-def _check_continues(archive: Archive, past: Past) -> None:
-    if hash_after(archive, past.state.sequence) != past.hash:
-        raise Corrupt(f"it builds on another past than the state at entry {past.state.sequence}")
+def _check_continues(archive: Archive, known: JournalState) -> None:
+    if hash_after(archive, known.state.sequence) != known.hash:
+        raise Corrupt(f"it builds on another past than the state at entry {known.state.sequence}")
 
 
-def _apply(archive: Archive, past: Past) -> None:
-    for data in archive.entries[past.state.sequence + 1 - archive.first :]:
+def _apply(archive: Archive, known: JournalState) -> None:
+    for data in archive.entries[known.state.sequence + 1 - archive.first :]:
         entry = decode_entry(data)
-        apply_entry(past.state, past.state.sequence + 1, entry.requests, announce=False)
-        past.hash = next_hash(past.hash, data)
+        apply_entry(known.state, known.state.sequence + 1, entry.requests, announce=False)
+        known.hash = next_hash(known.hash, data)

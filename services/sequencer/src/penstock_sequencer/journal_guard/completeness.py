@@ -1,0 +1,44 @@
+"""Checks at the start that the journal reaches as far as its archive; a shorter one lost acknowledged entries."""
+
+import asyncio
+import contextlib
+
+from penstock.contracts.errors import Unavailable
+from penstock.objectstore import ObjectStore
+from penstock.runtime.journal import Journal, JournalInfo, JournalLost
+from penstock.runtime.nats.loss import LossWatch
+from penstock_sequencer.replication.halt import REMEDY, Halted
+from penstock_sequencer.storage.archive_store import list_archive
+
+LOSS_LOOK_S = 0.5
+
+
+async def check_journal_has_what_is_archived(
+    journal: Journal, store: ObjectStore, cluster: str, *, look_interval_s: float = LOSS_LOOK_S
+) -> None:
+    """`Halted` if the archive goes on where the journal ends: the journal lost acknowledged entries.
+
+    A server of a cluster that has just started may have old data. So it must give the same answer for a while.
+    """
+    archived = max((last for _, last in await list_archive(store, cluster)), default=0)
+    info = await journal.describe()
+    watch = LossWatch(lambda: info.replicas > 1)
+    while True:
+        try:
+            with watch.watch():
+                _check_reaches(info, archived, cluster)
+            return
+        except JournalLost as loss:
+            raise Halted(f"the sequencer halted: {loss}. {REMEDY}") from loss
+        except Unavailable:
+            await asyncio.sleep(look_interval_s)
+        with contextlib.suppress(Unavailable):  # then the last answer counts a little longer
+            info = await journal.describe()
+
+
+def _check_reaches(info: JournalInfo, archived: int, cluster: str) -> None:
+    if info.last_sequence < archived:
+        raise JournalLost(
+            f"the journal of cluster {cluster} ends at entry {info.last_sequence}, but entry {archived} is in its "
+            "archive already"
+        )
