@@ -9,8 +9,7 @@ import pytest
 
 from penstock.contracts.codec import encode
 from penstock.contracts.messages import ListenerAddress, Presence
-from penstock.runtime.bus import presence
-from penstock.runtime.bus.presence import Announcer, Directory
+from penstock.runtime.bus.presence import Announcer, Directory, PresenceLimits
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
 from tests.testkit.waiting import until
 
@@ -199,9 +198,9 @@ async def test_an_announcer_speaks_again_and_again_until_it_leaves(town: Town) -
         await running
 
 
-async def test_a_newcomer_is_greeted_long_before_the_next_second(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "ANNOUNCE_INTERVAL_MS", 3_600_000)  # so that it is not heard by waiting for the next
-    announcer = Announcer(town.bus, CLUSTER, lambda: a_presence("f1"), town.directory)
+async def test_a_newcomer_is_greeted_long_before_the_next_second(town: Town) -> None:
+    limits = PresenceLimits(announce_interval_ms=3_600_000)  # so that it is not heard by waiting for the next
+    announcer = Announcer(town.bus, CLUSTER, lambda: a_presence("f1"), town.directory, limits=limits)
     running = asyncio.create_task(announcer.run())
     await until(lambda: len(town.hub.published) == 1)
     await town.settle()
@@ -216,10 +215,10 @@ async def test_a_newcomer_is_greeted_long_before_the_next_second(town: Town, mon
     await newcomer.close()
 
 
-async def test_many_newcomers_get_one_greeting(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "ANNOUNCE_GAP_MS", 500)  # they all come within it, however busy the machine
-    monkeypatch.setattr(presence, "ANNOUNCE_INTERVAL_MS", 60_000)
-    announcer = Announcer(town.bus, CLUSTER, lambda: a_presence("f1"), town.directory)
+async def test_many_newcomers_get_one_greeting(town: Town) -> None:
+    # They all come within the gap, however busy the machine.
+    limits = PresenceLimits(announce_gap_ms=500, announce_interval_ms=60_000)
+    announcer = Announcer(town.bus, CLUSTER, lambda: a_presence("f1"), town.directory, limits=limits)
     running = asyncio.create_task(announcer.run())
     await until(lambda: len(town.hub.published) == 1)
     await town.hear(*(a_presence(f"g{n}", "gateway") for n in range(50)))

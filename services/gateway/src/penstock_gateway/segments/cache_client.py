@@ -13,8 +13,8 @@ from penstock.contracts.errors import Corrupt, PenstockError, Unavailable, Undel
 from penstock.contracts.ids import SegmentId
 from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
 from penstock.runtime.bus.bus import Bus
-from penstock.runtime.bus.byte_budget import ByteBudget
-from penstock.runtime.bus.single_flight import SingleFlight
+from penstock.runtime.concurrency.byte_budget import ByteBudget
+from penstock.runtime.concurrency.single_flight import SingleFlight
 from penstock.runtime.clock import Clock
 from penstock_gateway.segments.cache_ring import CacherRing, Instances, part_of
 from penstock_gateway.segments.hedging import OwnerPace

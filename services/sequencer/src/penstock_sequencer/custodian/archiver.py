@@ -18,7 +18,7 @@ from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailab
 from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal, JournalEntry, JournalInfo, JournalLost
-from penstock.runtime.nats.loss import LossWatch
+from penstock.runtime.nats.loss import LossDetector
 from penstock.runtime.process.health import Health
 from penstock.segment.keys import journal_archive_key, journal_archive_prefix, parse_journal_archive_key
 from penstock_sequencer.custodian.custody import Custody
@@ -85,10 +85,10 @@ async def check_journal_has_what_is_archived(journal: Journal, store: ObjectStor
     """
     archived = max((last for _, last in await list_archive(store, cluster)), default=0)
     info = await journal.describe()
-    watch = LossWatch(lambda: info.replicas > 1)
+    detector = LossDetector(lambda: info.replicas > 1)
     while True:
         try:
-            with watch.watch():
+            with detector.observe():
                 _check_reaches(info, archived, cluster)
             return
         except JournalLost as loss:

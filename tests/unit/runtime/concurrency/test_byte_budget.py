@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from penstock.runtime.bus.byte_budget import ByteBudget
+from penstock.runtime.concurrency.byte_budget import ByteBudget
 
 
 class Holder:

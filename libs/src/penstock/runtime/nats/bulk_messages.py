@@ -1,25 +1,23 @@
-"""The nats client for messages of megabytes: fewer copies and fewer, larger reads than it makes by itself.
+"""Parts of nats-py's client for messages of megabytes: fewer copies, and fewer and larger reads.
 
-It is made for small messages: it reads 32 KiB at a time, holds the server up at 64 KiB, and copies each message four
-times on the way in and twice on the way out. Here it is once each.
+nats-py is made for small messages. It reads 32 KiB at a time, stops reading at 64 KiB, and copies each message four
+times on the way in and twice on the way out. These parts copy it once each way. `PatchedClient` puts them in place.
 """
 
 import asyncio
 from collections import deque
 from typing import Any
 
-from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
-from nats.protocol.command import PUB_OP
 from nats.protocol.parser import AWAITING_CONTROL_LINE, AWAITING_MSG_PAYLOAD, Parser
 
 READ_BYTES = 512 * 1024
-BULK_BYTES_MIN = 64 * 1024  # a smaller message costs less copied than handled in pieces
-_CRLF = b"\r\n"
+BULK_BYTES_MIN = 64 * 1024  # a smaller message costs less when it is copied than when it is handled in fragments
+CRLF = b"\r\n"
 
 
 class ChunkReader(asyncio.StreamReader):
-    """Hands on what the socket gave as it is, from the first `read` on; lines are read before that."""
+    """Hands on the socket's chunks as they are, from the first `read` on; lines can be read before that."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit, asyncio.get_running_loop())
@@ -42,7 +40,7 @@ class ChunkReader(asyncio.StreamReader):
         return super().at_eof() and not self._chunks
 
     async def read(self, n: int = -1) -> bytes:
-        """What came, whatever its size; empty at the end."""
+        """The next chunk, of any size; empty at the end."""
         if self._exception is not None:  # type: ignore[attr-defined]
             raise self._exception  # type: ignore[attr-defined]
         if not self._is_by_chunks:
@@ -72,12 +70,12 @@ class ChunkReader(asyncio.StreamReader):
 
 
 class BulkTransport(TcpTransport):
-    """Reads what is there as it is."""
+    """A TCP connection that is read in large chunks."""
 
     _is_new = True
 
     def __bool__(self) -> bool:
-        # The client makes one of its own in place of a transport that is not connected.
+        # nats-py replaces a transport that is not connected by one of its own.
         return self._is_new or bool(super().__bool__())  # type: ignore[no-untyped-call]
 
     async def connect(self, uri: Any, buffer_size: int, connect_timeout: int) -> None:
@@ -87,23 +85,33 @@ class BulkTransport(TcpTransport):
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         async with asyncio.timeout(connect_timeout):
             transport, _ = await loop.create_connection(lambda: protocol, uri.hostname, uri.port)
-        # The bare ones keep the socket while TLS takes its place, as in the base.
+        # As in the base class: the bare reader and writer keep the socket alive when TLS replaces the others.
         self._bare_io_reader = self._io_reader = reader
         self._bare_io_writer = self._io_writer = asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def read(self, buffer_size: int) -> Any:
         return await super().read(READ_BYTES)
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait in this process for the socket."""
+        return int(self._io_writer.transport.get_write_buffer_size()) if self._io_writer is not None else 0
+
+    def abort(self) -> None:
+        """Cut the connection and drop what could not be sent."""
+        if self._io_writer is not None:
+            self._io_writer.transport.abort()
+
 
 class _OneCopyBuffer(bytearray):
-    """A part of it is bytes at once, where that of its base is another bytearray that somebody then makes bytes of."""
+    """A slice of it is `bytes` at once; a slice of a bytearray is a bytearray, which nats-py then copies to `bytes`."""
 
     def __getitem__(self, key: Any) -> Any:
         return bytes(memoryview(self)[key]) if isinstance(key, slice) else super().__getitem__(key)
 
 
 class OneCopyParser(Parser):
-    """Copies each payload once: the pieces of a large one are kept as they come, and joined when all are there."""
+    """Copies each payload once: fragments of a large payload are kept as they come, and joined when all are there."""
 
     def reset(self) -> None:
         super().reset()
@@ -119,53 +127,26 @@ class OneCopyParser(Parser):
             self._begin_fragments()
 
     def _begin_fragments(self) -> None:
-        """From now on collect the rest of a large message that has begun."""
+        """Collect the rest of a large message whose first bytes are in the buffer."""
         is_bulk = self.state == AWAITING_MSG_PAYLOAD and self.needed >= BULK_BYTES_MIN and not self.header_needed
         if is_bulk and self.buf:
             self._fragments, self._fragments_bytes = [bytes(self.buf)], len(self.buf)
             self.buf.clear()
 
     async def _take_fragment(self, data: bytes) -> bytes:
-        """Take what belongs to the message, and return what is behind it."""
-        missing = self.needed + len(_CRLF) - self._fragments_bytes
+        """Take the bytes that belong to the message, and return the bytes behind it."""
+        missing = self.needed + len(CRLF) - self._fragments_bytes
         if len(data) < missing:
             self._fragments.append(data)
             self._fragments_bytes += len(data)
             return b""
-        payload_missing = missing - len(_CRLF)
+        payload_missing = missing - len(CRLF)
         if payload_missing > 0:
             payload = b"".join((*self._fragments, memoryview(data)[:payload_missing]))
-        else:  # its end is there already, and perhaps half of what follows it
+        else:  # the payload is complete already, perhaps with half of the line end
             payload = b"".join(self._fragments)[: self.needed]
         self._fragments, self._fragments_bytes = [], 0
         self.state = AWAITING_CONTROL_LINE
         message = self.msg_arg
         await self.nc._process_msg(message["sid"], message["subject"], message["reply"], payload, None)
         return data[missing:]
-
-
-class BulkClient(Client):
-    """Sends large payloads as they are; whoever sends one does not change it any more."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ps = OneCopyParser(self)
-
-    async def _connect_to_server(self, server: Any) -> None:
-        if not self._transport:
-            self._transport = BulkTransport()  # type: ignore[no-untyped-call]
-        await super()._connect_to_server(server)
-
-    async def _send_publish(self, subject: str, reply: str, payload: Any, payload_size: int, headers: Any) -> None:
-        if headers is not None or payload_size < BULK_BYTES_MIN:
-            await super()._send_publish(subject, reply, payload, payload_size, headers)
-            return
-        head = f"{PUB_OP} {subject} {reply} {payload_size}\r\n".encode()
-        # Nobody may come in between, so they are not three commands.
-        self._pending += [head, payload]
-        self._pending_data_size += len(head) + payload_size
-        self.stats["out_msgs"] += 1
-        self.stats["out_bytes"] += payload_size
-        await self._send_command(_CRLF)
-        if self._flush_queue is not None and self._flush_queue.empty():
-            await self._flush_pending()

@@ -1,4 +1,4 @@
-"""One load for a key at a time, however many ask for it."""
+"""One load for a key at a time, however many tasks ask for it."""
 
 import asyncio
 from collections import Counter
@@ -12,8 +12,8 @@ Value = TypeVar("Value")
 class SingleFlight(Generic[Key, Value]):
     """Loads that are shared while they run.
 
-    All who wait for a load get its value or its error. One who goes away does not end it for the others, nor, unless it
-    is shared, for whoever comes next. Nothing is kept once a load is over.
+    All tasks that wait for a load get its value or its error. A task that stops waiting does not end the load for the
+    others nor, unless the load is shared, for later tasks. Nothing is kept once a load is over.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class SingleFlight(Generic[Key, Value]):
         return key in self._flying
 
     def begin(self, key: Key, load: Callable[[], Coroutine[Any, Any, Value]]) -> asyncio.Task[Value]:
-        """The load that runs for `key`, or a new one that `load` begins; who waits for it shields it."""
+        """The load that runs for `key`, or a new one that `load` begins; a task that waits for it shields it."""
         task = self._flying.get(key)
         if task is None:
             task = self._flying[key] = asyncio.create_task(load())
@@ -39,9 +39,9 @@ class SingleFlight(Generic[Key, Value]):
         return await asyncio.shield(self.begin(key, load))
 
     async def share(self, key: Key, load: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
-        """As `get`, for a load that is worth nothing once all who share it have gone away: then it is cancelled.
+        """As `get`, for a load that is of no use once no task waits for it: then it is cancelled.
 
-        A key is shared by all who ask for it or by none: who only gets it is not counted.
+        All tasks share a key, or none does: `get` does not count its callers.
         """
         task = self.begin(key, load)
         self._sharers[task] += 1
@@ -52,7 +52,7 @@ class SingleFlight(Generic[Key, Value]):
             if not self._sharers[task]:
                 del self._sharers[task]
                 if not task.done():
-                    del self._flying[key]  # whoever comes next begins anew
+                    del self._flying[key]  # the next task begins a new load
                     task.cancel()
                     await asyncio.wait([task])
 
@@ -67,4 +67,4 @@ class SingleFlight(Generic[Key, Value]):
         if self._flying.get(key) is task:
             del self._flying[key]
         if not task.cancelled():
-            task.exception()  # it was told to whoever waited; with nobody there it is not worth a warning
+            task.exception()  # its waiters have it; without waiters it needs no warning

@@ -1,12 +1,13 @@
-"""What stays is set aside, and what comes later is still collected."""
+"""The allocator's settings; objects of the start are set aside, and later ones are still collected."""
 
+import ctypes
 import gc
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from penstock.runtime.process.garbage import set_aside_what_stays
+from penstock.runtime.process.memory import freeze_startup_objects, tune_malloc
 
 
 class Node:
@@ -22,15 +23,25 @@ def put_back() -> Iterator[None]:
     gc.unfreeze()
 
 
+def test_glibc_takes_the_settings() -> None:
+    if not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"):
+        pytest.skip("this C library is not glibc")
+    assert tune_malloc() is True
+
+
+def test_without_a_mallopt_nothing_happens() -> None:
+    assert tune_malloc(lambda _name: object()) is False
+
+
 def test_later_collections_look_only_at_what_came_later() -> None:
     stays = [[] for _ in range(1_000)]  # type: ignore[var-annotated]
-    set_aside_what_stays()
+    freeze_startup_objects()
     assert gc.get_freeze_count() >= len(stays)
     assert not any(each is stays for each in gc.get_objects())
 
 
 def test_a_cycle_that_is_made_and_dies_later_is_collected() -> None:
-    set_aside_what_stays()
+    freeze_startup_objects()
     gone = weakref.ref(Node())
     gc.collect()
     assert gone() is None
@@ -38,5 +49,5 @@ def test_a_cycle_that_is_made_and_dies_later_is_collected() -> None:
 
 def test_a_cycle_that_is_dead_already_is_not_kept() -> None:
     gone = weakref.ref(Node())
-    set_aside_what_stays()
+    freeze_startup_objects()
     assert gone() is None

@@ -4,13 +4,9 @@ import asyncio
 
 import pytest
 
-from penstock.runtime.bus import bounded
-from penstock.runtime.bus.bounded import finish_within, honest_cancellation
+from penstock.runtime.nats.cancellation import CancelLimits, finish_within, honest_cancellation
 
-
-@pytest.fixture(autouse=True)
-def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "CANCEL_INTERVAL_S", 0.002)
+SHORT = CancelLimits(interval_s=0.002)
 
 
 class Stubborn:
@@ -51,21 +47,21 @@ async def test_work_that_ends_in_time_ends_as_it_does() -> None:
 async def test_late_work_is_cancelled_until_it_ends(swallows: int) -> None:
     stubborn = Stubborn(swallows)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(finish_within(stubborn.work(), 0.001), 5)
+        await asyncio.wait_for(finish_within(stubborn.work(), 0.001, limits=SHORT), 5)
     assert stubborn.is_over
 
 
-async def test_work_that_never_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "CANCELS_MAX", 3)
+async def test_work_that_never_ends_is_left_behind() -> None:
     stubborn = Stubborn(3)
+    limits = CancelLimits(interval_s=0.002, cancels_max=3)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(finish_within(stubborn.work(), 0.001), 5)
+        await asyncio.wait_for(finish_within(stubborn.work(), 0.001, limits=limits), 5)
     assert not stubborn.is_over
 
 
 async def test_whoever_waits_can_be_cancelled_and_the_work_ends_too() -> None:
     stubborn = Stubborn(2)
-    waiting = asyncio.create_task(finish_within(stubborn.work(), 60))
+    waiting = asyncio.create_task(finish_within(stubborn.work(), 60, limits=SHORT))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     waiting.cancel()

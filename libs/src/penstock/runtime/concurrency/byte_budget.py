@@ -1,4 +1,4 @@
-"""A number of bytes that may be in use at once; who wants more than are free waits in line."""
+"""A number of bytes that may be in use at once; a task that wants more than are free waits in a queue."""
 
 import asyncio
 from collections import deque
@@ -16,7 +16,7 @@ class ByteBudget:
 
     @property
     def free_bytes(self) -> int:
-        """What can be had at once: nothing while somebody waits."""
+        """The bytes that a new claim gets at once: none while another claim waits."""
         return 0 if self._waiting else self._bytes_max - self.used_bytes
 
     @asynccontextmanager
@@ -34,13 +34,13 @@ class ByteBudget:
         if not self._waiting and self.used_bytes + lease_bytes <= self._bytes_max:
             self.used_bytes += lease_bytes
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (lease_bytes, turn)
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (lease_bytes, granted)
         self._waiting.append(entry)
         try:
-            await turn
+            await granted
         except asyncio.CancelledError:
-            if turn.cancelled():
+            if granted.cancelled():
                 self._waiting.remove(entry)
             else:
                 self.used_bytes -= lease_bytes
@@ -49,9 +49,9 @@ class ByteBudget:
 
     def _grant(self) -> None:
         while self._waiting:
-            lease_bytes, turn = self._waiting[0]
-            if turn.cancelled() or self.used_bytes + lease_bytes > self._bytes_max:
-                return  # who was cancelled leaves the line as soon as he is awake, and grants what comes then
+            lease_bytes, granted = self._waiting[0]
+            if granted.cancelled() or self.used_bytes + lease_bytes > self._bytes_max:
+                return  # a cancelled task leaves the queue when it wakes up, and then grants to those behind it
             self._waiting.popleft()
             self.used_bytes += lease_bytes
-            turn.set_result(None)
+            granted.set_result(None)

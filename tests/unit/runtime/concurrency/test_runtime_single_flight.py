@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from penstock.contracts.errors import Unavailable
-from penstock.runtime.bus.single_flight import SingleFlight
+from penstock.runtime.concurrency.single_flight import SingleFlight
 
 
 class Loads:
