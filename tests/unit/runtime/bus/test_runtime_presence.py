@@ -10,21 +10,11 @@ import pytest
 from penstock.contracts.codec import encode
 from penstock.contracts.messages import ListenerAddress, Presence
 from penstock.runtime.bus.presence import Announcer, Directory, PresenceLimits
+from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
 from tests.testkit.waiting import until
 
 CLUSTER = "test"
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.s = 100.0
-
-    def now_ms(self) -> int:
-        return int(self.s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.s
 
 
 def a_presence(
@@ -63,7 +53,7 @@ class Town:
     async def pass_time(self, seconds: float) -> None:
         """Time goes by as for a directory that runs."""
         for _ in range(round(seconds * 10)):
-            self.clock.s += 0.1
+            self.clock.now_s += 0.1
             self.directory.expire()
 
 
@@ -107,7 +97,7 @@ async def test_who_is_silent_for_three_seconds_is_gone(town: Town) -> None:
 
 async def test_who_fell_silent_is_not_found_even_before_it_is_cleared_away(town: Town) -> None:
     await town.hear(a_presence("f1"))
-    town.clock.s += 3.1
+    town.clock.now_s += 3.1
     assert town.directory.live("flusher") == []
     assert town.directory.get("f1") is None
 
@@ -164,7 +154,7 @@ async def test_while_the_bus_is_down_nobody_is_declared_gone(town: Town) -> None
 
 async def test_a_stall_of_our_own_is_nobody_elses_silence(town: Town) -> None:
     await town.hear(a_presence("f1"))
-    town.clock.s += 30
+    town.clock.now_s += 30
     town.directory.expire()
     assert names(town.directory.live("flusher")) == ["f1"]
 

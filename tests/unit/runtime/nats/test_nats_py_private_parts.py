@@ -26,6 +26,7 @@ from penstock.runtime import nats as package
 FOLDER = Path(package.__file__).parent
 PINS = Path(__file__).parents[4] / "libs" / "pyproject.toml"
 CLIENT, BULK = "patched_client.py", "bulk_messages.py"
+REMEDY = "The first lines of this test module say what to do."
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -86,15 +87,15 @@ PARTS = [
 ]
 # The code of nats-py that has to use a part which we replace, or our replacement is without effect.
 CALLERS = [
-    (Client.publish, "self._send_publish(subject, reply, payload, payload_size, headers)"),
-    (Client._select_next_server, "self._connect_to_server("),
-    (Client._connect_to_server, "if not self._transport:"),
-    (Client._process_op_err, "self._attempt_reconnect()"),
-    (Client._read_loop, "self._ps.parse("),
-    (Client._read_loop, "self._transport.read("),
-    (Client._process_msg, "self._subs.get(sid)"),
-    (Parser.parse, "self.buf.extend(data)"),
-    (Parser.parse, "bytes(self.buf[: self.needed])"),
+    (Client, "publish", "self._send_publish(subject, reply, payload, payload_size, headers)"),
+    (Client, "_select_next_server", "self._connect_to_server("),
+    (Client, "_connect_to_server", "if not self._transport:"),
+    (Client, "_process_op_err", "self._attempt_reconnect()"),
+    (Client, "_read_loop", "self._ps.parse("),
+    (Client, "_read_loop", "self._transport.read("),
+    (Client, "_process_msg", "self._subs.get(sid)"),
+    (Parser, "parse", "self.buf.extend(data)"),
+    (Parser, "parse", "bytes(self.buf[: self.needed])"),
 ]
 
 
@@ -117,7 +118,7 @@ def explain(part: Part, problem: str) -> str:
     library = "asyncio" if part.owner is asyncio.StreamReader else f"nats-py {version('nats-py')}"
     return (
         f"{library}: {part.owner.__name__}.{part.name} {problem}. Used in penstock/runtime/nats/{part.used_in}: "
-        f"{part.why}. The first lines of this test say what to do."
+        f"{part.why}. {REMEDY}"
     )
 
 
@@ -133,12 +134,12 @@ async def test_a_private_part_has_the_shape_that_we_rely_on(part: Part) -> None:
         assert isinstance(value, part.shape), explain(part, f"is {value!r}, and a {part.shape.__name__} is expected")
 
 
-@pytest.mark.parametrize(("caller", "call"), CALLERS, ids=lambda each: getattr(each, "__qualname__", ""))
-def test_the_library_uses_the_parts_that_we_replace(caller: Any, call: str) -> None:
-    source = inspect.getsource(caller)
-    assert call in source, (
-        f"nats-py {version('nats-py')}: {caller.__qualname__} has no `{call}` any more, so a part of "
-        f"penstock/runtime/nats/{CLIENT} or {BULK} may be without effect. The first lines of this test say what to do."
+@pytest.mark.parametrize(("owner", "method", "call"), CALLERS)
+def test_the_library_uses_the_parts_that_we_replace(owner: type, method: str, call: str) -> None:
+    where = f"nats-py {version('nats-py')}: {owner.__name__}.{method}"
+    assert hasattr(owner, method), f"{where} is gone. {REMEDY}"
+    assert call in inspect.getsource(getattr(owner, method)), (
+        f"{where} has no `{call}`, so a part of {CLIENT} or {BULK} may be without effect. {REMEDY}"
     )
 
 

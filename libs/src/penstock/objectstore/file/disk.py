@@ -1,4 +1,4 @@
-"""Blocking work on files: done in threads, whole, and refused in words of our own."""
+"""Blocking work on files: done in threads and to its end, with the operating system's errors as our own."""
 
 import asyncio
 import contextlib
@@ -20,12 +20,12 @@ Result = TypeVar("Result")
 
 
 async def run_in(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-    """Do blocking work in a thread; what the operating system refuses becomes one of our errors."""
+    """Do blocking work in a thread; an error of the operating system becomes one of our errors."""
     return await asyncio.wrap_future(submit(pool, work))
 
 
 def submit(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Future[Result]:
-    """Begin blocking work in a thread, which goes on to its end whoever stops waiting for it."""
+    """Begin blocking work in a thread, which runs to its end even if no task waits for it any more."""
 
     def contained() -> Result:
         try:
@@ -39,19 +39,19 @@ def submit(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Future[Resul
 
 
 def _translated(error: OSError) -> PenstockError:
-    said = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
+    text = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
     if is_final(error):
-        return Invalid(f"file store refused: {said}")
-    return Unavailable(f"file store failed: {said}")
+        return Invalid(f"file store refused: {text}")
+    return Unavailable(f"file store failed: {text}")
 
 
 def is_final(error: OSError) -> bool:
-    """Whether the operating system would say the same again."""
+    """Whether another attempt would get the same error."""
     return error.errno in _FINAL
 
 
 def etag_of(status: os.stat_result) -> str:
-    """What names this version of a file."""
+    """The name of this version of a file."""
     return f"{status.st_mtime_ns:x}-{status.st_size:x}"
 
 
@@ -92,6 +92,6 @@ def sync(folder: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Delete a file that nobody needs, if that is possible."""
+    """Delete a file that is not needed, if that is possible."""
     with contextlib.suppress(OSError):
         path.unlink()

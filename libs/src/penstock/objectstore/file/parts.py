@@ -9,15 +9,15 @@ from pathlib import Path
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Unavailable
 from penstock.objectstore.errors import NotFound
-from penstock.objectstore.file_work import discard, run_in, submit, write_all
+from penstock.objectstore.file.disk import discard, run_in, submit, write_all
 from penstock.objectstore.store import PartSizes
 
 
 class FileParts:
     """Parts lie at their places in one file; each is synced, so that the last sync is as short as any.
 
-    A thread that writes a part goes on when nobody waits for it any more. So each opens the file for itself, and the
-    file is not complete before all have ended.
+    A thread that writes a part runs to its end even if no task waits for it any more. So each thread opens the file
+    for itself, and the file is not complete before all threads have ended.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FileParts:
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
         await asyncio.wrap_future(writing)
-        self._sizes.note(number, size)
+        self._sizes.record(number, size)
 
     async def complete(self) -> str:
         size_bytes = self._sizes.check_complete()

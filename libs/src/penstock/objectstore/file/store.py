@@ -5,8 +5,8 @@ fails if that name is taken. An etag is the file's modification time and size; t
 are random, so that two versions of an object never have the same. Replacing and deleting exclude each other through a
 lock file; creating needs no lock.
 
-A staged file's name tells the key it is for, so that what crashed writers leave can be listed. Folders stay when their
-last object is deleted: they are few, and to remove one would race with whoever creates in it.
+The name of a staged file contains the key it is for, so that files of crashed writers can be listed. Folders stay when
+their last object is deleted: they are few, and the removal of one would race with a writer that creates a file in it.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -23,10 +23,17 @@ from pathlib import Path
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound
-from penstock.objectstore.file_parts import FileParts
-from penstock.objectstore.file_work import discard, etag_of, is_final, read_all, run_in, sync, write_all
-from penstock.objectstore.folders import keys_in_order
-from penstock.objectstore.staging import LOCK, STAGING, check_staged_name, staged_name, unfinished_in
+from penstock.objectstore.file.disk import discard, etag_of, is_final, read_all, run_in, sync, write_all
+from penstock.objectstore.file.names import (
+    LOCK,
+    STAGING,
+    check_staged_name,
+    keys_in_order,
+    staged_name,
+    unfinished_in,
+)
+from penstock.objectstore.file.parts import FileParts
+from penstock.objectstore.limits import DEFAULT_LIMITS, FileLimits
 from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
     Listing,
@@ -39,18 +46,17 @@ from penstock.objectstore.store import (
     check_range,
     range_beyond,
 )
+from penstock.runtime.clock import Entropy, SystemEntropy
 
-STAGING_AGE_MAX_S = 3600  # no upload takes an hour, so whoever began an older file is gone
-WRITE_THREADS = 8  # each waits for the disk most of its time
-READ_THREADS = 8  # their own, so that reads never wait behind syncs
-FOLDERS_KNOWN_MAX = 10_000  # ten times the folders that segments spread over
 _ByFolder = dict[Path, list[str]]  # keys by the folders of their files
 _NOT_A_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
-async def open_file_store(root: Path, *, entropy: Callable[[int], bytes] = os.urandom) -> "FileStore":
+async def open_file_store(
+    root: Path, *, entropy: Entropy | None = None, limits: FileLimits = DEFAULT_LIMITS.file
+) -> "FileStore":
     """The store in `root`, made if absent; `Invalid` with the path and reason if objects cannot be kept there."""
-    store = FileStore(root, entropy)
+    store = FileStore(root, entropy or SystemEntropy(), limits)
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(store.close)
         await store.prepare()
@@ -61,12 +67,13 @@ async def open_file_store(root: Path, *, entropy: Callable[[int], bytes] = os.ur
 class FileStore:
     """One file per object, below one folder."""
 
-    def __init__(self, root: Path, entropy: Callable[[int], bytes]) -> None:
+    def __init__(self, root: Path, entropy: Entropy, limits: FileLimits = DEFAULT_LIMITS.file) -> None:
         self._root = root.absolute()
         self._staging = self._root / STAGING
         self._entropy = entropy
-        self._writers = ThreadPoolExecutor(WRITE_THREADS, "store-write")
-        self._readers = ThreadPoolExecutor(READ_THREADS, "store-read")
+        self._limits = limits
+        self._writers = ThreadPoolExecutor(limits.write_threads, "store-write")
+        self._readers = ThreadPoolExecutor(limits.read_threads, "store-read")
         self._synced_folders: set[Path] = set()
 
     async def prepare(self) -> None:
@@ -89,13 +96,13 @@ class FileStore:
         return await run_in(self._readers, lambda: self._list(prefix, after, limit))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """As every store; folders are synced side by side: many take a file system hardly longer than one."""
+        """As every store; folders are synced in parallel, because many syncs hardly take longer than one."""
         check_keys(keys)
         failures: dict[str, OSError] = {}
         by_folder = await run_in(self._writers, lambda: self._unlink(keys, failures))
         await asyncio.gather(
             *(
-                run_in(self._writers, partial(_sync_noted, folder, inside, failures))
+                run_in(self._writers, partial(_sync_recorded, folder, inside, failures))
                 for folder, inside in by_folder.items()
             )
         )
@@ -123,8 +130,8 @@ class FileStore:
             await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
 
     def _prepare(self) -> None:
-        """Prove that files can be made, synced and linked here, and clear what crashed writers left."""
-        probe = self._staging / self._entropy(16).hex()
+        """Prove that files can be made, synced and linked here, and delete old files of crashed writers."""
+        probe = self._staging / self._entropy.take(16).hex()
         linked = probe.with_suffix(".linked")
         try:
             self._staging.mkdir(parents=True, exist_ok=True)
@@ -134,7 +141,7 @@ class FileStore:
             for folder in self._root.parents:
                 with contextlib.suppress(PermissionError):
                     sync(folder)
-            self._clear_staging(probe.stat().st_mtime - STAGING_AGE_MAX_S)
+            self._clear_staging(probe.stat().st_mtime - self._limits.staging_age_max_s)
         except OSError as error:
             raise Invalid(f"cannot keep objects in {self._root}: {error.strerror or error}") from error
         finally:
@@ -150,8 +157,8 @@ class FileStore:
     def _put(self, key: str, body: Sequence[Buffer], if_match: str | None) -> str:
         """Store the object under its name, and the name as well.
 
-        The name is synced before a conflict is told, too: what is found there may come from an attempt of the caller's
-        own whose sync failed, and the caller takes its own bytes for a success.
+        The name is also synced before a conflict is reported. The object found there may come from an attempt of the
+        same caller whose sync failed, and the caller takes its own bytes for a success.
         """
         staged = self._staged(key)
         final = self._root / key
@@ -178,12 +185,12 @@ class FileStore:
     def _seal(self, descriptor: int) -> str:
         """Sync a file whose bytes are written, and give it its etag."""
         written_ms = os.fstat(descriptor).st_mtime_ns // 1_000_000
-        below_ms = int.from_bytes(self._entropy(8), "big") % 1_000_000
+        below_ms = int.from_bytes(self._entropy.take(8), "big") % 1_000_000
         stamp_ns = written_ms * 1_000_000 + below_ms
         os.utime(descriptor, ns=(stamp_ns, stamp_ns))
         os.fsync(descriptor)
-        # What is hot is held by flushers and cachers. Left in the page cache as well, each object takes fresh
-        # memory, which costs more CPU than writing it: 18 against 2 ms per 8 MiB on a virtual machine.
+        # Flushers and cachers hold the hot objects. In the page cache each object would take fresh memory as well,
+        # which costs more CPU than writing it: 18 against 2 ms per 8 MiB on a virtual machine.
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         return etag_of(os.fstat(descriptor))
 
@@ -196,7 +203,7 @@ class FileStore:
                 os.link(staged, final)
         except FileExistsError as error:
             self._sync_folders(final.parent)  # see _put
-            if staged.samefile(final):  # an attempt before this one went as far
+            if staged.samefile(final):  # an earlier attempt got this far
                 return
             raise AlreadyExists(f"object exists: {self._key(final)}") from error
 
@@ -250,16 +257,16 @@ class FileStore:
             for key in keys:
                 path = self._root / key
                 by_folder.setdefault(path.parent, []).append(key)
-                with _noted(failures, [key]), contextlib.suppress(*_NOT_A_FILE):
+                with _recorded(failures, [key]), contextlib.suppress(*_NOT_A_FILE):
                     path.unlink()
         return by_folder
 
     def _staged(self, key: str) -> Path:
-        return self._staging / staged_name(key, self._entropy(16))
+        return self._staging / staged_name(key, self._entropy.take(16))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone among all threads and processes that replace or delete; a crash lets go."""
+        """Exclude all other threads and processes that replace or delete; the lock ends with the process."""
         descriptor = os.open(self._staging / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -272,7 +279,7 @@ class FileStore:
         sync(folder)
         if folder in self._synced_folders:
             return
-        if len(self._synced_folders) >= FOLDERS_KNOWN_MAX:
+        if len(self._synced_folders) >= self._limits.folders_known_max:
             self._synced_folders.clear()
         parent = folder
         while parent != self._root:
@@ -285,15 +292,15 @@ class FileStore:
 
 
 @contextlib.contextmanager
-def _noted(failures: dict[str, OSError], keys: Sequence[str]) -> Iterator[None]:
-    """Note for which keys the operating system said no, and why."""
+def _recorded(failures: dict[str, OSError], keys: Sequence[str]) -> Iterator[None]:
+    """Record an error of the operating system as the failure of these keys."""
     try:
         yield
     except OSError as error:
         failures.update(dict.fromkeys(keys, error))
 
 
-def _sync_noted(folder: Path, keys: Sequence[str], failures: dict[str, OSError]) -> None:
+def _sync_recorded(folder: Path, keys: Sequence[str], failures: dict[str, OSError]) -> None:
     """Make it durable that these keys are gone from the folder."""
-    with _noted(failures, keys), contextlib.suppress(*_NOT_A_FILE):
+    with _recorded(failures, keys), contextlib.suppress(*_NOT_A_FILE):
         sync(folder)
