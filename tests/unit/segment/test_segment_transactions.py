@@ -1,9 +1,11 @@
-"""What was aborted of a log: which batches, and where their transactions began."""
+"""Transactions in segments: markers as batches, aborted batches, and where their transactions began."""
 
 from hypothesis import given, strategies as st
 
-from penstock.contracts.batches import AbortedTransaction
-from penstock.segment.aborted import Aborted
+from penstock.contracts.batches import MARKER_BYTES, AbortedTransaction, Marker
+from penstock.kafkawire.control import EndOfTransaction, read_control_batch
+from penstock.kafkawire.records import read_batch_header
+from penstock.segment.transactions import Aborted, marker_batch
 
 
 def test_a_batch_was_aborted_if_its_producers_transaction_was_in_which_it_lies() -> None:
@@ -39,3 +41,14 @@ def test_any_history_is_told_apart(steps: list[tuple[int, int, int]], shuffled: 
     aborted = Aborted(transactions)
     for offset in range(end + 2):
         assert [each for each in range(3) if aborted.has(each, offset)] == ([owner[offset]] if offset in owner else [])
+
+
+def test_a_markers_batch_says_what_the_marker_does() -> None:
+    """Each field at its place: producer, epochs, outcome, time and offset."""
+    batch = marker_batch(Marker(100, 7, 3, False, 9, 1_700_000_000_000, 90), leader_epoch=5)
+    header = read_batch_header(batch)
+    assert len(batch) == MARKER_BYTES
+    assert (header.base_offset, header.partition_leader_epoch, header.max_timestamp) == (100, 5, 1_700_000_000_000)
+    assert (header.producer_id, header.producer_epoch) == (7, 3)
+    assert read_control_batch(batch) == EndOfTransaction(committed=False, coordinator_epoch=9)
+    assert read_control_batch(marker_batch(Marker(100, 7, 3, True, 9, 0, 90))) == EndOfTransaction(True, 9)

@@ -1,9 +1,25 @@
-"""What was aborted of a log, for those who read or rewrite its batches (ADR 0012)."""
+"""Transactions in segments: batches of their markers, and what was aborted of a log (ADR 0012)."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from penstock.contracts.batches import AbortedTransaction
+from penstock.contracts.batches import MARKER_BYTES, AbortedTransaction, Marker
+from penstock.kafkawire.control import CONTROL_BATCH_BYTES, control_batch
+
+assert MARKER_BYTES == CONTROL_BATCH_BYTES
+
+
+def marker_batch(marker: Marker, leader_epoch: int = 0) -> bytes:
+    """The control batch of a marker, with its real offset; no segment has one before it is compacted."""
+    return control_batch(
+        marker.offset,
+        marker.producer_id,
+        marker.producer_epoch,
+        committed=marker.committed,
+        coordinator_epoch=marker.coordinator_epoch,
+        timestamp_ms=marker.timestamp,
+        leader_epoch=leader_epoch,
+    )
 
 
 class Aborted:
