@@ -3,8 +3,7 @@
 import asyncio
 import html
 import json
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import aiohttp
@@ -15,13 +14,12 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.cli.children import Child
-from penstock.cli.disk import disk_trouble
-from penstock.cli.options import Address
+from penstock.cli.ports import Address
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.presence import Directory
 
 ROLES = ("gateway", "flusher", "sequencer", "cacher")  # without one of each, clients are not served
-HELPERS = ("compactor", "janitor")  # which nobody waits for
+HELPERS = ("compactor", "janitor")  # clients are served without them
 SCRAPE_TIMEOUT_S = 2.0  # a stuck process must not make the page of the others stick
 
 _PAGE = """<!doctype html>
@@ -45,7 +43,7 @@ _PAGE = """<!doctype html>
 
 
 class Degraded(msgspec.Struct, frozen=True):
-    """Something that is wrong at one instance, though it works on."""
+    """A problem of one instance that continues to work."""
 
     service: str
     instance: str
@@ -62,13 +60,20 @@ class _State(msgspec.Struct, frozen=True):
 
 
 class Console:
-    """An HTTP server over what the directory and the supervisor know."""
+    """An HTTP server that shows the instances of the directory and the processes of the supervisor."""
 
-    def __init__(self, address: Address, directory: Directory, children: Sequence[Child], data: Path) -> None:
+    def __init__(
+        self,
+        address: Address,
+        directory: Directory,
+        children: Callable[[], Sequence[Child]],
+        find_shortage: Callable[[], str],
+    ) -> None:
+        """`children` are the processes that run now; `find_shortage` says whether the disk is nearly full."""
         self._address = address
         self._directory = directory
         self._children = children
-        self._data = data
+        self._find_shortage = find_shortage
         self._runner: web.AppRunner | None = None
         self._client: aiohttp.ClientSession | None = None
 
@@ -101,7 +106,7 @@ class Console:
         return (await self._state()).ready
 
     async def _state(self) -> _State:
-        """Whether all is ready, what is waited for, and what is wrong all the same."""
+        """Whether all is ready, what is missing, and what is degraded."""
         instances = self._instances()
         reports = await asyncio.gather(*(self._report_of(instance) for instance in instances))
         answers = list(zip(instances, reports, strict=True))
@@ -110,8 +115,8 @@ class Console:
             for instance, report in answers
             for name, reason in report["degraded"].items()
         ]
-        if trouble := disk_trouble(self._data):
-            degraded.append(Degraded("up", "up", "disk", trouble))
+        if found := self._find_shortage():
+            degraded.append(Degraded("up", "up", "disk", found))
         waiting = [f"there is no {role}" for role in ROLES if not self._directory.live(role)] + [
             f"{instance.instance} is not ready: {report['reason']}"
             for instance, report in answers
@@ -123,12 +128,12 @@ class Console:
         return [instance for role in (*ROLES, *HELPERS) for instance in self._directory.live(role)]
 
     async def _report_of(self, instance: Presence) -> dict[str, Any]:
-        """What a service says at `/ready`, whether it is or not."""
+        """The answer of a service at `/ready`, also if it is not ready."""
         text = await self._fetch(instance, "/ready", statuses=(200, 503))
         return json.loads(text) if text else {"ready": False, "reason": "it does not answer", "degraded": {}}
 
     async def _fetch(self, instance: Presence, path: str, statuses: Sequence[int] = (200,)) -> str | None:
-        """The text at a service's own HTTP port, None if it is not there or says no."""
+        """The text at a service's own HTTP port, None if it does not answer with one of the statuses."""
         assert self._client is not None, "the console is not open"
         try:
             async with self._client.get(f"http://{instance.http}{path}") as answer:
@@ -144,19 +149,19 @@ class Console:
             state="is ready" if state.ready else "is not ready",
             wrong="".join(f'<p class="bad">{html.escape(each)}</p>\n' for each in wrong),
             instances="".join(_row(*_facts(instance), _links(instance.http)) for instance in self._instances()),
-            processes="".join(_row(*_facts_of_process(child)) for child in self._children),
+            processes="".join(_row(*_facts_of_process(child)) for child in self._children()),
         )
         return web.Response(text=page, content_type="text/html")
 
     async def _health(self, _request: web.Request) -> web.Response:
         state = await self._state()
         counts = {role: len(self._directory.live(role)) for role in (*ROLES, *HELPERS)}
-        told = msgspec.to_builtins(state) | {"instances": counts}
-        return web.json_response(told, status=200 if state.ready else 503)
+        facts = msgspec.to_builtins(state) | {"instances": counts}
+        return web.json_response(facts, status=200 if state.ready else 503)
 
     async def _processes(self, _request: web.Request) -> web.Response:
         return web.json_response(
-            [{"name": child.spec.name, "pid": child.pid, "restarts": child.restarts} for child in self._children]
+            [{"name": child.spec.name, "pid": child.pid, "restarts": child.restarts} for child in self._children()]
         )
 
     async def _metrics(self, _request: web.Request) -> web.Response:
@@ -191,7 +196,7 @@ def _facts(instance: Presence) -> tuple[str, ...]:
 
 
 def _links(address: str) -> str:
-    """Where one service says all of it by itself."""
+    """Links to the pages of one service."""
     at = html.escape(address)
     return f'{at} <a href="http://{at}/health">health</a> &middot; <a href="http://{at}/metrics">metrics</a>'
 

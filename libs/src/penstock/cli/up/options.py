@@ -1,34 +1,20 @@
-"""What `penstock up` was asked for: its flags, and one clear sentence for each that cannot be had."""
+"""The flags of `penstock up`, and one clear sentence for each value that is not possible."""
 
 import argparse
-import fcntl
-import os
-import socket
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
+from penstock.cli.ports import Address, parse_address
 from penstock.contracts.errors import Invalid
 
 INSTANCES_MAX = 64  # of one service on one machine; a typing error should not start thousands
-LOCK_NAME = "lock"  # in the data folder; held by the `penstock up` or `rebuild` that has it
 FLUSH_MS_MIN = 5
 FLUSH_MS_MAX = 60_000
 
 
-class Address(msgspec.Struct, frozen=True):
-    """A host and a TCP port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
 class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that `penstock up` can be told."""
+    """All settings of `penstock up`."""
 
     data: Path
     kafka: Address
@@ -93,45 +79,3 @@ def _count(flag: str, value: int, least: int = 1) -> int:
     if not least <= value <= INSTANCES_MAX:
         raise Invalid(f"{flag} must be from {least} to {INSTANCES_MAX}, not {value}")
     return value
-
-
-def parse_address(flag: str, text: str) -> Address:
-    """HOST:PORT; `Invalid` naming the flag for anything else."""
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65_535:
-        raise Invalid(f"{flag} must be HOST:PORT with a port from 1 to 65535, not {text!r}")
-    return Address(host, int(port))
-
-
-def check_port_is_free(flag: str, address: Address) -> None:
-    """`Invalid` if nothing can listen there now."""
-    try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise Invalid(f"{flag} {address}: no such host ({error.strerror})") from error
-    family, kind, protocol, _, name = found[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(name)
-        except OSError as error:
-            reason = "another program is using it" if error.errno == 98 else os.strerror(error.errno or 0)
-            raise Invalid(f"cannot listen on {address}: {reason}; choose another address with {flag}") from error
-
-
-def take_folder(data: Path) -> IO[str]:
-    """Make the data folder and lock it until the returned file is closed; `Invalid` if that cannot be."""
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-        for name in ("logs", "nats"):
-            (data / name).mkdir(exist_ok=True)
-        lock = (data / LOCK_NAME).open("a+")
-    except OSError as error:
-        raise Invalid(f"cannot write to the data folder {data}: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise Invalid(f"another penstock is running on the data folder {data}") from error
-    return lock
