@@ -10,8 +10,8 @@ import pytest
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable, Undelivered
 from penstock.runtime.bus.bus import Bus, Inbound
-from penstock.runtime.nats.client import connect_nats
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import NatsServer
 from tests.testkit.sim.environment.bus import SimHub
 from tests.testkit.sim.environment.wire import Latency, Wire

@@ -9,14 +9,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
 import pytest
+from msgspec import structs
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream, journal_subject
 from penstock.runtime.journal import Journal, JournalEntry, JournalGap, JournalLost
-from penstock.runtime.nats import loss
-from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.client import NatsConnection, NatsLimits
+from penstock.runtime.nats.journal import JournalLimits
+from penstock.runtime.nats.loss import LossLimits
 from penstock.runtime.nats.stream import MESSAGE_NOT_FOUND, STREAM_NAME_TAKEN, STREAM_NOT_FOUND
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
+from tests.testkit.servers.connections import SLOW_MACHINE, connect_nats
 from tests.testkit.servers.nats import NatsServer
 from tests.testkit.servers.nats_cluster import NatsCluster, running_nats_cluster
 from tests.testkit.sim.environment.journal import SimJournal, SimJournalStore
@@ -24,7 +27,7 @@ from tests.testkit.sim.environment.wire import Latency, Wire
 from tests.testkit.waiting import known
 
 TIMEOUT_S = 60.0  # three servers that all were killed may need two elections of up to 9 s
-LOSS_PROVEN_AFTER_S = 0.3
+LOSS_BELIEVED = structs.replace(SLOW_MACHINE, journal=JournalLimits(loss=LossLimits(proven_after_s=0.3)))
 DONE_ALREADY = (STREAM_NAME_TAKEN, STREAM_NOT_FOUND, MESSAGE_NOT_FOUND)  # who asks again may hear that
 
 
@@ -37,7 +40,8 @@ class MemoryWorld:
     def _make_store(self) -> MemoryJournalStore:
         return MemoryJournalStore()
 
-    async def open(self) -> Journal:
+    async def open(self, *, doubts_loss: bool = False) -> Journal:
+        """A handle of the journal; with `doubts_loss` it takes its time before it believes that entries are lost."""
         return MemoryJournal(self._store)
 
     async def outage(self) -> None:
@@ -66,28 +70,25 @@ class SimulatedWorld(MemoryWorld):
         self._simulated = SimJournalStore(Wire(asyncio.get_running_loop(), random.Random(1), Latency(0.0005)))
         return self._simulated
 
-    async def open(self) -> Journal:
+    async def open(self, *, doubts_loss: bool = False) -> Journal:
         return SimJournal(self._simulated)
 
 
 class NatsWorld:
     _numbers = itertools.count()
 
-    def __init__(self, server: NatsServer | NatsCluster, replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, server: NatsServer | NatsCluster, replicas: int) -> None:
         self.replicas = replicas
         self._server = server
-        self._monkeypatch = monkeypatch
-        self._usual_proof_s = loss.LOSS_PROVEN_AFTER_S
-        self._prove_losses_after(LOSS_PROVEN_AFTER_S)
         self._cluster = f"contract-{next(self._numbers)}"
         self._connections: list[NatsConnection] = []
 
-    async def _connect(self) -> NatsConnection:
-        self._connections.append(await connect_nats(self._server.url, name="contract"))
+    async def _connect(self, limits: NatsLimits = SLOW_MACHINE) -> NatsConnection:
+        self._connections.append(await connect_nats(self._server.url, name="contract", limits=limits))
         return self._connections[-1]
 
-    async def open(self) -> Journal:
-        connection = await self._connect()
+    async def open(self, *, doubts_loss: bool = False) -> Journal:
+        connection = await self._connect(SLOW_MACHINE if doubts_loss else LOSS_BELIEVED)
         # Made by hand, so that single entries can be deleted: our own stream denies that.
         stream, subjects = journal_stream(self._cluster), [journal_subject(self._cluster)]
         settings = {"name": stream, "subjects": subjects, "num_replicas": self.replicas}
@@ -96,7 +97,6 @@ class NatsWorld:
 
     async def outage(self) -> None:
         # A cluster that was killed takes two elections to be back, and only hangs here: that is an outage, too.
-        self._prove_losses_after(self._usual_proof_s)  # who was paused may say for a moment what was true before
         await asyncio.to_thread(self._server.pause if isinstance(self._server, NatsCluster) else self._server.kill)
 
     async def recovery(self) -> None:
@@ -106,17 +106,12 @@ class NatsWorld:
         await self._api("STREAM.MSG.DELETE", {"seq": sequence})
 
     async def lose(self) -> None:
-        self._prove_losses_after(LOSS_PROVEN_AFTER_S)
         await self._api("STREAM.DELETE", {})
 
     async def make_again(self) -> None:
         connection = await self._connect()
-        self._prove_losses_after(self._usual_proof_s)  # who looks between the two is not to take it for lost
         await self._api("STREAM.DELETE", {})
         await connection.journal(self._cluster, create=True, replicas=self.replicas)
-
-    def _prove_losses_after(self, seconds: float) -> None:
-        self._monkeypatch.setattr(loss, "LOSS_PROVEN_AFTER_S", seconds)
 
     async def _api(self, verb: str, question: dict[str, object]) -> None:
         """Have something done, also by servers of a cluster that have yet to find each other."""
@@ -147,14 +142,14 @@ def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClust
 
 
 @pytest.fixture(params=["memory", "simulated", "nats", pytest.param("nats-cluster", marks=pytest.mark.slow)])
-async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     made: World = MemoryWorld()
     if request.param == "simulated":
         made = SimulatedWorld()
     if request.param == "nats":
-        made = NatsWorld(request.getfixturevalue("nats_server"), 1, monkeypatch)
+        made = NatsWorld(request.getfixturevalue("nats_server"), 1)
     elif request.param == "nats-cluster":
-        made = NatsWorld(request.getfixturevalue("nats_cluster"), 3, monkeypatch)
+        made = NatsWorld(request.getfixturevalue("nats_cluster"), 3)
     yield made
     await made.close()
 
@@ -228,7 +223,7 @@ async def test_whoever_asks_how_far_the_journal_reaches_hears_of_all_that_is_sto
 
 
 async def test_a_journal_that_does_not_answer_does_not_say_how_far_it_reaches(world: World) -> None:
-    journal = await world.open()
+    journal = await world.open(doubts_loss=True)
     await append(journal, "a")
     await world.outage()
     with pytest.raises(Unavailable):
@@ -406,7 +401,7 @@ async def test_a_journal_that_vanished_is_lost_for_everybody(world: World) -> No
 
 
 async def test_a_journal_that_was_made_again_is_lost_for_who_saw_the_first(world: World) -> None:
-    journal = await world.open()
+    journal = await world.open(doubts_loss=True)
     await fill(journal, 3)
     reader = Reader(journal)
     await reader.until_sequence(3)
@@ -418,7 +413,7 @@ async def test_a_journal_that_was_made_again_is_lost_for_who_saw_the_first(world
 
 
 async def test_an_append_that_nobody_acknowledges_has_an_unknown_outcome_and_can_be_retried(world: World) -> None:
-    journal = await world.open()
+    journal = await world.open(doubts_loss=True)
     await append(journal, "a", b"x")
     await world.outage()
     with pytest.raises(Unavailable):
@@ -430,8 +425,8 @@ async def test_an_append_that_nobody_acknowledges_has_an_unknown_outcome_and_can
 
 
 async def test_a_tail_outlives_an_outage_without_losing_or_repeating_anything(world: World) -> None:
-    journal = await world.open()
-    reader = Reader(await world.open())
+    journal = await world.open(doubts_loss=True)
+    reader = Reader(await world.open(doubts_loss=True))
     await fill(journal, 100, "before")
     await reader.until_sequence(50)
     await world.outage()

@@ -16,10 +16,9 @@ KINDS = ["process", *(["container"] if engine.choice().containers else [])]
 
 
 @pytest.fixture(params=KINDS)
-def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsServer]:
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NatsServer]:
     image = engine.image_of("nats") if request.param == "container" else None
-    monkeypatch.setattr("tests.testkit.servers.nats.image_for", lambda service: image)
-    made = NatsServer(tmp_path)
+    made = NatsServer(tmp_path, find_image=lambda _service: image)
     made.start()
     yield made
     made.kill()

@@ -17,8 +17,8 @@ from penstock.objectstore import (
     EtagMismatch,
     NotFound,
     ObjectStore,
+    S3Limits,
     open_store,
-    s3,
 )
 from penstock.objectstore.file import open_file_store
 from penstock.objectstore.memory import MemoryStore
@@ -43,7 +43,7 @@ KINDS = [
 ]
 NAMES = itertools.count()
 RACERS, RACERS_AT_SEAWEEDFS = 8, 4  # it locks the key for each in turn, which takes up to a second
-PATIENCE_S = 60.0  # with a server on a busy machine
+READ_TIMEOUT_S = 60.0  # with a server on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +60,7 @@ def seaweed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Serve
 
 async def open_s3(server: S3Server) -> ObjectStore:
     options = {"endpoint": server.endpoint, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
-    with pytest.MonkeyPatch.context() as patience:
-        patience.setattr(s3, "READ_TIMEOUT_S", PATIENCE_S)
-        return await open_s3_store(BUCKET, "some/prefix", options)
+    return await open_s3_store(BUCKET, "some/prefix", options, limits=S3Limits(read_timeout_s=READ_TIMEOUT_S))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)

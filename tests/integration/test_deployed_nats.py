@@ -13,10 +13,10 @@ from nats.aio.msg import Msg
 
 from penstock.cli.credentials import ROLES
 from penstock.contracts import subjects
-from penstock.runtime.nats.client import connect_nats
 from penstock.runtime.nats.server import MESSAGE_BYTES_MAX, PENDING_BYTES_MAX, STORE_BYTES_MAX, WRITE_DEADLINE
 from tests.testkit.clusters.cluster import wait_until
 from tests.testkit.servers.backend import LOOPBACK
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.deployed import Credentials, DeployedNats, deployed_nats
 from tests.testkit.servers.ports import free_ports
 from tests.testkit.waiting import known, until

@@ -29,7 +29,6 @@ from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.nats.client import connect_nats
 from penstock.runtime.process.host import ServiceHost
 from penstock.runtime.process.life import App
 from penstock.segment import read_index
@@ -40,6 +39,7 @@ from penstock_flusher.app import FlusherApp
 from penstock_flusher.config import FlusherConfig
 from penstock_sequencer.app import SequencerApp
 from penstock_sequencer.config import SequencerConfig
+from tests.testkit.servers.connections import connect_nats, make_host
 from tests.testkit.servers.nats import NatsServer
 
 TOPIC = bytes([7]) * 16
@@ -74,7 +74,8 @@ class World:
             await app.close()
 
     def sequencer(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return self.running(SequencerApp(SequencerConfig(**self.settings("s1"), nats_monitor_url=self._monitor_url)))
+        config = SequencerConfig(**self.settings("s1"), nats_monitor_url=self._monitor_url)
+        return self.running(SequencerApp(config, make_host=make_host))
 
     async def make_topic(self, partitions: int = 4) -> None:
         create = CreateTopic(SystemClock().now_ms(), "events", TOPIC, partitions, {})
@@ -117,7 +118,8 @@ async def world(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[World]
 
 
 def flusher(world: World, **changes: object) -> FlusherApp:
-    return FlusherApp(FlusherConfig(**world.settings("f1") | {"recent_bytes_max": 64 * 1024 * 1024} | changes))
+    settings = world.settings("f1") | {"recent_bytes_max": 64 * 1024 * 1024} | changes
+    return FlusherApp(FlusherConfig(**settings), make_host=make_host)
 
 
 class WatchedCacher:
@@ -129,7 +131,7 @@ class WatchedCacher:
         self.app = CacherApp(CacherConfig(**world.settings("c1")), make_host=self._make_host, limits=limits)
 
     def _make_host(self, **options: Any) -> ServiceHost:
-        self.host = ServiceHost(**options)
+        self.host = make_host(**options)
         return self.host
 
     def loads(self, source: str) -> float:

@@ -12,12 +12,13 @@ from penstock.contracts.commands import PerItem, Tick
 from penstock.contracts.ids import ENTROPY_BYTES, TopicId, new_segment_id
 from penstock.contracts.rejections import Rejection
 from penstock.objectstore import ObjectStore
-from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.client import NatsConnection
 from penstock.segment.keys import segment_key
 from penstock_cacher.app import Cacher
 from penstock_cacher.config import CacherConfig
 from penstock_cacher.metrics import CacherMetrics
 from tests.testkit.loads.compaction import compacted, extents_of
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import NatsServer
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_read_world import (

@@ -5,8 +5,9 @@ import random
 
 import pytest
 
-from penstock.runtime.nats.bulk_client import BULK_BYTES_MIN, READ_BYTES, BulkTransport, OneCopyParser
-from penstock.runtime.nats.client import connect_nats
+from penstock.runtime.nats.bulk_messages import BULK_BYTES_MIN, READ_BYTES, BulkTransport, OneCopyParser
+from penstock.runtime.nats.patched_client import PatchedClient
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import NatsServer
 
 TIMEOUT_S = 120.0
@@ -57,17 +58,17 @@ async def test_senders_side_by_side_do_not_come_between_each_others_bytes(shared
 
 
 async def test_the_client_still_has_the_parts_that_are_replaced(shared_nats_server: NatsServer) -> None:
-    connection = await connect_nats(shared_nats_server.url, name="parts")
-    client = connection.bus._client
-    assert type(client._transport) is BulkTransport
-    assert type(client._ps) is OneCopyParser
-    assert type(client._ps.buf[:0]) is bytes
+    client = PatchedClient()
+    connection = await connect_nats(shared_nats_server.url, name="parts", client=client)
+    assert type(client.transport) is BulkTransport
+    assert type(client.parser) is OneCopyParser
+    assert type(client.parser.buf[:0]) is bytes
     await connection.close()
 
 
 async def test_it_stays_so_after_a_server_was_away(nats_server: NatsServer) -> None:
-    connection = await connect_nats(nats_server.url, name="parts")
-    client = connection.bus._client
+    client = PatchedClient()
+    connection = await connect_nats(nats_server.url, name="parts", client=client)
     nats_server.kill()
     async with asyncio.timeout(TIMEOUT_S):
         while client.is_connected:
@@ -75,6 +76,6 @@ async def test_it_stays_so_after_a_server_was_away(nats_server: NatsServer) -> N
         nats_server.start()
         while not client.is_connected:
             await asyncio.sleep(0.01)
-    assert type(client._transport) is BulkTransport
+    assert type(client.transport) is BulkTransport
     await connection.bus.flush()
     await connection.close()

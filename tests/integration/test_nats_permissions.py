@@ -11,8 +11,9 @@ import structlog.testing
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.runtime.bus.bus import Inbound
-from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.client import NatsConnection
 from penstock.runtime.nats.server import server_config
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats_cluster import NatsNode
 from tests.testkit.servers.ports import free_ports
 from tests.testkit.waiting import TIMEOUT_S, until

@@ -18,10 +18,10 @@ from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.objectstore import open_store
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.nats.client import connect_nats
 from penstock.runtime.process.env_file import read_env_file, with_store_keys
 from penstock.segment.keys import parse_journal_archive_key
 from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,9 @@ import pytest
 
 from penstock.contracts.errors import Invalid
 from penstock.contracts.subjects import journal_stream
-from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.client import NatsConnection
 from penstock_sequencer.rebuild.stream import NatsStreams
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import running_nats_server
 from tests.testkit.waiting import known
 

@@ -12,21 +12,31 @@ import pytest
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import Presence
-from penstock.runtime.bus import presence
 from penstock.runtime.bus.bus import Inbound
+from penstock.runtime.bus.presence import PresenceLimits
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.nats import client as nats_client
+from penstock.runtime.nats.client import NatsLimits
 from penstock.runtime.process.config import ServiceConfig
-from penstock.runtime.process.host import ServiceHost
+from penstock.runtime.process.host import HostLimits, ServiceHost
+from tests.testkit.servers.connections import SLOW_MACHINE, SLOW_MACHINE_HOST
 from tests.testkit.servers.nats import NatsServer, running_nats_server
 from tests.testkit.waiting import until
 
 
-def a_host(server: NatsServer, instance: str, role: str, *, load_bytes: int = 0) -> ServiceHost:
+def a_host(
+    server: NatsServer,
+    instance: str,
+    role: str,
+    *,
+    load_bytes: int = 0,
+    limits: HostLimits = SLOW_MACHINE_HOST,
+) -> ServiceHost:
     config = ServiceConfig(instance=instance, nats_url=server.url, nats_user="who", nats_password="what")
-    return ServiceHost(
-        config, role, SystemClock(), complete=lambda said: msgspec.structs.replace(said, load_bytes=load_bytes)
-    )
+
+    def complete(own: Presence) -> Presence:
+        return msgspec.structs.replace(own, load_bytes=load_bytes)
+
+    return ServiceHost(config, role, SystemClock(), complete=complete, limits=limits)
 
 
 @contextlib.asynccontextmanager
@@ -89,9 +99,13 @@ async def test_a_host_that_was_not_started_says_nothing(server: NatsServer) -> N
         await silent.close_http()
 
 
-async def test_a_newcomer_is_greeted(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "ANNOUNCE_INTERVAL_MS", 60_000)  # so that it is not heard by waiting for the next
-    watcher, flusher = a_host(server, "g1", "gateway"), a_host(server, "f1", "flusher")
+async def test_a_newcomer_is_greeted(server: NatsServer) -> None:
+    # So long that it is not heard by waiting for the next announcement.
+    limits = HostLimits(nats=SLOW_MACHINE, presence=PresenceLimits(announce_interval_ms=60_000))
+    watcher, flusher = (
+        a_host(server, "g1", "gateway", limits=limits),
+        a_host(server, "f1", "flusher", limits=limits),
+    )
     async with at_work(flusher):
         await until(lambda: flusher.directory.get("f1"))
         async with at_work(watcher):
@@ -127,10 +141,9 @@ async def test_a_failing_handler_ends_what_the_host_runs(server: NatsServer) -> 
     await host.close_http()
 
 
-async def test_a_host_without_a_server_can_still_be_closed(server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats_client, "CONNECT_DEADLINE_S", 0.3)
+async def test_a_host_without_a_server_can_still_be_closed(server: NatsServer) -> None:
     server.kill()
-    host = a_host(server, "f1", "flusher")
+    host = a_host(server, "f1", "flusher", limits=HostLimits(nats=NatsLimits(connect_deadline_s=0.3)))
     await host.open_http()
     with pytest.raises(Unavailable, match="no nats server at"):
         await host.connect()

@@ -7,22 +7,24 @@ import re
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import prometheus_client
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream, journal_subject
 from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.journal import Journal, JournalLost
-from penstock.runtime.nats import (
-    client as nats_client,
-    journal as nats_journal,
-    subscription,
-    tail as nats_tail,
-)
-from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.bus import BusLimits
+from penstock.runtime.nats.client import NatsConnection, NatsLimits
+from penstock.runtime.nats.journal import JournalLimits
+from penstock.runtime.nats.patched_client import PatchedClient
+from penstock.runtime.nats.subscription import SubscriptionLimits
+from penstock.runtime.nats.tail import TailLimits
+from tests.testkit.servers.connections import SLOW_MACHINE, connect_nats
 from tests.testkit.servers.nats import NatsServer, running_nats_server
 from tests.testkit.waiting import TIMEOUT_S, known, until
 
@@ -30,10 +32,28 @@ CLUSTER = "integration"
 
 
 @pytest.fixture
-async def connection(nats_server: NatsServer) -> AsyncIterator[NatsConnection]:
-    made = await connect_nats(nats_server.url, name="test")
+def client() -> PatchedClient:
+    """That of the test's connection, to look at."""
+    return PatchedClient()
+
+
+@pytest.fixture
+async def connection(nats_server: NatsServer, client: PatchedClient) -> AsyncIterator[NatsConnection]:
+    async with connected(nats_server, client=client) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    server: NatsServer, limits: NatsLimits = SLOW_MACHINE, **options: Any
+) -> AsyncIterator[NatsConnection]:
+    made = await connect_nats(server.url, name="test", limits=limits, **options)
     yield made
     await made.close()
+
+
+def with_journal(limits: JournalLimits) -> NatsLimits:
+    return structs.replace(SLOW_MACHINE, journal=limits)
 
 
 async def api(connection: NatsConnection, verb: str, question: dict[str, object]) -> dict[str, object]:
@@ -71,10 +91,9 @@ async def append_until_stored(journal: Journal, entry_id: str) -> int:
     return await known(lambda: journal.append(entry_id, entry_id.encode()))
 
 
-async def test_without_a_server_the_connection_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats_client, "CONNECT_DEADLINE_S", 0.3)
+async def test_without_a_server_the_connection_is_refused_in_one_sentence() -> None:
     with pytest.raises(Unavailable, match=r"^no nats server at nats://127\.0\.0\.1:1: .*"):
-        await connect_nats("nats://127.0.0.1:1", name="test")
+        await connect_nats("nats://127.0.0.1:1", name="test", limits=NatsLimits(connect_deadline_s=0.3))
 
 
 @pytest.mark.parametrize("url", ["", "nats://", "nats://h:99999", "nats://u:s3cret@h:port", "nats://h:4222,"])
@@ -84,10 +103,10 @@ async def test_an_address_that_cannot_be_one_is_refused_in_one_sentence(url: str
     assert "s3cret" not in str(rejected.value)
 
 
-async def test_a_password_in_an_address_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats_client, "CONNECT_DEADLINE_S", 0.1)
+async def test_a_password_in_an_address_is_not_told() -> None:
+    limits = NatsLimits(connect_deadline_s=0.1)
     with pytest.raises(Unavailable, match=r"no nats server at nats://\*\*\*@127.0.0.1:1") as rejected:
-        await connect_nats("nats://u:s3cret@127.0.0.1:1", name="test")
+        await connect_nats("nats://u:s3cret@127.0.0.1:1", name="test", limits=limits)
     assert "s3cret" not in str(rejected.value)
 
 
@@ -113,23 +132,22 @@ async def test_only_the_disk_limits_the_journal_also_when_it_was_full_at_the_ser
     assert "Max Storage:     1.00 EB" in nats_server.log_path.read_text()
 
 
-async def test_a_user_needs_the_right_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_needs_the_right_password(tmp_path: Path) -> None:
     secret = 'with "quotes", \\ and ü'
     with running_nats_server(tmp_path, user="penstock", password=secret) as server:
         connection = await connect_nats(server.url, name="test", user="penstock", password=secret)
         await connection.bus.flush()
         await connection.close()
-        monkeypatch.setattr(nats_client, "CONNECT_DEADLINE_S", 5.0)  # it tries for so long
+        limits = NatsLimits(connect_deadline_s=5.0)  # it tries for so long
         with pytest.raises(Unavailable, match="Authorization Violation"):
-            await connect_nats(server.url, name="test", user="penstock", password="wrong")
+            await connect_nats(server.url, name="test", user="penstock", password="wrong", limits=limits)
 
 
-async def test_messages_lost_to_a_slow_handler_are_counted(
-    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subscription, "PENDING_BYTES_MAX", 4096)
+async def test_messages_lost_to_a_slow_handler_are_counted(nats_server: NatsServer) -> None:
+    bus = structs.replace(SLOW_MACHINE.bus, subscription=SubscriptionLimits(pending_bytes_max=4096))
+    limits = structs.replace(SLOW_MACHINE, bus=bus)
     registry = prometheus_client.CollectorRegistry()
-    connection = await connect_nats(nats_server.url, name="test", registry=registry)
+    connection = await connect_nats(nats_server.url, name="test", registry=registry, limits=limits)
     proceed = asyncio.Event()
 
     async def slow(_message: Inbound) -> None:
@@ -168,19 +186,20 @@ async def test_a_paused_server_costs_requests_their_answer_but_not_the_connectio
     assert await connection.bus.request("question", b"late", TIMEOUT_S) == b"late"
 
 
-async def until_socket_is_full(connection: NatsConnection) -> None:
-    writer = connection.bus._client._transport._io_writer  # type: ignore[attr-defined]
-    await until(lambda: writer.transport.get_write_buffer_size() > 64 * 1024)
+async def until_socket_is_full(client: PatchedClient) -> None:
+    transport = client.transport
+    assert transport is not None
+    await until(lambda: transport.unsent_bytes > 64 * 1024)
 
 
 async def test_a_sender_that_is_cancelled_while_the_socket_is_full_ends(
-    connection: NatsConnection, nats_server: NatsServer
+    connection: NatsConnection, client: PatchedClient, nats_server: NatsServer
 ) -> None:
     await connection.bus.flush()
     nats_server.pause()
     try:
         sending = asyncio.create_task(_publish_for_ever(connection))
-        await until_socket_is_full(connection)
+        await until_socket_is_full(client)
         sending.cancel()
         ended, _ = await asyncio.wait({sending}, timeout=TIMEOUT_S)
         assert ended == {sending}
@@ -199,14 +218,13 @@ async def test_closing_offline_drops_what_could_not_be_sent(
     assert not connection.bus.is_connected
 
 
-async def test_closing_towards_a_server_that_takes_nothing_ends(
-    connection: NatsConnection, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nats_client, "CLOSE_TIMEOUT_S", 0.1)
+async def test_closing_towards_a_server_that_takes_nothing_ends(nats_server: NatsServer, client: PatchedClient) -> None:
+    limits = NatsLimits(bus=BusLimits(close_timeout_s=0.1))
+    connection = await connect_nats(nats_server.url, name="test", client=client, limits=limits)
     nats_server.pause()
     try:
         sending = [asyncio.create_task(_publish_for_ever(connection)) for _ in range(3)]
-        await until_socket_is_full(connection)
+        await until_socket_is_full(client)
         await asyncio.wait_for(connection.close(), TIMEOUT_S)
         assert not connection.bus.is_connected
     finally:
@@ -260,13 +278,13 @@ async def test_a_stream_that_forgets_is_no_journal(connection: NatsConnection, s
         await connection.journal(CLUSTER, create=True)
 
 
-async def test_without_jetstream_there_is_no_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 0.1)
+async def test_without_jetstream_there_is_no_journal(tmp_path: Path) -> None:
+    limits = with_journal(JournalLimits(open_deadline_s=0.1))
     server = NatsServer(tmp_path)
     config = tmp_path / "nats-server.conf"
     config.write_text("\n".join(line for line in config.read_text().splitlines() if "jetstream" not in line))
     server.start()
-    connection = await connect_nats(server.url, name="test")
+    connection = await connect_nats(server.url, name="test", limits=limits)
     try:
         with pytest.raises(Unavailable, match="jetstream does not answer; is it enabled"):
             await connection.journal(CLUSTER, create=True)
@@ -276,21 +294,21 @@ async def test_without_jetstream_there_is_no_journal(tmp_path: Path, monkeypatch
 
 
 async def test_a_tail_is_at_work_when_a_killed_server_is_back_and_does_not_wait_to_miss_its_heartbeats(
-    connection: NatsConnection, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    nats_server: NatsServer,
 ) -> None:
-    for module in (nats_journal, nats_tail):
-        monkeypatch.setattr(module, "HEARTBEAT_MS", int(2 * TIMEOUT_S * 1000))
-    journal = await connection.journal(CLUSTER, create=True)
-    tail = Tail(journal)
-    for round_number in range(3):
-        await append_until_stored(journal, f"before-{round_number}")
-        await until(lambda count=2 * round_number + 1: tail.has(count))
-        nats_server.kill()
-        await asyncio.to_thread(nats_server.start)
-        await append_until_stored(journal, f"after-{round_number}")
-        await until(lambda count=2 * round_number + 2: tail.has(count))
-    assert tail.sequences == [1, 2, 3, 4, 5, 6]
-    await tail.stop()
+    limits = with_journal(JournalLimits(tail=TailLimits(heartbeat_ms=int(2 * TIMEOUT_S * 1000))))
+    async with connected(nats_server, limits) as connection:
+        journal = await connection.journal(CLUSTER, create=True)
+        tail = Tail(journal)
+        for round_number in range(3):
+            await append_until_stored(journal, f"before-{round_number}")
+            await until(lambda count=2 * round_number + 1: tail.has(count))
+            nats_server.kill()
+            await asyncio.to_thread(nats_server.start)
+            await append_until_stored(journal, f"after-{round_number}")
+            await until(lambda count=2 * round_number + 2: tail.has(count))
+        assert tail.sequences == [1, 2, 3, 4, 5, 6]
+        await tail.stop()
 
 
 async def test_a_server_killed_again_and_again_under_load_loses_and_repeats_nothing(
@@ -337,11 +355,11 @@ async def test_a_tail_outlives_a_server_that_pauses(connection: NatsConnection, 
     tail = Tail(journal)
     await append_until_stored(journal, "before")
     await until(lambda: tail.has(1))
-    with capture_logs() as told:
+    with capture_logs() as logged:
         nats_server.pause()
-        await until(lambda: told)  # the tail missed its heartbeats and asks again
+        await until(lambda: logged)  # the tail missed its heartbeats and asks again
         nats_server.resume()
-    assert [(each["event"], each["cause"]) for each in told] == [("journal_tail_resumes", "the consumer fell silent")]
+    assert [(each["event"], each["cause"]) for each in logged] == [("journal_tail_resumes", "the consumer fell silent")]
     await append_until_stored(journal, "after")
     await until(lambda: tail.has(2))
     assert tail.sequences == [1, 2]
@@ -369,34 +387,31 @@ async def test_a_tail_whose_consumer_is_deleted_makes_another(connection: NatsCo
     await tail.stop()
 
 
-async def test_a_tail_that_ends_leaves_no_consumer_behind(
-    connection: NatsConnection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, for_ever_ns = nats_journal._consumer_config, int(10 * TIMEOUT_S) * 1_000_000_000
-    kept = {"inactive_threshold": for_ever_ns}  # by itself the server forgets an abandoned consumer after five seconds
-    monkeypatch.setattr(nats_journal, "_consumer_config", lambda *its: config(*its) | kept)
-    journal = await connection.journal(CLUSTER, create=True)
-    await append_until_stored(journal, "a")
-    entries = journal.tail(0)
-    assert [entry.sequence for entry in await anext(entries)] == [1]
-    await entries.aclose()  # type: ignore[attr-defined]  # the tail is a generator
-    async with asyncio.timeout(TIMEOUT_S):
-        while await consumers(connection):
-            await asyncio.sleep(0.01)
+async def test_a_tail_that_ends_leaves_no_consumer_behind(nats_server: NatsServer) -> None:
+    # By itself the server removes an abandoned consumer after five seconds.
+    limits = with_journal(JournalLimits(tail=TailLimits(consumer_inactive_s=10 * TIMEOUT_S)))
+    async with connected(nats_server, limits) as connection:
+        journal = await connection.journal(CLUSTER, create=True)
+        await append_until_stored(journal, "a")
+        entries = journal.tail(0)
+        assert [entry.sequence for entry in await anext(entries)] == [1]
+        await entries.aclose()  # type: ignore[attr-defined]  # the tail is a generator
+        async with asyncio.timeout(TIMEOUT_S):
+            while await consumers(connection):
+                await asyncio.sleep(0.01)
 
 
-async def received_until_quiet(connection: NatsConnection) -> int:
+async def received_until_quiet(client: PatchedClient) -> int:
     """Bytes that came in on the connection when no more come."""
-    stats = connection.bus._client.stats  # type: ignore[attr-defined]
     received, quiet = -1, 0
     while quiet < 20:
-        quiet = quiet + 1 if stats["in_bytes"] == received else 0
-        received = stats["in_bytes"]
+        quiet = quiet + 1 if client.stats["in_bytes"] == received else 0
+        received = client.stats["in_bytes"]
         await asyncio.sleep(0.02)
     return int(received)
 
 
-async def test_a_slow_reader_holds_little_of_a_long_journal(connection: NatsConnection) -> None:
+async def test_a_slow_reader_holds_little_of_a_long_journal(connection: NatsConnection, client: PatchedClient) -> None:
     """Flow control: the server sends on only when what came before was taken."""
     journal = await connection.journal(CLUSTER, create=True)
     entry = bytes(256 * 1024)
@@ -405,7 +420,7 @@ async def test_a_slow_reader_holds_little_of_a_long_journal(connection: NatsConn
         await asyncio.gather(*(known(partial(journal.append, str(n), entry)) for n in range(start, start + 20)))
     entries = journal.tail(0)
     seen = [each.sequence for each in await anext(entries)]
-    assert await received_until_quiet(connection) < 64 * 1024 * 1024
+    assert await received_until_quiet(client) < 64 * 1024 * 1024
     async for group in entries:
         seen.extend(each.sequence for each in group)
         if seen[-1] == count:

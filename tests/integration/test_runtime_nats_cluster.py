@@ -8,20 +8,24 @@ import zlib
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from msgspec import structs
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.subjects import journal_stream
 from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.journal import Journal, JournalGap, JournalLost
-from penstock.runtime.nats import client as nats_client, journal as nats_journal, loss
-from penstock.runtime.nats.client import NatsConnection, connect_nats
-from penstock.runtime.nats.journal import NatsJournal
+from penstock.runtime.nats.client import NatsConnection, NatsLimits
+from penstock.runtime.nats.journal import JournalLimits
+from penstock.runtime.nats.loss import LossLimits
+from penstock.runtime.nats.patched_client import PatchedClient
+from tests.testkit.servers.connections import SLOW_MACHINE, connect_nats
 from tests.testkit.servers.nats import NatsServer
 from tests.testkit.servers.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
 from tests.testkit.waiting import TIMEOUT_S, known, until
 
 PROVEN_AFTER_S = 2.0
 ELECTIONS_S = 120.0  # each takes up to 9 s where there is time for it
+ATTEMPT_QUESTIONS_MAX = 4  # of an attempt to find or make a journal
 SENDERS = 1_500  # more than the client's own queue for flushes takes
 
 
@@ -51,9 +55,12 @@ async def connection(cluster: NatsCluster) -> AsyncIterator[NatsConnection]:
     await made.close()
 
 
-def connected_to(connection: NatsConnection, node: NatsNode) -> bool:
-    client = connection.bus._client  # type: ignore[attr-defined]
+def connected_to(client: PatchedClient, node: NatsNode) -> bool:
     return client.connected_url is not None and client.connected_url.port == node.port
+
+
+def with_journal(limits: JournalLimits) -> NatsLimits:
+    return structs.replace(SLOW_MACHINE, journal=limits)
 
 
 async def append_until_stored(journal: Journal, entry_id: str) -> int:
@@ -82,21 +89,22 @@ class Tail:
             await self.task
 
 
-async def test_servers_are_tried_in_the_order_in_which_they_are_named(
-    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nats_client, "CONNECT_ATTEMPT_S", TIMEOUT_S)
+async def test_servers_are_tried_in_the_order_in_which_they_are_named(cluster: NatsCluster) -> None:
+    limits = structs.replace(SLOW_MACHINE, connect_attempt_s=TIMEOUT_S)
     for first in cluster.nodes:
-        connection = await connect_nats(cluster.url_from(first), name="test")
-        assert connected_to(connection, first)
+        client = PatchedClient()
+        connection = await connect_nats(cluster.url_from(first), name="test", client=client, limits=limits)
+        assert connected_to(client, first)
         await connection.close()
 
 
 async def test_a_server_whose_name_is_unknown_or_that_does_not_run_is_passed_over(cluster: NatsCluster) -> None:
     dead, alive, _ = cluster.nodes
     dead.kill()
-    connection = await connect_nats(f"nats://nowhere.invalid:4222,{cluster.url_from(dead)}", name="test")
-    assert connected_to(connection, alive)
+    client = PatchedClient()
+    url = f"nats://nowhere.invalid:4222,{cluster.url_from(dead)}"
+    connection = await connect_nats(url, name="test", client=client)
+    assert connected_to(client, alive)
     await connection.close()
 
 
@@ -135,7 +143,8 @@ async def test_a_leader_that_stood_still_says_nothing_of_the_past_when_it_wakes(
 async def test_a_server_that_hangs_with_much_unsent_is_left(cluster: NatsCluster) -> None:
     """Its kernel still answers for it, so the socket neither breaks nor takes what is unsent, for ever."""
     hung, *others = cluster.nodes
-    connection = await connect_nats(cluster.url, name="test")
+    client = PatchedClient()
+    connection = await connect_nats(cluster.url, name="test", client=client)
     hung.pause()
     started_s = time.monotonic()
 
@@ -145,7 +154,7 @@ async def test_a_server_that_hangs_with_much_unsent_is_left(cluster: NatsCluster
             await asyncio.sleep(0)
 
     senders = [asyncio.create_task(send_for_ever()) for _ in range(SENDERS)]
-    await until(lambda: any(connected_to(connection, node) for node in others))
+    await until(lambda: any(connected_to(client, node) for node in others))
     took_s = time.monotonic() - started_s
     for sender in senders:
         sender.cancel()
@@ -166,16 +175,17 @@ async def test_what_was_told_to_be_broken_off_does_not_reach_the_next_server(clu
 
     await listener.bus.subscribe("work", hear)
     await listener.bus.flush()
-    connection = await connect_nats(cluster.url, name="test")
+    client = PatchedClient()
+    connection = await connect_nats(cluster.url, name="test", client=client)
     hung.pause()
     requests = []
     for _ in range(12):  # the first fills the socket, the others wait behind it
         requests.append(asyncio.create_task(connection.bus.request("work", bytes(4 * 1024 * 1024), 60.0)))
         await asyncio.sleep(0.01)
-    assert connection.bus._client._pending, "nothing waits"  # type: ignore[attr-defined]
+    assert client.pending_data_size, "nothing waits"
     outcomes = await asyncio.gather(*requests, return_exceptions=True)
     assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
-    await until(lambda: connected_to(connection, following) or connected_to(connection, third))
+    await until(lambda: connected_to(client, following) or connected_to(client, third))
     await connection.bus.publish("work", b"the last")
     await until(lambda: heard and heard[-1] == len(b"the last"))
     assert heard == [len(b"the last")]
@@ -184,26 +194,18 @@ async def test_what_was_told_to_be_broken_off_does_not_reach_the_next_server(clu
 
 
 @pytest.mark.slow
-async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(
-    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    exists, attempts = NatsJournal.exists, 0
-
-    async def counted(journal: NatsJournal) -> bool:
-        nonlocal attempts
-        attempts += 1
-        return await exists(journal)
-
-    monkeypatch.setattr(NatsJournal, "exists", counted)
-    monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 120.0)  # a busy machine's nodes find each other in their time
+async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(cluster: NatsCluster, name: str) -> None:
     cluster.kill()
     first, *others = cluster.nodes
     await asyncio.to_thread(first.start)
-    connection = await connect_nats(cluster.url, name="test")
+    client = PatchedClient()
+    limits = with_journal(JournalLimits(open_deadline_s=120.0))  # a busy machine's nodes find each other in their time
+    connection = await connect_nats(cluster.url, name="test", client=client, limits=limits)
     opening = asyncio.create_task(connection.journal(name, create=True, replicas=3))
     for node in others:
-        tried = attempts
-        await until(lambda tried=tried: attempts > tried + 1)  # with the nodes there are it was tried, in vain
+        asked = client.stats["out_msgs"]
+        # So many questions are a whole attempt with the nodes that there are, in vain.
+        await until(lambda asked=asked: client.stats["out_msgs"] > asked + ATTEMPT_QUESTIONS_MAX)
         assert not opening.done()
         await asyncio.to_thread(node.start)
     journal = await opening
@@ -212,26 +214,25 @@ async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(
 
 
 async def test_with_too_few_nodes_there_is_no_journal_and_the_reason_is_told(
-    cluster: NatsCluster, connection: NatsConnection, monkeypatch: pytest.MonkeyPatch, name: str
+    cluster: NatsCluster, connection: NatsConnection, name: str
 ) -> None:
     await connection.journal(f"{name}-of-three", create=True, replicas=3)  # from now on the nodes know their leader
-    monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 1.0)
+    hasty = await connect_nats(cluster.url, name="hasty", limits=with_journal(JournalLimits(open_deadline_s=1.0)))
     expected = rf"^no journal of {name} within 1 s: cannot create the stream .*{name} with 5 replicas: .*peers"
-    told = ""
+    reported = ""
     async with asyncio.timeout(TIMEOUT_S):
-        while not re.search(expected, told):  # another one where nodes are busy with something else
+        while not re.search(expected, reported):  # another one where nodes are busy with something else
             with pytest.raises(Unavailable) as rejected:
-                await connection.journal(name, create=True, replicas=5)
-            told = str(rejected.value)
+                await hasty.journal(name, create=True, replicas=5)
+            reported = str(rejected.value)
+    await hasty.close()
 
 
-async def test_a_node_alone_has_no_journal_and_that_is_told(
-    cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(nats_journal, "OPEN_DEADLINE_S", 1.0)
+async def test_a_node_alone_has_no_journal_and_that_is_told(cluster: NatsCluster, name: str) -> None:
     cluster.kill()
     await asyncio.to_thread(cluster.nodes[0].start)
-    connection = await connect_nats(cluster.url, name="test")
+    limits = with_journal(JournalLimits(open_deadline_s=1.0))
+    connection = await connect_nats(cluster.url, name="test", limits=limits)
     expected = rf"^no journal of {name} within 1 s: .*; do enough of the nats-servers run\?$"
     with pytest.raises(Unavailable, match=expected):
         await connection.journal(name, create=True, replicas=3)
@@ -277,36 +278,36 @@ async def test_a_tail_goes_on_when_the_node_that_serves_it_dies(cluster: NatsClu
     await connection.close()
 
 
-async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(
-    connection: NatsConnection, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(loss, "LOSS_PROVEN_AFTER_S", PROVEN_AFTER_S)
+async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(cluster: NatsCluster, name: str) -> None:
+    limits = with_journal(JournalLimits(loss=LossLimits(proven_after_s=PROVEN_AFTER_S)))
+    connection = await connect_nats(cluster.url, name="test", limits=limits)
     journal = await connection.journal(name, create=True, replicas=3)
     tail = Tail(journal)
     await append_until_stored(journal, "first")
     await until(lambda: tail.has(1))
     await connection.bus.request(f"$JS.API.STREAM.DELETE.{journal_stream(name)}", b"", TIMEOUT_S)
     deleted_s = time.monotonic()
-    told = ""
-    while "has no stream" not in told:  # else that nothing was answered in time
+    reported = ""
+    while "has no stream" not in reported:  # else that nothing was answered in time
         with pytest.raises(Unavailable) as raised:
             await journal.describe()
-        told = str(raised.value)
-    assert told.endswith("says a server that may not know better yet")
+        reported = str(raised.value)
+    assert reported.endswith("says a server that may not know better yet")
     with pytest.raises(JournalLost, match=f"nats has no stream {journal_stream(name)}"):
         await asyncio.wait_for(tail.task, TIMEOUT_S)
     assert time.monotonic() - deleted_s >= PROVEN_AFTER_S
     with pytest.raises(JournalLost):
         await connection.journal(name, create=False, replicas=3)
+    await connection.close()
 
 
-async def test_a_missing_entry_is_a_gap_once_that_has_lasted(
-    connection: NatsConnection, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(loss, "LOSS_PROVEN_AFTER_S", 0.5)
+async def test_a_missing_entry_is_a_gap_once_that_has_lasted(cluster: NatsCluster, name: str) -> None:
+    limits = with_journal(JournalLimits(loss=LossLimits(proven_after_s=0.5)))
+    connection = await connect_nats(cluster.url, name="test", limits=limits)
     journal = await connection.journal(name, create=True, replicas=3)
     for number in range(3):
         await append_until_stored(journal, str(number))
     await connection.bus.request(f"$JS.API.STREAM.PURGE.{journal_stream(name)}", b'{"seq": 3}', TIMEOUT_S)
     with pytest.raises(JournalGap, match="journal entries 1 to 2 are gone"):
         await asyncio.wait_for(Tail(journal).task, TIMEOUT_S)
+    await connection.close()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.nats.client import connect_nats
 from tests.testkit.clusters.cluster import wait_until
 from tests.testkit.servers.backend import LOOPBACK
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import NatsServer
 from tests.testkit.servers.nats_cluster import NatsCluster, running_nats_cluster
 from tests.testkit.servers.ports import free_ports

@@ -1,12 +1,14 @@
 """Two sequencers over three real nats-servers that die, hang and come back, while commands come in without a stop."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import prometheus_client
 import pytest
+from msgspec import structs
 
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import CommitSegment, CreateTopic, SegmentCommitted
@@ -15,10 +17,13 @@ from penstock.contracts.subjects import journal_stream
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.journal import Journal
-from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.client import NatsConnection, NatsLimits
+from penstock.runtime.nats.journal import JournalLimits
+from penstock.runtime.nats.loss import LossLimits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.halt import Halted
 from penstock_sequencer.service import Sequencer
+from tests.testkit.servers.connections import SLOW_MACHINE, connect_nats
 from tests.testkit.servers.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
 from tests.testkit.waiting import TIMEOUT_S, until
 
@@ -34,15 +39,16 @@ clock = SystemClock()
 class Sequencers:
     """Sequencers in this process, each with a connection of its own that prefers another node."""
 
-    def __init__(self, cluster: NatsCluster) -> None:
+    def __init__(self, cluster: NatsCluster, limits: NatsLimits) -> None:
         self._cluster = cluster
+        self._limits = limits
         self._connections: list[NatsConnection] = []
         self.all: list[Sequencer] = []
         self.journals: list[Journal] = []
         self.tasks: list[asyncio.Task[None]] = []
 
     async def connect(self, node: NatsNode) -> NatsConnection:
-        connection = await connect_nats(self._cluster.url_from(node), name="test")
+        connection = await connect_nats(self._cluster.url_from(node), name="test", limits=self._limits)
         self._connections.append(connection)
         return connection
 
@@ -120,15 +126,21 @@ def cluster(tmp_path: Path) -> Iterator[NatsCluster]:
         yield running
 
 
-@pytest.fixture
-async def sequencers(cluster: NatsCluster) -> AsyncIterator[Sequencers]:
-    made = Sequencers(cluster)
+@contextlib.asynccontextmanager
+async def running_sequencers(cluster: NatsCluster, limits: NatsLimits = SLOW_MACHINE) -> AsyncIterator[Sequencers]:
+    made = Sequencers(cluster, limits)
     for node in cluster.nodes[:2]:
         await made.start(node)
     client = await made.client(cluster.nodes[2])
     await client.command([CreateTopic(clock.now_ms(), "t", TOPIC, PARTITIONS, {})], deadline_s=COMMIT_DEADLINE_S)
     yield made
     await made.end()
+
+
+@pytest.fixture
+async def sequencers(cluster: NatsCluster) -> AsyncIterator[Sequencers]:
+    async with running_sequencers(cluster) as made:
+        yield made
 
 
 async def until_more(loads: list[Load], sequencers: Sequencers, count: int = 20) -> float:
@@ -208,14 +220,14 @@ async def test_whatever_happens_to_nodes_every_acknowledged_command_is_there_onc
     assert not any(task.done() for task in sequencers.tasks)
 
 
-async def test_sequencers_whose_stream_was_really_deleted_halt_and_make_no_other(
-    cluster: NatsCluster, sequencers: Sequencers
-) -> None:
-    connection = await sequencers.connect(cluster.nodes[0])
-    await connection.bus.request(f"$JS.API.STREAM.DELETE.{STREAM}", b"", TIMEOUT_S)
-    for task in sequencers.tasks:
-        with pytest.raises(ExceptionGroup) as caught:
-            await asyncio.wait_for(task, TIMEOUT_S)
-        assert caught.group_contains(Halted, match=f"nats has no stream {STREAM}")
-    answer = await connection.bus.request("$JS.API.STREAM.NAMES", b"", TIMEOUT_S)
+async def test_sequencers_whose_stream_was_really_deleted_halt_and_make_no_other(cluster: NatsCluster) -> None:
+    limits = structs.replace(SLOW_MACHINE, journal=JournalLimits(loss=LossLimits(proven_after_s=1.0)))
+    async with running_sequencers(cluster, limits) as sequencers:
+        connection = await sequencers.connect(cluster.nodes[0])
+        await connection.bus.request(f"$JS.API.STREAM.DELETE.{STREAM}", b"", TIMEOUT_S)
+        for task in sequencers.tasks:
+            with pytest.raises(ExceptionGroup) as caught:
+                await asyncio.wait_for(task, TIMEOUT_S)
+            assert caught.group_contains(Halted, match=f"nats has no stream {STREAM}")
+        answer = await connection.bus.request("$JS.API.STREAM.NAMES", b"", TIMEOUT_S)
     assert b'"streams":null' in answer or b'"streams":[]' in answer, answer

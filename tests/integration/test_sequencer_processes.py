@@ -25,9 +25,9 @@ from penstock.contracts.queries.groups import GroupOffsetsQuery, GroupOffsetsVie
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
-from penstock.runtime.nats.client import connect_nats
 from tests.testkit.clusters.sequencers import CLUSTER, Process, Processes
 from tests.testkit.loads.pausing import pause_process
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import NatsServer
 from tests.testkit.waiting import TIMEOUT_S, until
 

@@ -15,10 +15,10 @@ from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.journal import Journal
-from penstock.runtime.nats.client import connect_nats
 from penstock.segment.keys import snapshots_prefix
 from penstock_sequencer.core.state.limits import SNAPSHOTS_KEPT
 from tests.testkit.clusters.sequencers import CLUSTER, Process, Processes
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import NatsServer
 from tests.testkit.waiting import TIMEOUT_S, known, until
 

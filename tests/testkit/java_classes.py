@@ -21,14 +21,13 @@ def write(java_options: str) -> None:
     """Start Spark, use it a little, and have its Java write down at its end which classes it had."""
     from penstock.spark import session as sessions
 
-    sessions.JVM_EXIT_S = WRITE_TIMEOUT_S
     with TemporaryDirectory(dir=CLASSES.parent) as folder:
         written = Path(folder) / CLASSES.name
         java_options += f" -XX:ArchiveClassesAtExit={written} -Xlog:disable"
         session = sessions.open_session("classes", "local[1]", {"spark.driver.defaultJavaOptions": java_options})
         assert session.sparkContext.parallelize([1, 2], 1).map(str).collect() == ["1", "2"]
         assert session.range(10).selectExpr("sum(id) as total").toPandas()["total"][0] == 45
-        sessions.close_session(session)
+        sessions.close_session(session, WRITE_TIMEOUT_S)
         if written.exists():
             written.rename(CLASSES)
         else:

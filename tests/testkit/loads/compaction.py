@@ -14,6 +14,7 @@ from penstock.contracts.queries.log import PlanPartition, PlanQuery
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END, place_batch
 from penstock.segment import CompactedRun, CompactedWriter
+from penstock.segment.compacted_writer import PLACE_BYTES
 from penstock_gateway.fetch.batch_assembly import Fragment, start_of, walk
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.state.cluster import State
@@ -74,10 +75,11 @@ def compacted(
     now_ms: int,
     level: int,
     change: Change = as_it_is,
+    place_bytes: int = PLACE_BYTES,
 ) -> Compacted:
     """All of these extents as one compacted segment; inputs are in order of topic id and partition."""
     body: list[Buffer] = []
-    writer = CompactedWriter(segment_id, level=level, created_ms=now_ms, sink=body.append)
+    writer = CompactedWriter(segment_id, level=level, created_ms=now_ms, sink=body.append, place_bytes=place_bytes)
     runs = [_write_run(writer, each, read, change) for each in inputs]
     size_bytes = writer.finish().size_bytes
     ids = list(dict.fromkeys(extent.segment.segment_id for _, _, extents in inputs for extent in extents))

@@ -139,7 +139,7 @@ def deployed_seaweed(folder: Path, credentials: Credentials) -> Iterator[str]:
     (folder / "data").mkdir()
     shutil.copy(credentials.folder / "s3" / "s3.json", folder / "s3.json")
     ports = free_ports(len(seaweed.PORTS + seaweed.FILER_PORTS))
-    backend = seaweed._started(folder, ports)
+    backend = seaweed.start_seaweed(folder, ports)
     try:
         yield f"http://{LOOPBACK}:{ports[0]}"
     finally:

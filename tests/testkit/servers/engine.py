@@ -36,20 +36,25 @@ class Choice:
         return self.why
 
 
-def image_of(service: str) -> str:
-    """The image that compose.yaml names for a service."""
-    return str(yaml.safe_load(COMPOSE.read_text())["services"][service]["image"])
+def image_of(service: str, compose: Path = COMPOSE) -> str:
+    """The image that a compose file, by default compose.yaml, names for a service."""
+    return str(yaml.safe_load(compose.read_text())["services"][service]["image"])
 
 
 @functools.cache
 def choice() -> Choice:
+    """The choice of this test run; see `choose`."""
+    return choose(Engine())
+
+
+def choose(engine: "Engine") -> Choice:
     """What PENSTOCK_TESTS_CONTAINERS asks for and this machine allows; `ValueError` if it cannot be had."""
     wanted = os.environ.get(SETTING, "auto")
     if wanted not in CHOICES:
         raise ValueError(f"{SETTING} is {wanted!r}; it may be {', '.join(CHOICES)}")
     if wanted == "never":
         return Choice(False, f"nats and s3 from wheels: {SETTING} is never")
-    missing = _what_is_missing()
+    missing = _what_is_missing(engine)
     if missing is None:
         return Choice(True, "nats and s3 from containers")
     if wanted == "always":
@@ -57,26 +62,37 @@ def choice() -> Choice:
     return Choice(False, f"nats and s3 from wheels: {missing}")
 
 
-def engine() -> bool:
-    """Whether a Docker engine answers on a socket of this machine."""
-    if not _listens(os.environ.get("DOCKER_HOST", DEFAULT_HOST).removeprefix(SCHEME)):
-        return False
-    try:
+class Engine:
+    """The Docker engine of this machine, if there is one."""
+
+    def answers(self) -> bool:
+        """Whether a Docker engine answers on a socket of this machine."""
+        if not _listens(os.environ.get("DOCKER_HOST", DEFAULT_HOST).removeprefix(SCHEME)):
+            return False
+        try:
+            with contextlib.closing(_client(ENGINE_TIMEOUT_S)) as client:
+                return bool(client.ping())
+        except (DockerException, RequestException):
+            return False
+
+    def ensure_image(self, name: str) -> str | None:
+        """The name, if the engine has the image or can pull it."""
+        try:
+            with contextlib.closing(_client(PULL_TIMEOUT_S)) as client:
+                if not client.images.list(name=name):
+                    client.images.pull(name)
+                return name
+        except (DockerException, RequestException):
+            return None
+
+    def shares_the_network(self) -> bool:
+        """Whether containers can use this machine's network.
+
+        They cannot in the virtual machine of Docker Desktop, nor in the network of a rootless engine.
+        """
         with contextlib.closing(_client(ENGINE_TIMEOUT_S)) as client:
-            return bool(client.ping())
-    except (DockerException, RequestException):
-        return False
-
-
-def ensure_image(name: str) -> str | None:
-    """The name, if the engine has the image or can pull it."""
-    try:
-        with contextlib.closing(_client(PULL_TIMEOUT_S)) as client:
-            if not client.images.list(name=name):
-                client.images.pull(name)
-            return name
-    except (DockerException, RequestException):
-        return None
+            facts = client.info()
+        return facts["OperatingSystem"] != "Docker Desktop" and "name=rootless" not in facts["SecurityOptions"]
 
 
 def remove_leftovers(*, own: bool) -> None:
@@ -94,15 +110,15 @@ def labels() -> dict[str, str]:
     return {OWNER_LABEL: f"{platform.node()}/{os.getpid()}"}
 
 
-def _what_is_missing() -> str | None:
+def _what_is_missing(engine: "Engine") -> str | None:
     if not os.environ.get("DOCKER_HOST", DEFAULT_HOST).startswith(SCHEME):
         return "the docker engine is not on this machine"  # its containers see other folders and ports
-    if not engine():
+    if not engine.answers():
         return "no docker engine answers"
-    if not _shares_the_network():
+    if not engine.shares_the_network():
         return "the docker engine's containers cannot share this machine's network"
     for name in map(image_of, SERVICES):
-        if ensure_image(name) is None:
+        if engine.ensure_image(name) is None:
             return f"image {name} is not to be had"
     return None
 
@@ -111,13 +127,6 @@ def _listens(path: str) -> bool:
     """Asked first, because the docker client leaves its socket open if nobody listens."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(path) == 0
-
-
-def _shares_the_network() -> bool:
-    """Not in the virtual machine of Docker Desktop, nor in the network of a rootless engine."""
-    with contextlib.closing(_client(ENGINE_TIMEOUT_S)) as client:
-        facts = client.info()
-    return facts["OperatingSystem"] != "Docker Desktop" and "name=rootless" not in facts["SecurityOptions"]
 
 
 def _client(timeout_s: float) -> docker.DockerClient:

@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from penstock.runtime.nats.server import PROGRAM, find_nats_server, write_config
@@ -17,12 +17,19 @@ POLL_S = 0.005
 class NatsServer:
     """One nats-server as `penstock up` runs it; the port and the folder stay the same over restarts."""
 
-    def __init__(self, folder: Path, *, user: str = "", password: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        user: str = "",
+        password: str = "",
+        find_image: Callable[[str], str | None] = image_for,
+    ) -> None:
         self.port, self.monitor_port = free_ports(2)
         self.log_path = folder / "nats-server.log"
         self._folder = folder
         self.config_path = folder / "nats-server.conf"
-        self._image = image_for("nats")
+        self._image = find_image("nats")
         self._backend: Backend | None = None
         write_config(
             self.config_path,

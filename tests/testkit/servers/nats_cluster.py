@@ -74,7 +74,7 @@ class NatsNode:
     def start(self) -> None:
         """Return when the server takes connections."""
         self.spawn()
-        wait_for(self._listens, f"{self.name} does not listen: {self.log_path}")
+        wait_for(self.listens, f"{self.name} does not listen: {self.log_path}")
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""
@@ -114,7 +114,8 @@ class NatsNode:
         process.send_signal(signal.SIGCONT)
         process.wait(STOP_TIMEOUT_S)
 
-    def _listens(self) -> bool:
+    def listens(self) -> bool:
+        """Whether the server takes connections; fails if it ended."""
         assert self._process is not None, f"{self.name} was ended while it started"
         assert self._process.poll() is None, f"{self.name} ended: {self.log_path.read_text()}"
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
@@ -151,7 +152,7 @@ class NatsCluster:
         for node in self.nodes:
             node.spawn()
         for node in self.nodes:
-            wait_for(node._listens, f"{node.name} does not listen: {node.log_path}")
+            wait_for(node.listens, f"{node.name} does not listen: {node.log_path}")
         self._await_meta_group()
 
     def kill(self) -> None:

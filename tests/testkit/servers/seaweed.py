@@ -30,7 +30,7 @@ def running_seaweed(folder: Path) -> Iterator[S3Server]:
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
     ports = free_ports(len(PORTS + FILER_PORTS))
     try:
-        with running(_started(folder, ports), ports[0]) as server:
+        with running(start_seaweed(folder, ports), ports[0]) as server:
             yield server
     finally:
         for port in ports:
@@ -38,7 +38,8 @@ def running_seaweed(folder: Path) -> Iterator[S3Server]:
                 leftover.unlink(missing_ok=True)
 
 
-def _started(folder: Path, ports: list[int]) -> Backend:
+def start_seaweed(folder: Path, ports: list[int]) -> Backend:
+    """A server that was just started, and may not answer yet."""
     options = _options(folder, ports)
     image = image_for("s3")
     if image:

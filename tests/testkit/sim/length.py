@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from penstock.contracts.configs.topics import GROUP_CONFIGS, SESSION_TIMEOUT_MIN
+from penstock.runtime.bus.presence import PresenceLimits
 
 LONG_EACH = 8  # seeds: one of them is long by itself
 LONG_SUFFIX = "-long"  # of the name of a seed whose run is long although it would not be by itself
@@ -34,7 +35,7 @@ SCALED_SHORT: dict[str, Any] = {
     "penstock.contracts.configs.topics.GROUP_CONFIGS": GROUP_CONFIGS | SHORT_SESSIONS,
     # Half of a stall: looking makes most callbacks of an idle sequencer.
     "penstock_sequencer.replication.stall_detector.LOOK_INTERVAL_S": 0.25,
-    "penstock.runtime.bus.presence.EXPIRE_INTERVAL_MS": 400,
+    "tests.testkit.sim.environment.host.PRESENCE": PresenceLimits(expire_interval_ms=400),
     "penstock_gateway.produce.flush_router.SWEEP_INTERVAL_S": 0.2,
     "penstock_sequencer.replication.level_raiser.LISTEN_S": 2.5,
     "penstock_sequencer.custodian.archiver.INTERVAL_S": 2.0,

@@ -73,7 +73,6 @@ COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
 SHARDS = 8
 SCALED: dict[str, Any] = {
     "penstock_gateway.fetch.offset_index.SCAN_BYTES": 1_500,  # so that gateways need maps to find places in long runs
-    "penstock.segment.compacted_writer.PLACE_BYTES": 500,
     "penstock_gateway.tail.tail_index.BELIEVED_S": 0.5,  # less than half of any grace
     "penstock_gateway.handlers.data.fetch.BELIEVED_S": 0.5,
     "penstock.segment.keys.SHARDS": SHARDS,  # so that janitors are soon through with them
@@ -357,7 +356,6 @@ class World(Surroundings):
             "penstock_sequencer.replication.replica.apply_entry": apply_and_compare,
             "penstock_sequencer.app.stop_full_collections": lambda: None,
             "penstock_sequencer.app.collect_new_for_ever": collect_nothing,
-            "penstock.runtime.process.host.version": lambda _: "simulated",
         }
         try:
             with ExitStack() as patches:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import penstock.objectstore.s3  # noqa: F401 - slow to import, and a wait is counted from before that
-from penstock.cli import bucket, main
+from penstock.cli import bucket, main, parse_arguments
 from penstock.contracts.errors import Unavailable
 
 URL = "s3://records/prefix?endpoint=http://127.0.0.1:1"
@@ -28,6 +28,10 @@ class Server:
         return self.was_made
 
 
+def run(server: Server, *flags: str) -> int:
+    return bucket.run(parse_arguments(["bucket", *flags]), make=server.make_bucket, retry_s=0)
+
+
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PENSTOCK_STORE_URL", "PENSTOCK_ENV_FILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -36,12 +40,10 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("was_made", "said"), [(True, "made bucket records\n"), (False, "found bucket records\n")])
 def test_it_waits_for_the_server_and_says_what_it_did(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], was_made: bool, said: str
+    capsys: pytest.CaptureFixture[str], was_made: bool, said: str
 ) -> None:
     server = Server(silent=3, was_made=was_made)
-    monkeypatch.setattr(bucket, "make_bucket", server.make_bucket)
-    monkeypatch.setattr(bucket, "RETRY_S", 0)
-    assert main(["bucket", "--store-url", URL]) == 0
+    assert run(server, "--store-url", URL) == 0
     assert capsys.readouterr().out == said
     assert server.urls == [URL] * 4
 
@@ -50,15 +52,14 @@ def test_its_settings_come_from_the_environment_and_a_file_as_those_of_services(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     server = Server()
-    monkeypatch.setattr(bucket, "make_bucket", server.make_bucket)
     path = tmp_path / "env"
     path.write_text("AWS_ACCESS_KEY_ID=someone\nAWS_SECRET_ACCESS_KEY=hidden\nPENSTOCK_STORE_URL=s3://file\n")
     monkeypatch.setenv("PENSTOCK_ENV_FILE", str(path))
-    assert main(["bucket"]) == 0
+    assert run(server) == 0
     monkeypatch.setenv("PENSTOCK_STORE_URL", "s3://environment")
-    assert main(["bucket"]) == 0
+    assert run(server) == 0
     monkeypatch.setenv("PENSTOCK_ENV_FILE", "/nowhere")
-    assert main(["bucket", "--env-file", str(path), "--store-url", "s3://flag"]) == 0
+    assert run(server, "--env-file", str(path), "--store-url", "s3://flag") == 0
     keys = "?access_key=someone&secret_key=hidden"
     assert server.urls == [f"s3://{name}{keys}" for name in ("file", "environment", "flag")]
 
@@ -86,10 +87,9 @@ def test_a_server_that_never_answers_is_given_up_in_one_sentence(capsys: pytest.
     assert "hidden" not in said
 
 
-async def test_a_server_that_hangs_is_given_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_hangs_is_given_up_too() -> None:
     async def hang(_url: str) -> bool:
         return await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(bucket, "make_bucket", hang)
     with pytest.raises(Unavailable, match=r"the server does not answer; gave up after 0\.01 s"):
-        await bucket._make(URL, 0.01)
+        await bucket.until_made(URL, 0.01, make=hang)

@@ -8,9 +8,9 @@ from typing import cast
 import aiohttp
 import pytest
 
-from penstock.cli import disk
-from penstock.cli.console import HELPERS, ROLES, Console
-from penstock.cli.options import Address
+from penstock.cli.ports import Address
+from penstock.cli.up.console import HELPERS, ROLES, Console
+from penstock.cli.up.disk import shortage
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.process.health import Health, HttpServer, new_registry
@@ -24,11 +24,14 @@ class Rig:
     """One service of each role and each helper, as far as the console sees it."""
 
     def __init__(self, data: Path) -> None:
+        self.free_bytes_min = 0
         self.gone: set[str] = set()
         self.health = {role: Health() for role in (*ROLES, *HELPERS)}
         self._servers = {role: HttpServer(health, new_registry(), LOOPBACK, 0) for role, health in self.health.items()}
         [port] = free_ports(1)
-        self._console = Console(Address(LOOPBACK, port), cast(Directory, self), [], data)
+        self._console = Console(
+            Address(LOOPBACK, port), cast(Directory, self), list, lambda: shortage(data, self.free_bytes_min)
+        )
         self._url = f"http://{LOOPBACK}:{port}"
 
     def live(self, role: str) -> list[Presence]:
@@ -61,8 +64,8 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def test_when_all_is_well_nothing_is_called_degraded(rig: Rig) -> None:
     status, text = await rig.page("/health")
-    told = json.loads(text)
-    assert (status, told["ready"], told["degraded"]) == (200, True, [])
+    facts = json.loads(text)
+    assert (status, facts["ready"], facts["degraded"]) == (200, True, [])
     assert "degraded" not in (await rig.page("/"))[1]
 
 
@@ -109,10 +112,8 @@ async def test_each_service_has_links_to_what_it_says_itself(rig: Rig) -> None:
     assert f'<a href="http://{gateway.http}/metrics">' in page
 
 
-async def test_a_disk_with_little_room_is_told_before_it_is_full(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(disk, "FREE_BYTES_MIN", 2**80)
+async def test_a_disk_with_little_room_is_told_before_it_is_full(rig: Rig, tmp_path: Path) -> None:
+    rig.free_bytes_min = 2**80
     status, text = await rig.page("/health")
     [wrong] = json.loads(text)["degraded"]
     assert (status, wrong["service"], wrong["name"]) == (200, "up", "disk")

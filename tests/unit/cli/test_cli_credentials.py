@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import credentials, main
+from penstock.cli import main
 from penstock.cli.credentials import BUCKET_MAKER, KEYS, ROLES, USERS, Wanted, make_credentials
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import SystemEntropy
@@ -26,6 +26,7 @@ FILES = {
     *(f"{name}/credentials.env" for name in [*ROLES, BUCKET_MAKER]),
 }
 OTHER_UID = 12_345
+WITHOUT_CACHER = {role: actions for role, actions in ROLES.items() if role != "cacher"}
 
 
 class CutShort(BaseException):
@@ -140,15 +141,8 @@ def test_other_nodes_of_nats_keep_the_password_between_them(tmp_path: Path) -> N
     assert texts(tmp_path) == before
 
 
-def test_a_service_that_is_added_later_gets_its_own_and_the_others_keep_theirs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without = {role: actions for role, actions in ROLES.items() if role != "cacher"}
-    with monkeypatch.context() as earlier:
-        earlier.setattr(credentials, "ROLES", without)
-        earlier.setattr(credentials, "KEYS", {name: KEYS[name] for name in KEYS if name != "cacher"})
-        earlier.setattr(credentials, "USERS", tuple(user for user in USERS if user != "cacher"))
-        make(tmp_path)
+def test_a_service_that_is_added_later_gets_its_own_and_the_others_keep_theirs(tmp_path: Path) -> None:
+    make(tmp_path, roles=WITHOUT_CACHER)
     before = texts(tmp_path)
     assert make(tmp_path) == ["nats/credentials.env", "s3/s3.json", "cacher/credentials.env"]
     check_both_sides_agree(tmp_path)
@@ -209,11 +203,7 @@ def test_a_run_that_is_cut_short_while_a_service_is_added_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start_without_cacher(folder: Path) -> dict[str, str]:
-        with monkeypatch.context() as earlier:
-            earlier.setattr(credentials, "ROLES", {role: ROLES[role] for role in ROLES if role != "cacher"})
-            earlier.setattr(credentials, "KEYS", {name: KEYS[name] for name in KEYS if name != "cacher"})
-            earlier.setattr(credentials, "USERS", tuple(user for user in USERS if user != "cacher"))
-            make(folder)
+        make(folder, roles=WITHOUT_CACHER)
         return texts(folder)
 
     for step in range(1, 50):

@@ -1,40 +1,38 @@
 """`penstock export` where it cannot work: one sentence, and an exit code."""
 
-import importlib.util
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from penstock.cli import main, spark_python
+from penstock.cli import export, main, parse_arguments
+from penstock.cli.spark_python import need_spark_python, run_with_spark
 
 ARGUMENTS = ["export", "--topic", "t", "--to", "/nowhere", "--format", "parquet"]
 
 
-def hide(monkeypatch: pytest.MonkeyPatch, *hidden: str) -> None:
-    """Let these packages be not installed."""
-    find = importlib.util.find_spec
+def run_without(package: str, tmp_path: Path) -> int:
+    """Export with a Python that has all packages but this one, and no other Python that has PySpark."""
+    (tmp_path / "java").touch(mode=0o755)
 
-    def find_others(name: str) -> Any:
-        return None if name in hidden else find("json")
+    def need_python(_environ: Mapping[str, str]) -> Path:
+        return need_spark_python({"PATH": str(tmp_path)}, prefix=str(tmp_path), has_own=lambda: False)
 
-    monkeypatch.setattr(importlib.util, "find_spec", find_others)
+    run_elsewhere = partial(run_with_spark, need_python=need_python)
+    arguments = parse_arguments(ARGUMENTS)
+    return export.run(arguments, has=lambda name: name != package, run_elsewhere=run_elsewhere)
 
 
-def test_without_pyspark_it_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hide(monkeypatch, "pyspark")
-    monkeypatch.setattr(spark_python, "missing_java", lambda environ: "")
-    monkeypatch.setattr(spark_python, "find_spark_python", lambda environ: None)
-    assert main(ARGUMENTS) == 1
+def test_without_pyspark_it_says_how_to_get_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_without("pyspark", tmp_path) == 1
     assert capsys.readouterr().err.startswith("penstock: PySpark is not installed: pip install 'penstock[spark]', or ")
 
 
 def test_without_what_exports_need_besides_it_says_how_to_get_that(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hide(monkeypatch, "fastavro")
-    assert main(ARGUMENTS) == 1
+    assert run_without("fastavro", tmp_path) == 1
     assert capsys.readouterr().err == (
         "penstock: exports need fastavro, which is not here; pip install 'penstock[export]' brings it\n"
     )

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.options import Address, add_flags, check_port_is_free, parse_address, read_options, take_folder
+from penstock.cli.data_folder import take_folder
+from penstock.cli.ports import Address, check_port_is_free, parse_address
+from penstock.cli.up.options import add_flags, read_options
 from penstock.contracts.errors import Invalid
 
 

@@ -1,40 +1,36 @@
 """`penstock rebuild`: whom it asks, what it passes on, and what it refuses before anything is started."""
 
-import importlib.util
-import subprocess
+import json
+import sys
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 
-from penstock.cli import main
-from penstock.cli.options import take_folder
+from penstock.cli import main, parse_arguments, rebuild
+from penstock.cli.data_folder import take_folder
 
 
-class Started:
-    """Instead of the sequencer's program: notes how it was started."""
+class Program:
+    """Runs in place of the sequencer's program: writes down its arguments, and ends with a code."""
 
-    argv: ClassVar[list[str]] = []
-    code = 0
+    def __init__(self, folder: Path) -> None:
+        self.code = 0
+        self._written = folder / "arguments.json"
 
-    def __init__(self, argv: list[str], **options: Any) -> None:
-        Started.argv = argv
+    def run(self, *flags: str) -> int:
+        source = f"import json, pathlib, sys; pathlib.Path({str(self._written)!r}).write_text(json.dumps(sys.argv[1:]))"
+        command = [sys.executable, "-c", f"{source}; sys.exit({self.code})"]
+        return rebuild.run(parse_arguments(["rebuild", *flags]), program=command)
 
-    def __enter__(self) -> "Started":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-    def wait(self) -> int:
-        return self.code
+    @property
+    def arguments(self) -> list[str]:
+        """What it was started with."""
+        return list(json.loads(self._written.read_text()))
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> type[Started]:
-    monkeypatch.setattr(subprocess, "Popen", Started)
-    monkeypatch.setattr(Started, "argv", [])
-    return Started
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -44,21 +40,21 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return text
 
 
-def test_with_servers_that_run_only_what_is_given_is_passed_on(started: type[Started]) -> None:
-    assert main(["rebuild", "--nats-url", "nats://there:4222"]) == 0
-    assert started.argv[1:] == [
-        *("-m", "penstock_sequencer.rebuild", "--nats-url", "nats://there:4222"),
+def test_with_servers_that_run_only_what_is_given_is_passed_on(program: Program) -> None:
+    assert program.run("--nats-url", "nats://there:4222") == 0
+    assert program.arguments == [
+        *("--nats-url", "nats://there:4222"),
         *("--dry-run", "false", "--json", "false"),
     ]
-    assert main(["rebuild", "--nats-url", "n", "--store", "s3://b", "--cluster", "c", "--dry-run", "--json"]) == 0
-    assert started.argv[3:] == [
+    assert program.run("--nats-url", "n", "--store", "s3://b", "--cluster", "c", "--dry-run", "--json") == 0
+    assert program.arguments == [
         *("--nats-url", "n", "--store-url", "s3://b", "--cluster", "c", "--dry-run", "true", "--json", "true")
     ]
 
 
-def test_its_exit_code_is_that_of_the_rebuild(started: type[Started], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Started, "code", 1)
-    assert main(["rebuild", "--nats-url", "nats://there:4222"]) == 1
+def test_its_exit_code_is_that_of_the_rebuild(program: Program) -> None:
+    program.code = 1
+    assert program.run("--nats-url", "nats://there:4222") == 1
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,11 +69,8 @@ def test_a_folder_that_penstock_runs_on_is_left_alone(tmp_path: Path, capsys: py
     assert "another penstock is running on the data folder" in said(capsys)
 
 
-def test_where_there_is_no_sequencer_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert main(["rebuild"]) == 1
+def test_where_there_is_no_sequencer_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rebuild.run(parse_arguments(["rebuild"]), is_installed=lambda: False) == 1
     assert "the sequencer is not installed here" in said(capsys)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.options import take_folder
+from penstock.cli.data_folder import take_folder
 from penstock.cli.running import add_cluster_flags, read_cluster
 from penstock.contracts.errors import Invalid
 from penstock.runtime.nats.server import write_config

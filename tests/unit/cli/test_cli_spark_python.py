@@ -2,47 +2,53 @@
 
 import fcntl
 import sys
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from penstock.cli import spark_python
-from penstock.cli.spark_python import find_spark_python, is_being_made, need_spark_python
+from penstock.cli.spark_python import find_spark_python, need_spark_python
 from penstock.contracts.errors import Invalid
+
+Need = Callable[[Mapping[str, str]], Path]
 
 
 @pytest.fixture
-def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """There is a Java on the path, and no PySpark in this Python."""
+def environ(tmp_path: Path) -> dict[str, str]:
+    """There is a Java on the path."""
     java = tmp_path / "java"
     java.touch(mode=0o755)
-    monkeypatch.setattr(spark_python, "has_pyspark", lambda: False)
-    monkeypatch.setattr(spark_python, "find_spark_python", lambda environ: find_spark_python(environ, str(tmp_path)))
     return {"PATH": str(tmp_path)}
 
 
-def test_without_java_nothing_can_run_it(environ: dict[str, str]) -> None:
+@pytest.fixture
+def need(tmp_path: Path) -> Need:
+    """`need_spark_python` where this Python has no PySpark, and its environment is the test's folder."""
+    return partial(need_spark_python, prefix=str(tmp_path), has_own=lambda: False)
+
+
+def test_without_java_nothing_can_run_it(environ: dict[str, str], need: Need) -> None:
     with pytest.raises(Invalid, match="there is no Java; Spark needs version 17"):
-        need_spark_python({"PATH": "/nowhere"})
+        need({"PATH": "/nowhere"})
     with pytest.raises(Invalid, match="there is no Java in /nowhere;"):
-        need_spark_python(environ | {"JAVA_HOME": "/nowhere"})
+        need(environ | {"JAVA_HOME": "/nowhere"})
 
 
-def test_without_pyspark_it_says_how_to_get_it(environ: dict[str, str]) -> None:
+def test_without_pyspark_it_says_how_to_get_it(environ: dict[str, str], need: Need) -> None:
     with pytest.raises(Invalid, match="make spark-env"):
-        need_spark_python(environ)
+        need(environ)
 
 
 def test_while_the_environment_is_made_it_says_so_and_asks_for_nothing(
-    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, environ: dict[str, str], need: Need
 ) -> None:
-    monkeypatch.setattr(spark_python, "is_being_made", lambda: is_being_made(str(tmp_path)))
     with (tmp_path / "spark-env.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Invalid, match=r"PySpark is being installed, in \.venv-spark"):
-            need_spark_python(environ)
+            need(environ)
     with pytest.raises(Invalid, match="make spark-env"):
-        need_spark_python(environ)
+        need(environ)
 
 
 def test_the_environment_beside_ours_counts_when_it_is_complete(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -50,19 +56,16 @@ def test_the_environment_beside_ours_counts_when_it_is_complete(tmp_path: Path, 
     (made / "bin").mkdir(parents=True)
     (made / "bin" / "python").touch(mode=0o755)
     prefix = str(tmp_path / ".venv")
-    assert find_spark_python(environ, prefix) is None
+    assert find_spark_python(environ, prefix=prefix, has_own=lambda: False) is None
     (made / ".made").touch()
-    assert find_spark_python(environ, prefix) == made / "bin" / "python"
+    assert find_spark_python(environ, prefix=prefix, has_own=lambda: False) == made / "bin" / "python"
 
 
-def test_the_interpreter_that_is_named_counts_more(environ: dict[str, str]) -> None:
-    assert need_spark_python(environ | {"PENSTOCK_SPARK_PYTHON": sys.executable}) == Path(sys.executable)
+def test_the_interpreter_that_is_named_counts_more(environ: dict[str, str], need: Need) -> None:
+    assert need(environ | {"PENSTOCK_SPARK_PYTHON": sys.executable}) == Path(sys.executable)
     with pytest.raises(Invalid, match="PENSTOCK_SPARK_PYTHON names /nowhere/python, which is not there"):
-        need_spark_python(environ | {"PENSTOCK_SPARK_PYTHON": "/nowhere/python"})
+        need(environ | {"PENSTOCK_SPARK_PYTHON": "/nowhere/python"})
 
 
-def test_our_own_interpreter_is_good_if_it_has_pyspark(
-    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spark_python, "has_pyspark", lambda: True)
-    assert need_spark_python(environ) == Path(sys.executable)
+def test_our_own_interpreter_is_good_if_it_has_pyspark(environ: dict[str, str]) -> None:
+    assert need_spark_python(environ, has_own=lambda: True) == Path(sys.executable)

@@ -33,7 +33,7 @@ from penstock.kafkawire.records import (
 )
 from penstock.segment import build_segment
 from penstock.segment.keys import segment_key
-from penstock.segment.markers import marker_batch
+from penstock.segment.transactions import marker_batch
 from penstock.spark.ranges import StoreRanges
 from penstock_compactor.planning.planner import PlanLimits
 from penstock_sequencer.core import queries

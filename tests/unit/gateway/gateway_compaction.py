@@ -4,6 +4,7 @@ from penstock.contracts.batches import Extent, Marker, SegmentRef
 from penstock.contracts.commands import PerItem
 from penstock.contracts.ids import TopicId, new_segment_id
 from penstock.contracts.rejections import Rejection
+from penstock.segment.compacted_writer import PLACE_BYTES
 from penstock.segment.keys import segment_key
 from penstock_gateway.tail.control_batches import MarkerExtent, with_markers
 from penstock_sequencer.core.log.control_markers import markers_among
@@ -40,7 +41,13 @@ def markers_of(world: World, topic_id: TopicId, partition: int) -> list[Marker]:
 
 
 async def compact(
-    world: World, topic_id: TopicId, partitions: list[int], *, level: int = 2, change: Change = as_it_is
+    world: World,
+    topic_id: TopicId,
+    partitions: list[int],
+    *,
+    level: int = 2,
+    change: Change = as_it_is,
+    place_bytes: int = PLACE_BYTES,
 ) -> SegmentRef:
     """Put all extents of these partitions into one compacted segment, and let it take their place."""
     world.segments += 1
@@ -54,7 +61,9 @@ async def compact(
         for each in partitions
     ]
     data = {extent: await bytes_of(world, extent) for _, _, extents in inputs for extent in extents}
-    made = compacted(segment_id, inputs, data.__getitem__, now_ms=START_MS, level=level, change=change)
+    made = compacted(
+        segment_id, inputs, data.__getitem__, now_ms=START_MS, level=level, change=change, place_bytes=place_bytes
+    )
     (output,) = made.command.outputs
     segment = SegmentRef(segment_id, level, output.size_bytes, "", "")
     await world.store.put(key_of(segment), made.body)

@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from penstock.contracts.errors import Conflict, Invalid, Unavailable
+from penstock.objectstore import FileLimits
 from penstock.objectstore.errors import AlreadyExists, NotDeleted, NotFound
-from penstock.objectstore.file import STAGING_AGE_MAX_S, FileStore, open_file_store
-from penstock.objectstore.folders import keys_in_order
+from penstock.objectstore.file import FileStore, open_file_store
+from penstock.objectstore.file.names import STAGING, keys_in_order
 from penstock.objectstore.retrying import RetryingStore
-from penstock.objectstore.staging import STAGING
 from penstock.objectstore.store import PART_BYTES_MIN, UNFINISHED_KEY_BYTES_MAX, Unfinished
 
+STAGING_AGE_MAX_S = FileLimits().staging_age_max_s
 COUNTER = """
 import asyncio, sys
 from pathlib import Path

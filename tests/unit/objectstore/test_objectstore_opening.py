@@ -7,10 +7,11 @@ import pytest
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore import open_store
+from tests.testkit.fakes.clock import ManualClock
 
 
 async def test_stores_in_memory_share_their_objects_by_name() -> None:
-    first = await open_store("memory://shared-by-name", now_ms=lambda: 1234)
+    first = await open_store("memory://shared-by-name", clock=ManualClock(1.234))
     second = await open_store("memory://shared-by-name")
     other = await open_store("memory://another-name")
     await first.put("a", [b"bytes"])
@@ -75,3 +76,23 @@ async def test_an_s3_server_that_does_not_answer_is_unavailable_in_one_sentence(
     assert isinstance(raised.value, PenstockError)
     assert "hidden" not in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+class Entropy:
+    """Counts the bytes that were taken, all of them zero."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def take(self, count: int) -> bytes:
+        self.taken += count
+        return bytes(count)
+
+
+async def test_a_folder_takes_its_names_from_the_entropy_it_is_given(tmp_path: Path) -> None:
+    entropy = Entropy()
+    store = await open_store(f"file://{tmp_path}", entropy=entropy)
+    opened = entropy.taken
+    await store.put("a", [b"bytes"])
+    assert 0 < opened < entropy.taken
+    await store.close()

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailable
-from penstock.objectstore import AlreadyExists, EtagMismatch, NotDeleted, NotFound, Throttled
+from penstock.objectstore import AlreadyExists, EtagMismatch, NotDeleted, NotFound, RetryLimits, Throttled
 from penstock.objectstore.measured import MeasuredStore
 from penstock.objectstore.memory import MemoryStore
-from penstock.objectstore.retrying import RetryingStore, RetryPolicy
+from penstock.objectstore.retrying import RetryingStore
 from penstock.objectstore.store import PART_BYTES_MIN, Listing, PartedPut, Unfinished
 from penstock.objectstore.streaming import StreamedPut, streamed_put
 
@@ -102,12 +102,12 @@ class Time:
         await asyncio.sleep(0)
 
 
-def retrying(inner: FaultyStore, time: Time | None = None, jitter: float = 1.0, **policy: float) -> RetryingStore:
+def retrying(inner: FaultyStore, time: Time | None = None, jitter: float = 1.0, **limits: float) -> RetryingStore:
     chosen = time or Time()
     return RetryingStore(
         inner,
         jitter=lambda: jitter,
-        policy=RetryPolicy(**policy),
+        limits=RetryLimits(**limits),
         monotonic_s=lambda: chosen.now_s,
         sleep=chosen.sleep,
     )

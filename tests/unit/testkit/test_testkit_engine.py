@@ -10,12 +10,20 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
 from tests.testkit.servers import engine
-from tests.testkit.servers.engine import Choice
+from tests.testkit.servers.engine import Choice, Engine, choose
 
 
-def choose() -> Choice:
-    """Anew: the choice of the test run itself stays as it is."""
-    return engine.choice.__wrapped__()
+class WithoutNats(Engine):
+    """An engine that answers and has no image of nats."""
+
+    def answers(self) -> bool:
+        return True
+
+    def shares_the_network(self) -> bool:
+        return True
+
+    def ensure_image(self, name: str) -> str | None:
+        return None if name.startswith("nats") else name
 
 
 @pytest.fixture
@@ -23,38 +31,35 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 
 
-def test_the_images_are_those_of_the_compose_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_images_are_those_of_the_compose_file(tmp_path: Path) -> None:
     compose = tmp_path / "compose.yaml"
     compose.write_text("services: {nats: {image: 'nats:1-alpine'}, s3: {image: some/s3:2}}\n")
-    monkeypatch.setattr(engine, "COMPOSE", compose)
-    assert [engine.image_of(service) for service in engine.SERVICES] == ["nats:1-alpine", "some/s3:2"]
+    assert [engine.image_of(service, compose) for service in engine.SERVICES] == ["nats:1-alpine", "some/s3:2"]
 
 
 @pytest.mark.usefixtures("nowhere")
 def test_servers_come_from_wheels_where_no_engine_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(engine.SETTING, raising=False)
-    assert not engine.engine()
-    assert choose() == Choice(False, "nats and s3 from wheels: no docker engine answers")
+    assert not Engine().answers()
+    assert choose(Engine()) == Choice(False, "nats and s3 from wheels: no docker engine answers")
 
 
 def test_servers_come_from_wheels_where_the_engine_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(engine.SETTING, raising=False)
     monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2375")
-    assert choose() == Choice(False, "nats and s3 from wheels: the docker engine is not on this machine")
+    assert choose(Engine()) == Choice(False, "nats and s3 from wheels: the docker engine is not on this machine")
 
 
 def test_servers_come_from_wheels_where_an_image_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(engine.SETTING, raising=False)
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setattr(engine, "engine", lambda: True)
-    monkeypatch.setattr(engine, "_shares_the_network", lambda: True)
-    monkeypatch.setattr(engine, "ensure_image", lambda name: None if name.startswith("nats") else name)
-    assert choose() == Choice(False, f"nats and s3 from wheels: image {engine.image_of('nats')} is not to be had")
+    why = f"nats and s3 from wheels: image {engine.image_of('nats')} is not to be had"
+    assert choose(WithoutNats()) == Choice(False, why)
 
 
 def test_servers_come_from_wheels_if_containers_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(engine.SETTING, "never")
-    assert not choose().containers
+    assert not choose(Engine()).containers
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -86,8 +91,8 @@ if engine.choice().containers:
 
     def test_an_image_is_there_or_cannot_be_had() -> None:
         name = engine.image_of("nats")
-        assert engine.ensure_image(name) == name
-        assert engine.ensure_image("registry.invalid/none:1") is None
+        assert Engine().ensure_image(name) == name
+        assert Engine().ensure_image("registry.invalid/none:1") is None
 
     def test_what_a_killed_run_left_is_removed_and_what_another_uses_stays() -> None:
         ended = subprocess.Popen([sys.executable, "-c", ""])

@@ -21,7 +21,8 @@ def test_a_port_where_somebody_listens_is_given_to_nobody() -> None:
 
 
 def test_two_processes_are_never_given_the_same_port() -> None:
+    free_port()  # from now on a block is ours, also where no other test asked for one yet
     code = f"from tests.testkit.servers.ports import free_ports; print(*free_ports({BLOCK_PORTS // 2}))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    theirs = set(map(int, told.split()))
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    theirs = set(map(int, printed.split()))
     assert theirs.isdisjoint(free_port() for _ in range(BLOCK_PORTS))

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
@@ -11,8 +12,9 @@ from penstock.objectstore import make_bucket
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
 
 STORE_URL_VARIABLE = "PENSTOCK_STORE_URL"
-WAIT_S = 60.0  # for a server that was started together with us
+WAIT_S = 60.0  # for a server that was started at the same time as we
 RETRY_S = 0.25
+MakeBucket = Callable[[str], Awaitable[bool]]  # whether the bucket of this address had to be made
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -40,11 +42,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Make it; 0 if the bucket is there now, 1 with one sentence if it cannot be."""
+def run(arguments: argparse.Namespace, *, make: MakeBucket = make_bucket, retry_s: float = RETRY_S) -> int:
+    """Make it; 0 if the bucket is there now, 1 with one sentence if it is not."""
     try:
         url = _store_url(arguments.store_url, arguments.env_file)
-        was_made = asyncio.run(_make(url, arguments.wait_s))
+        was_made = asyncio.run(until_made(url, arguments.wait_s, make=make, retry_s=retry_s))
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
@@ -60,15 +62,16 @@ def _store_url(url: str, path: str) -> str:
     return with_store_keys(url, file, os.environ)
 
 
-async def _make(url: str, wait_s: float) -> bool:
+async def until_made(url: str, wait_s: float, *, make: MakeBucket = make_bucket, retry_s: float = RETRY_S) -> bool:
+    """Make the bucket as soon as the server answers; whether it was made. `Unavailable` after `wait_s` seconds."""
     reason = "the server does not answer"
     try:
         async with asyncio.timeout(wait_s):
             while True:
                 try:
-                    return await make_bucket(url)
+                    return await make(url)
                 except Unavailable as error:
                     reason = str(error)
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(retry_s)
     except TimeoutError as error:
         raise Unavailable(f"{reason}; gave up after {wait_s:g} s") from error

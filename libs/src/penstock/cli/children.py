@@ -10,16 +10,30 @@ from pathlib import Path
 
 import msgspec
 
-RESTART_DELAY_MS_MIN = 200  # a killed service is back before its clients give up
-RESTART_DELAY_MS_MAX = 10_000  # a service that cannot start does not eat the machine
-HEALTHY_AFTER_S = 10.0  # a child that lived this long starts again with the shortest delay
+from penstock.runtime.clock import Clock, SystemClock
+
 LOG_TAIL_BYTES = 4096  # read from the end of a log to say why a child died
-LOG_BYTES_MAX = 32 * 1024 * 1024  # a larger log is set aside at the child's next start; one such is kept
 _PR_SET_PDEATHSIG = 1
 
 
+class ChildLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """When a child is started again, and how long its log grows."""
+
+    # A killed service is back before its clients give up.
+    restart_delay_ms_min: int = 200
+    # A service that cannot start does not use up the machine.
+    restart_delay_ms_max: int = 10_000
+    # A child that lived this long starts again after the shortest delay.
+    healthy_after_s: float = 10.0
+    # A larger log is renamed at the child's next start; one old log is kept.
+    log_bytes_max: int = 32 * 1024 * 1024
+
+
+DEFAULT_LIMITS = ChildLimits()
+
+
 class ChildSpec(msgspec.Struct, frozen=True):
-    """What to run: `name` is unique and names the log file."""
+    """A program to run; `name` is unique and names the log file."""
 
     name: str
     argv: list[str]
@@ -43,14 +57,19 @@ class Child:
         spec: ChildSpec,
         report: Callable[[str], None],
         after_death: Callable[[int], Awaitable[None]] | None = None,
+        *,
+        limits: ChildLimits = DEFAULT_LIMITS,
+        clock: Clock | None = None,
     ) -> None:
+        self._limits = limits
+        self._clock = clock or SystemClock()
         self.spec = spec
         self.restarts = 0
         self.pid: int | None = None
         self._report = report
         self._after_death = after_death
         self._stopping = asyncio.Event()
-        self._starting = asyncio.Lock()  # held while there may be a process that we do not know yet
+        self._starting = asyncio.Lock()  # held while a process may exist that `_process` does not name yet
         self._process: asyncio.subprocess.Process | None = None
         self._started_s = 0.0
 
@@ -61,14 +80,14 @@ class Child:
 
     async def keep(self) -> None:
         """Start the child and start it again whenever it dies, until `stop` is called."""
-        loop = asyncio.get_running_loop()
-        delay_ms = RESTART_DELAY_MS_MIN
+        limits = self._limits
+        delay_ms = limits.restart_delay_ms_min
         while not self._stopping.is_set():
-            self._started_s = loop.time()
+            self._started_s = self._clock.monotonic_s()
             code = await self._run_once()
             if self._stopping.is_set():
                 return
-            delay_ms = RESTART_DELAY_MS_MIN if self._has_lived_long() else delay_ms
+            delay_ms = limits.restart_delay_ms_min if self._has_lived_long() else delay_ms
             self._report(
                 f"{self.spec.name} {_ending(code)}; starting it again in {delay_ms / 1000:g} s{self._reason()}"
             )
@@ -76,14 +95,14 @@ class Child:
                 await self._after_death(code)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay_ms / 1000)
-            delay_ms = min(delay_ms * 2, RESTART_DELAY_MS_MAX)
+            delay_ms = min(delay_ms * 2, limits.restart_delay_ms_max)
             self.restarts += 1
 
     async def _run_once(self) -> int:
         async with self._starting:
             process = await self._start()
             self._process, self.pid = process, process.pid
-        if self._stopping.is_set():  # meanwhile; it has begun nothing yet that would need an orderly end
+        if self._stopping.is_set():  # the stop came meanwhile; the child has begun no work that needs an orderly end
             self.kill()
         try:
             return await process.wait()
@@ -91,7 +110,7 @@ class Child:
             self._process, self.pid = None, None
 
     async def _start(self) -> asyncio.subprocess.Process:
-        _set_aside_if_large(self.spec.log_path)
+        _rename_if_large(self.spec.log_path, self._limits.log_bytes_max)
         with self.spec.log_path.open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 *self.spec.argv,
@@ -135,7 +154,7 @@ class Child:
                 self._process.kill()
 
     def _has_lived_long(self) -> bool:
-        return asyncio.get_running_loop().time() - self._started_s > HEALTHY_AFTER_S
+        return self._clock.monotonic_s() - self._started_s > self._limits.healthy_after_s
 
     def _reason(self) -> str:
         line = last_line(self.spec.log_path)
@@ -143,7 +162,7 @@ class Child:
 
 
 def last_line(path: Path) -> str:
-    """The last line that says something in a log, "" if there is none."""
+    """The last line of a log that is not blank, "" if there is none."""
     try:
         with path.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
@@ -158,6 +177,6 @@ def _ending(code: int) -> str:
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
 
-def _set_aside_if_large(path: Path) -> None:
-    if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+def _rename_if_large(path: Path, bytes_max: int) -> None:
+    if path.exists() and path.stat().st_size > bytes_max:
         path.replace(path.with_suffix(".old.log"))

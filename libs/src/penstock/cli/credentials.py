@@ -1,8 +1,8 @@
 """`penstock credentials`: a user at NATS and a key to the S3 store for each service, made once and then kept.
 
-The files that the nats-server and the S3 server read are the truth; what a service is given is copied from them. Each
-file is written whole under another name, synced and renamed, and the truth comes first. So what a run that was cut
-short left undone is done by the next one, and nothing that may be in use already is made anew.
+The files that the nats-server and the S3 server read are the truth; the files of the services are copies of parts of
+them. Each file is written whole under another name, synced and renamed, and the truth comes first. So the next run
+completes an interrupted one, and replaces no secret that may be in use already.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from penstock.contracts.errors import Invalid, PenstockError
 from penstock.runtime.clock import Entropy, SystemEntropy
 from penstock.runtime.process.env_file import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, parse_env
 
-# What each service may do in the bucket, in SeaweedFS' words; a new service is one line here, and a user in
+# The actions of each service in the bucket, as SeaweedFS names them. A new service is one line here, and a user in
 # deploy/nats/accounts.conf.
 READS = ("Read", "List")
 WRITES = (*READS, "Write")
@@ -33,9 +33,11 @@ ROLES = {
     "janitor": WRITES,
 }
 BUCKET_MAKER = "bucket"  # has a key and no user
-KEYS = ROLES | {BUCKET_MAKER: ("Admin",)}
-USERS = (*ROLES, "system")
-ROUTE = "route"  # as whom the nats-servers of a cluster come to each other
+BUCKET_MAKER_ACTIONS = ("Admin",)
+KEYS = ROLES | {BUCKET_MAKER: BUCKET_MAKER_ACTIONS}
+SYSTEM_USER = "system"
+USERS = (*ROLES, SYSTEM_USER)
+ROUTE = "route"  # the user with which the nats-servers of a cluster connect to each other
 ROUTE_PORT = 6222
 
 FILE = "credentials.env"
@@ -52,8 +54,9 @@ _HEAD = "# Made by `penstock credentials`, which completes it and keeps what is 
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the set is for; owners are user ids, and None is whoever makes it."""
+    """What the set is for; owners are user ids, and None is the user that runs the command."""
 
+    roles: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=lambda: ROLES)  # actions of each service
     bucket: str = "penstock"
     nats_nodes: tuple[str, ...] = ("nats", "nats-2", "nats-3")
     owner: int | None = None
@@ -75,7 +78,7 @@ class _Key(msgspec.Struct, rename="camel"):
 
 
 class _Identity(msgspec.Struct):
-    """Who has a key, and what it is good for."""
+    """The owner of a key, and the actions that it allows."""
 
     name: str
     credentials: list[_Key]
@@ -140,15 +143,16 @@ def make_credentials(folder: Path, wanted: Wanted, entropy: Entropy) -> list[str
 
 
 def _complete(folder: Path, wanted: Wanted, entropy: Entropy) -> Iterator[str]:
-    passwords = _with_new(_read_passwords(folder / USERS_FILE), USERS, entropy)
+    actions = {**wanted.roles, BUCKET_MAKER: BUCKET_MAKER_ACTIONS}
+    passwords = _with_new(_read_passwords(folder / USERS_FILE), [*wanted.roles, SYSTEM_USER], entropy)
     route = _with_new(_read_passwords(folder / ROUTE_FILE), [ROUTE], entropy)[ROUTE]
-    keys = _with_new(_read_keys(folder / KEYS_FILE), KEYS, entropy)
+    keys = _with_new(_read_keys(folder / KEYS_FILE), actions, entropy)
     files: dict[str, tuple[str, int | None]] = {
         USERS_FILE: (_env({_variable(user): password for user, password in passwords.items()}), None),
         ROUTE_FILE: (_env({_variable(ROUTE): route, "ROUTES": _routes(wanted.nats_nodes, route)}), None),
-        KEYS_FILE: (_identities(keys, wanted.bucket), wanted.s3_owner),
+        KEYS_FILE: (_identities(keys, actions, wanted.bucket), wanted.s3_owner),
     }
-    for role in ROLES:
+    for role in wanted.roles:
         user = {"PENSTOCK_NATS_USER": role, "PENSTOCK_NATS_PASSWORD": passwords[role]}
         files[f"{role}/{FILE}"] = (_env(user | _store_keys(role, keys)), wanted.owner)
     files[f"{BUCKET_MAKER}/{FILE}"] = (_env(_store_keys(BUCKET_MAKER, keys)), wanted.owner)
@@ -159,7 +163,7 @@ def _complete(folder: Path, wanted: Wanted, entropy: Entropy) -> Iterator[str]:
 
 
 def _with_new(found: Mapping[str, str], names: Iterable[str], entropy: Entropy) -> dict[str, str]:
-    """A secret for each name: the one found, else a new one. What else was found is for nobody, and falls away."""
+    """A secret for each name: the one found, else a new one. Secrets of other names are dropped."""
     return {name: found.get(name) or f"k{entropy.take(SECRET_BYTES).hex()}" for name in names}
 
 
@@ -185,10 +189,10 @@ def _env(values: Mapping[str, str]) -> str:
     return _HEAD + "".join(f"{name}={value}\n" for name, value in values.items())
 
 
-def _identities(keys: Mapping[str, str], bucket: str) -> str:
+def _identities(keys: Mapping[str, str], actions: Mapping[str, Iterable[str]], bucket: str) -> str:
     found = [
-        _Identity(name, [_Key(_access_key(name), keys[name])], [f"{action}:{bucket}" for action in actions])
-        for name, actions in KEYS.items()
+        _Identity(name, [_Key(_access_key(name), keys[name])], [f"{action}:{bucket}" for action in allowed])
+        for name, allowed in actions.items()
     ]
     return msgspec.json.format(msgspec.json.encode(_Identities(found)), indent=2).decode() + "\n"
 
@@ -228,7 +232,7 @@ def _read(path: Path) -> str:
 
 
 def _is_so(path: Path, text: str, owner: int | None) -> bool:
-    """Whether the file has this text, is private, and belongs to whom it should."""
+    """Whether the file has this text, is private, and has this owner."""
     if _read(path) != text:
         return False
     status = path.stat()
@@ -239,7 +243,7 @@ def _write(path: Path, text: str, owner: int | None) -> None:
     """Put the file there in one step, durably, private from its first moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f".{path.name}.new")
-    whole.unlink(missing_ok=True)  # from a run that was cut short
+    whole.unlink(missing_ok=True)  # left by an interrupted run
     descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     with open(descriptor, "w") as file:
         file.write(text)
@@ -255,7 +259,7 @@ def _write(path: Path, text: str, owner: int | None) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other run is at work; two at once would give different passwords to the two sides."""
+    """Wait until no other run is at work; two at once would write different passwords for servers and services."""
     folder.mkdir(parents=True, exist_ok=True)
     with _open_folder(folder) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

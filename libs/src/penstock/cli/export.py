@@ -1,17 +1,17 @@
-"""`penstock export`: a topic's records as Parquet files or an Iceberg table, each time what is new."""
+"""`penstock export`: a topic's records as Parquet files or an Iceberg table, each time only the new records."""
 
 import argparse
-import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from penstock.cli.running import add_cluster_flags, read_cluster
-from penstock.cli.spark_python import has_pyspark, run_with_spark
+from penstock.cli.spark_python import is_installed, run_with_spark
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.runtime.process.logs import configure_logs
 
@@ -48,13 +48,21 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Export; 0 if the target has all that the topic had, 1 with one sentence if not."""
+def run(
+    arguments: argparse.Namespace,
+    *,
+    has: Callable[[str], bool] = is_installed,
+    run_elsewhere: Callable[[Sequence[str]], int] = run_with_spark,
+) -> int:
+    """Export; 0 if the target has all records that the topic had, 1 with one sentence if not.
+
+    `has` tells whether a package is installed; without PySpark `run_elsewhere` runs the command with another Python.
+    """
     try:
-        if not has_pyspark():
-            return run_with_spark(sys.argv[1:])
+        if not has("pyspark"):
+            return run_elsewhere(sys.argv[1:])
         configure_logs("export", "export", "error", "auto")
-        _check_libraries()
+        _check_libraries(has)
         return _export(arguments)
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
@@ -63,8 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         return INTERRUPTED_EXIT_CODE
 
 
-def _check_libraries() -> None:
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+def _check_libraries(has: Callable[[str], bool]) -> None:
+    missing = [name for name in NEEDED if not has(name)]
     if missing:
         raise Invalid(f"exports need {missing[0]}, which is not here; pip install 'penstock[export]' brings it")
 
@@ -86,7 +94,7 @@ def _export(arguments: argparse.Namespace) -> int:
     )
     spark = _LazySpark(arguments.master or os.environ.get(MASTER_VARIABLE) or MASTER_DEFAULT)
     try:
-        report = export_topic(request, spark.run, _say)
+        report = export_topic(request, spark.run, _report)
     finally:
         spark.stop()
     if arguments.json:
@@ -99,26 +107,26 @@ def _export(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(f"penstock: {line}", file=sys.stderr, flush=True)
 
 
 class _LazySpark:
-    """A session that is started when there is work for it."""
+    """A session that is started with the first task."""
 
     def __init__(self, master: str) -> None:
         self._master = master
         self._session: Any = None
 
-    def run(self, task: Any, splits: Any, say: Any) -> Any:
-        """An export's tasks, as `export_topic` wants it."""
+    def run(self, task: Any, splits: Any, report: Any) -> Any:
+        """Run the tasks of an export; see `export_topic`."""
         from penstock.spark.export.export import run_on_spark
         from penstock.spark.session import missing_java, open_session
 
         if missing := missing_java(os.environ):
             raise Invalid(missing)
         self._session = open_session("penstock export", self._master)
-        return run_on_spark(self._session)(task, splits, say)
+        return run_on_spark(self._session)(task, splits, report)
 
     def stop(self) -> None:
         """End it, if it was started."""

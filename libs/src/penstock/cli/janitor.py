@@ -14,7 +14,7 @@ from penstock.contracts.messages import ExplainReply, ExplainRequest
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.process.logs import configure_logs
 
-ANSWER_TIMEOUT_S = 20.0  # it asks sequencers and the store first
+ANSWER_TIMEOUT_S = 20.0  # the janitor asks sequencers and the store first
 INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
 
 
@@ -58,7 +58,7 @@ async def _explain(arguments: argparse.Namespace) -> ExplainReply:
 
 
 async def ask_janitor(bus: Bus, cluster: str, key: str) -> ExplainReply:
-    """What a janitor says of the object; `Unavailable` with the reason if none runs, or it cannot say now."""
+    """A janitor's answer about the object; `Unavailable` with the reason if none runs, or it cannot answer now."""
     request = codec.encode(ExplainRequest(key))
     try:
         answer = await bus.request(subjects.explain(cluster), request, ANSWER_TIMEOUT_S)

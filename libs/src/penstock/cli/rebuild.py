@@ -5,16 +5,16 @@ import contextlib
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from penstock.cli.children import die_with_parent, last_line
-from penstock.cli.options import take_folder
-from penstock.cli.up import reserved_port
+from penstock.cli.data_folder import take_folder
+from penstock.cli.ports import reserved_port
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.runtime.nats.server import find_nats_server, write_config
 
-PROGRAM = "penstock_sequencer.rebuild"  # run, not imported: the library knows no service
+PROGRAM = "penstock_sequencer.rebuild"  # run, not imported: the library imports no service
 STOP_TIMEOUT_S = 15.0
 INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
 
@@ -47,21 +47,31 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def has_sequencer() -> bool:
+    """Whether the sequencer's program is installed in this environment."""
+    return importlib.util.find_spec(PROGRAM.partition(".")[0]) is not None
+
+
+def run(
+    arguments: argparse.Namespace,
+    *,
+    program: Sequence[str] = (sys.executable, "-m", PROGRAM),
+    is_installed: Callable[[], bool] = has_sequencer,
+) -> int:
     """Rebuild; 0 if there is a new journal now (or might be, in a dry run), 1 with one sentence if not."""
     try:
-        if importlib.util.find_spec(PROGRAM.partition(".")[0]) is None:
+        if not is_installed():
             raise Invalid("the sequencer is not installed here; run this where it is, such as in its container")
         if arguments.nats_url:
-            return _rebuild(arguments, arguments.nats_url, arguments.store)
+            return _rebuild(program, arguments, arguments.nats_url, arguments.store)
         data = Path(arguments.data).expanduser().absolute()
         if not data.is_dir():
             raise Invalid(f"there is no folder {data}; name the one of `penstock up` with --data")
         with take_folder(data), _nats_server(data) as url:
             if arguments.store:
-                return _rebuild(arguments, url, arguments.store)
-            # The folder is ours, and so is the store in it: nobody else is at work on them, which needs no waiting for.
-            return _rebuild(arguments, url, f"file://{data / 'objects'}", **{"archive-age-min-s": "0"})
+                return _rebuild(program, arguments, url, arguments.store)
+            # The folder and the store in it are ours: no other process uses them, so there is no need to wait for one.
+            return _rebuild(program, arguments, url, f"file://{data / 'objects'}", **{"archive-age-min-s": "0"})
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
@@ -69,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         return INTERRUPTED_EXIT_CODE
 
 
-def _rebuild(arguments: argparse.Namespace, nats_url: str, store_url: str, **more: str) -> int:
+def _rebuild(program: Sequence[str], arguments: argparse.Namespace, nats_url: str, store_url: str, **more: str) -> int:
     options = {
         "nats-url": nats_url,
         "store-url": store_url,
@@ -80,7 +90,7 @@ def _rebuild(arguments: argparse.Namespace, nats_url: str, store_url: str, **mor
         **more,
     }
     flags = [part for name, value in options.items() if value for part in (f"--{name}", value)]
-    with subprocess.Popen([sys.executable, "-m", PROGRAM, *flags], preexec_fn=die_with_parent) as process:
+    with subprocess.Popen([*program, *flags], preexec_fn=die_with_parent) as process:
         return process.wait()
 
 

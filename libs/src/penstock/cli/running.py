@@ -2,13 +2,12 @@
 
 import argparse
 import contextlib
-import fcntl
 import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from penstock.cli.options import LOCK_NAME
+from penstock.cli.data_folder import is_taken
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
 from penstock.runtime.bus.bus import Bus
@@ -88,18 +87,6 @@ def _nats_url_of(data: Path) -> str:
         raise Invalid(
             f"no `penstock up` has run in {data}; name its folder with --data, or the servers with --nats-url"
         )
-    if not _is_taken(data):
+    if not is_taken(data):
         raise Invalid(f"the `penstock up` of {data} does not run; start it, or name another folder with --data")
     return f"nats://{found['address']}"
-
-
-def _is_taken(data: Path) -> bool:
-    """Whether a `penstock up` has the folder now."""
-    try:
-        with (data / LOCK_NAME).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False

@@ -1,11 +1,11 @@
-"""Which Python has PySpark: it is large, so it may have an environment of its own beside ours."""
+"""Finds the Python that has PySpark: it is large, so it may have an environment of its own beside ours."""
 
 import fcntl
 import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from penstock.contracts.errors import Invalid
@@ -20,40 +20,55 @@ NOT_INSTALLED = (
 )
 
 
+def is_installed(package: str) -> bool:
+    """Whether this very Python has a package."""
+    return importlib.util.find_spec(package) is not None
+
+
 def has_pyspark() -> bool:
     """Whether this very Python has PySpark."""
-    return importlib.util.find_spec("pyspark") is not None
+    return is_installed("pyspark")
 
 
-def find_spark_python(environ: Mapping[str, str], prefix: str = sys.prefix) -> Path | None:
-    """The Python to run Spark with, or None if there is none (yet)."""
+def find_spark_python(
+    environ: Mapping[str, str], *, prefix: str = "", has_own: Callable[[], bool] = has_pyspark
+) -> Path | None:
+    """The Python to run Spark with, or None if there is none (yet).
+
+    `prefix` is the folder of this environment, by default the one that runs; `has_own` tells whether it has PySpark.
+    """
     if named := environ.get(PYTHON_VARIABLE):
         return Path(named)
-    if has_pyspark():
+    if has_own():
         return Path(sys.executable)
-    made = Path(prefix).parent / ENVIRONMENT_NAME
+    made = Path(prefix or sys.prefix).parent / ENVIRONMENT_NAME
     # The stamp comes last, when everything is in it.
     return made / "bin" / "python" if (made / ".made").exists() else None
 
 
-def is_being_made(prefix: str = sys.prefix) -> bool:
+def is_being_made(prefix: str = "") -> bool:
     """Whether `make spark-env` is at work, as beside `make up`."""
     try:
-        with (Path(prefix) / LOCK_NAME).open() as lock:
+        with (Path(prefix or sys.prefix) / LOCK_NAME).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # nobody ever began
+    except OSError:  # it was never begun
         return False
     return False
 
 
-def need_spark_python(environ: Mapping[str, str]) -> Path:
-    """The Python to run Spark with; `Invalid` with one sentence if Spark cannot run here (yet)."""
+def need_spark_python(
+    environ: Mapping[str, str], *, prefix: str = "", has_own: Callable[[], bool] = has_pyspark
+) -> Path:
+    """The Python to run Spark with; `Invalid` with one sentence if Spark cannot run here (yet).
+
+    See `find_spark_python`.
+    """
     if missing := missing_java(environ):
         raise Invalid(missing)
-    python = find_spark_python(environ)
-    if python is None and is_being_made():
+    python = find_spark_python(environ, prefix=prefix, has_own=has_own)
+    if python is None and is_being_made(prefix):
         raise Invalid(f"PySpark is being installed, in {ENVIRONMENT_NAME}")
     if python is None:
         raise Invalid(NOT_INSTALLED)
@@ -62,8 +77,8 @@ def need_spark_python(environ: Mapping[str, str]) -> Path:
     return python
 
 
-def run_with_spark(argv: Sequence[str]) -> int:
-    """Run a command of ours with the Python that has PySpark, and return its exit code; `Invalid` if none can."""
-    python = need_spark_python(os.environ)
+def run_with_spark(argv: Sequence[str], *, need_python: Callable[[Mapping[str, str]], Path] = need_spark_python) -> int:
+    """Run a command of ours with the Python that has PySpark, and return its exit code; `Invalid` if none has it."""
+    python = need_python(os.environ)
     found = subprocess.run([str(python), "-m", "penstock.cli", *argv], check=False)
     return found.returncode

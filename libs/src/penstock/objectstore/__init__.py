@@ -1,6 +1,11 @@
-"""Object stores: a few verbs over immutable objects, in memory, in a folder or in S3, with retries and metrics."""
+"""Object stores: five verbs over immutable objects, in memory, in a folder or in S3, with retries and metrics.
+
+May import `penstock.contracts` and `penstock.runtime.clock`. Start with `store` (the protocol), then `opening`.
+`memory`, `file` and `s3` are the stores; `retrying` and `measured` wrap any of them.
+"""
 
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound, Throttled
+from penstock.objectstore.limits import FileLimits, RetryLimits, S3Limits, StoreLimits
 from penstock.objectstore.opening import make_bucket, open_store
 from penstock.objectstore.store import ObjectInfo, ObjectStore, PartedPut, Unfinished
 from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
@@ -8,6 +13,10 @@ from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
 __all__ = [
     "open_store",
     "make_bucket",
+    "StoreLimits",
+    "FileLimits",
+    "S3Limits",
+    "RetryLimits",
     "ObjectStore",
     "ObjectInfo",
     "PartedPut",

@@ -1,4 +1,4 @@
-"""What object stores raise, each of a kind that says what the caller does next."""
+"""The errors of object stores, each of a kind that says what the caller does next."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ class Throttled(Unavailable):
 class NotDeleted(Unavailable):
     """Some of the keys of one call are in doubt, all others are deleted.
 
-    `keys` are those in doubt, `rejected` those of them that the store will not let go of, however often it is asked.
+    `keys` are those in doubt, `rejected` those of them that the store will not delete, however often it is asked.
     """
 
     def __init__(self, why: str, keys: Sequence[str], rejected: Sequence[str] = ()) -> None:

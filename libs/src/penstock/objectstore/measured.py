@@ -1,8 +1,7 @@
 """A store that counts its requests, bytes and seconds for Prometheus."""
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -10,6 +9,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Corrupt, Fenced, Invalid, PenstockError, Unavailable
 from penstock.objectstore.errors import NotDeleted, NotFound, Throttled
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore, PartedPut, Unfinished
+from penstock.runtime.clock import Clock, SystemClock
 
 # From a file in the page cache to a put that is about to be given up.
 SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15.0)
@@ -26,13 +26,11 @@ _OUTCOMES: tuple[tuple[type[PenstockError], str], ...] = (
 
 
 class MeasuredStore:
-    """Measures every call of the store that it wraps: what is counted is what a store's owner bills."""
+    """Measures every call of the store that it wraps: it counts the requests that a provider bills."""
 
-    def __init__(
-        self, inner: ObjectStore, registry: CollectorRegistry, *, monotonic_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, inner: ObjectStore, registry: CollectorRegistry, *, clock: Clock | None = None) -> None:
         self._inner = inner
-        self._monotonic_s = monotonic_s
+        self._clock = clock or SystemClock()
         self._requests = Counter(
             "penstock_store_requests", "Requests to the object store.", ["verb", "outcome"], registry=registry
         )
@@ -89,13 +87,13 @@ class MeasuredStore:
         await self._inner.close()
 
     def count_bytes(self, verb: str, size: int) -> None:
-        """Count what a request has moved."""
+        """Count the bytes that a request has moved."""
         self._bytes.labels(verb).inc(size)
 
     @contextlib.contextmanager
     def measured(self, verb: str) -> Iterator[None]:
         """Count and time one request."""
-        started_s = self._monotonic_s()
+        started_s = self._clock.monotonic_s()
         outcome = "abandoned"  # cancelled, most likely by a time-out
         try:
             yield
@@ -105,7 +103,7 @@ class MeasuredStore:
             raise
         finally:
             self._requests.labels(verb, outcome).inc()
-            self._seconds.labels(verb).observe(self._monotonic_s() - started_s)
+            self._seconds.labels(verb).observe(self._clock.monotonic_s() - started_s)
 
 
 class MeasuredParts:

@@ -119,7 +119,7 @@ class MemoryParts:
     async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
         size = self._sizes.check(number, body)
         self._held()[number] = b"".join(body)
-        self._sizes.note(number, size)
+        self._sizes.record(number, size)
 
     async def complete(self) -> str:
         parts = self._held()

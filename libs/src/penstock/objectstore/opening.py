@@ -1,7 +1,5 @@
 """Opens the store that an address names: file://, s3:// or memory://; and makes its bucket."""
 
-import random
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -9,33 +7,37 @@ import prometheus_client
 
 from penstock.contracts.errors import Invalid
 from penstock.objectstore.file import open_file_store
+from penstock.objectstore.limits import DEFAULT_LIMITS, S3Limits, StoreLimits
 from penstock.objectstore.measured import MeasuredStore
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.retrying import RetryingStore
 from penstock.objectstore.store import ObjectStore
+from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy, fraction
 
 
 async def open_store(
     url: str,
     *,
     registry: prometheus_client.CollectorRegistry | None = None,
-    now_ms: Callable[[], int] = lambda: 0,
-    jitter: Callable[[], float] | None = None,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+    limits: StoreLimits = DEFAULT_LIMITS,
 ) -> ObjectStore:
     """The store at an address, retrying and, with a registry, measured.
 
     Raises `Invalid` or `Unavailable` with one clear sentence if it cannot be used. The addresses are
     file:///absolute/folder or file://./relative/folder;
     s3://bucket/prefix?endpoint=http://host:port&region=...&access_key=...&secret_key=...&addressing=path|virtual, all
-    options optional; memory://name, whose objects bear the times of `now_ms`. `jitter` is even from 0 to 1.
+    options optional; memory://name, whose objects have the times of `clock`.
     """
-    store = await _open(url, now_ms)
+    clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
+    store = await _open(url, clock, entropy, limits)
     if registry is not None:
-        store = MeasuredStore(store, registry)
-    return RetryingStore(store, jitter=jitter or random.SystemRandom().random)
+        store = MeasuredStore(store, registry, clock=clock)
+    return RetryingStore(store, jitter=lambda: fraction(entropy), limits=limits.retry, monotonic_s=clock.monotonic_s)
 
 
-async def make_bucket(url: str) -> bool:
+async def make_bucket(url: str, *, limits: S3Limits = DEFAULT_LIMITS.s3) -> bool:
     """Make the bucket of an s3:// address unless it is there; whether it was made.
 
     Raises `Invalid` or `Unavailable` with one clear sentence if there is none afterwards, or if it cannot be listed.
@@ -45,22 +47,23 @@ async def make_bucket(url: str) -> bool:
     from penstock.objectstore.s3 import make_s3_bucket
 
     parts = urlsplit(url)
-    return await make_s3_bucket(parts.netloc, _options(parts.query))
+    return await make_s3_bucket(parts.netloc, _options(parts.query), limits=limits)
 
 
-async def _open(url: str, now_ms: Callable[[], int]) -> ObjectStore:
+async def _open(url: str, clock: Clock, entropy: Entropy, limits: StoreLimits) -> ObjectStore:
     scheme, separator, rest = url.partition("://")
     if not separator or not rest:
         raise Invalid("a store address is file://folder, s3://bucket/prefix or memory://name")
     if scheme == "file":
-        return await open_file_store(Path(unquote(rest)))
+        return await open_file_store(Path(unquote(rest)), entropy=entropy, limits=limits.file)
     if scheme == "memory":
-        return MemoryStore(rest, now_ms=now_ms)
+        return MemoryStore(rest, now_ms=clock.now_ms)
     if scheme == "s3":
         from penstock.objectstore.s3 import open_s3_store  # its libraries are an extra, and slow to import
 
         parts = urlsplit(url)
-        return await open_s3_store(parts.netloc, unquote(parts.path).strip("/"), _options(parts.query))
+        prefix = unquote(parts.path).strip("/")
+        return await open_s3_store(parts.netloc, prefix, _options(parts.query), limits=limits.s3)
     raise Invalid(f"no store of kind {scheme!r}; there are file, s3 and memory")
 
 

@@ -1,32 +1,22 @@
-"""A store that tries again: waits longer each time, keeps to a deadline, and settles what became of a put in doubt."""
+"""A store that retries: waits longer each time, keeps to a deadline, and finds out the result of a put in doubt."""
 
 import asyncio
 import itertools
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-import msgspec
 import structlog
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Unavailable
 from penstock.objectstore.errors import NotDeleted, NotFound
+from penstock.objectstore.limits import DEFAULT_LIMITS, RetryLimits
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore, PartedPut, Unfinished, check_keys
+from penstock.runtime.clock import SystemClock
 
 log = structlog.get_logger()
 
 Result = TypeVar("Result")
-TOLD_ATTEMPT = 4  # of one call, some 300 ms after its first: a store has its moments, and this is more
-
-
-class RetryPolicy(msgspec.Struct, frozen=True):
-    """How long and how often to try; the defaults suit S3, where one put in a hundred takes 400 ms."""
-
-    deadline_s: float = 30.0  # of one call with all its attempts
-    attempt_s: float = 15.0  # of one attempt, which is then given up with its outcome unknown
-    first_pause_s: float = 0.05
-    pause_max_s: float = 2.0
 
 
 class RetryingStore:
@@ -37,14 +27,14 @@ class RetryingStore:
         inner: ObjectStore,
         *,
         jitter: Callable[[], float],  # evenly from 0 to 1
-        policy: RetryPolicy | None = None,
-        monotonic_s: Callable[[], float] = time.monotonic,
+        limits: RetryLimits = DEFAULT_LIMITS.retry,
+        monotonic_s: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._inner = inner
         self._jitter = jitter
-        self._policy = policy or RetryPolicy()
-        self._monotonic_s = monotonic_s
+        self._limits = limits
+        self._monotonic_s = monotonic_s or SystemClock().monotonic_s
         self._sleep = sleep
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
@@ -96,8 +86,8 @@ class RetryingStore:
         try:
             await self.retried(attempt, f"delete of {len(keys)} objects")
         except Unavailable as error:
-            said = error.why if isinstance(error, NotDeleted) else str(error)
-            raise NotDeleted(said, [*left, *rejected], rejected) from error
+            why = error.why if isinstance(error, NotDeleted) else str(error)
+            raise NotDeleted(why, [*left, *rejected], rejected) from error
         if rejected:
             raise NotDeleted(why, rejected, rejected)
 
@@ -117,28 +107,28 @@ class RetryingStore:
         await self._inner.close()
 
     async def retried(self, call: Callable[[], Awaitable[Result]], what: str) -> Result:
-        """What a call answers at last."""
-        give_up_s = self._monotonic_s() + self._policy.deadline_s
-        pause_s = self._policy.first_pause_s
+        """The answer of the first attempt that gets one; the last `Unavailable` if none does."""
+        give_up_s = self._monotonic_s() + self._limits.deadline_s
+        pause_s = self._limits.first_pause_s
         for attempt in itertools.count(1):
             try:
                 return await self._attempt(call, what)
             except Unavailable as error:
-                if attempt == TOLD_ATTEMPT:
+                if attempt == self._limits.logged_attempt:
                     log.warning("store_tried_again", call=what, attempts=attempt, error=str(error))
                 chosen_s = pause_s * (0.5 + self._jitter() / 2)
                 if self._monotonic_s() + chosen_s >= give_up_s:
                     raise
                 await self._sleep(chosen_s)
-            pause_s = min(2 * pause_s, self._policy.pause_max_s)
+            pause_s = min(2 * pause_s, self._limits.pause_max_s)
         raise AssertionError("it goes on until there is an answer or no more time")
 
     async def _attempt(self, call: Callable[[], Awaitable[Result]], what: str) -> Result:
         try:
-            async with asyncio.timeout(self._policy.attempt_s):
+            async with asyncio.timeout(self._limits.attempt_s):
                 return await call()
         except TimeoutError as error:
-            raise Unavailable(f"no answer to a {what} within {self._policy.attempt_s} s") from error
+            raise Unavailable(f"no answer to a {what} within {self._limits.attempt_s} s") from error
 
     async def etag_if_sized(self, key: str, size_bytes: int) -> str | None:
         """The etag of the object under exactly this key, if it has exactly this size."""

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound
+from penstock.objectstore.limits import DEFAULT_LIMITS, S3Limits
 from penstock.objectstore.s3_errors import sentence, translated
 from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
@@ -28,26 +29,25 @@ from penstock.objectstore.store import (
     range_beyond,
 )
 
-CONNECTIONS_MAX = 64  # in each of the two pools; S3 answers one request per connection at a time
-CONNECT_TIMEOUT_S = 3.0
-READ_TIMEOUT_S = 10.0  # of silence; S3 answers 99 in 100 puts of 8 MiB within 0.4 s
 OPTIONS = ("endpoint", "region", "access_key", "secret_key", "addressing")
 ADDRESSINGS = ("path", "virtual")
 
 _ABSENT_CODES = frozenset({"NoSuchKey", "404"})
-_REJECTED_CODES = frozenset({"AccessDenied"})  # also where an object is locked; any other may be mended by itself
+_REJECTED_CODES = frozenset({"AccessDenied"})  # also where an object is locked; any other may go away by itself
 _BUCKET_IS_THERE_CODES = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 
 
-async def open_s3_store(bucket: str, prefix: str, options: Mapping[str, str]) -> "S3Store":
+async def open_s3_store(
+    bucket: str, prefix: str, options: Mapping[str, str], *, limits: S3Limits = DEFAULT_LIMITS.s3
+) -> "S3Store":
     """The store in a bucket, below a prefix; one sentence of `Invalid` or `Unavailable` if it cannot be used.
 
-    Credentials that the options do not have are looked for where boto looks: environment, profile, machine.
+    Credentials that the options do not have are taken from boto's usual places: environment, profile, machine.
     """
     _check_address(bucket, options)
     if prefix:
         check_key(prefix)
-    store = S3Store(bucket, f"{prefix}/" if prefix else "")
+    store = S3Store(bucket, f"{prefix}/" if prefix else "", limits)
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(store.close)
         with _in_one_sentence("use", bucket, options):
@@ -57,13 +57,13 @@ async def open_s3_store(bucket: str, prefix: str, options: Mapping[str, str]) ->
     return store
 
 
-async def make_s3_bucket(bucket: str, options: Mapping[str, str]) -> bool:
+async def make_s3_bucket(bucket: str, options: Mapping[str, str], *, limits: S3Limits = DEFAULT_LIMITS.s3) -> bool:
     """Make the bucket unless there is one that we can list; whether it was made.
 
     One sentence of `Invalid` or `Unavailable` if there is none afterwards, or if it is not ours.
     """
     _check_address(bucket, options)
-    store = S3Store(bucket, "")
+    store = S3Store(bucket, "", limits)
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(store.close)
         with _in_one_sentence("make", bucket, options):
@@ -71,7 +71,7 @@ async def make_s3_bucket(bucket: str, options: Mapping[str, str]) -> bool:
             try:
                 await store.list("", limit=1)
                 return False
-            except Invalid:  # there is none; if it is for another reason, one of the next two finds that too
+            except Invalid:  # there is no bucket; any other reason shows in one of the next two calls too
                 await store.make_bucket()
             await store.list("", limit=1)
     return True
@@ -79,7 +79,7 @@ async def make_s3_bucket(bucket: str, options: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def _in_one_sentence(verb: str, bucket: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Errors say which bucket it is that cannot be used or made."""
+    """Errors name the bucket that cannot be used or made."""
     try:
         yield
     except PenstockError as error:
@@ -91,8 +91,8 @@ def _in_one_sentence(verb: str, bucket: str, options: Mapping[str, str]) -> Iter
 class _PlainSession(AIOHTTPSession):  # type: ignore[misc]  # its library has no types
     """Connections on which every request is sent once.
 
-    By default aiohttp sends a put again when the connection breaks. Where the first one had its effect, the second
-    is told that the object exists, and nobody learns that it is our own.
+    By default aiohttp sends a put again when the connection breaks. If the first put had its effect, the second gets
+    the answer that the object exists, and the caller cannot know that it is its own.
     """
 
     async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:
@@ -104,24 +104,26 @@ class _PlainSession(AIOHTTPSession):  # type: ignore[misc]  # its library has no
 class S3Store:
     """One bucket; puts and deletes have connections of their own, so that reads never wait for uploads."""
 
-    def __init__(self, bucket: str, prefix: str) -> None:
+    def __init__(self, bucket: str, prefix: str, limits: S3Limits) -> None:
         self._bucket = bucket
         self._prefix = prefix
+        self._limits = limits
         self._clients = contextlib.AsyncExitStack()
         self._writes: Any = None
         self._reads: Any = None
 
     async def connect(self, options: Mapping[str, str]) -> None:
         session = aioboto3.Session()
+        settings = _settings(options, self._limits)
         try:
             with translated("client"):
-                self._writes = await self._clients.enter_async_context(session.client("s3", **_settings(options)))
-                self._reads = await self._clients.enter_async_context(session.client("s3", **_settings(options)))
-        except ValueError as error:  # how botocore refuses an endpoint
+                self._writes = await self._clients.enter_async_context(session.client("s3", **settings))
+                self._reads = await self._clients.enter_async_context(session.client("s3", **settings))
+        except ValueError as error:  # botocore rejects an endpoint with it
             raise Invalid(sentence(error)) from error
 
     async def make_bucket(self) -> None:
-        """Make the bucket; does nothing if there is one, also if it is somebody else's."""
+        """Make the bucket; does nothing if there is one, also if it has another owner."""
         region = self._writes.meta.region_name
         place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
         with translated(f"bucket {self._bucket}"):
@@ -251,7 +253,7 @@ class S3Parts:
         with translated(self._key):
             answer = await self._client.upload_part(**self._place, PartNumber=number + 1, Body=b"".join(body))
         self._etags[number] = answer["ETag"]
-        self._sizes.note(number, size)
+        self._sizes.record(number, size)
 
     async def complete(self) -> str:
         """Some servers, Ceph's among them, replace an object that is there: keys of large objects are fresh."""
@@ -289,21 +291,21 @@ def _check_address(bucket: str, options: Mapping[str, str]) -> None:
         raise Invalid("an s3 address needs a bucket: s3://bucket/prefix")
 
 
-def _settings(options: Mapping[str, str]) -> dict[str, Any]:
-    """A lean client: no checks, checksums or retries twice; those are ours."""
+def _settings(options: Mapping[str, str], limits: S3Limits) -> dict[str, Any]:
+    """A lean client: without its own checks, checksums and retries, because this library has them."""
     endpoint = options.get("endpoint")
     is_plain = endpoint is not None and not endpoint.startswith("https://")
     addressing = options.get("addressing", "path" if endpoint else "virtual")
     config = AioConfig(
         http_session_cls=_PlainSession,
-        max_pool_connections=CONNECTIONS_MAX,
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
+        max_pool_connections=limits.connections_max,
+        connect_timeout=limits.connect_timeout_s,
+        read_timeout=limits.read_timeout_s,
         retries={"total_max_attempts": 1},
         parameter_validation=False,
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        # Over https nobody can change the body on the way; over plain http the signature still covers it.
+        # Over https the body cannot be changed on the way; over plain http the signature still covers it.
         s3={"payload_signing_enabled": is_plain, "addressing_style": addressing},
     )
     return {

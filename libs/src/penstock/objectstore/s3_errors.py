@@ -19,7 +19,7 @@ from botocore.exceptions import (
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore.errors import EtagMismatch, NotFound, Throttled
 
-# What no later attempt can mend.
+# Errors that every later attempt would get, too.
 _SETTINGS_ERRORS = (
     ConfigParseError,
     InvalidRegionError,
@@ -40,9 +40,9 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        said = error.response.get("Error", {})
+        answer = error.response.get("Error", {})
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        raise error_of(str(said.get("Code")), status, what, str(said.get("Message", ""))) from error
+        raise error_of(str(answer.get("Code")), status, what, str(answer.get("Message", ""))) from error
     except BotoCoreError as error:
         kind = Invalid if isinstance(error, _SETTINGS_ERRORS) else Unavailable
         raise kind(f"{sentence(error)}: {what}") from error
@@ -51,20 +51,20 @@ def translated(what: str) -> Iterator[None]:
 
 
 def sentence(error: Exception) -> str:
-    """What an error says, or at least what it is."""
+    """The text of an error, or the name of its type if it has no text."""
     return str(error) or type(error).__name__
 
 
 def error_of(code: str, status: int, what: str, message: str = "") -> PenstockError:
     """Our error for a code and a status that S3 answered."""
-    said = f"s3 answered {code}{f' ({message})' if message else ''}: {what}"
+    text = f"s3 answered {code}{f' ({message})' if message else ''}: {what}"
     if code in _THROTTLED_CODES or status in {429, 503}:
-        return Throttled(said)
+        return Throttled(text)
     if code in {"NoSuchKey", "NoSuchUpload"}:
         return NotFound(f"no object or upload: {what}")
     if code in {"PreconditionFailed", "412"}:
         return EtagMismatch(f"another version or none: {what}")
-    # Another conditional request was under way, and S3 asks for this one again: it decides nothing.
+    # Another conditional request was under way. S3 asks for a retry, so this answer decides nothing.
     if status >= 500 or status == 409 or code in {"RequestTimeout", "InternalError", "ConditionalRequestConflict"}:
-        return Unavailable(said)
-    return Invalid(said)
+        return Unavailable(text)
+    return Invalid(text)

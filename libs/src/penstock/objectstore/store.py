@@ -1,4 +1,4 @@
-"""What an object store is to everybody else: five verbs over keys, parts for what is large, and the rules for keys."""
+"""The protocol of an object store: five verbs over keys, parts for large objects, and the rules for keys."""
 
 import re
 from collections.abc import Sequence
@@ -178,7 +178,7 @@ class PartSizes:
             raise Invalid(f"part {number} of {size} bytes for {self._key}")
         return size
 
-    def note(self, number: int, size: int) -> None:
+    def record(self, number: int, size: int) -> None:
         """The part is stored."""
         self._sizes[number] = size
 

@@ -44,10 +44,10 @@ class StreamedPut:
         view = memoryview(data)
         self.size_bytes += len(view)
         while self._waiting_bytes + len(view) >= self._part_bytes:
-            room = self._part_bytes - self._waiting_bytes
-            self._waiting.append(view[:room])
+            missing_bytes = self._part_bytes - self._waiting_bytes
+            self._waiting.append(view[:missing_bytes])
             await self._send()
-            view = view[room:]
+            view = view[missing_bytes:]
         if view:
             self._waiting.append(view)
             self._waiting_bytes += len(view)
@@ -77,7 +77,7 @@ class StreamedPut:
                 await upload.abort()
 
     async def _send(self) -> None:
-        """Begin to store what waits as the next part."""
+        """Begin to store the waiting bytes as the next part."""
         if self._upload is None:
             self._upload = await self._store.begin_parts(self._key, self._part_bytes)
         while len(self._in_flight) >= self._parts_in_flight_max:

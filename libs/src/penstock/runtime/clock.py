@@ -1,4 +1,4 @@
-"""Time and chance, passed in to everything that needs them, so that tests and simulations can choose them."""
+"""Time and chance: passed in wherever they are needed, so that tests and simulations can choose them."""
 
 import os
 import time
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The two times there are."""
+    """The wall clock and the monotonic clock."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 by this machine's wall clock; may jump."""
@@ -16,7 +16,7 @@ class Clock(Protocol):
 
 
 class Entropy(Protocol):
-    """Where random bytes come from."""
+    """A source of random bytes."""
 
     def take(self, count: int) -> bytes:
         """`count` random bytes."""
@@ -37,3 +37,8 @@ class SystemEntropy:
 
     def take(self, count: int) -> bytes:
         return os.urandom(count)
+
+
+def fraction(entropy: Entropy) -> float:
+    """A random number from 0 (included) to 1 (excluded), evenly."""
+    return (int.from_bytes(entropy.take(7), "big") >> 3) / 2**53

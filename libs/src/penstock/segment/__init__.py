@@ -1,10 +1,22 @@
-"""Segments: the objects that hold record batches of many partitions, their index, and the keys they live under."""
+"""Segments: the objects that hold record batches of many partitions, their index, and the keys of all objects.
+
+May import `penstock.kafkawire` and `penstock.contracts`; knows no sockets and no store. Start with `layout`, then
+`writer` and `reader`.
+"""
 
 from penstock.segment.compacted import CompactedIndex, CompactedRun, Place, SparseMap
-from penstock.segment.compacted_reader import read_any_index_of, read_compacted_index, read_compacted_index_of
 from penstock.segment.compacted_writer import BatchFacts, CompactedWriter, batch_facts
 from penstock.segment.layout import FOOTER_BYTES, HEADER_BYTES, SegmentIndex
-from penstock.segment.reader import TAIL_BYTES, check_header, read_footer, read_index, read_index_of
+from penstock.segment.reader import (
+    TAIL_BYTES,
+    check_header,
+    read_any_index_of,
+    read_compacted_index,
+    read_compacted_index_of,
+    read_footer,
+    read_index,
+    read_index_of,
+)
 from penstock.segment.writer import BuiltSegment, build_segment
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Writes a compacted segment as its batches come, whatever its size: bytes go on to a sink, only the index is kept."""
+"""Writes a compacted segment of any size while its batches come: bytes go to a sink, only the index is kept."""
 
 import struct
 from array import array
@@ -28,14 +28,16 @@ from penstock.segment.layout import (
     encode_header,
 )
 
-PLACE_BYTES = 256 * 1024  # a place in the map at the first batch that begins so far behind the place before it
+# The map gets a place at the first batch that begins this far behind the last place. A fetch reads up to this much
+# before its first batch; a smaller distance makes larger maps, which gateways keep in memory.
+PLACE_BYTES = 256 * 1024
 
 # Base offset, length; attributes, last offset delta; max timestamp; record count.
 _FACTS = struct.Struct(">qi9xhi8xq14xi")
 
 
 class BatchFacts(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a batch that carries its real offsets."""
+    """The facts about a batch that carries its real offsets."""
 
     length: int  # bytes, header included
     base_offset: int
@@ -62,16 +64,24 @@ class _OpenRun:
 class CompactedWriter:
     """One compacted segment: `begin_run`, `add` batches, `end_run` for each run in order, then `finish`.
 
-    Runs come sorted by (topic id, partition, first offset). Buffers go to `sink` as they are and in order: nobody may
-    change them afterwards. `Corrupt` for batches that are none, or whose offsets do not ascend.
+    Runs come sorted by (topic id, partition, first offset). Buffers go to `sink` as they are and in order, and must
+    not change afterwards. `Corrupt` for bytes that are no batches, or whose offsets do not ascend.
     """
 
     def __init__(
-        self, segment_id: SegmentId, *, level: int, created_ms: int, sink: Callable[[Buffer], None], writer: str = ""
+        self,
+        segment_id: SegmentId,
+        *,
+        level: int,
+        created_ms: int,
+        sink: Callable[[Buffer], None],
+        writer: str = "",
+        place_bytes: int = PLACE_BYTES,
     ) -> None:
         assert FLUSHED_LEVEL < level <= LEVEL_MAX, f"compacted segment of level {level}"
         self._identity = Identity(level, segment_id, created_ms, writer, COMPACTED_VERSION)
         self._sink = sink
+        self._place_bytes = place_bytes
         self._runs: list[CompactedRun] = []
         self._map_counts: list[int] = []
         self._offsets, self._timestamps, self._positions = array("q"), array("q"), array("q")
@@ -94,7 +104,7 @@ class CompactedWriter:
         assert run is not None, "batches belong to a run"
         position = self.position
         for batch in batch_facts(data) if facts is None else facts:
-            self._note(run, batch, position)
+            self._record(run, batch, position)
             position += batch.length
         assert position == self.position + len(data), "facts of other batches"
         self._emit(data)
@@ -145,7 +155,7 @@ class CompactedWriter:
             map_starts=starts,
         )
 
-    def _note(self, run: _OpenRun, batch: BatchFacts, position: int) -> None:
+    def _record(self, run: _OpenRun, batch: BatchFacts, position: int) -> None:
         if run.first_offset is None:
             run.first_offset = run.next_offset = batch.base_offset
         if not 0 <= run.next_offset <= batch.base_offset <= batch.last_offset:
@@ -153,7 +163,7 @@ class CompactedWriter:
                 f"a batch of offsets {batch.base_offset} to {batch.last_offset} behind offset {run.next_offset - 1} "
                 f"of partition {run.partition} of topic {run.topic_id.hex()}"
             )
-        if not run.batch_count or position - self._positions[-1] >= PLACE_BYTES:
+        if not run.batch_count or position - self._positions[-1] >= self._place_bytes:
             self._offsets.append(batch.base_offset)
             self._positions.append(position)
             self._timestamps.append(run.latest)

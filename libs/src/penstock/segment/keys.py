@@ -1,4 +1,4 @@
-"""Every object key that Penstock uses, built and parsed in this one place (DESIGN section 4).
+"""Every object key that Penstock uses, built and parsed in this one place (docs/design.md, section 4).
 
 `prefix` may be empty: a store whose address has a prefix of its own puts that before every key.
 """
@@ -10,7 +10,9 @@ import crc32c
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import SegmentId, check_token, parse_ulid, ulid_text
 
-SHARDS = 1000  # folders that segments spread over, so that no part of a store's key space takes all the load
+# Folders that segments spread over, so that no part of a store's key space takes all the load. A part of the format:
+# three digits of every segment's key.
+SHARDS = 1000
 SEGMENTS = "segments"
 SNAPSHOTS = "snapshots"
 JOURNAL = "journal"

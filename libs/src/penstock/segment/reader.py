@@ -1,4 +1,4 @@
-"""Reads the index of a segment as flushed (version 1), from the end of its bytes; all damage is `Corrupt`."""
+"""Reads the index of a segment, flushed (version 1) or compacted (version 2), from its end; damage is `Corrupt`."""
 
 import struct
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ import crc32c
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt
-from penstock.segment.compacted import CompactedIndex
+from penstock.segment.compacted import CompactedIndex, decode_index
 from penstock.segment.layout import (
     BATCH_COLUMNS,
     COMPACTED_VERSION,
@@ -23,7 +23,7 @@ from penstock.segment.layout import (
     decode_header,
 )
 
-# One read of this much from the end gets footer and index of nearly every segment: room for 2,000 batches.
+# One read of this length from the end gets footer and index of nearly every segment: enough for 2,000 batches.
 TAIL_BYTES = 64 * 1024
 
 
@@ -38,7 +38,7 @@ def read_index(tail: Buffer) -> SegmentIndex:
     identity = footer.identity
     if identity.version != FLUSHED_VERSION:
         raise Corrupt(f"segment of version {identity.version}, one of version {FLUSHED_VERSION} was expected")
-    index = index_bytes(tail, footer)
+    index = _index_bytes(tail, footer)
     return SegmentIndex(
         segment_id=identity.segment_id,
         level=identity.level,
@@ -54,6 +54,30 @@ async def read_index_of(get_range: Callable[[int, int], Awaitable[Buffer]], size
     return read_index(await read_tail(get_range, size_bytes))
 
 
+def read_compacted_index(tail: Buffer) -> CompactedIndex:
+    """The index in `tail`, which is any last part of a compacted segment that has all of it, or the whole segment."""
+    footer = read_footer(tail)
+    if footer.identity.version != COMPACTED_VERSION:
+        raise Corrupt(f"segment of version {footer.identity.version}, one of {COMPACTED_VERSION} was expected")
+    return decode_index(_index_bytes(tail, footer), footer)
+
+
+async def read_compacted_index_of(
+    get_range: Callable[[int, int], Awaitable[Buffer]], size_bytes: int
+) -> CompactedIndex:
+    """The index of a stored compacted segment, with one call of `get_range(position, length)` or two."""
+    return read_compacted_index(await read_tail(get_range, size_bytes))
+
+
+async def read_any_index_of(
+    get_range: Callable[[int, int], Awaitable[Buffer]], size_bytes: int
+) -> SegmentIndex | CompactedIndex:
+    """The index of a stored segment, whichever version it has."""
+    tail = await read_tail(get_range, size_bytes)
+    is_compacted = read_footer(tail).identity.version == COMPACTED_VERSION
+    return read_compacted_index(tail) if is_compacted else read_index(tail)
+
+
 async def read_tail(get_range: Callable[[int, int], Awaitable[Buffer]], size_bytes: int) -> Buffer:
     """The end of a stored segment with all of its index, whichever version it has; not checked besides its footer."""
     if size_bytes < HEADER_BYTES + FOOTER_BYTES:
@@ -67,7 +91,7 @@ async def read_tail(get_range: Callable[[int, int], Awaitable[Buffer]], size_byt
     return tail if needed <= length else await get_range(size_bytes - needed, needed)
 
 
-def index_bytes(tail: Buffer, footer: Footer) -> memoryview:
+def _index_bytes(tail: Buffer, footer: Footer) -> memoryview:
     """The index in a segment's tail, its CRC checked."""
     start = len(tail) - FOOTER_BYTES - footer.index_length
     if start < 0 or len(tail) > footer.size_bytes:

@@ -14,8 +14,8 @@ from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import decode_records
 from penstock.objectstore import ObjectStore, open_store
 from penstock.segment.compacted import CompactedIndex, Place
-from penstock.segment.compacted_reader import read_compacted_index_of
 from penstock.segment.keys import segment_key
+from penstock.segment.reader import read_compacted_index_of
 from penstock.spark.catalog import Catalog, opened_catalog
 from penstock.spark.config import ClusterAddress, SourceConfig
 from penstock.spark.filters import Scope

@@ -10,7 +10,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt
 from penstock.kafkawire.records import BATCH_OVERHEAD, CONTROL, LENGTH_END, TRANSACTIONAL
 from penstock.objectstore.errors import NotFound
-from penstock.segment.aborted import Aborted
+from penstock.segment.transactions import Aborted
 from penstock.spark.columns import Columns
 from penstock.spark.splits import Run, Split, Stretch
 from penstock.spark.window import Window

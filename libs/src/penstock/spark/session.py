@@ -60,7 +60,7 @@ def open_session(name: str, master: str = "local[*]", settings: Mapping[str, str
     return builder.getOrCreate()
 
 
-def close_session(session: Any) -> None:
+def close_session(session: Any, exit_s: float = JVM_EXIT_S) -> None:
     """End a session, whatever state it is in, and its JVM with it; blocks, some seconds at most."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -81,7 +81,7 @@ def close_session(session: Any) -> None:
         assert jvm.stdin is not None, "Spark starts its JVM with a pipe"
         jvm.stdin.close()
     try:
-        jvm.wait(JVM_EXIT_S)
+        jvm.wait(exit_s)
     except subprocess.TimeoutExpired:
         jvm.kill()
         jvm.wait()

@@ -21,9 +21,9 @@ from penstock.contracts.ids import ulid_text
 from penstock.contracts.messages import CacheReply, CacheRequest, Presence, SegmentRead
 from penstock.objectstore import ObjectStore
 from penstock.runtime.bus.bus import Bus
-from penstock.runtime.bus.byte_budget import ByteBudget
-from penstock.runtime.bus.single_flight import SingleFlight
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.byte_budget import ByteBudget
+from penstock.runtime.concurrency.single_flight import SingleFlight
 from penstock.segment.keys import segment_key
 from penstock_cacher.chunk_cache import ChunkCache
 from penstock_cacher.chunks import Chunk, chunks_ahead, chunks_beside, chunks_of, runs_of

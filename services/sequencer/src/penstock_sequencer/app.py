@@ -78,7 +78,7 @@ class SequencerApp:
         bus = await self._host.connect()
         await self._safety.check_servers()
         registry = self._host.registry
-        self._store = await self._open_store(config.store_url, registry=registry, now_ms=self._clock.now_ms)
+        self._store = await self._open_store(config.store_url, registry=registry, clock=self._clock)
         journals = self._safety.opener(self._host.connection)
         journal = await open_own_journal(
             journals=journals, store=self._store, cluster=config.cluster, replicas=config.journal_replicas

@@ -23,6 +23,7 @@ from penstock_sequencer.core.state.cluster import State, Topic
 from tests.testkit.loads.compaction import EVERYTHING, Compacted, Input, compacted
 
 PAUSE_S_MAX = 1.5  # between jobs
+PLACE_BYTES = 500  # so that the maps of short runs have several places
 JOB_S_MAX = 2.0  # from plan to commit, besides the store's and the sequencers' time
 COMMIT_DEADLINE_S = 10.0
 RUN_EXTENTS_MAX = 12
@@ -89,7 +90,7 @@ class Compactor:
         segment_id = new_segment_id(born_ms, self._stream.randbytes(ENTROPY_BYTES))
         level = self._stream.randint(1, LEVEL_MAX)
         data = {extent: await self._read(extent) for _, _, extents in inputs for extent in extents}
-        made = compacted(segment_id, inputs, data.__getitem__, now_ms=born_ms, level=level)
+        made = compacted(segment_id, inputs, data.__getitem__, now_ms=born_ms, level=level, place_bytes=PLACE_BYTES)
         async with streamed_put(self._store, self._key(segment_id, level)) as put:
             for buffer in made.body:
                 await put.write(buffer)

@@ -24,7 +24,7 @@ from penstock_compactor.merge.outputs import Contents, tasks_of
 from penstock_compactor.merge.tasks import Merged, MergeTask
 from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
 from penstock_sequencer.core.state.cluster import Topic
-from tests.testkit.sim.clients.compactor import COMMIT_DEADLINE_S, JOB_S_MAX, LEVEL_MAX, Compactor
+from tests.testkit.sim.clients.compactor import COMMIT_DEADLINE_S, JOB_S_MAX, LEVEL_MAX, PLACE_BYTES, Compactor
 
 SEGMENTS_MAX = 12  # of a job
 SEGMENTS_LISTED = 1_000
@@ -62,7 +62,9 @@ class Merger(Compactor):
         segment_id = new_segment_id(born_ms, self._stream.randbytes(ENTROPY_BYTES))
         keys = [segment_key("", self._cluster, each.level, each.segment_id) for each in task.segments]
         body: list[Buffer] = []
-        writer = CompactedWriter(segment_id, level=task.level, created_ms=born_ms, sink=body.append)
+        writer = CompactedWriter(
+            segment_id, level=task.level, created_ms=born_ms, sink=body.append, place_bytes=PLACE_BYTES
+        )
         ranges = _Ranges(
             [
                 await self._store.get_range(keys[each.segment], each.position, each.length)

@@ -7,16 +7,18 @@ from typing import Any, cast
 from penstock.objectstore import ObjectStore
 from penstock.objectstore.retrying import RetryingStore
 from penstock.runtime.bus.bus import Bus
-from penstock.runtime.bus.presence import Announcer, Directory
+from penstock.runtime.bus.presence import PresenceLimits
 from penstock.runtime.journal import Journal
 from penstock.runtime.nats.client import NatsConnection
-from penstock.runtime.process.host import ServiceHost
+from penstock.runtime.process.host import HostLimits, ServiceHost
 from tests.testkit.fakes.memory_bus import MemoryBus
 from tests.testkit.sim.environment.bus import SimHub
 from tests.testkit.sim.environment.journal import Reach, SimJournal, SimJournalStore
 from tests.testkit.sim.environment.loop import Timeline
 from tests.testkit.sim.environment.store import SimStore, StoreServer
 from tests.testkit.sim.environment.wire import START_MS
+
+PRESENCE = PresenceLimits()
 
 
 class SimClock:
@@ -83,16 +85,12 @@ class SimHost(ServiceHost):
     """The host of one life of a simulated process; only what reaches outside of the process is another's."""
 
     def __init__(self, *args: Any, connection: SimConnection, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._http = cast(Any, _NoHttp())
-        self._given = connection
+        async def connect(_url: str, **_: Any) -> NatsConnection:
+            return cast(NatsConnection, connection)
 
-    async def connect(self) -> Bus:
-        self._connection = cast(NatsConnection, self._given)
-        bus = self.bus
-        self.directory = Directory(bus, self._config.cluster, self._clock)
-        self.announcer = Announcer(bus, self._config.cluster, self._presence, self.directory)
-        return bus
+        limits = HostLimits(presence=PRESENCE)
+        super().__init__(*args, limits=limits, connect=connect, find_version=lambda _: "simulated", **options)
+        self._http = cast(Any, _NoHttp())
 
 
 def store_opener(server: StoreServer, name: str, stream: random.Random, timeline: Timeline) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.ids import TopicId
 from penstock.kafkawire.records import CONTROL
-from penstock.segment.markers import marker_batch
+from penstock.segment.transactions import marker_batch
 from penstock_sequencer.core.log.control_markers import is_marker, marker_at
 from penstock_sequencer.core.state.cluster import Partition, State
 from tests.testkit.sim.judges.partition_log import LogBatch, PartitionLog

@@ -17,7 +17,7 @@ from penstock.contracts.messages import SegmentRead
 from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import batches
-from penstock.segment import BatchFacts, CompactedWriter, compacted_writer
+from penstock.segment import BatchFacts, CompactedWriter
 from penstock_gateway.fetch import batch_assembly, offset_index, timestamp_search
 from penstock_gateway.fetch.offset_index import OffsetIndexes
 from penstock_gateway.handlers.data import fetch
@@ -44,7 +44,6 @@ def small_runs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (batch_assembly, offset_index, timestamp_search, fetch):
             patch.setattr(module, "SCAN_BYTES", SCAN_BYTES)
-        patch.setattr(compacted_writer, "PLACE_BYTES", PLACE_BYTES)
         yield
 
 
@@ -94,7 +93,7 @@ async def test_a_fetch_from_any_offset_gets_what_compaction_left_from_there_on(
             return batch[2] if fate == "kept" else None if fate == "gone" else empty_batch(batch[0], batch[1])
 
         for level in levels:
-            await compact(world, topic_id, [0, 1], level=level, change=change)
+            await compact(world, topic_id, [0, 1], level=level, change=change, place_bytes=PLACE_BYTES)
         await world.produce(topic_id, {0: [batch_of(b"later")]})
         model = await all_batches(world, topic_id)
         end = model[-1][1] + 1
@@ -232,7 +231,7 @@ async def test_many_readers_of_one_segment_read_its_index_once(world: World) -> 
     topic_id = await world.open(partitions=20)
     with small_runs():
         await world.produce(topic_id, {number: [batch_of(bytes(300)) for _ in range(10)] for number in range(20)})
-        ref = await compact(world, topic_id, list(range(20)))
+        ref = await compact(world, topic_id, list(range(20)), place_bytes=PLACE_BYTES)
         asked: list[tuple[int, int]] = []
         real_read = world.reads._store.get_range
 
@@ -258,7 +257,9 @@ class Segments:
         self.extents: list[Extent] = []
         for number in range(count):
             out: list[Buffer] = []
-            writer = CompactedWriter(number.to_bytes(16), level=1, created_ms=START_MS, sink=out.append)
+            writer = CompactedWriter(
+                number.to_bytes(16), level=1, created_ms=START_MS, sink=out.append, place_bytes=PLACE_BYTES
+            )
             writer.begin_run(bytes(16), 0)
             for offset in range(20):
                 writer.add(empty_batch(offset, offset))
@@ -358,7 +359,7 @@ async def test_a_time_is_found_at_the_first_record_that_compaction_left_at_or_af
             fate = fates[batch[0]]
             return batch[2] if fate == "kept" else None if fate == "gone" else empty_batch(batch[0], batch[1], 1000)
 
-        await compact(world, topic_id, [0], change=change)
+        await compact(world, topic_id, [0], change=change, place_bytes=PLACE_BYTES)
         left = [(offset, time) for offset, time in enumerate(times) if fates[offset] == "kept"]
         for timestamp in range(32):
             offset, time = next(((offset, time) for offset, time in left if time >= timestamp), (-1, -1))

@@ -11,7 +11,7 @@ from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.chunks import RECENT_MS
 from penstock.contracts.ids import TopicId
 from penstock.contracts.messages import SegmentRead
-from penstock.runtime.bus.byte_budget import ByteBudget
+from penstock.runtime.concurrency.byte_budget import ByteBudget
 from penstock_gateway.fetch.catch_up_throttle import CatchUpSlot, CatchUpThrottle
 from penstock_gateway.fetch.prefetch import AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, PARTS_MAX, PLANNED_EXTENTS_MAX, Prefetcher
 from penstock_gateway.handlers.data import fetch

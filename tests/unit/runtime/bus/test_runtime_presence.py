@@ -9,23 +9,12 @@ import pytest
 
 from penstock.contracts.codec import encode
 from penstock.contracts.messages import ListenerAddress, Presence
-from penstock.runtime.bus import presence
-from penstock.runtime.bus.presence import Announcer, Directory
+from penstock.runtime.bus.presence import Announcer, Directory, PresenceLimits
+from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
 from tests.testkit.waiting import until
 
 CLUSTER = "test"
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.s = 100.0
-
-    def now_ms(self) -> int:
-        return int(self.s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.s
 
 
 def a_presence(
@@ -64,7 +53,7 @@ class Town:
     async def pass_time(self, seconds: float) -> None:
         """Time goes by as for a directory that runs."""
         for _ in range(round(seconds * 10)):
-            self.clock.s += 0.1
+            self.clock.now_s += 0.1
             self.directory.expire()
 
 
@@ -108,7 +97,7 @@ async def test_who_is_silent_for_three_seconds_is_gone(town: Town) -> None:
 
 async def test_who_fell_silent_is_not_found_even_before_it_is_cleared_away(town: Town) -> None:
     await town.hear(a_presence("f1"))
-    town.clock.s += 3.1
+    town.clock.now_s += 3.1
     assert town.directory.live("flusher") == []
     assert town.directory.get("f1") is None
 
@@ -165,7 +154,7 @@ async def test_while_the_bus_is_down_nobody_is_declared_gone(town: Town) -> None
 
 async def test_a_stall_of_our_own_is_nobody_elses_silence(town: Town) -> None:
     await town.hear(a_presence("f1"))
-    town.clock.s += 30
+    town.clock.now_s += 30
     town.directory.expire()
     assert names(town.directory.live("flusher")) == ["f1"]
 
@@ -199,9 +188,9 @@ async def test_an_announcer_speaks_again_and_again_until_it_leaves(town: Town) -
         await running
 
 
-async def test_a_newcomer_is_greeted_long_before_the_next_second(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "ANNOUNCE_INTERVAL_MS", 3_600_000)  # so that it is not heard by waiting for the next
-    announcer = Announcer(town.bus, CLUSTER, lambda: a_presence("f1"), town.directory)
+async def test_a_newcomer_is_greeted_long_before_the_next_second(town: Town) -> None:
+    limits = PresenceLimits(announce_interval_ms=3_600_000)  # so that it is not heard by waiting for the next
+    announcer = Announcer(town.bus, CLUSTER, lambda: a_presence("f1"), town.directory, limits=limits)
     running = asyncio.create_task(announcer.run())
     await until(lambda: len(town.hub.published) == 1)
     await town.settle()
@@ -216,10 +205,10 @@ async def test_a_newcomer_is_greeted_long_before_the_next_second(town: Town, mon
     await newcomer.close()
 
 
-async def test_many_newcomers_get_one_greeting(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "ANNOUNCE_GAP_MS", 500)  # they all come within it, however busy the machine
-    monkeypatch.setattr(presence, "ANNOUNCE_INTERVAL_MS", 60_000)
-    announcer = Announcer(town.bus, CLUSTER, lambda: a_presence("f1"), town.directory)
+async def test_many_newcomers_get_one_greeting(town: Town) -> None:
+    # They all come within the gap, however busy the machine.
+    limits = PresenceLimits(announce_gap_ms=500, announce_interval_ms=60_000)
+    announcer = Announcer(town.bus, CLUSTER, lambda: a_presence("f1"), town.directory, limits=limits)
     running = asyncio.create_task(announcer.run())
     await until(lambda: len(town.hub.published) == 1)
     await town.hear(*(a_presence(f"g{n}", "gateway") for n in range(50)))

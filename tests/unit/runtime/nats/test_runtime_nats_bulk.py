@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime.nats.bulk_client import BULK_BYTES_MIN, ChunkReader, OneCopyParser
+from penstock.runtime.nats.bulk_messages import BULK_BYTES_MIN, ChunkReader, OneCopyParser
 
 LIMIT = 1_000
 BULK = bytes(2 * BULK_BYTES_MIN)

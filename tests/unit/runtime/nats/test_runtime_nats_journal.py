@@ -11,11 +11,11 @@ import pytest
 
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
 from penstock.runtime.journal import JournalLost, JournalStuck
-from penstock.runtime.nats.journal import APPEND_TIMEOUT_S, STUCK_AFTER_S, STUCK_IN_CLUSTER_AFTER_S, NatsJournal
-from penstock.runtime.nats.loss import LOSS_PROVEN_AFTER_S
+from penstock.runtime.nats.journal import JournalLimits, NatsJournal
 from penstock.runtime.nats.tail import RawMessage
 from tests.testkit.fakes.virtual_time import in_virtual_time
 
+LIMITS = JournalLimits()
 NO_ANSWER = Unavailable("no answer on penstock.c.journal within 2 s")
 NOT_FOUND = {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
 
@@ -256,7 +256,7 @@ async def append_unanswered(journal: NatsJournal, seconds: float) -> None:
 @in_virtual_time
 async def test_a_stream_that_answers_questions_but_for_long_no_append_is_stuck() -> None:
     journal = NatsJournal(Script(append=NO_ANSWER), "c")
-    await append_unanswered(journal, STUCK_AFTER_S)
+    await append_unanswered(journal, LIMITS.stuck_after_s)
     with pytest.raises(
         JournalStuck, match=r"penstock-journal-c .*has answered no append for 15 s.*start the nats-serv"
     ):
@@ -268,7 +268,7 @@ async def test_a_leader_in_a_cluster_may_take_no_append_for_longer_because_it_lo
     script = Script(append=NO_ANSWER)
     script.is_clustered = True
     journal = NatsJournal(script, "c")
-    await append_unanswered(journal, STUCK_IN_CLUSTER_AFTER_S)
+    await append_unanswered(journal, LIMITS.stuck_in_cluster_after_s)
     with pytest.raises(JournalStuck, match="has answered no append for 60 s"):
         await journal.append("entry-2", b"data")
 
@@ -292,7 +292,7 @@ async def test_in_a_cluster_a_stream_that_vanished_is_lost_when_that_has_lasted(
     script.is_clustered = True
     journal = NatsJournal(script, "c")
     loop = asyncio.get_running_loop()
-    while loop.time() < LOSS_PROVEN_AFTER_S:
+    while loop.time() < LIMITS.loss.proven_after_s:
         with pytest.raises(Unavailable):
             await journal.append("entry-1", b"data")
         await asyncio.sleep(0.5)
@@ -325,10 +325,10 @@ async def test_also_in_a_cluster_a_stream_of_another_birth_is_another_journal_at
 async def test_after_any_sign_of_something_else_a_stream_is_not_stuck_yet(sign: dict[str, object]) -> None:
     script = Script(append=NO_ANSWER)
     journal = NatsJournal(script, "c")
-    await append_unanswered(journal, STUCK_AFTER_S)
+    await append_unanswered(journal, LIMITS.stuck_after_s)
     usual = script.answers
     script.answers = usual | sign
     with contextlib.suppress(Unavailable):
         await journal.append("entry-2", b"data")
     script.answers = usual | {"info": stream(last=1)}
-    await append_unanswered(journal, STUCK_AFTER_S - APPEND_TIMEOUT_S)
+    await append_unanswered(journal, LIMITS.stuck_after_s - LIMITS.append_timeout_s)

@@ -30,8 +30,8 @@ def test_each_refused_subject_is_logged_once() -> None:
     rejections = RejectionLog()
     with structlog.testing.capture_logs() as logged:
         for _ in range(3):
-            rejections.note(Rejection("a", is_subscription=False))
-            rejections.note(Rejection("a", is_subscription=True))
+            rejections.record(Rejection("a", is_subscription=False))
+            rejections.record(Rejection("a", is_subscription=True))
     assert logged == [
         {"event": "nats_permission_denied", "log_level": "error", "verb": "publish", "subject": "a"},
         {"event": "nats_permission_denied", "log_level": "error", "verb": "subscribe", "subject": "a"},
@@ -42,5 +42,5 @@ def test_ever_new_refused_subjects_do_not_fill_the_log() -> None:
     rejections = RejectionLog()
     with structlog.testing.capture_logs() as logged:
         for number in range(2 * SUBJECTS_LOGGED_MAX):
-            rejections.note(Rejection(f"inbox.{number}", is_subscription=False))
+            rejections.record(Rejection(f"inbox.{number}", is_subscription=False))
     assert len(logged) == SUBJECTS_LOGGED_MAX

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from penstock.runtime.journal import JournalEntry
-from penstock.runtime.nats import tail
-from penstock.runtime.nats.tail import HEARTBEAT_MS, HEARTBEATS_MISSED_MAX, Feed
+from penstock.runtime.nats.tail import Feed, TailLimits
 from tests.testkit.fakes.virtual_time import in_virtual_time
+
+LIMITS = TailLimits()
 
 
 class Message(msgspec.Struct):
@@ -79,12 +80,9 @@ async def test_an_entry_seen_already_is_passed_over() -> None:
     assert sequences(await feed.take()) == [1, 2]
 
 
-async def test_flow_control_is_answered_only_when_the_entries_before_it_were_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(tail, "GROUP_ENTRIES_MAX", 2)
+async def test_flow_control_is_answered_only_when_the_entries_before_it_were_taken() -> None:
     publish = Recorder()
-    feed = Feed(publish, 1)
+    feed = Feed(publish, 1, limits=TailLimits(group_entries_max=2))
     for message in (entry(1), entry(2), entry(3), flow_control("$JS.FC.one"), entry(4)):
         feed.deliver(message)
     assert sequences(await feed.take()) == [1, 2]
@@ -120,10 +118,10 @@ async def test_a_consumer_that_falls_silent_breaks_the_feed_and_heartbeats_keep_
     for _ in range(10):
         last_beat_s = loop.time()
         feed.deliver(heartbeat(0))
-        await asyncio.sleep(HEARTBEAT_MS / 1000)
+        await asyncio.sleep(LIMITS.heartbeat_ms / 1000)
     assert not taking.done()
     assert await taking == []
-    assert loop.time() - last_beat_s == pytest.approx(HEARTBEATS_MISSED_MAX * HEARTBEAT_MS / 1000)
+    assert loop.time() - last_beat_s == pytest.approx(LIMITS.heartbeats_missed_max * LIMITS.heartbeat_ms / 1000)
     assert feed.broken == "the consumer fell silent"
 
 
@@ -138,9 +136,8 @@ async def test_an_interruption_ends_the_wait_at_once() -> None:
     assert feed.broken == "the connection broke"
 
 
-async def test_groups_are_bounded_in_entries_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "GROUP_BYTES_MAX", 1000)
-    feed = Feed(Recorder(), 1)
+async def test_groups_are_bounded_in_entries_and_in_bytes() -> None:
+    feed = Feed(Recorder(), 1, limits=TailLimits(group_bytes_max=1000))
     for sequence in range(1, 700):
         feed.deliver(entry(sequence, data=b""))
     for sequence in range(700, 705):

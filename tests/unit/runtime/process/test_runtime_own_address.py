@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime.process import own_address as module
 from penstock.runtime.process.own_address import LOOPBACK, own_address
 
 ELSEWHERE = "nats://192.0.2.1:4222"  # a documentation address (RFC 5737): routed like any other, and nobody's
@@ -46,10 +45,12 @@ async def test_the_first_server_that_can_be_reached_decides() -> None:
     assert await own_address(f"nats://nowhere.invalid:4222, {ELSEWHERE}") == await own_address(ELSEWHERE)
 
 
-async def test_an_ipv4_listener_is_never_told_by_an_ipv6_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_source_towards", lambda family, address: "fd00::2" if ":" in address[0] else "")
-    assert await own_address("nats://[fd00::1]:4222") == "fd00::2"
-    assert await own_address("nats://[fd00::1]:4222", socket.AF_INET) == LOOPBACK
+async def test_an_ipv4_listener_is_never_told_by_an_ipv6_address() -> None:
+    def source_towards(_family: int, address: tuple[Any, ...]) -> str:
+        return "fd00::2" if ":" in address[0] else ""
+
+    assert await own_address("nats://[fd00::1]:4222", find_source=source_towards) == "fd00::2"
+    assert await own_address("nats://[fd00::1]:4222", socket.AF_INET, find_source=source_towards) == LOOPBACK
 
 
 @pytest.fixture
@@ -73,10 +74,8 @@ async def test_the_loop_goes_on_while_a_name_is_resolved(slow_names: threading.E
     assert await own_address("nats://name.slow:4222") == await own_address(ELSEWHERE)
 
 
-async def test_a_name_that_takes_too_long_is_passed_over(
-    slow_names: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "RESOLVE_DEADLINE_S", 0.02)
-    assert await own_address("nats://name.slow:4222,nats://127.0.0.1:4222") == LOOPBACK
+async def test_a_name_that_takes_too_long_is_passed_over(slow_names: threading.Event) -> None:
+    urls = "nats://name.slow:4222,nats://127.0.0.1:4222"
+    assert await own_address(urls, resolve_deadline_s=0.02) == LOOPBACK
     assert not slow_names.is_set()
     slow_names.set()  # the loop waits for its threads before it closes

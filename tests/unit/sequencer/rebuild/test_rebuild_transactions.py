@@ -13,7 +13,7 @@ from penstock.contracts.commands import EndTxn, InitTransactionalProducer, Produ
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.segment import SegmentIndex
-from penstock.segment.aborted import Aborted
+from penstock.segment.transactions import Aborted
 from penstock_sequencer.core.log import control_markers
 from penstock_sequencer.core.log.partitions import last_stable_offset
 from penstock_sequencer.core.state.cluster import State

@@ -1,4 +1,4 @@
-"""Who is there: every instance says each second that it lives, and everybody keeps a directory of what was heard."""
+"""Presence: every instance announces itself once a second, and each directory lists the instances heard lately."""
 
 import asyncio
 import contextlib
@@ -14,25 +14,37 @@ from penstock.contracts.subjects import presence, presence_all
 from penstock.runtime.bus.bus import Bus, Inbound, Subscription
 from penstock.runtime.clock import Clock
 
-ANNOUNCE_INTERVAL_MS = 1000
-ANNOUNCE_GAP_MS = 50  # the shortest time between two announcements, however many newcomers ask for one
-SILENCE_MS_MAX = 3000
-EXPIRE_INTERVAL_MS = 200
-STALL_MS = 1000  # if our own loop comes this late, the silence was ours
-
 log = structlog.get_logger()
+
+
+class PresenceLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How often instances announce themselves, and how long a directory keeps a silent one."""
+
+    announce_interval_ms: int = 1000
+    # The shortest time between two announcements, however many new instances cause one.
+    announce_gap_ms: int = 50
+    # An instance that is silent for longer is gone: two announcements may be lost.
+    silence_ms_max: int = 3000
+    # Between two looks for silent instances.
+    expire_interval_ms: int = 200
+    # If our own loop comes this late, the silence was ours.
+    stall_ms: int = 1000
+
+
+DEFAULT_LIMITS = PresenceLimits()
 
 
 class Directory:
     """All instances of the cluster that were heard lately."""
 
-    def __init__(self, bus: Bus, cluster: str, clock: Clock) -> None:
+    def __init__(self, bus: Bus, cluster: str, clock: Clock, *, limits: PresenceLimits = DEFAULT_LIMITS) -> None:
         self._bus = bus
         self._cluster = cluster
         self._clock = clock
+        self._limits = limits
         self._known: dict[str, Presence] = {}
         self._heard_s: dict[str, float] = {}
-        # Silence counts from here at the earliest: before it, we could not have heard anybody.
+        # Silence counts from here at the earliest: before it, no announcement could reach us.
         self._listening_since_s = clock.monotonic_s()
         self._checked_s = clock.monotonic_s()
         self._callbacks: list[Callable[[], None]] = []
@@ -44,9 +56,9 @@ class Directory:
         self._subscription = await self._bus.subscribe(presence_all(self._cluster), self._hear)
 
     async def run(self) -> None:
-        """Forget who fell silent, for ever."""
+        """Remove instances that fell silent, for ever."""
         while True:
-            await asyncio.sleep(EXPIRE_INTERVAL_MS / 1000)
+            await asyncio.sleep(self._limits.expire_interval_ms / 1000)
             self.expire()
 
     async def close(self) -> None:
@@ -65,7 +77,7 @@ class Directory:
         return sorted(found, key=lambda each: each.instance)
 
     def get(self, instance: str) -> Presence | None:
-        """What an instance last said, also when it is leaving; None when it was not heard of for three seconds."""
+        """The last announcement of an instance, also of one that leaves; None if it is silent for too long."""
         known = self._known.get(instance)
         return known if known is not None and not self._is_silent(instance) else None
 
@@ -78,13 +90,13 @@ class Directory:
         self._newcomer_callbacks.append(callback)
 
     def expire(self) -> None:
-        """Forget who fell silent until now."""
+        """Remove the instances that fell silent."""
         now_s = self._clock.monotonic_s()
-        if not self._bus.is_connected or now_s - self._checked_s > STALL_MS / 1000:
+        if not self._bus.is_connected or now_s - self._checked_s > self._limits.stall_ms / 1000:
             self._listening_since_s = now_s
         self._checked_s = now_s
-        # All at once, as this is done often and mostly finds nobody.
-        since_s = now_s - SILENCE_MS_MAX / 1000
+        # All at once, because this runs often and rarely finds a silent instance.
+        since_s = now_s - self._limits.silence_ms_max / 1000
         if self._listening_since_s >= since_s or all(heard_s >= since_s for heard_s in self._heard_s.values()):
             return
         silent = [instance for instance in self._known if self._is_silent(instance)]
@@ -93,7 +105,7 @@ class Directory:
             del self._known[instance]
             del self._heard_s[instance]
         if silent:
-            self._tell_change()
+            self._report_change()
 
     async def _hear(self, message: Inbound) -> None:
         try:
@@ -107,35 +119,42 @@ class Directory:
         if before is None:
             for callback in self._newcomer_callbacks:
                 callback(heard)
-        if before is None or _what_matters(heard) != _what_matters(before):
-            self._tell_change()
+        if before is None or _reported_facts(heard) != _reported_facts(before):
+            self._report_change()
 
     def _is_silent(self, instance: str) -> bool:
         silent_s = self._clock.monotonic_s() - max(self._heard_s[instance], self._listening_since_s)
-        return silent_s > SILENCE_MS_MAX / 1000 and self._bus.is_connected
+        return silent_s > self._limits.silence_ms_max / 1000 and self._bus.is_connected
 
     def _takes_work(self, each: Presence) -> bool:
         return not each.leaving and not self._is_silent(each.instance)
 
-    def _tell_change(self) -> None:
+    def _report_change(self) -> None:
         for callback in self._callbacks:
             callback()
 
 
-def _what_matters(said: Presence) -> tuple[object, ...]:
-    """Of what an instance says, what those want to know at once who asked to be called back."""
-    return said.role, said.zone, said.listeners, said.leaving
+def _reported_facts(announced: Presence) -> tuple[object, ...]:
+    """The parts of an announcement whose change calls the subscribers back."""
+    return announced.role, announced.zone, announced.listeners, announced.leaving
 
 
 class Announcer:
-    """Says that this instance lives; with a directory, also at once when a newcomer should know it."""
+    """Announces this instance; with a directory, also at once when a new instance appears."""
 
     def __init__(
-        self, bus: Bus, cluster: str, make: Callable[[], Presence], directory: Directory | None = None
+        self,
+        bus: Bus,
+        cluster: str,
+        make: Callable[[], Presence],
+        directory: Directory | None = None,
+        *,
+        limits: PresenceLimits = DEFAULT_LIMITS,
     ) -> None:
         self._bus = bus
         self._cluster = cluster
         self._make = make
+        self._limits = limits
         self._leaving = False
         self._asked = asyncio.Event()
         if directory is not None:
@@ -143,20 +162,21 @@ class Announcer:
 
     async def run(self) -> None:
         """Announce every second, for ever."""
+        limits = self._limits
         while True:
             await self.announce()
-            await asyncio.sleep(ANNOUNCE_GAP_MS / 1000)
+            await asyncio.sleep(limits.announce_gap_ms / 1000)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout((ANNOUNCE_INTERVAL_MS - ANNOUNCE_GAP_MS) / 1000):
+                async with asyncio.timeout((limits.announce_interval_ms - limits.announce_gap_ms) / 1000):
                     await self._asked.wait()
             self._asked.clear()
 
     async def announce(self) -> None:
         """Announce now."""
-        said = self._make()
+        own = self._make()
         if self._leaving:
-            said = msgspec.structs.replace(said, leaving=True)
-        await self._bus.publish(presence(self._cluster, said.role, said.zone, said.instance), encode(said))
+            own = msgspec.structs.replace(own, leaving=True)
+        await self._bus.publish(presence(self._cluster, own.role, own.zone, own.instance), encode(own))
 
     async def leave(self) -> None:
         """Announce now, and from now on, that nothing new should be sent here."""

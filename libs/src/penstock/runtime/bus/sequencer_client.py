@@ -1,4 +1,4 @@
-"""Commands and queries to the sequencers: asks again until somebody answers, and never goes back in time."""
+"""Commands and queries to the sequencers: retries until a sequencer answers, and never goes back in time."""
 
 import asyncio
 from typing import Protocol, TypeVar
@@ -12,14 +12,24 @@ from penstock.contracts.queries.groups import GroupWaitQuery
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock
 
-ATTEMPT_S = 1.0  # a replica that died has been replaced by another's queue subscription long before
-QUERY_DEADLINE_S = 10.0
-RETRY_MS_MIN = 10  # a refused or undelivered attempt comes back at once; this is between it and the next
-RETRY_MS_MAX = 320
+
+class SequencerClientLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long one request waits, and when it is sent again."""
+
+    # One attempt. Much longer than another replica's queue subscription takes to replace a dead replica's.
+    attempt_s: float = 1.0
+    # One query with all its attempts, unless the caller names another time.
+    query_deadline_s: float = 10.0
+    # The pause after the first attempt; a rejected or undelivered attempt fails at once. Doubled for each attempt.
+    retry_ms_min: int = 10
+    retry_ms_max: int = 320
+
+
+DEFAULT_LIMITS = SequencerClientLimits()
 
 
 class Answer(Protocol):
-    """What every answer of a sequencer tells: the journal sequence that it reflects, and why it is none."""
+    """The common part of all answers: the journal sequence that it reflects, and the failure if it has no result."""
 
     @property
     def sequence(self) -> int: ...
@@ -32,14 +42,14 @@ View = TypeVar("View", bound=Answer)
 
 
 class SequencerClient:
-    """Whichever sequencers there are, as one.
+    """All sequencers of a cluster, as one.
 
     `seen_sequence` is the highest journal sequence in any answer, `seen_clock_ms` the latest time of the state machine
-    in any answer to commands, `seen_level` the level that the cluster has reached, None until that was announced, which
-    was first at `level_told_s` (monotonic).
+    in any answer to commands. `seen_level` is the level that the cluster has reached, None before the first
+    announcement, which came at `level_told_s` (monotonic).
     """
 
-    def __init__(self, bus: Bus, cluster: str, clock: Clock) -> None:
+    def __init__(self, bus: Bus, cluster: str, clock: Clock, *, limits: SequencerClientLimits = DEFAULT_LIMITS) -> None:
         self.seen_sequence = 0
         self.seen_clock_ms = 0
         self.seen_level: int | None = None
@@ -47,6 +57,7 @@ class SequencerClient:
         self._bus = bus
         self._cluster = cluster
         self._clock = clock
+        self._limits = limits
 
     def record_sequence(self, sequence: int) -> None:
         """Later queries reflect at least this journal sequence."""
@@ -59,12 +70,12 @@ class SequencerClient:
         self.seen_level = max(self.seen_level or 0, level)
 
     async def command(
-        self, commands: list[Command], *, deadline_s: float, attempt_s: float = ATTEMPT_S
+        self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None
     ) -> list[Outcome]:
         """One outcome per command, all from one journal entry.
 
-        Sends them again, `attempt_s` seconds at a time, until `deadline_s` seconds from now; then `Unavailable`, and
-        whether they were done is unknown. `Invalid` if they do not fit into a message.
+        Sends them again, `attempt_s` seconds at a time, until `deadline_s` seconds from now. Then `Unavailable`: it is
+        unknown whether they had an effect. `Invalid` if they do not fit into a message.
         """
         subject = subjects.sequencer_command(self._cluster)
         request = CommandRequest(commands)
@@ -77,23 +88,31 @@ class SequencerClient:
         query: msgspec.Struct,
         view: type[View],
         *,
-        deadline_s: float = QUERY_DEADLINE_S,
-        attempt_s: float = ATTEMPT_S,
+        deadline_s: float | None = None,
+        attempt_s: float | None = None,
     ) -> View:
         """The answer to one of `subjects.QUERY_NAMES`, true at `seen_sequence` or later.
 
-        Asks again, `attempt_s` seconds at a time, until `deadline_s` seconds from now; then `Unavailable`. What a
-        group wait waits by its own wish is added to `attempt_s`.
+        Asks again, `attempt_s` seconds at a time, until `deadline_s` seconds from now; then `Unavailable`. The time
+        that a group wait asks for is added to `attempt_s`.
         """
-        if isinstance(query, GroupWaitQuery):
-            attempt_s += query.wait_ms / 1000
-        return await self._ask(subjects.sequencer_query(self._cluster, name), query, view, deadline_s, attempt_s)
+        subject = subjects.sequencer_query(self._cluster, name)
+        deadline_s = self._limits.query_deadline_s if deadline_s is None else deadline_s
+        extra_s = query.wait_ms / 1000 if isinstance(query, GroupWaitQuery) else 0.0
+        return await self._ask(subject, query, view, deadline_s, attempt_s, extra_s)
 
     async def _ask(
-        self, subject: str, request: msgspec.Struct, kind: type[View], deadline_s: float, attempt_s: float
+        self,
+        subject: str,
+        request: msgspec.Struct,
+        kind: type[View],
+        deadline_s: float,
+        attempt_s: float | None,
+        extra_s: float = 0.0,
     ) -> View:
         end_s = self._clock.monotonic_s() + deadline_s
-        retry_ms = RETRY_MS_MIN
+        attempt_s = (self._limits.attempt_s if attempt_s is None else attempt_s) + extra_s
+        retry_ms = self._limits.retry_ms_min
         while True:
             left_s = max(end_s - self._clock.monotonic_s(), 0.001)
             try:
@@ -102,7 +121,7 @@ class SequencerClient:
                 if self._clock.monotonic_s() + retry_ms / 1000 >= end_s:
                     raise Unavailable(f"no sequencer answered within {deadline_s:g} s: {error}") from error
             await asyncio.sleep(retry_ms / 1000)
-            retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+            retry_ms = min(2 * retry_ms, self._limits.retry_ms_max)
 
     async def _attempt(self, subject: str, request: msgspec.Struct, kind: type[View], timeout_s: float) -> View:
         if getattr(request, "min_sequence", self.seen_sequence) < self.seen_sequence:

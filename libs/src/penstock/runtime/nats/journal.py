@@ -1,6 +1,6 @@
-"""The journal as a JetStream stream: its settings, appending to it, and what the stream says of itself.
+"""The journal as a JetStream stream: its settings, appends to it, and checks of the stream.
 
-JetStream's interface is requests in JSON, so this needs no client library, only a connection that carries them.
+JetStream's interface is requests in JSON. So this needs no client library, only a connection that carries them.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import structlog
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
 from penstock.contracts.subjects import journal_stream, journal_subject
 from penstock.runtime.journal import JournalEntry, JournalGap, JournalInfo, JournalLost, JournalStuck
-from penstock.runtime.nats.loss import JournalReplaced, LossWatch
+from penstock.runtime.nats.loss import JournalReplaced, LossDetector, LossLimits
 from penstock.runtime.nats.stream import (
     MESSAGE_NOT_FOUND,
     OTHER_STREAM_EXPECTED,
@@ -29,20 +29,36 @@ from penstock.runtime.nats.stream import (
     is_error,
     leads,
 )
-from penstock.runtime.nats.tail import HEARTBEAT_MS, Feed, RawMessage
-
-# What was asked while servers elect a leader is never answered, so this is also how late we notice that there is one.
-ASK_TIMEOUT_S = 1.0
-APPEND_TIMEOUT_S = 2.0  # a thousand times what an append takes; a retry with the same id does no harm
-CREATE_TIMEOUT_S = 2.0
-STUCK_AFTER_S = 15.0  # appends unanswered this long by a server that answers all else: seven retries of one entry
-STUCK_IN_CLUSTER_AFTER_S = 60.0  # a leader that lost both others takes nothing either, and sees that after 20 s
-# For a cluster whose servers start seconds apart and then elect their leaders; longer than a loss takes to be proven.
-OPEN_DEADLINE_S = 30.0
-RETRY_MS = 50
-HEADER_BYTES_MAX = 4096  # of a message that carries an entry; the server counts them to its largest payload
+from penstock.runtime.nats.tail import Feed, RawMessage, TailLimits
 
 log = structlog.get_logger()
+
+
+class JournalLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long requests to JetStream wait, and when the journal counts as stuck or lost."""
+
+    # A question asked while servers elect a leader is never answered. So this is also how late we notice a new leader.
+    ask_timeout_s: float = 1.0
+    # A thousand times what an append takes; a retry with the same id does no harm.
+    append_timeout_s: float = 2.0
+    create_timeout_s: float = 2.0
+    # A server that answers questions but no append for so long: seven retries of one entry.
+    stuck_after_s: float = 15.0
+    # A leader that lost both other servers takes no entries either, and notices that after 20 s.
+    stuck_in_cluster_after_s: float = 60.0
+    # For a cluster whose servers start seconds apart and then elect their leaders; longer than the proof of a loss.
+    open_deadline_s: float = 30.0
+    retry_ms: int = 50
+    # Of a message that carries an entry; the server counts headers as part of its largest payload.
+    header_bytes_max: int = 4096
+    # A follower gives a silent leader at least 4 s before it stands for election. So a leader that heard from most
+    # servers less than this ago was still the only leader then. In idle times it hears from each once a second.
+    leader_heard_within_s: float = 3.0
+    loss: LossLimits = LossLimits()
+    tail: TailLimits = TailLimits()
+
+
+DEFAULT_LIMITS = JournalLimits()
 
 
 class Messages(Protocol):
@@ -53,7 +69,7 @@ class Messages(Protocol):
 
     @property
     def is_clustered(self) -> bool:
-        """Whether the server is one of several that act as one."""
+        """Whether the server is one of a cluster."""
 
     async def exchange(
         self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
@@ -63,44 +79,46 @@ class Messages(Protocol):
     async def publish(self, subject: str, data: bytes) -> None: ...
 
     async def listen(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
-        """Hand over what comes to `inbox`; returns what ends that."""
+        """Hand over the messages that come to `inbox`; returns a function that ends that."""
 
     def new_inbox(self) -> str: ...
 
     def on_reconnect(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` when the connection broke and when it is back; returns what ends that."""
+        """Call `listener` when the connection broke and when it is back; returns a function that ends that."""
 
 
 class NatsJournal:
     """`Journal` over one JetStream stream."""
 
-    def __init__(self, messages: Messages, cluster: str) -> None:
+    def __init__(self, messages: Messages, cluster: str, *, limits: JournalLimits = DEFAULT_LIMITS) -> None:
         self._messages = messages
+        self._limits = limits
         self._stream = journal_stream(cluster)
         self._subject = journal_subject(cluster)
         self._created = ""  # the stream's identity: once seen, no other is accepted
         self._last_sequence = 0  # the highest seen; a stream that ends before it has lost entries
-        # Since when the stream answers questions but no append; None if that is not so.
-        self._deaf_since_s: float | None = None
-        self._stream_loss = LossWatch(lambda: messages.is_clustered)
-        self._entry_loss = LossWatch(lambda: messages.is_clustered)
+        # Since when the stream answers questions but no append; None if it answers appends.
+        self._stuck_since_s: float | None = None
+        self._stream_loss = LossDetector(lambda: messages.is_clustered, limits=limits.loss)
+        self._entry_loss = LossDetector(lambda: messages.is_clustered, limits=limits.loss)
 
     @property
     def entry_bytes_max(self) -> int:
-        return self._messages.message_bytes_max - HEADER_BYTES_MAX
+        return self._messages.message_bytes_max - self._limits.header_bytes_max
 
     async def describe(self) -> JournalInfo:
-        # Entries may be acknowledged while the answer is on its way, so it is held against what was known before.
+        # Entries may be acknowledged while the answer is on its way, so it is compared with what was known before.
         known = self._last_sequence
-        with self._stream_loss.watch():
+        with self._stream_loss.observe():
             return self._checked(await self._info(), known)
 
     async def last_sequence(self) -> int:
         known = self._last_sequence
-        with self._stream_loss.watch():
+        with self._stream_loss.observe():
             reply = await self._info()
             info = self._checked(reply, known)
-        if reply.cluster is not None and not leads(reply.cluster, info.replicas):
+        heard_within_s = self._limits.leader_heard_within_s
+        if reply.cluster is not None and not leads(reply.cluster, info.replicas, heard_within_s):
             raise Unavailable(f"the leader of the stream {self._stream} has lost the others, and may be it no longer")
         return info.last_sequence
 
@@ -115,14 +133,14 @@ class NatsJournal:
         """Make the stream; does nothing if there is one."""
         config = StreamConfig(name=self._stream, subjects=[self._subject], num_replicas=replicas)
         request = msgspec.json.encode(config)
-        reply = await self._ask(f"STREAM.CREATE.{self._stream}", request, StreamReply, CREATE_TIMEOUT_S)
+        reply = await self._ask(f"STREAM.CREATE.{self._stream}", request, StreamReply, self._limits.create_timeout_s)
         if reply.error is None or is_error(reply.error, STREAM_NAME_TAKEN):
             return
         failure = f"cannot create the stream {self._stream} with {replicas} replicas: {reply.error.description}"
         raise Invalid(failure) if is_error(reply.error, REPLICAS_NEED_A_CLUSTER) else Unavailable(failure)
 
     async def check_is_fit(self, replicas: int) -> None:
-        """`Invalid` if the stream may forget what it acknowledged, or keeps fewer copies than `replicas`."""
+        """`Invalid` if the stream may lose what it acknowledged, or keeps fewer copies than `replicas`."""
         reply = await self._info()
         config = reply.config
         if config is None:
@@ -145,15 +163,15 @@ class NatsJournal:
             raise Invalid(f"journal entry of {len(data)} bytes is over the {self.entry_bytes_max} allowed")
         headers = {"Nats-Msg-Id": entry_id, "Nats-Expected-Stream": self._stream}
         try:
-            answer = await self._messages.exchange(self._subject, data, APPEND_TIMEOUT_S, headers)
+            answer = await self._messages.exchange(self._subject, data, self._limits.append_timeout_s, headers)
         except Undelivered as error:
-            self._deaf_since_s = None
-            await self.describe()  # says so if the stream is gone for good
+            self._stuck_since_s = None
+            await self.describe()  # raises if the stream is gone for good
             raise Unavailable(f"the stream {self._stream} takes no entries at this moment") from error
         except Unavailable:
             await self._check_is_not_stuck()
             raise
-        self._deaf_since_s = None
+        self._stuck_since_s = None
         reply = decode_reply(answer.data, AppendReply)
         if is_error(reply.error, OTHER_STREAM_EXPECTED):
             raise JournalLost(f"the journal's stream {self._stream} is gone: another one takes its subject")
@@ -181,7 +199,7 @@ class NatsJournal:
                 feed = await self._open_feed(expected)
             except Unavailable as error:
                 log.debug("journal_tail_waits", error=str(error))
-                await asyncio.sleep(RETRY_MS / 1000)
+                await asyncio.sleep(self._limits.retry_ms / 1000)
                 continue
             try:
                 while group := await feed.take():
@@ -194,9 +212,9 @@ class NatsJournal:
 
     async def _open_feed(self, expected: int) -> Feed:
         info = await self.describe()
-        with self._entry_loss.watch():
+        with self._entry_loss.observe():
             await self._check_continues(info, expected)
-        feed = Feed(self._messages.publish, expected)
+        feed = Feed(self._messages.publish, expected, limits=self._limits.tail)
         try:
             await self._start(feed, expected)
         except BaseException:
@@ -205,7 +223,7 @@ class NatsJournal:
         return feed
 
     async def _check_continues(self, info: JournalInfo, expected: int) -> None:
-        """`JournalLost` or `JournalGap` if the stream has not what comes after the last entry that we took."""
+        """`JournalLost` or `JournalGap` if the stream does not continue after the last entry that we took."""
         if info.last_sequence < expected - 1:
             raise JournalLost(
                 f"the journal's stream {self._stream} ends at sequence {info.last_sequence}, "
@@ -220,16 +238,17 @@ class NatsJournal:
         inbox = self._messages.new_inbox()
         feed.on_close(self._messages.on_reconnect(feed.interrupt))
         feed.end_with(await self._messages.listen(inbox, feed.deliver))
-        request = msgspec.json.encode({"stream_name": self._stream, "config": _consumer_config(inbox, expected)})
+        config = _consumer_config(inbox, expected, self._limits.tail)
+        request = msgspec.json.encode({"stream_name": self._stream, "config": config})
         reply = await self._ask(f"CONSUMER.CREATE.{self._stream}", request, ConsumerReply)
         if reply.error is not None:
             raise Unavailable(f"cannot read the stream {self._stream}: {reply.error.description}")
         feed.end_with(lambda: self._messages.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{reply.name}", b""))
 
     async def _check_is_there(self, sequence: int) -> None:
-        """A consumer silently steps over an entry that the stream has lost, so ask for it by its number.
+        """A consumer silently skips an entry that the stream has lost, so ask for it by its sequence.
 
-        Any answer but that it is gone will do: a consumer that does not begin with it breaks the feed; we ask again.
+        Any other answer is good enough: a consumer that does not begin with it breaks the feed, and we ask again.
         """
         request = msgspec.json.encode({"seq": sequence})
         reply = await self._ask(f"STREAM.MSG.GET.{self._stream}", request, ConsumerReply)
@@ -237,27 +256,28 @@ class NatsJournal:
             raise JournalGap(f"journal entry {sequence} is gone")
 
     async def _check_is_not_stuck(self) -> None:
-        """After an append without an answer: a server whose disk was full takes none any more, and looks healthy."""
+        """After an append without an answer: a server whose disk was full takes no more, although it looks healthy."""
         try:
             await self.describe()
         except Unavailable:
-            self._deaf_since_s = None  # nothing is answered, so this tells nothing of appends
+            self._stuck_since_s = None  # the server answers nothing at all, so appends are not stuck by themselves
             return
         now_s = asyncio.get_running_loop().time()
-        if self._deaf_since_s is None:
-            self._deaf_since_s = now_s
-        stuck_after_s = STUCK_IN_CLUSTER_AFTER_S if self._messages.is_clustered else STUCK_AFTER_S
-        if now_s - self._deaf_since_s >= stuck_after_s:
+        if self._stuck_since_s is None:
+            self._stuck_since_s = now_s
+        limits = self._limits
+        stuck_after_s = limits.stuck_in_cluster_after_s if self._messages.is_clustered else limits.stuck_after_s
+        if now_s - self._stuck_since_s >= stuck_after_s:
             raise JournalStuck(
                 f"the journal's stream {self._stream} answers questions but has answered no append for "
                 f"{stuck_after_s:g} s, as after a full disk: see that there is space and start the nats-server again"
             )
 
     def _advance(self, sequence: int) -> None:
-        """The stream is known to reach so far; if that is news, somebody's append was taken."""
+        """The stream is known to reach this sequence; if that is new, an append was taken."""
         if sequence > self._last_sequence:
             self._last_sequence = sequence
-            self._deaf_since_s = None
+            self._stuck_since_s = None
 
     def _checked(self, reply: StreamReply, known: int) -> JournalInfo:
         if is_error(reply.error, STREAM_NOT_FOUND):
@@ -285,7 +305,8 @@ class NatsJournal:
     async def _info(self) -> StreamReply:
         return await self._ask(f"STREAM.INFO.{self._stream}", b"", StreamReply)
 
-    async def _ask(self, verb: str, data: bytes, kind: type[Reply], timeout_s: float = ASK_TIMEOUT_S) -> Reply:
+    async def _ask(self, verb: str, data: bytes, kind: type[Reply], timeout_s: float | None = None) -> Reply:
+        timeout_s = self._limits.ask_timeout_s if timeout_s is None else timeout_s
         try:
             answer = await self._messages.exchange(f"$JS.API.{verb}", data, timeout_s)
         except Undelivered as error:
@@ -293,12 +314,15 @@ class NatsJournal:
         return decode_reply(answer.data, kind)
 
 
-async def open_journal(messages: Messages, cluster: str, *, create: bool, replicas: int) -> NatsJournal:
+async def open_journal(
+    messages: Messages, cluster: str, *, create: bool, replicas: int, limits: JournalLimits = DEFAULT_LIMITS
+) -> NatsJournal:
     """The journal of `cluster`, made if there is none and `create` says so; see `NatsConnection.journal`."""
-    journal = NatsJournal(messages, cluster)
+    journal = NatsJournal(messages, cluster, limits=limits)
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + OPEN_DEADLINE_S
-    told = ""
+    open_deadline_s = limits.open_deadline_s
+    deadline_s = loop.time() + open_deadline_s
+    reported = ""
     while True:
         try:
             await _find_or_create(journal, create=create, replicas=replicas)
@@ -306,11 +330,11 @@ async def open_journal(messages: Messages, cluster: str, *, create: bool, replic
         except Unavailable as error:
             if loop.time() > deadline_s:
                 hint = "; do enough of the nats-servers run?" if messages.is_clustered else ""
-                raise Unavailable(f"no journal of {cluster} within {OPEN_DEADLINE_S:g} s: {error}{hint}") from error
-            if str(error) != told:
-                told = str(error)
-                log.warning("journal_awaited", deadline_s=OPEN_DEADLINE_S, error=told)
-            await asyncio.sleep(RETRY_MS / 1000)
+                raise Unavailable(f"no journal of {cluster} within {open_deadline_s:g} s: {error}{hint}") from error
+            if str(error) != reported:
+                reported = str(error)
+                log.warning("journal_awaited", deadline_s=open_deadline_s, error=reported)
+            await asyncio.sleep(limits.retry_ms / 1000)
 
 
 async def _find_or_create(journal: NatsJournal, *, create: bool, replicas: int) -> None:
@@ -320,9 +344,9 @@ async def _find_or_create(journal: NatsJournal, *, create: bool, replicas: int) 
     await journal.check_is_fit(replicas)
 
 
-def _consumer_config(inbox: str, first: int) -> dict[str, object]:
-    """A push consumer of this connection's only: in order, nothing acknowledged, paced by what we have taken."""
-    return {
+def _consumer_config(inbox: str, first: int, limits: TailLimits) -> dict[str, object]:
+    """A push consumer for this connection only: in order, without acknowledgements, throttled by what we have taken."""
+    config: dict[str, object] = {
         "deliver_subject": inbox,
         "deliver_policy": "by_start_sequence",
         "opt_start_seq": first,
@@ -330,7 +354,10 @@ def _consumer_config(inbox: str, first: int) -> dict[str, object]:
         "max_deliver": 1,
         "replay_policy": "instant",
         "flow_control": True,
-        "idle_heartbeat": HEARTBEAT_MS * 1_000_000,
+        "idle_heartbeat": limits.heartbeat_ms * 1_000_000,
         "mem_storage": True,
         "num_replicas": 1,
     }
+    if limits.consumer_inactive_s:
+        config["inactive_threshold"] = round(limits.consumer_inactive_s * 1_000_000_000)
+    return config

@@ -1,4 +1,4 @@
-"""What a nats-server tells of itself on its monitoring port (`/varz`), as far as a journal's safety hangs on it."""
+"""The settings of a nats-server from its monitoring port (`/varz`), as far as the journal's safety depends on them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +10,7 @@ from penstock.contracts.errors import Invalid, Unavailable
 
 ASK_TIMEOUT_S = 2.0
 ASK_AGAIN_S = 0.2
-STRAGGLER_GRACE_S = 1.0  # for the others when a majority has answered: one that hangs must not delay every start
+STRAGGLER_GRACE_S = 1.0  # for the rest when a majority has answered: a server that hangs must not delay every start
 
 
 class ServerReport(msgspec.Struct, frozen=True):
@@ -48,16 +48,16 @@ Ask = Callable[[str], Awaitable[ServerReport]]
 def parse_varz(url: str, data: bytes) -> ServerReport:
     """The report in a server's answer; `Invalid` if it is no such answer."""
     try:
-        told = msgspec.json.decode(data, type=_Varz)
+        varz = msgspec.json.decode(data, type=_Varz)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise Invalid(f"{url} is not the monitoring address of a nats-server: {error}") from error
-    settings = told.jetstream.config
+    settings = varz.jetstream.config
     return ServerReport(
-        told.server_id,
-        told.version,
+        varz.server_id,
+        varz.version,
         settings is not None,
         settings is not None and settings.sync_always,
-        told.jetstream.meta.cluster_size,
+        varz.jetstream.meta.cluster_size,
     )
 
 

@@ -1,12 +1,12 @@
-"""What a nats-server refuses to its user: understood from the server's words, and logged without flooding the log."""
+"""What a nats-server denies its user: parsed from the server's error text, and logged without flooding the log."""
 
 import re
 
 import msgspec
 import structlog
 
-SUBJECTS_LOGGED_MAX = 100  # answers go to ever new subjects, and a refusal of each must not fill the disk
-# The server's words as the client hands them on: in lower case, the subject too.
+SUBJECTS_LOGGED_MAX = 100  # every answer has a new subject, and a rejection of each must not fill the disk
+# The server's error text as the client hands it on: in lower case, the subject too.
 _REJECTION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 log = structlog.get_logger()
@@ -20,19 +20,19 @@ class Rejection(msgspec.Struct, frozen=True):
 
 
 def parse_rejection(text: str) -> Rejection | None:
-    """The refusal that an error of the client tells of, if it does."""
+    """The rejection that an error of the client reports, if it reports one."""
     found = _REJECTION.search(text.lower())
     return Rejection(found[2], found[1] == "subscription") if found else None
 
 
 class RejectionLog:
-    """Logs each refused subject once."""
+    """Logs each rejected subject once."""
 
     def __init__(self) -> None:
         self._logged: set[Rejection] = set()
 
-    def note(self, rejection: Rejection) -> None:
-        """Log the refusal if it is a new one, and there were not too many."""
+    def record(self, rejection: Rejection) -> None:
+        """Log the rejection if it is a new one, and there were not too many."""
         if rejection in self._logged or len(self._logged) >= SUBJECTS_LOGGED_MAX:
             return
         self._logged.add(rejection)

@@ -1,4 +1,4 @@
-"""What JetStream says of streams, in JSON, as far as a journal needs it; and what to make of it."""
+"""JetStream's answers about streams, in JSON, as far as a journal needs them; and the rules to judge them."""
 
 from typing import TypeVar
 
@@ -6,9 +6,6 @@ import msgspec
 
 from penstock.contracts.errors import Corrupt
 
-# A follower gives a silent leader at least 4 s before it stands for election. So one that heard from most of them less
-# than this ago was still the only leader then; in idle times it hears from each of them once a second.
-LEADER_HEARD_WITHIN_S = 3.0
 DUPLICATE_WINDOW_S = 120  # an append may be retried for this long
 
 STREAM_NOT_FOUND = 10059
@@ -21,7 +18,7 @@ Reply = TypeVar("Reply")
 
 
 class ApiError(msgspec.Struct, frozen=True):
-    """Why JetStream refused; `err_code` is its own numbering."""
+    """Why JetStream rejected a request; `err_code` is its own numbering."""
 
     err_code: int = 0
     description: str = ""
@@ -59,14 +56,14 @@ class StreamPeer(msgspec.Struct, frozen=True):
 
 
 class StreamCluster(msgspec.Struct, frozen=True):
-    """Who leads the stream, as the server that answers sees it; empty if it knows of none."""
+    """The stream's leader, as the server that answers sees it; empty if it knows of none."""
 
     leader: str = ""
     replicas: list[StreamPeer] = []
 
 
 class StreamReply(msgspec.Struct, frozen=True):
-    """The answer to a question about the stream; a single server speaks of no cluster."""
+    """The answer to a question about the stream; a single server names no cluster."""
 
     error: ApiError | None = None
     created: str = ""
@@ -89,13 +86,13 @@ class ConsumerReply(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-def leads(cluster: StreamCluster, replicas: int) -> bool:
+def leads(cluster: StreamCluster, replicas: int, heard_within_s: float) -> bool:
     """Whether no other leader can have been elected when the leader answered.
 
-    One that was paused, or cut off from the others, says for many seconds that it leads, and knows nothing of what
-    was stored meanwhile.
+    A leader that was paused, or cut off from the other servers, answers for many seconds that it leads. It does not
+    know the entries stored meanwhile. So it must have heard from most servers within `heard_within_s`.
     """
-    heard = sum(0 < peer.active < LEADER_HEARD_WITHIN_S * 1_000_000_000 for peer in cluster.replicas)
+    heard = sum(0 < peer.active < heard_within_s * 1_000_000_000 for peer in cluster.replicas)
     return 2 * (1 + heard) > replicas
 
 
@@ -105,7 +102,7 @@ def is_error(error: ApiError | None, code: int) -> bool:
 
 
 def decode_reply(data: bytes, kind: type[Reply]) -> Reply:
-    """An answer's bytes; `Corrupt` if they are none."""
+    """The answer in these bytes; `Corrupt` if they are none."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

@@ -1,19 +1,28 @@
-"""Subscriptions of the nats client with an end that loses nothing, and with handlers whose errors are told."""
+"""A subscription of the nats client whose end loses no message, and whose handler's errors are reported."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from nats.aio.client import Client
+import msgspec
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as ClientSubscription
 
-from penstock.runtime.bus.bounded import cancellations, honest_cancellation
+from penstock.runtime.nats.cancellation import cancellations, honest_cancellation
+from penstock.runtime.nats.patched_client import PatchedClient
 
-# What one subscription holds that its handler has not taken. The senders' windows are far smaller: reaching this
-# means that a window is broken, and messages are lost.
-PENDING_BYTES_MAX = 512 * 1024 * 1024
-PENDING_MESSAGES_MAX = 1024 * 1024
+
+class SubscriptionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one subscription holds that its handler has not taken.
+
+    The senders' windows are far smaller. When a subscription reaches a limit, a window is broken and messages are lost.
+    """
+
+    pending_bytes_max: int = 512 * 1024 * 1024
+    pending_messages_max: int = 1024 * 1024
+
+
+DEFAULT_LIMITS = SubscriptionLimits()
 
 
 class Owner(Protocol):
@@ -32,28 +41,36 @@ class Owner(Protocol):
 class NatsSubscription:
     """One subscription; its handler runs in a task of the client's, one message after the other."""
 
-    def __init__(self, owner: Owner, client: Client, deliver: Callable[[Msg], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        client: PatchedClient,
+        deliver: Callable[[Msg], Awaitable[None]],
+        *,
+        limits: SubscriptionLimits = DEFAULT_LIMITS,
+    ) -> None:
         self._owner = owner
         self._client = client
         self._deliver = deliver
+        self._limits = limits
         self._inner: ClientSubscription | None = None
 
     async def open(self, subject: str, queue: str) -> None:
-        """Ask the server for the messages; a refusal comes later, to the connection's error callback."""
+        """Ask the server for the messages; a rejection comes later, to the connection's error callback."""
         with honest_cancellation():
             self._inner = await self._client.subscribe(
                 subject,
                 queue=queue,
                 cb=self._receive,
-                pending_msgs_limit=PENDING_MESSAGES_MAX,
-                pending_bytes_limit=PENDING_BYTES_MAX,
+                pending_msgs_limit=self._limits.pending_messages_max,
+                pending_bytes_limit=self._limits.pending_bytes_max,
             )
 
     async def _receive(self, message: Msg) -> None:
         try:
             await self._deliver(message)
         except asyncio.CancelledError:
-            if not cancellations():  # else the client would end the subscription without a word
+            if not cancellations():  # else the client would end the subscription silently
                 self._owner.fail(RuntimeError(f"the handler of {message.subject} was cancelled from within"))
             raise
         except Exception as error:  # noqa: BLE001  it is raised again where the bus is run
@@ -67,15 +84,15 @@ class NatsSubscription:
         if self._client.is_connected and self._owner.failure is None:
             # The client's own `unsubscribe` cancels a running handler, and its `drain` can break the connection when
             # the answer is late: hence the three steps of a drain, with our own round trip.
-            await self._client._send_unsubscribe(inner._id)
+            await self._client.stop_delivery(inner)
             await self._owner.try_flush()
-            await inner._pending_queue.join()
+            await self._client.until_handled(inner)
         if not self._client.is_closed:
             with honest_cancellation():
                 await inner.unsubscribe()
 
     async def drop(self) -> None:
-        """End at once; what was not handed over is lost."""
+        """End at once; messages that were not handed over are lost."""
         inner, self._inner = self._inner, None
         if inner is not None and not self._client.is_closed:
             with honest_cancellation():

@@ -1,20 +1,33 @@
-"""One JetStream consumer's messages as journal entries in strict order, in bounded memory."""
+"""The messages of one JetStream consumer as journal entries, in strict order and in bounded memory."""
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+import msgspec
+
 from penstock.runtime.journal import JournalEntry
 
-HEARTBEAT_MS = 500  # how often an idle consumer says that it lives
-HEARTBEATS_MISSED_MAX = 3
-GROUP_ENTRIES_MAX = 256  # handed over at once, so that a replica can breathe between groups
-GROUP_BYTES_MAX = 4 * 1024 * 1024
+
+class TailLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How soon a dead consumer is noticed, and how much is handed over at once."""
+
+    # An idle consumer sends a heartbeat this often.
+    heartbeat_ms: int = 500
+    heartbeats_missed_max: int = 3
+    # One group of entries, so that a replica can do other work between groups.
+    group_entries_max: int = 256
+    group_bytes_max: int = 4 * 1024 * 1024
+    # The server removes an abandoned consumer after this time; 0 leaves the time to the server (5 s).
+    consumer_inactive_s: float = 0.0
+
+
+DEFAULT_LIMITS = TailLimits()
 
 
 class RawMessage(Protocol):
-    """A message with what JetStream says in its headers and its reply subject."""
+    """A message; JetStream puts its own facts into the headers and the reply subject."""
 
     @property
     def data(self) -> bytes: ...
@@ -27,14 +40,17 @@ class RawMessage(Protocol):
 
 
 class Feed:
-    """Takes a push consumer's messages in and hands entries out, until something breaks the order.
+    """Takes a push consumer's messages in and hands entries out, until the order is broken.
 
-    Memory is bounded by JetStream's flow control: the server sends on only after we answered its flow control message,
-    and that answer leaves when the entries before it were taken.
+    Memory is bounded by JetStream's flow control. The server continues only after we answer its flow control message,
+    and we answer when the entries before it were taken.
     """
 
-    def __init__(self, publish: Callable[[str, bytes], Awaitable[None]], first: int) -> None:
+    def __init__(
+        self, publish: Callable[[str, bytes], Awaitable[None]], first: int, *, limits: TailLimits = DEFAULT_LIMITS
+    ) -> None:
         self._publish = publish
+        self._limits = limits
         self._expected = first
         self._consumed = 0  # the consumer's own count of what it sent
         self._waiting: deque[JournalEntry | str] = deque()  # a string is a flow control subject to answer
@@ -42,7 +58,7 @@ class Feed:
         self._heard_s = asyncio.get_running_loop().time()
         self._ends: list[Callable[[], Awaitable[None]]] = []
         self._closers: list[Callable[[], None]] = []
-        self.broken = ""  # why no more entries come in
+        self.broken = ""  # the reason why no more entries come in
 
     def on_close(self, closer: Callable[[], None]) -> None:
         """Call `closer` when the feed is closed."""
@@ -53,7 +69,7 @@ class Feed:
         self._ends.append(end)
 
     def interrupt(self) -> None:
-        """The connection is not what it was: messages may have been lost."""
+        """The connection broke or is new: messages may have been lost."""
         self._break("the connection broke")
 
     def deliver(self, message: RawMessage) -> None:
@@ -96,7 +112,7 @@ class Feed:
         self._wake.set()
 
     async def take(self) -> list[JournalEntry]:
-        """The next entries, as soon as there are any; none when the feed is broken and all it had was taken."""
+        """The next entries, as soon as there are any; none when the feed is broken and all its entries were taken."""
         while True:
             group = await self._take_waiting()
             if group or self.broken:
@@ -107,8 +123,8 @@ class Feed:
     async def _take_waiting(self) -> list[JournalEntry]:
         group: list[JournalEntry] = []
         group_bytes = 0
-        waiting = self._waiting
-        while waiting and len(group) < GROUP_ENTRIES_MAX and group_bytes < GROUP_BYTES_MAX:
+        waiting, limits = self._waiting, self._limits
+        while waiting and len(group) < limits.group_entries_max and group_bytes < limits.group_bytes_max:
             item = waiting.popleft()
             if isinstance(item, str):
                 await self._publish(item, b"")
@@ -118,12 +134,12 @@ class Feed:
         return group
 
     async def _wait(self) -> None:
-        silent_at_s = self._heard_s + HEARTBEAT_MS * HEARTBEATS_MISSED_MAX / 1000
+        silence_s = self._limits.heartbeat_ms * self._limits.heartbeats_missed_max / 1000
         try:
-            async with asyncio.timeout_at(silent_at_s):
+            async with asyncio.timeout_at(self._heard_s + silence_s):
                 await self._wake.wait()
         except TimeoutError:
-            if self._heard_s + HEARTBEAT_MS * HEARTBEATS_MISSED_MAX / 1000 <= asyncio.get_running_loop().time():
+            if self._heard_s + silence_s <= asyncio.get_running_loop().time():
                 self._break("the consumer fell silent")
 
     async def close(self) -> None:

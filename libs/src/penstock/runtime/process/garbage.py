@@ -1,27 +1,19 @@
-"""Keeps Python's cycle collector from stopping a process for long.
+"""When a process with a large state collects cycles, so that Python's collector never stops it for long.
 
-A full collection looks at every container there is. The modules alone are some 65,000. That takes 15 to 30 ms in which
-no request is answered, every few seconds under load. They stay as long as the process does. So every process sets them
-aside once it has started (`set_aside_what_stays`); later objects are collected as usual.
-
-A process with a large state of its own needs more (`LargeStatePolicy`). A full collection takes 40 ms at 200,000
-objects, and such a state holds many more. It lives on and has no cycles.
+Every process excludes its startup objects from collections (`freeze_startup_objects`). A process with a large state of
+its own needs more. A full collection takes 40 ms at 200,000 objects. Such a state holds many more, and has no cycles.
 """
 
 import asyncio
 import gc
 from typing import Protocol
 
+from penstock.runtime.process.memory import freeze_startup_objects
+
 YOUNG_OBJECTS = 5_000  # new containers before a look at the youngest, some 0.3 ms
 YOUNG_LOOKS = 5  # of them before a look at the middle generation
 NEVER = 1_000_000_000  # full collections by themselves
 COLLECT_INTERVAL_S = 1.0
-
-
-def set_aside_what_stays() -> None:
-    """Let no later collection look at the objects of now, except for cycles that are dead already."""
-    gc.collect()
-    gc.freeze()
 
 
 class GarbagePolicy(Protocol):
@@ -52,5 +44,5 @@ class LargeStatePolicy:
     async def run(self) -> None:
         """Collect new objects and set aside the survivors, every second."""
         while True:
-            set_aside_what_stays()
+            freeze_startup_objects()
             await asyncio.sleep(self._interval_s)

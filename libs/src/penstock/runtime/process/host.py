@@ -1,25 +1,37 @@
-"""What every service has around its own work: health and metrics, the connection to nats, and its presence."""
+"""The parts that every service has: health and metrics, the connection to NATS, and presence."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
+
+import msgspec
 
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.bus import Bus
-from penstock.runtime.bus.presence import Announcer, Directory
+from penstock.runtime.bus.presence import Announcer, Directory, PresenceLimits
 from penstock.runtime.clock import Clock, Entropy
-from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.nats.client import NatsConnection, NatsLimits, connect_nats
 from penstock.runtime.process.config import ServiceConfig
 from penstock.runtime.process.health import Health, HttpServer, new_registry
 
 
+class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of the shared parts."""
+
+    nats: NatsLimits = NatsLimits()
+    presence: PresenceLimits = PresenceLimits()
+
+
+DEFAULT_LIMITS = HostLimits()
+
+
 class ServiceHost:
-    """The shared parts of one service; the service puts its own between these steps.
+    """The shared parts of one service; the service does its own steps between these.
 
     1. `open_http`: health and metrics are answered.
-    2. `connect`: there are a bus, a directory and an announcer, which hear and say nothing yet.
-    3. `listen`, if the service must know others: the directory hears, and the announcer greets newcomers.
-    4. `start`: it is announced.
+    2. `connect`: there are a bus, a directory and an announcer, which are not at work yet.
+    3. `listen`, if the service must know other instances: the directory hears them, the announcer greets newcomers.
+    4. `start`: the service is announced.
     5. `begin_drain`: nothing new should be sent here.
     6. `disconnect`, then `close_http`, also if the steps that they undo failed or never came.
     """
@@ -36,8 +48,14 @@ class ServiceHost:
         complete: Callable[[Presence], Presence] | None = None,
         entropy: Entropy | None = None,
         distribution: str = "penstock",
+        limits: HostLimits = DEFAULT_LIMITS,
+        connect: Callable[..., Awaitable[NatsConnection]] = connect_nats,
+        find_version: Callable[[str], str] = version,
     ) -> None:
-        """`complete` adds to each announcement what only the service knows; its version is the distribution's."""
+        """`complete` adds the service's own facts to each announcement; `distribution` is the package of its version.
+
+        `connect` and `find_version` are replaced by a simulation.
+        """
         self.health = Health()
         self.registry = new_registry()
         self._config = config
@@ -45,7 +63,9 @@ class ServiceHost:
         self._clock = clock
         self._complete = complete
         self._entropy = entropy
-        self._version = version(distribution)
+        self._limits = limits
+        self._connect = connect
+        self._version = find_version(distribution)
         self._http = HttpServer(self.health, self.registry, config.http_host, config.http_port)
         self._connection: NatsConnection | None = None
         self._is_listening = False
@@ -62,40 +82,42 @@ class ServiceHost:
         return self.connection.bus
 
     async def open_http(self) -> None:
-        """Answer for health and metrics; `Invalid` if the address cannot be listened on."""
+        """Answer requests for health and metrics; `Invalid` if the address cannot be used."""
         await self._http.open()
 
     async def connect(self) -> Bus:
-        """Connect to nats; `Unavailable` if none is there."""
+        """Connect to NATS; `Unavailable` if no server answers."""
         config = self._config
-        self._connection = await connect_nats(
+        self._connection = await self._connect(
             config.nats_url,
             name=config.instance,
             user=config.nats_user,
             password=config.nats_password,
             registry=self.registry,
             entropy=self._entropy,
+            limits=self._limits.nats,
         )
         bus = self.bus
         self.health.require(lambda: "" if bus.is_connected else "not connected to nats")
-        self.directory = Directory(bus, config.cluster, self._clock)
-        self.announcer = Announcer(bus, config.cluster, self._presence, self.directory)
+        presence = self._limits.presence
+        self.directory = Directory(bus, config.cluster, self._clock, limits=presence)
+        self.announcer = Announcer(bus, config.cluster, self._presence, self.directory, limits=presence)
         return bus
 
     async def listen(self) -> None:
-        """Hear of the others; from here on `complete` is called."""
+        """Hear of other instances; from here on `complete` is called."""
         await self.directory.open()
         self._is_listening = True
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Add what runs as long as the service does."""
+        """Add the tasks that run as long as the service."""
         group.create_task(self.bus.run_until_closed())
         if self._is_listening:
             group.create_task(self.directory.run())
         group.create_task(self.announcer.run())
 
     async def begin_drain(self) -> None:
-        """Be no longer ready, and say goodbye."""
+        """Be no longer ready, and announce that this instance leaves."""
         self.health.set_ready(False, "draining")
         await self.announcer.leave()
 
@@ -105,10 +127,10 @@ class ServiceHost:
             await self._connection.close()
 
     async def close_http(self) -> None:
-        """Answer no more for health and metrics."""
+        """Answer no more requests for health and metrics."""
         await self._http.close()
 
     def _presence(self) -> Presence:
         config = self._config
-        said = Presence(self._role, config.zone, config.instance, self._version, http=self._http.address)
-        return self._complete(said) if self._complete is not None else said
+        own = Presence(self._role, config.zone, config.instance, self._version, http=self._http.address)
+        return self._complete(own) if self._complete is not None else own

@@ -1,7 +1,7 @@
 """The life of a service process: open, run, drain, close, with signals, a dying parent and one exit code.
 
 1. Logs, allocator and parent are set up; then `open`. If it fails: one sentence on stderr, exit 1.
-2. `run` goes until the process is told to stop. If it ends before that: one log line, exit 1, or 75 for `JournalStuck`.
+2. `run` works until the process is asked to stop. If it ends earlier: one log line, exit 1, or 75 for `JournalStuck`.
 3. SIGTERM or SIGINT: `drain` while `run` goes on, at most `drain_deadline_ms`. A second signal kills at once.
 4. `run` is cancelled, then `close`. Exit 0 if nothing went wrong.
 """
@@ -14,51 +14,62 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
 import structlog
 import uvloop
 
 from penstock.contracts.errors import PenstockError
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE, JournalStuck
 from penstock.runtime.process.config import ServiceConfig
-from penstock.runtime.process.garbage import set_aside_what_stays
 from penstock.runtime.process.logs import configure_logs
-from penstock.runtime.process.malloc import tune_malloc
+from penstock.runtime.process.memory import freeze_startup_objects, tune_malloc
 
 PARENT_VARIABLE = "PENSTOCK_PARENT_PID"
-CANCEL_GRACE_S = 2.0  # a cancelled task has this long to clean up
-CLOSE_DEADLINE_S = 5.0
 _PR_SET_PDEATHSIG = 1
 
 log = structlog.get_logger()
+
+
+class LifeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the steps at the end of a process may take; the drain's deadline is a setting."""
+
+    # A cancelled task has this long to clean up.
+    cancel_grace_s: float = 2.0
+    close_deadline_s: float = 5.0
+
+
+DEFAULT_LIMITS = LifeLimits()
 
 
 class App(Protocol):
     """A service; `close` is called also after an `open` that failed half-way."""
 
     async def open(self) -> None:
-        """Connect and listen, in order; a `PenstockError` tells people why it cannot be."""
+        """Connect and listen, in order; a `PenstockError` is shown to the user as one sentence."""
 
     async def run(self) -> None:
         """Work until cancelled; returning or raising ends the process."""
 
     async def drain(self) -> None:
-        """Take nothing new, finish what was begun."""
+        """Take no new work, finish the work that was begun."""
 
     async def close(self) -> None:
-        """Let go of everything, in reverse order."""
+        """Close everything, in reverse order."""
 
 
-def run_app(service: str, config: ServiceConfig, make: Callable[[], App]) -> int:
-    """Live a service's life and return its exit code: 0 after a clean stop, 1 after a failure, or the failure's own."""
+def run_app(
+    service: str, config: ServiceConfig, make: Callable[[], App], *, limits: LifeLimits = DEFAULT_LIMITS
+) -> int:
+    """Run a service until its end and return the exit code: 0 after a clean stop, else 1 or the failure's own code."""
     configure_logs(service, config.instance, config.log_level, config.log_format)
     tune_malloc()
     if not _follow_parent(os.environ.get(PARENT_VARIABLE, "")):
         return 1
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_live(service, config, make))
+        return runner.run(_live(service, config, make, limits))
 
 
-async def _live(service: str, config: ServiceConfig, make: Callable[[], App]) -> int:
+async def _live(service: str, config: ServiceConfig, make: Callable[[], App], limits: LifeLimits) -> int:
     stop = asyncio.Event()
     _stop_on_signals(stop)
     try:
@@ -66,13 +77,14 @@ async def _live(service: str, config: ServiceConfig, make: Callable[[], App]) ->
     except PenstockError as error:
         sys.stderr.write(f"{service}: {error}\n")
         return 1
-    return await _Life(service, app, config.drain_deadline_ms / 1000).live(stop)
+    return await _Life(service, app, config.drain_deadline_ms / 1000, limits).live(stop)
 
 
 class _Life:
-    """The four steps; every task's end passes through `_end`, the one place that judges it."""
+    """The four steps; every task ends in `_end`, the one place that decides whether it failed."""
 
-    def __init__(self, service: str, app: App, drain_deadline_s: float) -> None:
+    def __init__(self, service: str, app: App, drain_deadline_s: float, limits: LifeLimits) -> None:
+        self._limits = limits
         self._service = service
         self._app = app
         self._drain_deadline_s = drain_deadline_s
@@ -82,11 +94,11 @@ class _Life:
     async def live(self, stop: asyncio.Event) -> int:
         stopping = asyncio.create_task(stop.wait())
         if await self._open(stopping):
-            set_aside_what_stays()
+            freeze_startup_objects()
             log.info("service_started")
             await self._serve(stopping)
         closing = asyncio.create_task(self._app.close())
-        await asyncio.wait({closing}, timeout=CLOSE_DEADLINE_S)
+        await asyncio.wait({closing}, timeout=self._limits.close_deadline_s)
         await self._end("close", closing)
         if self._exit_code:  # its reason stays the last line of the log
             return self._exit_code
@@ -113,11 +125,11 @@ class _Life:
         await self._end("run", running, may_be_cut_short=True)
 
     async def _end(self, step: str, task: "asyncio.Task[None]", *, may_be_cut_short: bool = False) -> bool:
-        """Make sure that the task is over; whether it went well."""
+        """Make sure that the task is over; whether it succeeded."""
         was_cut_short = not task.done()
         if was_cut_short:
             task.cancel()
-            await asyncio.wait({task}, timeout=CANCEL_GRACE_S)
+            await asyncio.wait({task}, timeout=self._limits.cancel_grace_s)
         if not task.done() or (was_cut_short and not may_be_cut_short):
             self._fail(step, TimeoutError(f"{step} did not end in time"))
             return False
@@ -148,7 +160,7 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:
-    """The first signal asks for a stop; after it signals have the kernel's own effect again, and kill."""
+    """The first signal asks for a stop; later signals have the kernel's own effect again, and kill."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
 

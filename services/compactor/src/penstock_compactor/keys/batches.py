@@ -18,7 +18,7 @@ from penstock.kafkawire.records import (
     read_batch_header,
     size_bytes,
 )
-from penstock.segment.markers import marker_batch
+from penstock.segment.transactions import marker_batch
 from penstock.spark.ranges import Fragment
 from penstock_compactor.keys.plan import KeyInput
 

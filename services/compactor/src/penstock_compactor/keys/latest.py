@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.kafkawire.records import is_transactional
-from penstock.segment.aborted import Aborted
+from penstock.segment.transactions import Aborted
 from penstock_compactor.keys.batches import PlacedBatch
 from penstock_compactor.keys.columns import Records, plain_of, read_records
 from penstock_compactor.keys.plan import KeyRun

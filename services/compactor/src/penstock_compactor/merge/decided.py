@@ -13,7 +13,7 @@ from penstock.contracts.codec import Buffer
 from penstock.kafkawire.control import read_control_batch
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import CONTROL, TRANSACTIONAL
-from penstock.segment.aborted import Aborted
+from penstock.segment.transactions import Aborted
 
 
 class Decided:

@@ -25,7 +25,7 @@ from penstock.runtime.clock import Clock, SystemClock
 from penstock.segment.compacted_writer import BatchFacts, CompactedWriter, batch_facts
 from penstock.segment.keys import segment_key
 from penstock.segment.layout import FLUSHED_LEVEL
-from penstock.segment.markers import marker_batch
+from penstock.segment.transactions import marker_batch
 from penstock.spark.ranges import Fragment, Range, StoreRanges
 from penstock_compactor.merge.decided import Decided
 from penstock_compactor.merge.tasks import Failed, InputExtent, InputRun, Merged, MergeTask, OutputRun, StorePlace

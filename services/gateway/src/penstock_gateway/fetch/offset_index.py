@@ -7,7 +7,7 @@ from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.ids import SegmentId, ulid_text
 from penstock.contracts.messages import SegmentRead
-from penstock.runtime.bus.single_flight import SingleFlight
+from penstock.runtime.concurrency.single_flight import SingleFlight
 from penstock.segment import CompactedIndex, Place, SparseMap, read_compacted_index_of
 from penstock_gateway.fetch.batch_assembly import SCAN_BYTES, Cursor, start_of
 

@@ -13,9 +13,9 @@ from penstock.contracts.errors import Corrupt, PenstockError, Unavailable, Undel
 from penstock.contracts.ids import SegmentId
 from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
 from penstock.runtime.bus.bus import Bus
-from penstock.runtime.bus.byte_budget import ByteBudget
-from penstock.runtime.bus.single_flight import SingleFlight
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.byte_budget import ByteBudget
+from penstock.runtime.concurrency.single_flight import SingleFlight
 from penstock_gateway.segments.cache_ring import CacheRing, Instances, part_of
 from penstock_gateway.segments.hedging import HedgingPolicy
 from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadFragment, gets_of, requests_of

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.chunks import CHUNK_BYTES, SPILL_BYTES_MAX
 from penstock.contracts.ids import SegmentId
-from penstock.runtime.bus.single_flight import SingleFlight
+from penstock.runtime.concurrency.single_flight import SingleFlight
 
 WHOLE_BYTES_MAX = 2 * CHUNK_BYTES + SPILL_BYTES_MAX  # a full segment as flushers make them
 KEPT_BYTES_MAX = 32 * 1024 * 1024

@@ -13,8 +13,8 @@ from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.messages import SegmentRead
 from penstock.objectstore import ObjectStore
 from penstock.runtime.bus.bus import Bus
-from penstock.runtime.bus.byte_budget import ByteBudget
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.byte_budget import ByteBudget
 from penstock.segment.keys import segment_key
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.fetch.offset_index import OffsetIndexes

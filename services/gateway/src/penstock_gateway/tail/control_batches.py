@@ -7,7 +7,7 @@ so that all who count, cut and send bytes need not know of markers; only who rea
 from collections.abc import Sequence
 
 from penstock.contracts.batches import MARKER_BYTES, NO_SEGMENT_ID, AbortedTransaction, Extent, Marker
-from penstock.segment.markers import marker_batch
+from penstock.segment.transactions import marker_batch
 
 
 class MarkerExtent(Extent, frozen=True, gc=False):

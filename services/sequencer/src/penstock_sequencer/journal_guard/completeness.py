@@ -6,7 +6,7 @@ import contextlib
 from penstock.contracts.errors import Unavailable
 from penstock.objectstore import ObjectStore
 from penstock.runtime.journal import Journal, JournalInfo, JournalLost
-from penstock.runtime.nats.loss import LossWatch
+from penstock.runtime.nats.loss import LossDetector
 from penstock_sequencer.replication.halt import REMEDY, Halted
 from penstock_sequencer.storage.archive_store import list_archive
 
@@ -22,10 +22,10 @@ async def check_journal_has_what_is_archived(
     """
     archived = max((last for _, last in await list_archive(store, cluster)), default=0)
     info = await journal.describe()
-    watch = LossWatch(lambda: info.replicas > 1)
+    detector = LossDetector(lambda: info.replicas > 1)
     while True:
         try:
-            with watch.watch():
+            with detector.observe():
                 _check_reaches(info, archived, cluster)
             return
         except JournalLost as loss:

@@ -34,7 +34,7 @@ def main() -> int:
 
 async def _run(config: RebuildConfig) -> None:
     clock = SystemClock()
-    store = await open_store(config.store_url, now_ms=clock.now_ms)
+    store = await open_store(config.store_url, clock=clock)
     try:
         connection = await connect_nats(
             config.nats_url, name=config.instance, user=config.nats_user, password=config.nats_password

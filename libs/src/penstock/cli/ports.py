@@ -1,0 +1,66 @@
+"""TCP addresses that commands listen on: parsed from flags, checked, and reserved for a nats-server."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+
+import msgspec
+
+from penstock.contracts.errors import Invalid, Unavailable
+
+NATS_PORT_MIN = 14_222
+NATS_PORT_MAX = 32_767  # the kernel gives the ports above to outgoing connections, so ours could be taken
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A host and a TCP port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(flag: str, text: str) -> Address:
+    """HOST:PORT; `Invalid` naming the flag for anything else."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65_535:
+        raise Invalid(f"{flag} must be HOST:PORT with a port from 1 to 65535, not {text!r}")
+    return Address(host, int(port))
+
+
+def check_port_is_free(flag: str, address: Address) -> None:
+    """`Invalid` if it is not possible to listen there now."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise Invalid(f"{flag} {address}: no such host ({error.strerror})") from error
+    family, kind, protocol, _, name = found[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(name)
+        except OSError as error:
+            reason = "another program is using it" if error.errno == 98 else os.strerror(error.errno or 0)
+            raise Invalid(f"cannot listen on {address}: {reason}; choose another address with {flag}") from error
+
+
+@contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port on loopback; meanwhile only a program that reuses addresses, as a nats-server does, can listen there.
+
+    So no other `penstock up` takes it while our nats-server restarts.
+    """
+    for port in range(NATS_PORT_MIN, NATS_PORT_MAX + 1):
+        with socket.socket() as held:
+            try:
+                held.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            yield port
+            return
+    raise Unavailable(f"no port from {NATS_PORT_MIN} to {NATS_PORT_MAX} is free for the nats-server")

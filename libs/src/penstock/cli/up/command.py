@@ -1,0 +1,52 @@
+"""The command `penstock up`: its flags, its checks before anything is started, and its exit code."""
+
+import argparse
+import asyncio
+import sys
+
+import prometheus_client
+
+from penstock.cli.data_folder import take_folder
+from penstock.cli.ports import check_port_is_free, reserved_port
+from penstock.cli.up.options import UpOptions, add_flags, read_options
+from penstock.cli.up.supervisor import Supervisor
+from penstock.contracts.errors import PenstockError
+from penstock.objectstore import open_store
+from penstock.runtime.process.logs import configure_logs
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `penstock up` with the command line."""
+    parser = commands.add_parser(
+        "up",
+        help="run everything on this machine",
+        description="Run NATS and every service on this machine until Ctrl-C. All data stays in --data.",
+    )
+    add_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run until stopped; 0 after a clean stop, 1 with one sentence if it is not possible."""
+    try:
+        options = read_options(arguments)
+        configure_logs("up", "up", "error", "auto")  # the supervisor itself reports what happens to its children
+        return asyncio.run(_run(options))
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+
+
+async def _run(options: UpOptions) -> int:
+    # The folder first: a user who starts `penstock up` twice should read that, and not that a port is taken.
+    with take_folder(options.data):
+        check_port_is_free("--kafka", options.kafka)
+        check_port_is_free("--http", options.http)
+        store = await open_store(options.store, registry=prometheus_client.CollectorRegistry())
+        await store.close()
+        with reserved_port() as nats_port, reserved_port() as monitor_port:
+            supervisor = Supervisor(options, nats_port, monitor_port)
+            try:
+                return await supervisor.run()
+            finally:
+                supervisor.kill_all()

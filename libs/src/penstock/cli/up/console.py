@@ -1,0 +1,210 @@
+"""The console of `penstock up`: one page, one health answer and one metrics page for all processes together."""
+
+import asyncio
+import html
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+import prometheus_client
+from aiohttp import web
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.cli.children import Child
+from penstock.cli.ports import Address
+from penstock.contracts.messages import Presence
+from penstock.runtime.bus.presence import Directory
+
+ROLES = ("gateway", "flusher", "sequencer", "cacher")  # without one of each, clients are not served
+HELPERS = ("compactor", "janitor")  # clients are served without them
+SCRAPE_TIMEOUT_S = 2.0  # a stuck process must not make the page of the others stick
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="refresh" content="5"><title>Penstock</title>
+<style>
+ body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2.5rem auto; max-width: 60rem; padding: 0 1rem; color: #1c2733 }}
+ h1 {{ font-size: 1.4rem }} h2 {{ font-size: 1.2rem }} .ok {{ color: #17693a }} .bad {{ color: #a11d1d }}
+ table {{ border-collapse: collapse; width: 100% }} td, th {{ text-align: left; padding: .35rem .8rem .35rem 0 }}
+ th {{ border-bottom: 2px solid #d5dce3; font-weight: 600 }} td {{ border-bottom: 1px solid #e8ecf0 }}
+</style></head><body>
+<h1>Penstock <span class="{tone}">{state}</span></h1>
+{wrong}<table><tr><th>service</th><th>instance</th><th>kafka</th><th>unanswered</th><th>health and metrics</th></tr>
+{instances}</table>
+<h2>Processes</h2>
+<table><tr><th>process</th><th>pid</th><th>restarts</th><th>log</th></tr>
+{processes}</table>
+<p><a href="/metrics">metrics</a> &middot; <a href="/health">health</a></p>
+</body></html>
+"""
+
+
+class Degraded(msgspec.Struct, frozen=True):
+    """A problem of one instance that continues to work."""
+
+    service: str
+    instance: str
+    name: str
+    reason: str
+
+
+class _State(msgspec.Struct, frozen=True):
+    """Whether clients are served; `waiting` says why not, a sentence each."""
+
+    ready: bool
+    waiting: list[str]
+    degraded: list[Degraded]
+
+
+class Console:
+    """An HTTP server that shows the instances of the directory and the processes of the supervisor."""
+
+    def __init__(
+        self,
+        address: Address,
+        directory: Directory,
+        children: Callable[[], Sequence[Child]],
+        find_shortage: Callable[[], str],
+    ) -> None:
+        """`children` are the processes that run now; `find_shortage` says whether the disk is nearly full."""
+        self._address = address
+        self._directory = directory
+        self._children = children
+        self._find_shortage = find_shortage
+        self._runner: web.AppRunner | None = None
+        self._client: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Listen."""
+        self._client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SCRAPE_TIMEOUT_S))
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/", self._page),
+                web.get("/health", self._health),
+                web.get("/ready", self._health),
+                web.get("/processes", self._processes),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._address.host, self._address.port).start()
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._client is not None:
+            await self._client.close()
+
+    async def is_ready(self) -> bool:
+        """Whether there is one of each service and every one says that it is ready."""
+        return (await self._state()).ready
+
+    async def _state(self) -> _State:
+        """Whether all is ready, what is missing, and what is degraded."""
+        instances = self._instances()
+        reports = await asyncio.gather(*(self._report_of(instance) for instance in instances))
+        answers = list(zip(instances, reports, strict=True))
+        degraded = [
+            Degraded(instance.role, instance.instance, name, reason)
+            for instance, report in answers
+            for name, reason in report["degraded"].items()
+        ]
+        if found := self._find_shortage():
+            degraded.append(Degraded("up", "up", "disk", found))
+        waiting = [f"there is no {role}" for role in ROLES if not self._directory.live(role)] + [
+            f"{instance.instance} is not ready: {report['reason']}"
+            for instance, report in answers
+            if instance.role in ROLES and not report["ready"]
+        ]
+        return _State(not waiting, waiting, degraded)
+
+    def _instances(self) -> list[Presence]:
+        return [instance for role in (*ROLES, *HELPERS) for instance in self._directory.live(role)]
+
+    async def _report_of(self, instance: Presence) -> dict[str, Any]:
+        """The answer of a service at `/ready`, also if it is not ready."""
+        text = await self._fetch(instance, "/ready", statuses=(200, 503))
+        return json.loads(text) if text else {"ready": False, "reason": "it does not answer", "degraded": {}}
+
+    async def _fetch(self, instance: Presence, path: str, statuses: Sequence[int] = (200,)) -> str | None:
+        """The text at a service's own HTTP port, None if it does not answer with one of the statuses."""
+        assert self._client is not None, "the console is not open"
+        try:
+            async with self._client.get(f"http://{instance.http}{path}") as answer:
+                return await answer.text() if answer.status in statuses else None
+        except (aiohttp.ClientError, TimeoutError):
+            return None
+
+    async def _page(self, _request: web.Request) -> web.Response:
+        state = await self._state()
+        wrong = [*state.waiting, *(f"{each.instance} is degraded: {each.reason}" for each in state.degraded)]
+        page = _PAGE.format(
+            tone="ok" if state.ready else "bad",
+            state="is ready" if state.ready else "is not ready",
+            wrong="".join(f'<p class="bad">{html.escape(each)}</p>\n' for each in wrong),
+            instances="".join(_row(*_facts(instance), _links(instance.http)) for instance in self._instances()),
+            processes="".join(_row(*_facts_of_process(child)) for child in self._children()),
+        )
+        return web.Response(text=page, content_type="text/html")
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        state = await self._state()
+        counts = {role: len(self._directory.live(role)) for role in (*ROLES, *HELPERS)}
+        facts = msgspec.to_builtins(state) | {"instances": counts}
+        return web.json_response(facts, status=200 if state.ready else 503)
+
+    async def _processes(self, _request: web.Request) -> web.Response:
+        return web.json_response(
+            [{"name": child.spec.name, "pid": child.pid, "restarts": child.restarts} for child in self._children()]
+        )
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        instances = self._instances()
+        texts = await asyncio.gather(*(self._fetch(instance, "/metrics") for instance in instances))
+        registry = prometheus_client.CollectorRegistry()
+        registry.register(_Joined([(i, text) for i, text in zip(instances, texts, strict=True) if text is not None]))
+        return web.Response(body=prometheus_client.generate_latest(registry), content_type="text/plain")
+
+
+class _Joined(prometheus_client.registry.Collector):
+    """The metrics of several processes as one page, each sample labelled with its service, zone and instance."""
+
+    def __init__(self, pages: Sequence[tuple[Presence, str]]) -> None:
+        self._pages = pages
+
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, Metric] = {}
+        for instance, text in self._pages:
+            for family in text_string_to_metric_families(text):
+                joined = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                for sample in family.samples:
+                    own = {"service": instance.role, "zone": instance.zone, "instance": instance.instance}
+                    joined.add_sample(sample.name, own | sample.labels, sample.value)
+        return families.values()
+
+
+def _facts(instance: Presence) -> tuple[str, ...]:
+    kafka = ", ".join(f"{each.name} {Address(each.host, each.port)}" for each in instance.listeners)
+    facts = (instance.role, instance.instance, kafka, f"{instance.load_bytes / 2**20:.1f} MiB")
+    return tuple(html.escape(fact) for fact in facts)
+
+
+def _links(address: str) -> str:
+    """Links to the pages of one service."""
+    at = html.escape(address)
+    return f'{at} <a href="http://{at}/health">health</a> &middot; <a href="http://{at}/metrics">metrics</a>'
+
+
+def _facts_of_process(child: Child) -> tuple[str, ...]:
+    facts = (child.spec.name, str(child.pid or "not running"), str(child.restarts), str(child.spec.log_path))
+    return tuple(html.escape(fact) for fact in facts)
+
+
+def _row(*cells: str) -> str:
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n"

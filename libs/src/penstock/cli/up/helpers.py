@@ -1,0 +1,84 @@
+"""Janitors and compactors: started once clients are served; clients never wait for them."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.cli.children import Child
+from penstock.cli.spark_python import need_spark_python
+from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
+from penstock.cli.up.specs import Specs
+from penstock.contracts.errors import Invalid
+
+
+def find_own_spark_python() -> Path:
+    """The Python to run Spark with; `Invalid` with the reason if there is none (yet)."""
+    return need_spark_python(os.environ)
+
+
+class Helpers:
+    """The helpers that run so far; compactors only once there is an interpreter with Spark."""
+
+    def __init__(
+        self,
+        specs: Specs,
+        report: Callable[[str], None],
+        *,
+        limits: UpLimits = DEFAULT_LIMITS,
+        find_python: Callable[[], Path] = find_own_spark_python,
+    ) -> None:
+        self._specs = specs
+        self._report = report
+        self._limits = limits
+        self._find_python = find_python
+        self._starting: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
+        self.all: list[Child] = []
+
+    async def run(self, is_ready: asyncio.Event) -> None:
+        """Start them once clients are served, and keep them until `begin_stop` and then `stop`."""
+        async with asyncio.TaskGroup() as group:
+            self._starting = group.create_task(self._start_all(group, is_ready))
+            await self._ending.wait()
+            self._starting.cancel()
+
+    def begin_stop(self) -> None:
+        """Start no more of them."""
+        self._ending.set()
+        if self._starting is not None:
+            self._starting.cancel()
+
+    async def stop(self) -> None:
+        """End those that run."""
+        await asyncio.gather(*(child.stop(self._limits.stop_grace_s) for child in self.all))
+
+    async def _start_all(self, group: asyncio.TaskGroup, is_ready: asyncio.Event) -> None:
+        await is_ready.wait()
+        self._start(group, "janitor", sys.executable)
+        if self._specs.count("compactor"):
+            self._start(group, "compactor", await self._until_spark_python())
+
+    def _start(self, group: asyncio.TaskGroup, role: str, python: str) -> None:
+        specs = self._specs.helpers(role, python)
+        children = [Child(spec, self._report, limits=self._limits.children) for spec in specs]
+        self.all += children
+        for child in children:
+            group.create_task(child.keep())
+
+    async def _until_spark_python(self) -> str:
+        """The interpreter for compactors; each reason why there is none yet is reported once."""
+        reported = ""
+        while True:
+            try:
+                python = str(self._find_python())
+            except Invalid as error:
+                if str(error) != reported:
+                    reported = str(error)
+                    self._report(f"compaction waits: {reported}")
+            else:
+                if reported:
+                    self._report("compaction waits no more")
+                return python
+            await asyncio.sleep(self._limits.spark_poll_s)

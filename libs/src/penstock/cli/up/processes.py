@@ -1,0 +1,53 @@
+"""The nats-server and the services: kept alive, stopped in reverse order, and the nats-server restarted when stuck."""
+
+import asyncio
+from collections.abc import Callable
+
+from penstock.cli.children import Child
+from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
+from penstock.cli.up.specs import Specs
+from penstock.runtime.clock import Clock
+from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
+
+SERVICES = ("sequencer", "flusher", "cacher", "gateway")  # in starting order; they stop in the reverse of it
+
+
+class Processes:
+    """The processes without which no client is served."""
+
+    def __init__(
+        self,
+        specs: Specs,
+        report: Callable[[str], None],
+        *,
+        limits: UpLimits = DEFAULT_LIMITS,
+        clock: Clock | None = None,
+    ) -> None:
+        self._report = report
+        self._limits = limits
+        self.nats = Child(specs.nats(), report, limits=limits.children, clock=clock)
+        self.services = {
+            role: [
+                Child(spec, report, self.after_death, limits=limits.children, clock=clock)
+                for spec in specs.services(role)
+            ]
+            for role in SERVICES
+        }
+
+    @property
+    def all(self) -> list[Child]:
+        """In starting order."""
+        return [self.nats, *(child for role in SERVICES for child in self.services[role])]
+
+    async def stop(self) -> None:
+        """End the services in reverse order, then the nats-server."""
+        grace_s = self._limits.stop_grace_s
+        for role in reversed(SERVICES):
+            await asyncio.gather(*(child.stop(grace_s) for child in self.services[role]))
+        await self.nats.stop(grace_s)
+
+    async def after_death(self, code: int) -> None:
+        """A service ended: restart the nats-server if a sequencer found it stuck, once for all that find it."""
+        if code == JOURNAL_STUCK_EXIT_CODE and self.nats.is_settled:
+            self._report("the journal takes no entries; restarting nats-server")
+            await self.nats.restart(self._limits.stop_grace_s)

@@ -1,0 +1,88 @@
+"""How each process of `penstock up` is started: its program, settings and log."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from penstock.cli.children import ChildSpec
+from penstock.cli.ports import Address
+from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
+from penstock.cli.up.options import UpOptions
+from penstock.runtime.nats.server import find_nats_server, write_config
+
+CLUSTER = "default"
+ZONE = "local"
+LOW_PRIORITY = ("nice", "-n", "5")  # helpers leave the processor to clients and services
+
+
+class Specs:
+    """The processes that these options ask for."""
+
+    def __init__(
+        self, options: UpOptions, nats_port: int, monitor_port: int, *, limits: UpLimits = DEFAULT_LIMITS
+    ) -> None:
+        self._options = options
+        self._limits = limits
+        self._monitor_port = monitor_port
+        self.nats_address = Address("127.0.0.1", nats_port)
+
+    def nats(self) -> ChildSpec:
+        """The nats-server; writes its settings."""
+        folder = self._options.data / "nats"
+        config = folder / "nats-server.conf"
+        write_config(
+            config,
+            store_dir=folder / "jetstream",
+            host=self.nats_address.host,
+            port=self.nats_address.port,
+            monitor_port=self._monitor_port,
+        )
+        return ChildSpec(
+            name="nats-server",
+            argv=[str(find_nats_server()), "--config", str(config)],
+            env=dict(os.environ),
+            log_path=self._options.data / "logs" / "nats-server.log",
+        )
+
+    def services(self, role: str) -> list[ChildSpec]:
+        """All instances of a service."""
+        return self._all_of(role, (sys.executable,))
+
+    def helpers(self, role: str, python: str) -> list[ChildSpec]:
+        """All instances of a helper, at low priority."""
+        return self._all_of(role, (*LOW_PRIORITY, python))
+
+    def count(self, role: str) -> int:
+        """How many instances of a service or helper are asked for."""
+        count: int = getattr(self._options, f"{role}s")
+        return count
+
+    def _all_of(self, role: str, program: Sequence[str]) -> list[ChildSpec]:
+        return [self._spec(role, index, program) for index in range(self.count(role))]
+
+    def _spec(self, role: str, index: int, program: Sequence[str]) -> ChildSpec:
+        name = f"{role}-{index + 1}"
+        settings = {
+            "CLUSTER": CLUSTER,
+            "ZONE": ZONE,
+            "NATS_URL": f"nats://{self.nats_address}",
+            "STORE_URL": self._options.store,
+            "DRAIN_DEADLINE_MS": str(self._limits.drain_deadline_ms),
+            "PARENT_PID": str(os.getpid()),
+            **self._settings_of(role),
+        }
+        return ChildSpec(
+            name=name,
+            argv=[*program, "-m", f"penstock_{role}"],
+            env=os.environ | {f"PENSTOCK_{key}": value for key, value in settings.items()},
+            log_path=self._options.data / "logs" / f"{name}.log",
+        )
+
+    def _settings_of(self, role: str) -> dict[str, str]:
+        if role == "gateway":
+            return {"LISTENERS": f"PLAINTEXT://{self._options.kafka}"}
+        if role == "flusher":
+            return {"FLUSH_INTERVAL_MS": str(self._options.flush_ms)}
+        if role == "sequencer":
+            return {"NATS_MONITOR_URL": f"http://127.0.0.1:{self._monitor_port}"}
+        return {}

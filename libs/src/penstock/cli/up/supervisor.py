@@ -1,0 +1,143 @@
+"""Owns all processes and the console of `penstock up`: starts them, waits until all is ready, stops them in order."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from functools import partial
+
+from penstock.cli.children import Child, last_line
+from penstock.cli.up.console import Console
+from penstock.cli.up.disk import report_shortages, shortage
+from penstock.cli.up.helpers import Helpers
+from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
+from penstock.cli.up.options import UpOptions
+from penstock.cli.up.processes import SERVICES, Processes
+from penstock.cli.up.specs import CLUSTER, Specs
+from penstock.contracts.errors import Unavailable
+from penstock.runtime.bus.presence import Directory
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.nats.client import NatsConnection, connect_nats
+
+
+def print_line(line: str) -> None:
+    """Print for the user; where that fails, as in a file on a full disk, everything goes on all the same."""
+    with contextlib.suppress(OSError):
+        print(line, flush=True)
+
+
+class Supervisor:
+    """One `penstock up`, from its first process to its last."""
+
+    def __init__(
+        self,
+        options: UpOptions,
+        nats_port: int,
+        monitor_port: int,
+        report: Callable[[str], None] = print_line,
+        *,
+        limits: UpLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self._options = options
+        self._report = report
+        self._limits = limits
+        self._specs = Specs(options, nats_port, monitor_port, limits=limits)
+        self._processes = Processes(self._specs, report, limits=limits)
+        self._helpers = Helpers(self._specs, report, limits=limits)
+        self._find_shortage = partial(shortage, options.data, limits.free_bytes_min)
+        self._is_ready = asyncio.Event()
+        self._stop_asked = asyncio.Event()
+
+    async def run(self) -> int:
+        """Everything between the checks and the end; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal)
+        keepers = [asyncio.create_task(child.keep()) for child in self._processes.all]
+        helping = asyncio.create_task(self._helpers.run(self._is_ready))
+        serving = asyncio.create_task(self._serve())
+        stop = asyncio.create_task(self._stop_asked.wait())
+        try:
+            await asyncio.wait({serving, helping, stop, *keepers}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            serving.cancel()
+            self._helpers.begin_stop()
+            await self._stop_children()
+            ends = await asyncio.gather(serving, helping, *keepers, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise _first_cause(end)
+        return 0
+
+    def kill_all(self) -> None:
+        """End all children now, whatever happened."""
+        for child in self._children():
+            child.kill()
+
+    def _children(self) -> list[Child]:
+        return [*self._processes.all, *self._helpers.all]
+
+    async def _serve(self) -> None:
+        options = self._options
+        connection = await self._connect()
+        directory = Directory(connection.bus, CLUSTER, SystemClock())
+        console = Console(options.http, directory, self._children, self._find_shortage)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(connection.close)
+            await directory.open()
+            stack.push_async_callback(directory.close)
+            await console.open()
+            stack.push_async_callback(console.close)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(directory.run())
+                group.create_task(connection.bus.run_until_closed())
+                poll_s = self._limits.disk_poll_s
+                group.create_task(report_shortages(options.data, self._find_shortage, self._report, poll_s=poll_s))
+                await self._until_ready(directory, console)
+                self._report(f"penstock is ready: kafka on {options.kafka}")
+                self._is_ready.set()
+                self._report(f"console on http://{options.http}, data in {options.data}; Ctrl-C stops it")
+
+    async def _connect(self) -> NatsConnection:
+        deadline_s = asyncio.get_running_loop().time() + self._limits.ready_deadline_s
+        while True:
+            try:
+                return await connect_nats(f"nats://{self._specs.nats_address}", name="penstock-up")
+            except Unavailable:
+                self._give_up_if_hopeless(deadline_s)
+
+    async def _until_ready(self, directory: Directory, console: Console) -> None:
+        deadline_s = asyncio.get_running_loop().time() + self._limits.ready_deadline_s
+        while (
+            not all(len(directory.live(role)) >= self._specs.count(role) for role in SERVICES)
+            or not await console.is_ready()
+        ):
+            self._give_up_if_hopeless(deadline_s)
+            await asyncio.sleep(self._limits.ready_poll_s)
+
+    def _give_up_if_hopeless(self, deadline_s: float) -> None:
+        for child in self._children():
+            if child.restarts >= self._limits.starts_before_giving_up:
+                raise Unavailable(f"{child.spec.name} does not start: {last_line(child.spec.log_path)}")
+        if asyncio.get_running_loop().time() > deadline_s:
+            logs = self._options.data / "logs"
+            raise Unavailable(f"not ready after {self._limits.ready_deadline_s:g} s; see the logs in {logs}")
+
+    async def _stop_children(self) -> None:
+        self._report("stopping ...")
+        await self._helpers.stop()
+        await self._processes.stop()
+        self._report("stopped")
+
+    def _on_signal(self) -> None:
+        if self._stop_asked.is_set():
+            self._report("stopping now")
+            self.kill_all()
+        self._stop_asked.set()
+
+
+def _first_cause(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

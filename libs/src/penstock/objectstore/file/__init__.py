@@ -1,0 +1,8 @@
+"""An object store in a folder: its verbs (`store`), uploads in `parts`, file `names`, and work on the `disk`.
+
+May import `store`, `errors` and `limits` of `penstock.objectstore`, and no other store. Start with `store`.
+"""
+
+from penstock.objectstore.file.store import FileStore, open_file_store
+
+__all__ = ["open_file_store", "FileStore"]

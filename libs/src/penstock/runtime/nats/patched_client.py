@@ -1,0 +1,89 @@
+"""nats-py's client with its private parts changed where they do not fit; no other module touches private parts of it.
+
+nats-py may change these parts in any release. So it is pinned below the next minor release, and
+tests/unit/runtime/nats/test_nats_py_private_parts.py lists each part with its use and fails when one changes its shape.
+"""
+
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+from nats.protocol.command import PUB_OP
+
+from penstock.runtime.nats.bulk_messages import BULK_BYTES_MIN, CRLF, BulkTransport, OneCopyParser
+
+
+class PatchedClient(Client):
+    """Sends large payloads without copies, and leaves a dead server at once.
+
+    A payload must not change after it was given to `publish`.
+
+    nats-py closes the socket of a dead server, which first waits until all unsent bytes are taken. A server that hangs
+    takes no bytes while its kernel keeps the connection open, so that wait can last for ever. nats-py then sends the
+    bytes that it had not given to the socket to the next server. Their sender already got the error that the connection
+    broke, and may have sent them again. So this client drops them.
+    """
+
+    _ps: OneCopyParser
+    _transport: BulkTransport | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ps = OneCopyParser(self)
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether the last server that we were connected to is one of a cluster."""
+        return bool(self._server_info.get("cluster"))
+
+    @property
+    def transport(self) -> BulkTransport | None:
+        """The connection to the current server."""
+        return self._transport
+
+    @property
+    def parser(self) -> OneCopyParser:
+        """The parser of all that the server sends."""
+        return self._ps
+
+    def drop_unsent(self) -> None:
+        """Drop the bytes that were not given to a socket yet."""
+        self._pending, self._pending_data_size = [], 0
+
+    def abort(self) -> None:
+        """Cut the connection and drop what could not be sent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def stop_delivery(self, subscription: Subscription) -> None:
+        """Ask the server for no more messages; those that it sent before are still handled."""
+        await self._send_unsubscribe(subscription._id)
+
+    async def until_handled(self, subscription: Subscription) -> None:
+        """Return when the subscription's handler has had all messages that came."""
+        await subscription._pending_queue.join()
+
+    async def _attempt_reconnect(self) -> None:
+        self.drop_unsent()
+        self.abort()
+        await super()._attempt_reconnect()
+
+    async def _connect_to_server(self, server: Any) -> None:
+        self.abort()  # a failed attempt leaves its socket open
+        if not self._transport:
+            self._transport = BulkTransport()  # type: ignore[no-untyped-call]
+        await super()._connect_to_server(server)
+
+    async def _send_publish(self, subject: str, reply: str, payload: Any, payload_size: int, headers: Any) -> None:
+        if headers is not None or payload_size < BULK_BYTES_MIN:
+            await super()._send_publish(subject, reply, payload, payload_size, headers)
+            return
+        head = f"{PUB_OP} {subject} {reply} {payload_size}\r\n".encode()
+        # Appended together, because no other command may come between these three parts.
+        self._pending += [head, payload]
+        self._pending_data_size += len(head) + payload_size
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += payload_size
+        await self._send_command(CRLF)
+        if self._flush_queue is not None and self._flush_queue.empty():
+            await self._flush_pending()
