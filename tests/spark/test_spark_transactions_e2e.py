@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.spark.source_world import options_of, reader_of, rows_of, schema_of
 
 from penstock.audit.audit import Audit, check_share
 from penstock.audit.report import Report
@@ -20,6 +19,7 @@ from penstock.runtime.clock import SystemClock
 from penstock.spark.catalog import opened_catalog
 from penstock.spark.config import read_source_config
 from penstock.spark.source import PenstockSource, PenstockStreamReader
+from tests.spark.source.source_world import options_of, reader_of, rows_of, schema_of
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.clusters.compactors import CompactorProcess
 

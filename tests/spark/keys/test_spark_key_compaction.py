@@ -8,13 +8,13 @@ from pathlib import Path
 import crc32c
 import msgspec
 import pytest
-from tests.spark.key_world import AT_ONCE, HOUR_MS, InlineSpark, KeyWorld, SetClock, random_records
 
 from penstock.contracts.commands import ReplaceExtents
 from penstock.kafkawire.records import CRC_START, Record, build_batch, decode_records, read_batch_header
 from penstock_compactor.keys.job import KeyCompaction
 from penstock_compactor.keys.latest import Bounds
 from penstock_compactor.keys.plan import KeyOutput
+from tests.spark.keys.key_world import AT_ONCE, HOUR_MS, InlineSpark, KeyWorld, SetClock, random_records
 
 pytestmark = pytest.mark.spark
 

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.key_world import AT_ONCE, KeyWorld, random_records
 
 from penstock.contracts.commands import ReplaceExtents
 from penstock.kafkawire.records import Record
 from penstock_compactor.keys.latest import Bounds
 from penstock_compactor.keys.plan import KeyLimits
+from tests.spark.keys.key_world import AT_ONCE, KeyWorld, random_records
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

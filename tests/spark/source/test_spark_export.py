@@ -11,7 +11,6 @@ import duckdb
 import pytest
 from fastavro import parse_schema, schemaless_writer
 from pyiceberg.catalog.sql import SqlCatalog
-from tests.spark.source_world import consume, create_topics, produce
 
 from penstock.contracts.errors import Conflict, Invalid
 from penstock.spark.config import ClusterAddress
@@ -19,6 +18,7 @@ from penstock.spark.export.export import ExportReport, ExportRequest, export_top
 from penstock.spark.export.files import ExportedFile, FileTask
 from penstock.spark.export.value_schema import ValueSchema
 from penstock.spark.splits import Split
+from tests.spark.source.source_world import consume, create_topics, produce
 from tests.testkit.clusters.cluster import Cluster, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 import kafka
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
-from tests.spark.source_world import (
+
+from penstock.contracts.errors import Conflict, Invalid
+from penstock.spark.offsets import from_json
+from tests.spark.source.source_world import (
     consume,
     create_topics,
     in_order,
@@ -17,9 +20,6 @@ from tests.spark.source_world import (
     schema_of,
     stretches_of,
 )
-
-from penstock.contracts.errors import Conflict, Invalid
-from penstock.spark.offsets import from_json
 from tests.testkit.clusters.cluster import Cluster, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
