@@ -23,7 +23,7 @@ from penstock.spark.planning import Planner
 from penstock.spark.ranges import StoreRanges
 from penstock.spark.reading import Range, Replan, read_split
 from penstock.spark.splits import Split
-from penstock_compactor.merge.jobs import Ended
+from penstock_compactor.jobs.values import JobResult
 from penstock_compactor.planning.planner import Choice, Kind
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.log import segment_queries
@@ -45,14 +45,14 @@ class World(TransactionWorld):
         super().__init__(folder)
         self.runner_of_keys = self.runner()
 
-    async def compact_by_key(self) -> list[Ended]:
-        keys = self.keys(self.jobs(runner=self.runner_of_keys), self.runner_of_keys)
+    async def compact_by_key(self) -> list[JobResult]:
+        keys = self.keys(self.runner_of_keys)
         views = list(queries.metadata(self.machine.state, queries.MetadataQuery(0, None)).topics)
         return [await keys.compact(job) for job in await keys.look(views, ())]
 
-    async def merge(self, *levels: int) -> Ended:
+    async def merge(self, *levels: int) -> JobResult:
         segments = [each for each in self.segments() if each.level in levels]
-        return await self.jobs(runner=self.runner_of_keys).merge(Choice(Kind.MIXED, segments), ())
+        return await self.merging(runner=self.runner_of_keys).merge(Choice(Kind.MIXED, segments), ())
 
 
 class Source:
@@ -223,7 +223,7 @@ async def test_key_compaction_counts_what_is_committed_and_stops_at_what_is_open
     log = world.create_topic(1, **COMPACTED), 0
     three_fates(world, log)
     (ended,) = await world.compact_by_key()
-    assert ended.is_good
+    assert ended.is_complete
     left = [(1, b"b", b"2"), (2, b"a", b"committed"), (4, b"c", b"committed")]
     assert await Source(world).rows(log) == left
     (view,) = queries.logs(world.machine.state, LogsQuery(0, [log[0]])).logs
@@ -246,7 +246,7 @@ async def test_an_open_transaction_holds_key_compaction_back_until_it_ends(world
     assert await world.compact_by_key() == []
     world.end(waiting, committed=True)
     (ended,) = await world.compact_by_key()
-    assert ended.is_good
+    assert ended.is_complete
     assert await Source(world).rows(log) == [(2, b"a", b"3")]
 
 
@@ -292,7 +292,7 @@ async def test_of_each_key_the_last_committed_record_stays(tmp_path: Path, seed:
             random_step(world, chance, logs, producers)
         if chance.random() < 0.4:
             await world.merge(0)
-        assert all(ended.is_good for ended in await world.compact_by_key())
+        assert all(ended.is_complete for ended in await world.compact_by_key())
         for log in logs:
             read = await Source(world).rows(log)
             assert read == rows(world.read_committed(log)), "clients see the same"
