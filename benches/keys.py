@@ -21,7 +21,8 @@ from penstock.kafkawire.records import CRC_START, Record, build_batch, read_batc
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.segment.keys import segment_key
 from penstock.segment.writer import build_segment
-from penstock.spark.ranges import Range, StoreRanges
+from penstock.spark.blocks import Range
+from penstock.spark.ranges import StoreRanges
 from penstock.spark.session import heap_bytes, open_session
 from penstock_compactor.jobs.values import StorePlace
 from penstock_compactor.keys.batches import batches_of

@@ -20,7 +20,8 @@ from penstock.kafkawire.records import Record, build_batch, read_batch_header
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.segment import build_segment
 from penstock.segment.keys import segment_key
-from penstock.spark.ranges import BLOCK_BYTES_MAX, StoreRanges
+from penstock.spark.blocks import BLOCK_BYTES_MAX
+from penstock.spark.ranges import StoreRanges
 from penstock.spark.session import open_session
 from penstock_compactor.jobs.values import StorePlace
 from penstock_compactor.merge.merge_task import merge

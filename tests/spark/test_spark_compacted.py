@@ -15,10 +15,10 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.nats.client import connect_nats
 from penstock.segment.keys import segment_key
-from penstock.spark.catalog import opened_catalog
-from penstock.spark.config import TopicChoice, read_source_config
-from penstock.spark.planning import opened_planner
-from penstock.spark.splits import Wanted
+from penstock.spark.source.catalog import opened_catalog
+from penstock.spark.source.config import TopicChoice, read_source_config
+from penstock.spark.source.planning import opened_planner
+from penstock.spark.source.splits import Wanted
 from tests.spark.source.source_world import (
     consume,
     create_topics,

@@ -17,7 +17,7 @@ from penstock.spark.config import ClusterAddress
 from penstock.spark.export.export import ExportReport, ExportRequest, export_topic
 from penstock.spark.export.files import ExportedFile, FileTask
 from penstock.spark.export.value_schema import ValueSchema
-from penstock.spark.splits import Split
+from penstock.spark.source.splits import Split
 from tests.spark.source.source_world import consume, create_topics, produce
 from tests.testkit.clusters.cluster import Cluster, running
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from penstock.spark import register
-from penstock.spark.source import PUSHDOWN
+from penstock.spark.source.data_source import PUSHDOWN
 from tests.spark.source.source_world import consume, create_topics, options_of, produce
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.servers import debian

@@ -14,15 +14,14 @@ from penstock.contracts.queries.compaction import LogsQuery
 from penstock.kafkawire.records import Record, is_control, read_batch_header
 from penstock.objectstore import open_store
 from penstock.segment.keys import segment_key
-from penstock.spark import planning
-from penstock.spark.catalog import Catalog, run_apart
-from penstock.spark.columns import Columns
-from penstock.spark.config import read_source_config
-from penstock.spark.filters import Scope
-from penstock.spark.planning import Planner
 from penstock.spark.ranges import StoreRanges
-from penstock.spark.reading import Range, Replan, read_split
-from penstock.spark.splits import Split
+from penstock.spark.source.catalog import Catalog, run_apart
+from penstock.spark.source.columns import Columns
+from penstock.spark.source.config import read_source_config
+from penstock.spark.source.filters import Scope
+from penstock.spark.source.planning import Planner, replanned
+from penstock.spark.source.reading import Range, Replan, read_split
+from penstock.spark.source.splits import Split
 from penstock_compactor.jobs.values import JobResult
 from penstock_compactor.planning.planner import Choice, Kind
 from penstock_sequencer.core import queries
@@ -164,16 +163,13 @@ async def test_so_many_aborted_transactions_that_a_plan_does_not_hold_them_are_a
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-async def test_a_task_that_finds_its_segments_gone_is_told_anew_what_was_aborted(
-    world: World, monkeypatch: pytest.MonkeyPatch, isolation: str
-) -> None:
+async def test_a_task_that_finds_its_segments_gone_is_told_anew_what_was_aborted(world: World, isolation: str) -> None:
     """It had been written before, and was aborted behind what the task was to read: so it may not be left out."""
 
     @contextlib.asynccontextmanager
     async def opened_catalog(_address: object) -> AsyncIterator[Catalog]:
         yield Catalog(world.machine)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(planning, "opened_catalog", opened_catalog)
     log = world.create_topic(1), 0
     aborting, waiting = world.begin("a"), world.begin("w")
     world.write((log, None, PAIRS), (log, waiting, PAIRS), (log, aborting, [(b"c", b"3")]))
@@ -189,7 +185,7 @@ async def test_a_task_that_finds_its_segments_gone_is_told_anew_what_was_aborted
         keys = [segment_key("", CLUSTER, 0, each.segment_id) for each in old]
         ranges.call(lambda store: store.delete(keys))
     address = read_source_config(source.options, environ={}).address
-    assert source.read(split, 0, lambda rest: run_apart(planning.replanned(address, rest))) == expected
+    assert source.read(split, 0, lambda rest: run_apart(replanned(address, rest, opened_catalog))) == expected
     world.end(waiting, committed=True)
     later = await source.rows(log, isolation=isolation)
     assert later == (rows(world.expected(log)) if isolation == "read_committed" else expected)

@@ -23,7 +23,8 @@ from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
 from penstock.runtime.clock import Clock, Entropy
 from penstock.segment.compacted_writer import CompactedWriter
 from penstock.segment.keys import segment_key
-from penstock.spark.ranges import Range, StoreRanges
+from penstock.spark.blocks import Range
+from penstock.spark.ranges import StoreRanges
 from penstock_compactor.jobs.values import Failed, StorePlace
 from penstock_compactor.keys.batches import PlacedBatch, batches_of
 from penstock_compactor.keys.clean_pass import RunCleaner, Survivors, Times

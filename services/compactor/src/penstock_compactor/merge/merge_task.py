@@ -25,7 +25,8 @@ from penstock.segment.compacted_writer import BatchFacts, CompactedWriter, batch
 from penstock.segment.keys import segment_key
 from penstock.segment.layout import FLUSHED_LEVEL
 from penstock.segment.markers import marker_batch
-from penstock.spark.ranges import Fragment, Range, StoreRanges
+from penstock.spark.blocks import Range
+from penstock.spark.ranges import Fragment, StoreRanges
 from penstock_compactor.jobs.decided import Decided
 from penstock_compactor.jobs.values import Failed, StorePlace
 from penstock_compactor.merge.tasks import InputExtent, InputRun, Merged, MergeTask, OutputRun
