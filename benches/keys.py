@@ -18,17 +18,18 @@ from penstock.contracts.commands import ReplaceExtents
 from penstock.contracts.ids import new_segment_id
 from penstock.kafkawire.cleaning import scan_records
 from penstock.kafkawire.records import CRC_START, Record, build_batch, read_batch_header
-from penstock.runtime.clock import SystemClock
+from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.segment.keys import segment_key
 from penstock.segment.writer import build_segment
-from penstock.spark.ranges import Range, StoreRanges
-from penstock.spark.session import open_session
+from penstock.spark.blocks import Range
+from penstock.spark.ranges import StoreRanges
+from penstock.spark.session import heap_bytes, open_session
+from penstock_compactor.jobs.values import StorePlace
 from penstock_compactor.keys.batches import batches_of
 from penstock_compactor.keys.columns import Records, plain_of
 from penstock_compactor.keys.job import KeyCompaction, Report
-from penstock_compactor.keys.latest import Bounds
+from penstock_compactor.keys.limits import Bounds, KeyJobLimits
 from penstock_compactor.keys.plan import KEY_LEVEL, KeyInput, KeyJob, KeyOutput, KeyRun
-from penstock_compactor.merge.tasks import StorePlace
 
 MIB = 1024 * 1024
 CLUSTER = "bench"
@@ -74,15 +75,18 @@ def measure(folder: Path, records: int, keys: int) -> Iterator[Result]:
     session = open_session("bench", "local[2]")
     session.range(10).count()  # the first job takes a second more
     whole = KeyJob(TOPIC, 0, [KeyOutput([KeyRun(TOPIC, 0, 0, log.inputs)])], SystemClock().now_ms())
-    held = KeyCompaction(session, log.place, SystemClock(), held_by_a_task=UNBOUNDED)
-    yield from _compacted("by one task", held, whole, log)
+    limits = KeyJobLimits(held_by_a_task=UNBOUNDED)
+    yield from _compacted("by one task", _compaction(session, log, limits), whole, log)
     count = -(-len(log.inputs) // PARTS)
     parts = [log.inputs[start : start + count] for start in range(0, len(log.inputs), count)]
     cut = KeyJob(TOPIC, 0, [KeyOutput([KeyRun(TOPIC, 0, 0, part)]) for part in parts], SystemClock().now_ms())
-    yield from _compacted("by a shuffle", KeyCompaction(session, log.place, SystemClock()), cut, log)
-    jvm = session._jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getCommitted()
-    yield Result("keys", "heap that Spark's JVM has taken", jvm / MIB, "MiB")
+    yield from _compacted("by a shuffle", _compaction(session, log, KeyJobLimits()), cut, log)
+    yield Result("keys", "heap that Spark's JVM has taken", heap_bytes(session) / MIB, "MiB")
     session.stop()
+
+
+def _compaction(session: Any, log: Log, limits: KeyJobLimits) -> KeyCompaction:
+    return KeyCompaction(session, log.place, SystemClock(), SystemEntropy(), limits=limits)
 
 
 def _compacted(how: str, compaction: KeyCompaction, job: KeyJob, log: Log) -> Iterator[Result]:

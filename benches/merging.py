@@ -17,12 +17,15 @@ from benches.report import Result, save, table
 from penstock.contracts.batches import BatchMeta
 from penstock.contracts.ids import new_segment_id
 from penstock.kafkawire.records import Record, build_batch, read_batch_header
+from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.segment import build_segment
 from penstock.segment.keys import segment_key
-from penstock.spark.ranges import BLOCK_BYTES_MAX, StoreRanges
+from penstock.spark.blocks import BLOCK_BYTES_MAX
+from penstock.spark.ranges import StoreRanges
 from penstock.spark.session import open_session
+from penstock_compactor.jobs.values import StorePlace
 from penstock_compactor.merge.merge_task import merge
-from penstock_compactor.merge.tasks import InputExtent, InputRun, InputSegment, Merged, MergeTask, StorePlace
+from penstock_compactor.merge.tasks import InputExtent, InputRun, InputSegment, Merged, MergeTask
 from penstock_compactor.planning.planner import Kind, PlanLimits
 from tests.testkit.loads.compaction_model import CompactionModel
 
@@ -74,7 +77,7 @@ def _of_task(what: str, task: MergeTask, done: Merged) -> Iterator[Result]:
 def _on_spark(place: StorePlace, task: MergeTask) -> Iterator[Result]:
     session = open_session("benches", "local[2]")
     try:
-        run = partial(merge, place)
+        run = partial(merge, place, clock=SystemClock(), entropy=SystemEntropy())
         session.sparkContext.parallelize(range(2), 2).map(str).collect()  # workers are there
         began_s = time.monotonic()
         found = session.sparkContext.parallelize([task, task], 2).map(run).collect()
@@ -118,15 +121,15 @@ def _alone(place: StorePlace, task: MergeTask, folder: Path) -> Merged:
     """The task in a fresh process, so that its memory is its own."""
     path = folder / "task"
     path.write_bytes(msgspec.msgpack.encode((place, task)))
-    told = subprocess.run(
+    answer = subprocess.run(
         [sys.executable, "-m", "benches.merging", "--task", str(path)], capture_output=True, check=True
     )
-    return msgspec.msgpack.decode(told.stdout, type=Merged)
+    return msgspec.msgpack.decode(answer.stdout, type=Merged)
 
 
 def _run_task(path: Path) -> int:
     place, task = msgspec.msgpack.decode(path.read_bytes(), type=tuple[StorePlace, MergeTask])
-    done = merge(place, task)
+    done = merge(place, task, SystemClock(), SystemEntropy())
     assert isinstance(done, Merged), done
     sys.stdout.buffer.write(msgspec.msgpack.encode(done))
     return 0

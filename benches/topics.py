@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.spark.source_world import create_topics, options_of, produce, schema_of
-
 from benches.report import Result, save, table
 from penstock.spark import register
 from penstock.spark.config import ClusterAddress
 from penstock.spark.export.export import ExportRequest, export_topic, run_on_spark
 from penstock.spark.session import open_session
-from penstock.spark.source import PenstockSource
+from penstock.spark.source.data_source import PenstockSource
+from tests.spark.source.source_world import create_topics, options_of, produce, schema_of
 from tests.testkit.clusters.cluster import Cluster, running
 
 VALUE_BYTES = 1024

@@ -149,7 +149,7 @@ class Reader:
             yield message
 
     def _take(self, error: KafkaError, expected: int) -> None:
-        if error.code() == KafkaError._AUTO_OFFSET_RESET and "out of range" in error.str().lower():
+        if error.name() == "_AUTO_OFFSET_RESET" and "out of range" in error.str().lower():
             self.overtaken += 1
             self._miss(expected, expected + 1)
         else:

@@ -75,14 +75,8 @@ def test_when_it_is_killed_nothing_it_started_lives_on_and_the_data_is_kept(tmp_
     with running(tmp_path / "data") as cluster:
         offset = produce_one(cluster.kafka, b"before")
         pids = [process["pid"] for process in cluster.processes().values()]
-        process = cluster._process
-        assert process is not None
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+        cluster.kill_parent()
         wait_until(lambda: not [pid for pid in pids if is_alive(pid)], GONE_S, "all children to be gone")
-        cluster.output = []
         cluster.start()
         assert read_one(cluster.kafka, offset) == b"before"
 

@@ -5,16 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.spark.source_world import (
-    consume,
-    create_topics,
-    in_order,
-    options_of,
-    produce,
-    reader_of,
-    rows_of,
-    stretches_of,
-)
 
 from penstock.contracts.batches import Extent
 from penstock.contracts.commands import PerItem, ReplaceExtents
@@ -25,10 +15,20 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.nats.client import connect_nats
 from penstock.segment.keys import segment_key
-from penstock.spark.catalog import opened_catalog
-from penstock.spark.config import TopicChoice, read_source_config
-from penstock.spark.planning import opened_planner
-from penstock.spark.splits import Wanted
+from penstock.spark.source.catalog import opened_catalog
+from penstock.spark.source.config import TopicChoice, read_source_config
+from penstock.spark.source.planning import opened_planner
+from penstock.spark.source.splits import Wanted
+from tests.spark.source.source_world import (
+    consume,
+    create_topics,
+    in_order,
+    options_of,
+    produce,
+    reader_of,
+    rows_of,
+    stretches_of,
+)
 from tests.testkit.clusters.cluster import Cluster, running
 from tests.testkit.loads.compaction import Batch, Compacted, compacted
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.contracts.errors import Unavailable
-from penstock_compactor.merge.spark_runner import SparkRunner
+from penstock_compactor.jobs.spark_runner import SparkRunner
 from penstock_compactor.planning.planner import Choice, Kind
 from tests.testkit.clusters.cluster import wait_until
 from tests.testkit.clusters.compactors import is_running
@@ -38,7 +38,7 @@ async def test_each_output_is_a_task_of_its_own_and_what_fails_in_one_leaves_the
     for _ in range(3):
         world.flush((good, 0, ["a", "b"]))
     world.damage(world.flush((bad, 0, ["c"])))
-    ended = await world.jobs().merge(everything(world), ())
+    ended = await world.merging().merge(everything(world), ())
     assert ended.accepted == 1
     assert [failed.kind for failed in ended.failures] == ["Corrupt"]
     assert world.levels() == [0, 2]
@@ -94,10 +94,10 @@ def test_the_jvm_ends_with_its_process_however_that_ends(tmp_path: Path) -> None
     """The process says its JVM's id and is killed."""
     program = (
         "import sys\n"
-        "from penstock.spark.session import open_session\n"
-        "from tests.testkit.compactors import JAVA_OPTIONS\n"
+        "from penstock.spark.session import jvm_pid, open_session\n"
+        "from tests.testkit.clusters.compactors import JAVA_OPTIONS\n"
         "session = open_session('short', 'local[1]', {'spark.driver.defaultJavaOptions': JAVA_OPTIONS})\n"
-        "print(session.sparkContext._gateway.proc.pid, flush=True); sys.stdin.read()"
+        "print(jvm_pid(session), flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -10,16 +10,16 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.spark.source_world import options_of, reader_of, rows_of, schema_of
 
-from penstock.audit.audit import Audit, check_share
+from penstock.audit.audit import Audit, run_task
 from penstock.audit.report import Report
 from penstock.audit.segment_check import Checked, SegmentCheck
 from penstock.objectstore import open_store
 from penstock.runtime.clock import SystemClock
-from penstock.spark.catalog import opened_catalog
-from penstock.spark.config import read_source_config
-from penstock.spark.source import PenstockSource, PenstockStreamReader
+from penstock.spark.source.catalog import opened_sequencers
+from penstock.spark.source.config import read_source_config
+from penstock.spark.source.data_source import PenstockSource, PenstockStreamReader
+from tests.spark.source.source_world import options_of, reader_of, rows_of, schema_of
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.clusters.compactors import CompactorProcess
 
@@ -135,12 +135,12 @@ async def audit(cluster: Cluster) -> Report:
     address = read_source_config(options_of(cluster, topics=PLAIN)).address
 
     def read(checks: Sequence[SegmentCheck]) -> Checked:
-        return msgspec.msgpack.decode(check_share(address.store_url, msgspec.msgpack.encode(checks)), type=Checked)
+        return msgspec.msgpack.decode(run_task(address.store_url, msgspec.msgpack.encode(checks)), type=Checked)
 
-    async with opened_catalog(address) as catalog:
+    async with opened_sequencers(address) as sequencers:
         store = await open_store(address.store_url)
         try:
-            return await Audit(catalog._sequencers, store, address.cluster, SystemClock(), read).run()
+            return await Audit(sequencers, store, address.cluster, SystemClock(), read).run()
         finally:
             await store.close()
 

@@ -16,13 +16,14 @@ from penstock.contracts.queries.compaction import LogsQuery, LogView, SegmentExt
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.cleaning import delete_horizon_ms
 from penstock.kafkawire.records import Record, batches, build_batch, decode_records, read_batch_header
-from penstock.runtime.clock import SystemClock
+from penstock.runtime.clock import Clock, SystemClock, SystemEntropy
 from penstock.segment import build_segment
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
+from penstock_compactor.jobs.values import StorePlace
 from penstock_compactor.keys.job import Commit, KeyCompaction, Report
+from penstock_compactor.keys.limits import KeyJobLimits
 from penstock_compactor.keys.plan import KeyExtent, KeyInput, KeyJob, KeyLimits, PartitionId, key_plans
-from penstock_compactor.merge.tasks import StorePlace
 from penstock_sequencer.core.log import segment_queries
 from penstock_sequencer.core.queries import extent
 from tests.unit.sequencer.core.core_world import World
@@ -31,6 +32,7 @@ CLUSTER = "lake"
 TOPIC = new_topic_id((1).to_bytes(16, "big"))
 OTHER_TOPIC = new_topic_id((2).to_bytes(16, "big"))
 AT_ONCE = KeyLimits(flushed_age_min_ms=0, dirty_bytes_min=0)
+JOB_LIMITS = KeyJobLimits()
 HOUR_MS = 3_600_000
 
 Kept = tuple[int, Record]  # the offset, and the record
@@ -146,8 +148,10 @@ class KeyWorld:
             extents.sort(key=lambda each: each.input.base_offset)
         return found
 
-    def compaction(self, session: Any = None, **options: Any) -> KeyCompaction:
-        return KeyCompaction(session or InlineSpark(), self.place, self.clock, **options)
+    def compaction(
+        self, session: Any = None, limits: KeyJobLimits = JOB_LIMITS, clock: Clock | None = None
+    ) -> KeyCompaction:
+        return KeyCompaction(session or InlineSpark(), self.place, clock or self.clock, SystemEntropy(), limits=limits)
 
     def commit(self, command: ReplaceExtents) -> bool:
         """To the state machine; whether every run was accepted."""
@@ -156,12 +160,16 @@ class KeyWorld:
         return all(rejection == Rejection.NONE for rejection in outcome.rejections)
 
     def compact(
-        self, session: Any = None, limits: KeyLimits = AT_ONCE, commit: Commit | None = None, **options: Any
+        self,
+        session: Any = None,
+        limits: KeyLimits = AT_ONCE,
+        commit: Commit | None = None,
+        job_limits: KeyJobLimits = JOB_LIMITS,
     ) -> list[Report]:
         """Run every job that there is, on a plan made anew for each."""
         reports = []
         for number, job in enumerate(self.jobs(limits)):
-            compaction = self.compaction(session, **options)
+            compaction = self.compaction(session, job_limits)
             reports.append(compaction.run(f"job-{number}", job, commit or self.commit))
         return reports
 

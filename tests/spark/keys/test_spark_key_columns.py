@@ -12,11 +12,11 @@ from hypothesis import given, settings, strategies as st
 from penstock.kafkawire.cleaning import scan_records
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import Record, build_batch, read_batch_header
-from penstock_compactor.keys import latest as key_latest
 from penstock_compactor.keys.batches import PlacedBatch
 from penstock_compactor.keys.clean_pass import Survivors
 from penstock_compactor.keys.columns import Records, plain_of, read_records
-from penstock_compactor.keys.latest import Bounds, TooManyKeys, latest_of, latest_parts
+from penstock_compactor.keys.latest import TooManyKeys, latest_of, latest_parts
+from penstock_compactor.keys.limits import Bounds
 from penstock_compactor.keys.plan import KeyRun
 
 pytestmark = pytest.mark.spark
@@ -146,10 +146,9 @@ def test_more_keys_than_a_task_may_hold_end_it() -> None:
             latest_of(RUN, batches, bounds)
 
 
-def test_parts_within_the_bounds_have_every_last_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_latest, "GROUP_BYTES", 500)
+def test_parts_within_the_bounds_have_every_last_record() -> None:
     batches = row_of_batches(random.Random(1), keys=100)
-    parts = list(latest_parts(RUN, batches, Bounds(20, 2**40)))
+    parts = list(latest_parts(RUN, batches, Bounds(20, 2**40, group_bytes=500)))
     assert len(parts) > 5
     latest: dict[bytes, int] = {}
     for table in parts:

@@ -2,19 +2,17 @@
 
 import random
 import struct
-from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import crc32c
 import msgspec
 import pytest
-from tests.spark.key_world import AT_ONCE, HOUR_MS, InlineSpark, KeyWorld, SetClock, random_records
 
 from penstock.contracts.commands import ReplaceExtents
 from penstock.kafkawire.records import CRC_START, Record, build_batch, decode_records, read_batch_header
-from penstock_compactor.keys.job import KeyCompaction
-from penstock_compactor.keys.latest import Bounds
-from penstock_compactor.keys.plan import KeyOutput
+from penstock_compactor.keys.limits import Bounds, KeyJobLimits
+from tests.spark.keys.key_world import AT_ONCE, HOUR_MS, InlineSpark, KeyWorld, SetClock, random_records
 
 pytestmark = pytest.mark.spark
 
@@ -115,7 +113,7 @@ def test_when_a_tombstone_goes_is_up_to_the_state_machines_clock(tmp_path: Path,
         jobs = world.jobs()
         own_clock.wall_ms = clock.wall_ms + minutes_off * 60_000
         for job in jobs:
-            KeyCompaction(InlineSpark(), world.place, own_clock).run("job", job, world.commit)
+            world.compaction(clock=own_clock).run("job", job, world.commit)
         return len(jobs)
 
     assert [looks(), looks()] == [1, 0]
@@ -133,16 +131,21 @@ def test_what_one_task_has_done_is_committed_before_all_tasks_look_after_what_on
     assert [[run.partition for run in output.runs] for output in job.outputs] == [[0], [1]]
     steps: list[str] = []
 
-    class Recorded(KeyCompaction):
-        def _clean_large(self, work: object, outputs: Sequence[KeyOutput], times: object) -> None:
-            steps.append(f"shuffle {outputs[0].runs[0].partition}")
+    class Shuffled(Exception):
+        pass
+
+    class Recorded(InlineSpark):
+        def range(self, *_: int) -> NoReturn:
+            steps.append("shuffle")
+            raise Shuffled
 
     def commit(command: ReplaceExtents) -> bool:
         steps.append(f"commit {command.runs[0].partition}")
         return world.commit(command)
 
-    Recorded(InlineSpark(), world.place, world.clock, held_by_a_task=Bounds(10, 1000)).run("job", job, commit)
-    assert steps == ["commit 1", "shuffle 0"]
+    with pytest.raises(Shuffled):
+        world.compaction(Recorded(), KeyJobLimits(held_by_a_task=Bounds(10, 1000))).run("job", job, commit)
+    assert steps == ["commit 1", "shuffle"]
 
 
 def test_cleaning_again_does_not_put_a_tombstones_end_off(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from penstock.kafkawire.records import Record, build_batch
 from penstock.segment import build_segment
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
+from penstock_compactor.app import CompactorLimits
+from penstock_compactor.keys.limits import KeyWorkLimits
 from penstock_compactor.keys.plan import KeyLimits
 from penstock_compactor.planning.planner import PlanLimits
 from penstock_sequencer.core.log import segment_queries
@@ -109,9 +111,7 @@ async def test_a_damaged_log_is_told_and_leaves_the_others_alone(world: World) -
     assert log(world, damaged).cleaned_offset == 0
 
 
-async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_is_tried_again_later(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_is_tried_again_later(world: World) -> None:
     topic_id = world.create_topic(1, **COMPACTED)
     flush(world, topic_id, "a", "a")
     is_cancelled = threading.Event()
@@ -121,8 +121,8 @@ async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_is_tried_agai
         raise ConnectionError("cancelled")
 
     world.spark.before_collect = hang
-    monkeypatch.setattr(world.spark, "cancelJobGroup", lambda _group: is_cancelled.set())
-    monkeypatch.setattr("penstock_compactor.keys.work.JOB_DEADLINE_S", 0.05)
+    world.spark.on_cancel = is_cancelled.set
+    world.limits = CompactorLimits(keys=KeyWorkLimits(job_deadline_s=0.05))
     failed = {"kind": "keys", "result": "failed"}
     await while_running([world.compactor()], lambda: until(lambda: world.metric("jobs_total", **failed) == 1))
     assert log(world, topic_id).cleaned_offset == 0

@@ -18,9 +18,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.spark.config import COLUMNS
-from penstock.spark.source import PenstockReader, PenstockSource, PushdownSource
-from penstock.spark.splits import Stretch
+from penstock.spark.source.config import COLUMNS
+from penstock.spark.source.data_source import PenstockReader, PenstockSource, PushdownSource
+from penstock.spark.source.splits import Stretch
 from tests.testkit.clusters.cluster import Cluster
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

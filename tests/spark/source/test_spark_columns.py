@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from penstock.contracts.errors import Corrupt
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import Record, build_batch, decode_records
-from penstock.spark.columns import FIELDS, Columns, record_starts
+from penstock.spark.source.columns import FIELDS, Columns, record_starts
 
 pytestmark = pytest.mark.spark
 

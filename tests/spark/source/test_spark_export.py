@@ -11,14 +11,14 @@ import duckdb
 import pytest
 from fastavro import parse_schema, schemaless_writer
 from pyiceberg.catalog.sql import SqlCatalog
-from tests.spark.source_world import consume, create_topics, produce
 
 from penstock.contracts.errors import Conflict, Invalid
 from penstock.spark.config import ClusterAddress
 from penstock.spark.export.export import ExportReport, ExportRequest, export_topic
 from penstock.spark.export.files import ExportedFile, FileTask
 from penstock.spark.export.value_schema import ValueSchema
-from penstock.spark.splits import Split
+from penstock.spark.source.splits import Split
+from tests.spark.source.source_world import consume, create_topics, produce
 from tests.testkit.clusters.cluster import Cluster, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -13,11 +13,11 @@ from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.records import Record, build_batch
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import segment_key
-from penstock.spark.catalog import Catalog
-from penstock.spark.config import read_source_config
-from penstock.spark.offsets import LogBounds
-from penstock.spark.planning import Planner
-from penstock.spark.splits import Wanted, plan_splits
+from penstock.spark.source.catalog import Catalog
+from penstock.spark.source.config import read_source_config
+from penstock.spark.source.offsets import LogBounds
+from penstock.spark.source.planning import Planner
+from penstock.spark.source.splits import Wanted, plan_splits
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import new_state

@@ -12,10 +12,10 @@ from penstock.kafkawire.records import Record, build_batch
 from penstock.objectstore.errors import NotFound
 from penstock.segment.compacted import Place
 from penstock.segment.keys import segment_key
-from penstock.spark.columns import Columns
-from penstock.spark.planning import first_at
-from penstock.spark.reading import Range, read_split
-from penstock.spark.splits import Run, Split, Wanted, plan_splits
+from penstock.spark.source.columns import Columns
+from penstock.spark.source.planning import first_at
+from penstock.spark.source.reading import Range, read_split
+from penstock.spark.source.splits import Run, Split, Wanted, plan_splits
 
 pytestmark = pytest.mark.spark
 

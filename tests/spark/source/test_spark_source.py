@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 import kafka
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
-from tests.spark.source_world import (
+
+from penstock.contracts.errors import Conflict, Invalid
+from penstock.spark.source.offsets import from_json
+from tests.spark.source.source_world import (
     consume,
     create_topics,
     in_order,
@@ -17,9 +20,6 @@ from tests.spark.source_world import (
     schema_of,
     stretches_of,
 )
-
-from penstock.contracts.errors import Conflict, Invalid
-from penstock.spark.offsets import from_json
 from tests.testkit.clusters.cluster import Cluster, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -155,7 +155,7 @@ def test_a_split_is_as_large_as_was_asked_or_one_run(cluster: Cluster) -> None:
 
 
 def stream_of(cluster: Cluster, **options: str):
-    from penstock.spark.source import PenstockSource
+    from penstock.spark.source.data_source import PenstockSource
 
     return PenstockSource(options_of(cluster, **options)).streamReader(schema_of())
 

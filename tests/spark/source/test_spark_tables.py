@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.source_world import consume, create_topics, options_of, produce
 
 from penstock.spark import register
-from penstock.spark.source import PUSHDOWN
+from penstock.spark.source.data_source import PUSHDOWN
+from tests.spark.source.source_world import consume, create_topics, options_of, produce
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.servers import debian
 
@@ -164,7 +164,15 @@ def execute(sink: Path, statement: str) -> list[tuple]:
 def query(cluster: Cluster, folder: Path, until: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process with the streaming query, killed in the end with its JVM."""
     options = options_of(cluster)
-    argv = [sys.executable, "-m", "tests.spark.stream_query", options["nats"], options["store"], str(folder), until]
+    argv = [
+        sys.executable,
+        "-m",
+        "tests.spark.source.stream_query",
+        options["nats"],
+        options["store"],
+        str(folder),
+        until,
+    ]
     with (folder / "query.log").open("wb") as log:
         process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
     try:

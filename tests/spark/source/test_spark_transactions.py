@@ -14,16 +14,15 @@ from penstock.contracts.queries.compaction import LogsQuery
 from penstock.kafkawire.records import Record, is_control, read_batch_header
 from penstock.objectstore import open_store
 from penstock.segment.keys import segment_key
-from penstock.spark import planning
-from penstock.spark.catalog import Catalog, run_apart
-from penstock.spark.columns import Columns
-from penstock.spark.config import read_source_config
-from penstock.spark.filters import Scope
-from penstock.spark.planning import Planner
 from penstock.spark.ranges import StoreRanges
-from penstock.spark.reading import Range, Replan, read_split
-from penstock.spark.splits import Split
-from penstock_compactor.merge.jobs import Ended
+from penstock.spark.source.catalog import Catalog, run_apart
+from penstock.spark.source.columns import Columns
+from penstock.spark.source.config import read_source_config
+from penstock.spark.source.filters import Scope
+from penstock.spark.source.planning import Planner, replanned
+from penstock.spark.source.reading import Range, Replan, read_split
+from penstock.spark.source.splits import Split
+from penstock_compactor.jobs.values import JobResult
 from penstock_compactor.planning.planner import Choice, Kind
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.state.limits import AnswerLimits, Limits
@@ -45,14 +44,14 @@ class World(TransactionWorld):
         super().__init__(folder)
         self.runner_of_keys = self.runner()
 
-    async def compact_by_key(self) -> list[Ended]:
-        keys = self.keys(self.jobs(runner=self.runner_of_keys), self.runner_of_keys)
+    async def compact_by_key(self) -> list[JobResult]:
+        keys = self.keys(self.runner_of_keys)
         views = list(queries.metadata(self.machine.state, queries.MetadataQuery(0, None)).topics)
         return [await keys.compact(job) for job in await keys.look(views, ())]
 
-    async def merge(self, *levels: int) -> Ended:
+    async def merge(self, *levels: int) -> JobResult:
         segments = [each for each in self.segments() if each.level in levels]
-        return await self.jobs(runner=self.runner_of_keys).merge(Choice(Kind.MIXED, segments), ())
+        return await self.merging(runner=self.runner_of_keys).merge(Choice(Kind.MIXED, segments), ())
 
 
 class Source:
@@ -161,16 +160,13 @@ async def test_so_many_aborted_transactions_that_a_plan_does_not_hold_them_are_a
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-async def test_a_task_that_finds_its_segments_gone_is_told_anew_what_was_aborted(
-    world: World, monkeypatch: pytest.MonkeyPatch, isolation: str
-) -> None:
+async def test_a_task_that_finds_its_segments_gone_is_told_anew_what_was_aborted(world: World, isolation: str) -> None:
     """It had been written before, and was aborted behind what the task was to read: so it may not be left out."""
 
     @contextlib.asynccontextmanager
     async def opened_catalog(_address: object) -> AsyncIterator[Catalog]:
         yield Catalog(world.machine)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(planning, "opened_catalog", opened_catalog)
     log = world.create_topic(1), 0
     aborting, waiting = world.begin("a"), world.begin("w")
     world.write((log, None, PAIRS), (log, waiting, PAIRS), (log, aborting, [(b"c", b"3")]))
@@ -186,7 +182,7 @@ async def test_a_task_that_finds_its_segments_gone_is_told_anew_what_was_aborted
         keys = [segment_key("", CLUSTER, 0, each.segment_id) for each in old]
         ranges.call(lambda store: store.delete(keys))
     address = read_source_config(source.options, environ={}).address
-    assert source.read(split, 0, lambda rest: run_apart(planning.replanned(address, rest))) == expected
+    assert source.read(split, 0, lambda rest: run_apart(replanned(address, rest, opened_catalog))) == expected
     world.end(waiting, committed=True)
     later = await source.rows(log, isolation=isolation)
     assert later == (rows(world.expected(log)) if isolation == "read_committed" else expected)
@@ -220,7 +216,7 @@ async def test_key_compaction_counts_what_is_committed_and_stops_at_what_is_open
     log = world.create_topic(1, **COMPACTED), 0
     three_fates(world, log)
     (ended,) = await world.compact_by_key()
-    assert ended.is_good
+    assert ended.is_complete
     left = [(1, b"b", b"2"), (2, b"a", b"committed"), (4, b"c", b"committed")]
     assert await Source(world).rows(log) == left
     (view,) = queries.logs(world.machine.state, LogsQuery(0, [log[0]])).logs
@@ -243,7 +239,7 @@ async def test_an_open_transaction_holds_key_compaction_back_until_it_ends(world
     assert await world.compact_by_key() == []
     world.end(waiting, committed=True)
     (ended,) = await world.compact_by_key()
-    assert ended.is_good
+    assert ended.is_complete
     assert await Source(world).rows(log) == [(2, b"a", b"3")]
 
 
@@ -289,7 +285,7 @@ async def test_of_each_key_the_last_committed_record_stays(tmp_path: Path, seed:
             random_step(world, chance, logs, producers)
         if chance.random() < 0.4:
             await world.merge(0)
-        assert all(ended.is_good for ended in await world.compact_by_key())
+        assert all(ended.is_complete for ended in await world.compact_by_key())
         for log in logs:
             read = await Source(world).rows(log)
             assert read == rows(world.read_committed(log)), "clients see the same"

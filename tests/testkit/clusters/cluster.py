@@ -145,20 +145,26 @@ class Cluster:
             return pid
         return None
 
-    def kill_all(self) -> None:
-        """SIGKILL for every process, the one that would start them again first; return when none is left."""
+    def kill_parent(self) -> None:
+        """SIGKILL for the process that started all others; return when it is gone."""
         process = self._process
         assert process is not None
-        pids = [each["pid"] for each in self.processes().values() if each["pid"] is not None]
         process.kill()
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
         process.wait()
-        wait_until(lambda: not any(map(_is_running, pids)), STOP_TIMEOUT_S, "all that were killed to be gone")
         assert process.stdout is not None
         process.stdout.close()
         self._process, self.output = None, []
+
+    def kill_all(self) -> None:
+        """SIGKILL for every process, the one that would start them again first; return when none is left."""
+        pids = [each["pid"] for each in self.processes().values() if each["pid"] is not None]
+        assert self._process is not None
+        self._process.kill()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.kill_parent()
+        wait_until(lambda: not any(map(_is_running, pids)), STOP_TIMEOUT_S, "all that were killed to be gone")
 
     def is_ready(self) -> bool:
         """Whether the console says that everything is ready."""

@@ -258,6 +258,11 @@ class MemoryHub:
         bus.cut()
         self.disconnect(bus)
 
+    async def close(self) -> None:
+        """Close all connections."""
+        for bus in list(self._buses.values()):
+            await bus.close()
+
     def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
         """Take a message from a connection."""
         if not self.route(subject, data, reply) and reply:

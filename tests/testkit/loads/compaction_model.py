@@ -2,7 +2,8 @@
 
 from penstock.contracts.ids import SegmentId, TopicId, new_segment_id
 from penstock.contracts.queries.compaction import PlacedExtent, SegmentView
-from penstock_compactor.merge.outputs import Contents, tasks_of
+from penstock_compactor.jobs.values import Contents
+from penstock_compactor.merge.outputs import tasks_of
 from penstock_compactor.merge.tasks import MergeTask
 from penstock_compactor.planning.planner import Choice, Kind, PlanLimits, choose
 

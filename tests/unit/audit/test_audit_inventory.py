@@ -5,7 +5,7 @@ import pytest
 
 from penstock.audit.audit import segment_checks
 from penstock.audit.inventory import Inventory, take_inventory
-from penstock.audit.judge import judge
+from penstock.audit.object_check import check_objects
 from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta, BatchRun
 from penstock.contracts.commands import (
     AddPartitionsToTxn,
@@ -117,9 +117,9 @@ async def test_what_no_log_tells_of_and_the_journal_counts_is_no_finding(
     hides: Command, configs: dict[str, str]
 ) -> None:
     inventory, keys = await shared(hides, **configs)
-    findings, shares = judge(inventory, "c", NOW_MS)
+    findings, breakdown = check_objects(inventory, "c", NOW_MS)
     assert [(each.kind, each.subject) for each in findings] == [("object-missing", keys[0])]
-    assert shares.objects == {"live": 2}
+    assert breakdown.objects == {"live": 2}
 
 
 async def test_an_object_that_only_a_topic_needs_that_may_come_back_is_missed() -> None:
@@ -131,7 +131,7 @@ async def test_an_object_that_only_a_topic_needs_that_may_come_back_is_missed() 
     run = BatchRun(TOPIC, 0, BATCH_BYTES, [batch])
     sequencer.do(CommitSegment(NOW_MS, segment_id, BATCH_BYTES * 2, "f", "z", [run]))
     sequencer.do(DeleteTopic(NOW_MS, "t", b""))
-    findings, _ = judge(await take_inventory(sequencer, MemoryStore(), "c"), "c", NOW_MS)  # type: ignore[arg-type]
+    findings, _ = check_objects(await take_inventory(sequencer, MemoryStore(), "c"), "c", NOW_MS)  # type: ignore[arg-type]
     assert [(each.kind, each.subject) for each in findings] == [("object-missing", segment_key("", "c", 0, segment_id))]
 
 
@@ -152,7 +152,7 @@ async def test_the_end_of_a_transaction_is_in_no_object_and_leaves_no_hole() -> 
         sequencer.do(EndTxn(NOW_MS, "tx", *producer, committed=not number))
     assert sequencer.state.topics["t"].partitions[0].high_watermark == 4
     inventory = await take_inventory(sequencer, store, "c")  # type: ignore[arg-type]
-    assert judge(inventory, "c", NOW_MS)[0] == []
+    assert check_objects(inventory, "c", NOW_MS)[0] == []
     assert (inventory.extents, inventory.live_bytes) == (2, 2 * BATCH_BYTES)
     assert inventory.transactional == {(0, 0)}
     extents = [extent for check in segment_checks(inventory, "c") for extent in check.extents]

@@ -12,7 +12,8 @@ from penstock.kafkawire.records import Record, build_batch, read_batch_header, s
 from penstock.segment import build_segment
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
-from penstock_compactor.merge.tasks import InputExtent, InputRun, InputSegment, Merged, MergeTask, StorePlace
+from penstock_compactor.jobs.values import StorePlace
+from penstock_compactor.merge.tasks import InputExtent, InputRun, InputSegment, Merged, MergeTask
 
 CLUSTER = "lake"
 CREATED_MS = 1_700_000_000_000

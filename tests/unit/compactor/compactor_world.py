@@ -21,11 +21,13 @@ from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.segment import HEADER_BYTES, build_segment
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
+from penstock_compactor.app import CompactorLimits
+from penstock_compactor.jobs.job_client import JobClient
+from penstock_compactor.jobs.spark_runner import SparkRunner
+from penstock_compactor.jobs.values import StorePlace
 from penstock_compactor.keys.plan import KeyLimits
 from penstock_compactor.keys.work import KeyWork
-from penstock_compactor.merge.jobs import Jobs
-from penstock_compactor.merge.spark_runner import SparkRunner
-from penstock_compactor.merge.tasks import StorePlace
+from penstock_compactor.merge.work import MergeWork
 from penstock_compactor.metrics import CompactorMetrics
 from penstock_compactor.planning.planner import PlanLimits
 from penstock_compactor.service import Compactor
@@ -64,6 +66,7 @@ class FakeSpark:
         self.is_alive = True
         self.is_closed = False
         self.before_collect: Callable[[], None] = lambda: None
+        self.on_cancel: Callable[[], None] = lambda: None
 
     def setJobGroup(self, group: str, _description: str, interruptOnCancel: bool) -> None:
         assert interruptOnCancel
@@ -71,6 +74,7 @@ class FakeSpark:
 
     def cancelJobGroup(self, group: str) -> None:
         self.cancelled.append(group)
+        self.on_cancel()
 
     def parallelize(self, items: Sequence[Any], parts: int) -> FakePlanned:
         assert parts == len(items)
@@ -117,11 +121,12 @@ class World:
     def __init__(self, folder: Path, limits: PlanLimits = LIMITS, spark: Any = None) -> None:
         self.machine = Machine()
         self.place = StorePlace(f"file://{folder}", CLUSTER)
-        self.limits = limits
+        self.plan_limits = limits
+        self.limits = CompactorLimits()  # of all that is built from now on
         self.key_interval_s = 0.01
         self.key_limits = KeyLimits(flushed_age_min_ms=0, dirty_bytes_min=0)
         self.written: dict[tuple[TopicId, int], list[str]] = {}
-        self.told: dict[str, str] = {}
+        self.degraded: dict[str, str] = {}  # by what is degraded, the reason; empty where nothing is
         self.missing = ""
         self.spark = spark or FakeSpark()
         self.sessions: list[Any] = []
@@ -199,53 +204,69 @@ class World:
 
     def runner(self) -> SparkRunner:
         return SparkRunner(
-            opening=self._open_session,
-            closing=lambda session: setattr(session, "is_closed", True),
+            open_session=self._open_session,
+            close_session=lambda session: setattr(session, "is_closed", True),
             is_alive=lambda session: bool(getattr(session, "is_alive", True)),
             clock=self.machine.clock,
             metrics=self.metrics,
         )
 
-    def jobs(self, holder: str = "compactor-1", runner: SparkRunner | None = None) -> Jobs:
-        return Jobs(
+    def client(self, holder: str = "compactor-1") -> JobClient:
+        return JobClient(
             holder=holder,
-            place=self.place,
             sequencers=self.machine,  # type: ignore[arg-type]
-            spark=runner or self.runner(),
-            limits=self.limits,
             clock=self.machine.clock,
             entropy=SystemEntropy(),
             metrics=self.metrics,
+            limits=self.limits.jobs,
         )
 
-    def keys(self, jobs: Jobs, runner: SparkRunner) -> KeyWork:
+    def merging(
+        self, holder: str = "compactor-1", runner: SparkRunner | None = None, client: JobClient | None = None
+    ) -> MergeWork:
+        return MergeWork(
+            place=self.place,
+            client=client or self.client(holder),
+            spark=runner or self.runner(),
+            plan_limits=self.plan_limits,
+            clock=self.machine.clock,
+            entropy=SystemEntropy(),
+            metrics=self.metrics,
+            limits=self.limits.merge,
+        )
+
+    def keys(self, runner: SparkRunner, client: JobClient | None = None) -> KeyWork:
         return KeyWork(
             place=self.place,
             sequencers=self.machine,  # type: ignore[arg-type]
-            jobs=jobs,
+            client=client or self.client(),
             spark=runner,
-            limits=self.key_limits,
+            plan_limits=self.key_limits,
             clock=self.machine.clock,
+            entropy=SystemEntropy(),
             metrics=self.metrics,
             interval_s=self.key_interval_s,
+            limits=self.limits.keys,
         )
 
     def compactor(self, holder: str = "compactor-1", jobs_max: int = 2, idle_s: float = 600) -> Compactor:
         runner = self.runner()
-        jobs = self.jobs(holder, runner)
+        client = self.client(holder)
         return Compactor(
             sequencers=self.machine,  # type: ignore[arg-type]
-            jobs=jobs,
-            keys=self.keys(jobs, runner),
+            client=client,
+            merging=self.merging(holder, runner, client),
+            keys=self.keys(runner, client),
             spark=runner,
-            limits=self.limits,
+            plan_limits=self.plan_limits,
             clock=self.machine.clock,
             metrics=self.metrics,
             missing=lambda: self.missing,
-            tell=self.told.__setitem__,
+            set_degraded=self.degraded.__setitem__,
             jobs_max=jobs_max,
             interval_s=0.01,
             idle_s=idle_s,
+            limits=self.limits.loop,
         )
 
     def metric(self, name: str, **labels: str) -> float:

@@ -9,8 +9,12 @@ import pytest
 from penstock.contracts.commands import LeaseJob, ReleaseJob, ReplaceExtents
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
-from penstock_compactor.merge.jobs import NotLeased
+from penstock_compactor.app import CompactorLimits
+from penstock_compactor.jobs.job_client import NotLeased
+from penstock_compactor.keys.limits import KeyWorkLimits
+from penstock_compactor.merge.work import MergeLimits
 from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
+from penstock_compactor.service import LoopLimits
 from tests.testkit.waiting import until
 from tests.unit.compactor.compactor_world import World, while_running
 
@@ -28,8 +32,8 @@ async def test_a_job_leaves_one_extent_of_what_was_many(world: World) -> None:
     topic_id = world.create_topic(1, partitions=2)
     for number in range(5):
         world.flush((topic_id, 0, [f"a{number}"]), (topic_id, 1, [f"b{number}", "c"]))
-    ended = await world.jobs().merge(everything(world), ())
-    assert ended.is_good and ended.accepted == 2
+    ended = await world.merging().merge(everything(world), ())
+    assert ended.is_complete and ended.accepted == 2
     assert [len(world.extents(topic_id, number)) for number in (0, 1)] == [1, 1]
     assert world.levels() == [1]
     world.check_all_readable()
@@ -38,11 +42,10 @@ async def test_a_job_leaves_one_extent_of_what_was_many(world: World) -> None:
 async def test_a_claim_lasts_as_long_as_its_job(world: World) -> None:
     topic_id = world.create_topic(1)
     world.flush((topic_id, 0, ["a"]))
-    jobs = world.jobs()
-    async with jobs.leased(everything(world).segment_ids):
+    async with world.client().leased(everything(world).segment_ids):
         assert [segment.leased for segment in world.segments()] == [True]
         with pytest.raises(NotLeased):
-            await world.jobs("compactor-2").merge(everything(world), ())
+            await world.merging("compactor-2").merge(everything(world), ())
     assert [segment.leased for segment in world.segments()] == [False]
     assert [type(each) for each in world.machine.sent] == [LeaseJob, LeaseJob, ReleaseJob]
 
@@ -50,10 +53,12 @@ async def test_a_claim_lasts_as_long_as_its_job(world: World) -> None:
 async def test_the_claim_of_a_compactor_that_died_ends_by_itself(world: World) -> None:
     topic_id = world.create_topic(1)
     world.flush((topic_id, 0, ["a"]))
-    lease = world.jobs()._lease_of("job", everything(world).segment_ids)
-    world.machine.apply(lease)
-    world.machine.pass_time(lease.lease_ms + 1)
-    assert (await world.jobs("compactor-2").merge(everything(world), ())).is_good
+    async with world.client().leased(everything(world).segment_ids):
+        world.machine.is_down = True  # so that the lease is not released, as after a crash
+    world.machine.is_down = False
+    assert [segment.leased for segment in world.segments()] == [True]
+    world.machine.pass_time(world.limits.jobs.lease_ms + 1)
+    assert (await world.merging("compactor-2").merge(everything(world), ())).is_complete
 
 
 async def test_an_answer_that_was_lost_is_asked_for_with_the_same_command(world: World) -> None:
@@ -61,7 +66,7 @@ async def test_an_answer_that_was_lost_is_asked_for_with_the_same_command(world:
     for _ in range(3):
         world.flush((topic_id, 0, ["a"]))
     world.machine.lost_answers = {ReplaceExtents}
-    assert (await world.jobs().merge(everything(world), ())).accepted == 1
+    assert (await world.merging().merge(everything(world), ())).accepted == 1
     first, second = (each for each in world.machine.sent if isinstance(each, ReplaceExtents))
     assert first is second
     assert world.levels() == [1]
@@ -74,7 +79,7 @@ async def test_what_went_meanwhile_is_refused_and_the_rest_is_done(world: World)
         world.flush((kept, 0, ["a"]), (gone, 0, ["b"]))
     choice = everything(world)
     world.spark.before_collect = lambda: world.delete_topic(2)
-    ended = await world.jobs().merge(choice, ())
+    ended = await world.merging().merge(choice, ())
     assert (ended.accepted, ended.rejected) == (1, 1)
     assert world.metric("runs_total", result="unknown_topic") == 1
     world.check_all_readable()
@@ -84,7 +89,7 @@ async def test_a_damaged_segment_is_left_where_it_is(world: World) -> None:
     topic_id = world.create_topic(1)
     damaged = [world.flush((topic_id, 0, ["a"])) for _ in range(3)][1]
     world.damage(damaged)
-    ended = await world.jobs().merge(everything(world), ())
+    ended = await world.merging().merge(everything(world), ())
     assert [failed.kind for failed in ended.failures] == ["Corrupt"]
     assert world.levels() == [0, 0, 0]
     assert world.metric("task_failures_total", kind="Corrupt") == 1
@@ -99,14 +104,12 @@ async def test_a_job_whose_spark_breaks_changes_nothing_and_gives_its_claim_back
 
     world.spark.before_collect = break_down
     with pytest.raises(Unavailable, match=r"the JVM is gone$"):
-        await world.jobs().merge(everything(world), ())
+        await world.merging().merge(everything(world), ())
     assert world.levels() == [0]
     assert not world.machine.state.leases
 
 
-async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_gives_its_claim_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_gives_its_claim_back(world: World) -> None:
     """As on a master without workers: else the claim would keep the segments from everybody else for ever."""
     topic_id = world.create_topic(1)
     world.flush((topic_id, 0, ["a"]))
@@ -117,23 +120,21 @@ async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_gives_its_cla
         raise ConnectionError("cancelled")
 
     world.spark.before_collect = hang
-    monkeypatch.setattr(world.spark, "cancelJobGroup", lambda _group: is_cancelled.set())
-    monkeypatch.setattr("penstock_compactor.merge.jobs.MERGE_DEADLINE_S", 0.05)
+    world.spark.on_cancel = is_cancelled.set
+    world.limits = CompactorLimits(merge=MergeLimits(merge_deadline_s=0.05))
     with pytest.raises(Unavailable, match="not done after"):
-        await world.jobs().merge(everything(world), ())
+        await world.merging().merge(everything(world), ())
     assert world.levels() == [0]
     assert not world.machine.state.leases
 
 
-async def test_outputs_that_are_more_than_one_command_may_have_go_in_several(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_outputs_that_are_more_than_one_command_may_have_go_in_several(world: World) -> None:
     topic_ids = [world.create_topic(number) for number in range(1, 6)]
     world.flush(*((topic_id, 0, ["a"]) for topic_id in topic_ids))
-    await world.jobs().merge(everything(world), ())
-    monkeypatch.setattr("penstock_compactor.merge.jobs.OUTPUTS_PER_COMMAND_MAX", 2)
-    ended = await world.jobs().merge(Choice(Kind.MIXED, world.segments()), ())
-    assert ended.is_good and world.levels() == [2] * 5
+    await world.merging().merge(everything(world), ())
+    world.limits = CompactorLimits(merge=MergeLimits(outputs_per_command_max=2))
+    ended = await world.merging().merge(Choice(Kind.MIXED, world.segments()), ())
+    assert ended.is_complete and world.levels() == [2] * 5
     assert [len(each.outputs) for each in world.machine.sent if isinstance(each, ReplaceExtents)] == [1, 2, 2, 1]
     world.check_all_readable()
 
@@ -213,19 +214,19 @@ async def test_a_drained_compactor_leaves_its_work_to_others(world: World) -> No
     assert world.spark.cancelled == world.spark.groups
 
 
-async def test_without_spark_it_says_so_and_begins_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock_compactor.service.UNAVAILABLE_CHECK_S", 0.01)
+async def test_without_spark_it_says_so_and_begins_nothing(world: World) -> None:
+    world.limits = CompactorLimits(loop=LoopLimits(unavailable_check_s=0.01))
     world.missing = "there is no Java"
     topic_id = world.create_topic(1)
     for _ in range(3):
         world.flush((topic_id, 0, ["a"]))
 
     async def work() -> None:
-        await until(lambda: world.told.get("spark") == "there is no Java")
+        await until(lambda: world.degraded.get("spark") == "there is no Java")
         assert not world.machine.sent
         world.missing = ""
         await until(lambda: world.levels() == [1])
-        assert world.told["spark"] == ""
+        assert world.degraded["spark"] == ""
 
     await while_running([world.compactor()], work)
 
@@ -237,16 +238,16 @@ async def test_while_no_sequencer_answers_it_waits_and_says_so(world: World) -> 
     world.machine.is_down = True
 
     async def work() -> None:
-        await until(lambda: world.told.get("sequencers") == "no sequencer answered")
+        await until(lambda: world.degraded.get("sequencers") == "no sequencer answered")
         world.machine.is_down = False
         await until(lambda: world.levels() == [1])
-        assert world.told["sequencers"] == ""
+        assert world.degraded["sequencers"] == ""
 
     await while_running([world.compactor()], work)
 
 
 async def test_a_session_that_is_not_used_is_ended_and_a_broken_one_is_replaced(world: World) -> None:
-    world.limits = PlanLimits(flushed_count=3)  # what is merged stays as it is: one job, one session
+    world.plan_limits = PlanLimits(flushed_count=3)  # what is merged stays as it is: one job, one session
     topic_id = world.create_topic(1)
 
     async def work() -> None:
@@ -264,21 +265,18 @@ async def test_topics_that_are_compacted_by_key_stay_out_of_level_two(world: Wor
     topic_id = world.create_topic(1, **{"cleanup.policy": "compact"})
     for _ in range(9):
         world.flush((topic_id, 0, ["a"]))
-    assert (await world.jobs().merge(everything(world), {topic_id})).is_good
+    assert (await world.merging().merge(everything(world), {topic_id})).is_complete
     assert world.levels() == [1]
 
 
-async def test_logs_of_more_extents_than_one_look_may_hold_have_their_turns(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("penstock_compactor.keys.work.EXTENTS_HELD_MAX", 3)
+async def test_logs_of_more_extents_than_one_look_may_hold_have_their_turns(world: World) -> None:
+    world.limits = CompactorLimits(keys=KeyWorkLimits(extents_held_max=3))
     world.key_interval_s = 0
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
     topic_ids = [world.create_topic(number, **compacted) for number in range(1, 6)]
     for _ in range(2):
         world.flush(*((topic_id, 0, ["a"]) for topic_id in topic_ids))
-    runner = world.runner()
-    keys = world.keys(world.jobs(runner=runner), runner)
+    keys = world.keys(world.runner())
     topics = (await world.machine.query("metadata", MetadataQuery(0, None), MetadataView)).topics
     looks = [[topic_ids.index(job.topic_id) for job in await keys.look(topics, ())] for _ in range(3)]
     assert [sorted(each) for each in looks] == [[0, 1], [2, 3], [0, 4]]

@@ -22,7 +22,7 @@ def look(listing: Listing, table: Sequence[SegmentView], now_s: float, page: int
     while row >= 0:
         end = row + page
         found = [each for each in table if row <= each.row < end]
-        row = listing.note(row, SegmentsView(1, 77, found, end if end < len(table) else -1))
+        row = listing.record(row, SegmentsView(1, 77, found, end if end < len(table) else -1))
     return first
 
 

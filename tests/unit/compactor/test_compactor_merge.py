@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from penstock.kafkawire.records import CRC_START, MAGIC_POSITION, Record, batches, build_batch, decode_records
+from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.segment import HEADER_BYTES, read_compacted_index
+from penstock_compactor.jobs.values import Failed, StorePlace
 from penstock_compactor.merge.merge_task import merge
-from penstock_compactor.merge.tasks import Failed, InputExtent, InputRun, InputSegment, Merged, MergeTask, StorePlace
+from penstock_compactor.merge.tasks import InputExtent, InputRun, InputSegment, Merged, MergeTask
 from tests.unit.compactor.compactor_lake import Lake, Place, batch, topic
 
 A0, A1, B0 = (topic(1), 0), (topic(1), 1), (topic(2), 0)
@@ -25,7 +27,7 @@ def lake() -> Iterator[Lake]:
 def merged(lake: Lake, level: int, segments: list[InputSegment]) -> InputSegment:
     """Merge, and put the output in the place of the inputs."""
     task = lake.task(level, segments)
-    result = merge(lake.place, task)
+    result = merge(lake.place, task, SystemClock(), SystemEntropy())
     assert isinstance(result, Merged), result
     lake.replace(task, result)
     return InputSegment(result.segment_id, result.level)
@@ -33,7 +35,7 @@ def merged(lake: Lake, level: int, segments: list[InputSegment]) -> InputSegment
 
 def failure(lake: Lake, task: MergeTask) -> Failed:
     stored = lake.stored()
-    result = merge(lake.place, task)
+    result = merge(lake.place, task, SystemClock(), SystemEntropy())
     assert isinstance(result, Failed)
     assert lake.stored() == stored, "there is no output"
     return result
@@ -111,7 +113,7 @@ def test_gaps_and_empty_batches_of_key_compaction_stay(lake: Lake) -> None:
     segment = InputSegment(bytes([1]) * 16, 2)
     lake.overwrite(segment, data)
     run = InputRun(topic(1), 0, [InputExtent(0, 8, 19, 0, len(data))])
-    result = merge(lake.place, MergeTask(2, [segment], [run]))
+    result = merge(lake.place, MergeTask(2, [segment], [run]), SystemClock(), SystemEntropy())
     assert isinstance(result, Merged)
     output = InputSegment(result.segment_id, 2)
     assert values_of(lake, A0, output) == [(12, "2"), (15, "5")]

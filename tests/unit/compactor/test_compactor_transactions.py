@@ -11,7 +11,7 @@ from penstock.kafkawire.records import CRC_START, is_control, read_batch_header
 from penstock.segment import read_compacted_index
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
-from penstock_compactor.merge.jobs import Ended
+from penstock_compactor.jobs.values import JobResult
 from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
 from tests.unit.compactor.compactor_lake import CLUSTER
 from tests.unit.compactor.transaction_world import Log, TransactionWorld, random_step
@@ -29,10 +29,10 @@ def log(world: TransactionWorld) -> Log:
     return world.create_topic(1), 0
 
 
-async def merge(world: TransactionWorld, *levels: int, kind: Kind = Kind.FLUSHED) -> Ended:
+async def merge(world: TransactionWorld, *levels: int, kind: Kind = Kind.FLUSHED) -> JobResult:
     """Everything on these levels."""
     segments = [each for each in world.segments() if each.level in levels]
-    ended = await world.jobs().merge(Choice(kind, segments), ())
+    ended = await world.merging().merge(Choice(kind, segments), ())
     assert not ended.failures
     return ended
 
@@ -123,10 +123,10 @@ async def test_the_marker_stays_while_records_before_it_may_be_there(world: Tran
     world.write((log, writer, PAIRS))
     world.end(writer, committed=True)
     first, *others = world.segments()
-    await world.jobs().merge(Choice(Kind.FLUSHED, others), ())
+    await world.merging().merge(Choice(Kind.FLUSHED, others), ())
     assert headers(world, log) == [(0, 1, 2, False), (4, 4, 1, True), (5, 6, 2, False), (7, 7, 1, True)]
     assert world.read_committed(log) == world.expected(log)
-    await world.jobs().merge(Choice(Kind.FLUSHED, [first]), ())
+    await world.merging().merge(Choice(Kind.FLUSHED, [first]), ())
     assert headers(world, log)[0] == (0, 1, 0, False)
     assert world.read_committed(log) == world.expected(log)
     await merge(world, 1)
@@ -191,7 +191,7 @@ async def test_readers_of_what_is_committed_see_the_same_before_and_after_every_
         segments = [each for each in world.segments() if each.level in levels and chance.random() < 0.8]
         if segments:
             kind = {0: Kind.FLUSHED, 1: Kind.MIXED}[levels[0]]
-            assert (await world.jobs().merge(Choice(kind, segments), ())).is_good
+            assert (await world.merging().merge(Choice(kind, segments), ())).is_complete
         for log in logs:
             check_reads(world, log, chance)
     for producer in producers:

@@ -37,11 +37,12 @@ from penstock.objectstore import NotDeleted, Throttled, Unfinished
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut
 from penstock.runtime.bus.bus import Handler, Inbound, Payload, Subscription
-from penstock.segment.keys import segment_key
+from penstock.segment.keys import SHARDS, segment_key
+from penstock_janitor.app import JanitorLimits, build_janitor
 from penstock_janitor.config import JanitorConfig
-from penstock_janitor.identity import Identity, marker_key
+from penstock_janitor.coordination.guard import marker_key
 from penstock_janitor.metrics import JanitorMetrics
-from penstock_janitor.service import Janitor
+from penstock_janitor.rules.journal import Identity
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
@@ -215,22 +216,20 @@ class Running:
         self.name = name
         self.fate = fate
         self.registry = CollectorRegistry()
-        self.told: dict[str, str] = {}
+        self.degraded: dict[str, str] = {}  # by what is degraded, the reason; empty where nothing is
         self.clock = WrongClock(ahead_ms)
         config = JanitorConfig(cluster=CLUSTER, instance=name, **settings)
-        self.janitor = Janitor(
-            config,
-            ReachedBus(world.hub.connect(name), fate),  # type: ignore[arg-type]
-            ReachedStore(world.store, fate),
-            self.clock,
-            world.entropy,
-            JanitorMetrics(self.registry),
-            self._tell,
+        self.janitor = build_janitor(
+            config=config,
+            bus=ReachedBus(world.hub.connect(name), fate),  # type: ignore[arg-type]
+            store=ReachedStore(world.store, fate),
+            clock=self.clock,
+            entropy=world.entropy,
+            metrics=JanitorMetrics(self.registry),
+            set_degraded=self.degraded.__setitem__,
+            limits=world.limits,
         )
         self.task = asyncio.create_task(self.janitor.run())
-
-    def _tell(self, name: str, reason: str) -> None:
-        self.told[name] = reason
 
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(f"penstock_janitor_{name}", labels) or 0.0
@@ -240,8 +239,11 @@ class World:
     """A cluster: topics, segments, sequencers that answer, a bucket, and janitors."""
 
     def __init__(self, core_limits: Limits = DEFAULT_LIMITS) -> None:
+        self.limits = JanitorLimits()  # of janitors that start from now on
         self.clock = VirtualClock()
         self.entropy = SeededEntropy()
+        self.shards = range(SHARDS)  # where new segments come to lie
+        self.query_step_ms = 0  # if not 0, the journal's clock goes on by so much with each query, and only so
         self.hub = MemoryHub()
         self.state: State = new_state(core_limits)
         self.identity = IDENTITY
@@ -294,7 +296,10 @@ class World:
         await message.respond(codec.encode(answer))
 
     def tick(self) -> None:
-        """The journal's clock goes with everybody's, but for what it is ahead."""
+        """Let the journal's clock go on with the world's clock, ahead of it by `journal_ahead_ms`."""
+        if self.query_step_ms:
+            self._apply([Tick(self.state.clock_ms + self.query_step_ms)])
+            return
         now_ms = self.clock.now_ms() + self.journal_ahead_ms
         if now_ms - self.state.clock_ms >= SECOND_MS:
             self._apply([Tick(now_ms)])
@@ -351,7 +356,10 @@ class World:
         return key
 
     def new_id(self, born_ms: int) -> SegmentId:
-        return new_segment_id(born_ms, self.entropy.take(10))
+        while True:
+            segment_id = new_segment_id(born_ms, self.entropy.take(10))
+            if int(segment_key("", CLUSTER, 0, segment_id).split("/")[2]) in self.shards:
+                return segment_id
 
     # Janitors
 
@@ -439,8 +447,7 @@ async def world(level: int = NEWEST_LEVEL, core_limits: Limits = DEFAULT_LIMITS)
     finally:
         for name in list(built.running):
             await built.kill(name)
-        for name in list(built.hub._buses):
-            await built.hub._buses[name].close()
+        await built.hub.close()
 
 
 __all__ = [

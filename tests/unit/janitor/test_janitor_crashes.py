@@ -4,8 +4,10 @@ import pytest
 
 from penstock.contracts.commands import TO_HIGH_WATERMARK, DeleteRecords, LogOffset
 from penstock.objectstore.store import PART_BYTES_MIN
-from penstock_janitor.identity import marker_key
-from penstock_janitor.judge import ORPHAN_AGE_MIN_MS
+from penstock_janitor.app import JanitorLimits
+from penstock_janitor.coordination.guard import marker_key
+from penstock_janitor.deletion.sweep import SweepLimits
+from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS
 from penstock_sequencer.core.state.limits import Limits, LogLimits
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, Fate, World, world
@@ -30,23 +32,16 @@ CRASH_POINTS = (
     "abort_unfinished",
     "delete",
 )
-SHARDS = 20  # fewer than there are, so that a sweep is not most of a test
+LIMITS = JanitorLimits(sweep=SweepLimits(shard_digits=1, tasks_at_once=5))  # so that a sweep is not most of a test
 AGE_S = ORPHAN_AGE_MIN_MS / 1000
 SETTINGS = {"sweep_interval_ms": 300_000, "reap_interval_ms": 10_000}
 STEP_BY_STEP = Limits(log=LogLimits(extents_dropped_per_command_max=1))
 A_WHILE_S = 3 * GRACE_S  # for everything that there is to do
 
 
-@pytest.fixture(autouse=True)
-def _few_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.segment.keys.SHARDS", SHARDS)
-    monkeypatch.setattr("penstock_janitor.store_maintenance.SHARDS", SHARDS)
-    monkeypatch.setattr("penstock_janitor.sweep.SHARD_TASKS", SHARDS)
-    monkeypatch.setattr("penstock_janitor.sweep.SHARDS_AT_ONCE", 5)
-
-
 async def prepare(built: World) -> set[str]:
     """Something for each loop to do; the keys that are to be left."""
+    built.limits = LIMITS
     for name, configs in {"stays": {}, "expires": {"retention_ms": "600000"}, "trimmed": {}, "deleted": {}}.items():
         built.create_topic(name, **{"retention_ms": "-1", **configs})
     kept = {await built.flush("stays"), await built.flush("stays", "deleted")}

@@ -9,8 +9,9 @@ from penstock.contracts import codec, subjects
 from penstock.contracts.commands import LeaseJob, ReleaseJob
 from penstock.contracts.errors import Undelivered
 from penstock.contracts.messages import ExplainReply, ExplainRequest
-from penstock_janitor.identity import Identity, marker_key
-from penstock_janitor.judge import ORPHAN_AGE_MIN_MS
+from penstock_janitor.coordination.guard import marker_key
+from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS
+from penstock_janitor.rules.journal import Identity
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, MINUTE_MS, World, world
 

@@ -4,7 +4,7 @@ import itertools
 
 from structlog.testing import capture_logs
 
-from penstock_janitor.identity import Identity
+from penstock_janitor.rules.journal import Identity
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, World, world
 
@@ -129,8 +129,8 @@ async def test_a_dry_run_tells_of_all_that_would_go_a_thousand_at_a_time() -> No
         keys = await mark_dead(built, 2_300)
         with capture_logs() as logs:
             await built.go_on(GRACE_S + 3 * SLACK_S)
-        told = [line["key"] for line in logs if line["event"] == "object_would_go"]
-        assert sorted(told) == sorted(keys)
+        logged = [line["key"] for line in logs if line["event"] == "object_would_go"]
+        assert sorted(logged) == sorted(keys)
         assert built.store.deleted == []
 
 
@@ -155,12 +155,12 @@ async def test_of_a_batch_that_fails_in_part_the_rest_is_forgotten_and_the_part_
         await built.go_on(GRACE_S + SLACK_S)
         assert set(keys) & set(await built.store.keys()) == built.store.rejected
         assert len(built.state.segments) == 2
-        assert "access denied" in running.told["deletion"]
+        assert "access denied" in running.degraded["deletion"]
         built.store.rejected = set()
         await built.go_on(2 * SLACK_S)
         assert not set(keys) & set(await built.store.keys())
         assert len(built.state.segments) == 0
-        assert running.told["deletion"] == ""
+        assert running.degraded["deletion"] == ""
 
 
 @in_virtual_time
@@ -213,7 +213,7 @@ async def test_before_each_batch_the_bucket_has_to_be_the_journal_s() -> None:
         await built.write_marker(Identity(built.identity.stream, "2026-02-02T00:00:00Z"))
         await built.go_on(SLACK_S)
         assert key in await built.store.keys()
-        assert "nothing in it is touched" in running.told["reaper"]
+        assert "nothing in it is touched" in running.degraded["reaper"]
         assert not built.state.leases
 
 
@@ -224,7 +224,7 @@ async def test_sequencers_that_are_away_cost_nothing_but_time() -> None:
         (key,) = await mark_dead(built)
         built.is_down = True
         await built.go_on(GRACE_S + SLACK_S)
-        assert "no sequencer answered" in running.told["reaper"]
+        assert "no sequencer answered" in running.degraded["reaper"]
         assert key in await built.store.keys()
         built.is_down = False
         await built.go_on(GRACE_S + SLACK_S)

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.contracts.commands import DropExtents, ExpireLogs, TakeTaskLease, Tick
+from penstock.contracts.commands import DropExtents, ExpireLogs, TakeTaskLease
 from penstock_janitor import retention
 from penstock_sequencer.core.state.limits import AnswerLimits, Limits, LogLimits
 from tests.testkit.fakes.virtual_time import in_virtual_time
@@ -85,11 +85,11 @@ async def test_a_journal_whose_clock_leaps_ahead_expires_nothing_early_and_that_
         topic_id = built.create_topic("t", retention_ms=str(HOUR_MS))
         first = await built.flush("t")
         await built.go_on(LOOK_S)
-        assert not running.told.get("clock")
+        assert not running.degraded.get("clock")
         with capture_logs() as lines:
             built.journal_ahead_ms = 8 * 24 * HOUR_MS
             await built.go_on(10 * LOOK_S)
-        assert running.told["clock"].startswith("the journal's clock is 11520 min ahead")
+        assert running.degraded["clock"].startswith("the journal's clock is 11520 min ahead")
         assert running.metric("clock_ahead_seconds") == 8 * 24 * HOUR_MS / 1000
         assert len([line for line in lines if line["event"] == "clocks_disagree"]) == 1
         await built.go_on(GRACE_S + 120)
@@ -157,17 +157,17 @@ def test_logs_beyond_one_answer_are_told_by_the_next(dry_run: bool) -> None:
             with capture_logs() as lines:
                 built.start(dry_run=dry_run)
                 await built.go_on(LOOK_S - 5)
-            told = [line for line in lines if line["event"] == "records_would_expire"]
+            logged = [line for line in lines if line["event"] == "records_would_expire"]
             starts = [_log_start(built, large, partition) for partition in range(5)] + [_log_start(built, small)]
             assert starts == [0 if dry_run else 1] * 6
-            assert bool(told) == dry_run
+            assert bool(logged) == dry_run
 
     run()
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_where_nothing_goes_a_look_ends_though_commits_go_on(monkeypatch: pytest.MonkeyPatch, dry_run: bool) -> None:
-    """Another janitor has the chore, or nothing is to be done; each answer differs from the one before."""
+def test_where_nothing_goes_a_look_ends_though_commits_go_on(dry_run: bool) -> None:
+    """Another janitor has the task, or there is nothing to do. Each answer differs from the one before."""
 
     @in_virtual_time
     async def run() -> None:
@@ -177,7 +177,7 @@ def test_where_nothing_goes_a_look_ends_though_commits_go_on(monkeypatch: pytest
                 await built.flush("large", partition=partition)
             await built.go_on(3)
             built.apply(TakeTaskLease(0, "another", retention.KIND.first, retention.KIND.stop, 0, 600_000))
-            monkeypatch.setattr(built, "tick", lambda: built._apply([Tick(built.state.clock_ms + 7)]))
+            built.query_step_ms = 7
             running = built.start(ahead_ms=HOUR_MS, fate=Fate("retention", 50), dry_run=dry_run)
             await built.go_on(LOOK_S - 5)
             assert running.fate.calls["retention"] == 2
@@ -246,10 +246,10 @@ async def test_below_the_janitors_level_it_waits() -> None:
         built.create_topic("t")
         running = built.start()
         await built.go_on(100)
-        assert "level 2" in running.told["sweep"]
+        assert "level 2" in running.degraded["sweep"]
         built.raise_level(2)
         await built.go_on(120)
-        assert not any(running.told.values())
+        assert not any(running.degraded.values())
 
 
 def _log_start(built: World, topic_id: bytes, partition: int = 0) -> int:

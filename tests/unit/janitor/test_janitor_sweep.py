@@ -7,8 +7,11 @@ from structlog.testing import capture_logs
 
 from penstock.contracts.commands import SHARD_TASKS, TakeTaskLease
 from penstock.objectstore.store import PART_BYTES_MIN
-from penstock_janitor.identity import REBUILT_SEQUENCE_MIN, Identity, marker_key
-from penstock_janitor.judge import ORPHAN_AGE_MIN_MS
+from penstock_janitor.app import JanitorLimits
+from penstock_janitor.coordination.guard import marker_key
+from penstock_janitor.deletion.sweep import SweepLimits
+from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS
+from penstock_janitor.rules.journal import REBUILT_SEQUENCE_MIN, Identity
 from tests.testkit.fakes.virtual_time import START_MS, in_virtual_time
 from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, SEGMENT_BYTES, World, world
 
@@ -58,9 +61,10 @@ async def test_several_janitors_share_a_sweep() -> None:
 
 
 @in_virtual_time
-async def test_a_shard_with_many_objects_is_looked_through_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.segment.keys._shard", lambda _: 3)
+async def test_a_shard_with_many_objects_is_looked_through_page_by_page() -> None:
     async with world() as built:
+        built.limits = JanitorLimits(sweep=SweepLimits(shard_digits=1))
+        built.shards = range(100)  # of the first task, which has these hundred with one digit
         orphans = [await orphan(built) for _ in range(2_400)]
         built.create_topic("stays", retention_ms="-1")
         live = [await built.flush("stays") for _ in range(100)]
@@ -250,11 +254,11 @@ def test_in_the_wrong_bucket_it_refuses_to_do_anything(wrong: str) -> None:
             assert not running.fate.calls["delete"]
             assert not [command for command in built.applied if isinstance(command, TakeTaskLease)]
             for loop in ("reaper", "retention", "sweep", "house"):
-                assert "this is not the store of cluster test, and nothing in it is touched" in running.told[loop]
+                assert "this is not the store of cluster test, and nothing in it is touched" in running.degraded[loop]
             await built.write_marker(built.identity)
             await built.go_on(GRACE_S + 2 * INTERVAL_S)
             assert not set(keys) & set(await built.store.keys())
-            assert not any(running.told.values())
+            assert not any(running.degraded.values())
 
     run()
 
@@ -268,7 +272,7 @@ async def test_a_bucket_that_becomes_another_journal_s_is_left_alone_from_then_o
         keys = await _something_of_all(built)
         await built.go_on(2 * AGE_S)
         assert set(keys) <= set(await built.store.keys())
-        assert "nothing in it is touched" in running.told["sweep"]
+        assert "nothing in it is touched" in running.degraded["sweep"]
 
 
 @in_virtual_time
@@ -280,7 +284,7 @@ async def test_a_damaged_marker_is_no_permission() -> None:
         running = built.start(**QUICK)
         await built.go_on(2 * AGE_S)
         assert set(keys) <= set(await built.store.keys())
-        assert "does not name a journal" in running.told["reaper"]
+        assert "does not name a journal" in running.degraded["reaper"]
 
 
 @in_virtual_time
@@ -294,8 +298,8 @@ async def test_a_dry_run_tells_of_all_and_changes_nothing() -> None:
         assert set(keys) <= set(await built.store.keys())
         assert built.applied == []
         assert not running.fate.calls["delete"]
-        told = [line["key"] for line in lines if line["event"] == "object_would_go"]
-        assert sorted(told) == sorted(keys), "each once"
+        logged = [line["key"] for line in lines if line["event"] == "object_would_go"]
+        assert sorted(logged) == sorted(keys), "each once"
         assert running.metric("bytes", state="orphaned") == SEGMENT_BYTES
 
 

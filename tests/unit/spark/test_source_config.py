@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.contracts.errors import Invalid
-from penstock.spark.config import COLUMNS, SourceConfig, read_source_config
+from penstock.spark.source.config import COLUMNS, SourceConfig, read_source_config
 
 ADDRESS = {"nats": "nats://a:1", "store": "file:///objects"}
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from penstock.spark.filters import Scope, scope_of
+from penstock.spark.source.filters import Scope, scope_of
 
 
 class Filter:

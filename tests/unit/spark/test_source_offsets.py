@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.errors import Invalid
-from penstock.spark.offsets import LogBounds, Offsets, from_json, limit_offsets, parse_place, resolve, to_json
+from penstock.spark.source.offsets import LogBounds, Offsets, from_json, limit_offsets, parse_place, resolve, to_json
 
 BOUNDS = {("a", 0): LogBounds(5, 20), ("a", 1): LogBounds(0, 7), ("b", 0): LogBounds(0, 0)}
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.batches import Extent, SegmentRef
 from penstock.segment.compacted import Place
-from penstock.spark.splits import Run, Split, Wanted, limit_bytes, plan_splits, segments_to_cut
+from penstock.spark.source.splits import Run, Split, Wanted, limit_bytes, plan_splits, segments_to_cut
 
 MIB = 1024 * 1024
 TOPIC_ID = bytes(16)

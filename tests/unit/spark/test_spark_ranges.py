@@ -10,7 +10,8 @@ from hypothesis import given, strategies as st
 
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
-from penstock.spark.ranges import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, GAP_BYTES_MAX, Range, StoreRanges, plan_blocks
+from penstock.spark.blocks import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, GAP_BYTES_MAX, Range, plan_blocks
+from penstock.spark.ranges import StoreRanges
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -1,4 +1,4 @@
-"""An audit from beginning to end: look, read everything on Spark, look again at what seemed wrong, report."""
+"""An audit from beginning to end: compare, read everything on Spark, check the findings again, report."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.audit.findings import Finding
 from penstock.audit.inventory import EXTENT_FIELDS, Inventory, take_inventory
-from penstock.audit.judge import NO_PREFIX, Shares, judge
-from penstock.audit.report import Report
+from penstock.audit.object_check import NO_PREFIX, Breakdown, check_objects
+from penstock.audit.report import Finding, Report
 from penstock.audit.segment_check import Checked, ExtentCheck, SegmentCheck, check_segments
 from penstock.contracts.configs.topics import is_compacted
 from penstock.objectstore import ObjectStore
@@ -42,7 +41,7 @@ class Audit:
         looked at once more, and only what is found again is reported.
         """
         started_s = self._clock.monotonic_s()
-        inventory, findings, shares = await self._look()
+        inventory, findings, breakdown = await self._look()
         checked = await self._read_all(inventory)
         findings += checked.findings
         if findings:
@@ -58,15 +57,15 @@ class Audit:
             records_read=checked.records,
             bytes_read=checked.bytes,
             seconds=round(self._clock.monotonic_s() - started_s, 3),
-            objects=shares.objects,
-            bytes=shares.bytes,
+            objects=breakdown.objects,
+            bytes=breakdown.bytes,
             findings=sorted(findings),
         )
 
-    async def _look(self) -> tuple[Inventory, list[Finding], Shares]:
+    async def _look(self) -> tuple[Inventory, list[Finding], Breakdown]:
         inventory = await take_inventory(self._client, self._store, self._cluster)
-        findings, shares = judge(inventory, self._cluster, self._clock.now_ms())
-        return inventory, findings, shares
+        findings, breakdown = check_objects(inventory, self._cluster, self._clock.now_ms())
+        return inventory, findings, breakdown
 
     async def _read_all(self, inventory: Inventory, keys: set[str] | None = None) -> Checked:
         """Read the live extents of all segments, or of those with these keys."""
@@ -101,26 +100,26 @@ def segment_checks(inventory: Inventory, cluster: str) -> list[SegmentCheck]:
     return checks
 
 
-def shares_of(checks: Sequence[SegmentCheck], bytes_max: int = TASK_BYTES) -> list[list[SegmentCheck]]:
+def tasks_of(checks: Sequence[SegmentCheck], bytes_max: int = TASK_BYTES) -> list[list[SegmentCheck]]:
     """The checks in tasks of about as many bytes."""
-    shares: list[list[SegmentCheck]] = []
-    share_bytes = bytes_max
+    tasks: list[list[SegmentCheck]] = []
+    task_bytes = bytes_max
     for check in checks:
-        if share_bytes + check.live_bytes > bytes_max:
-            shares.append([])
-            share_bytes = 0
-        shares[-1].append(check)
-        share_bytes += check.live_bytes
-    return shares
+        if task_bytes + check.live_bytes > bytes_max:
+            tasks.append([])
+            task_bytes = 0
+        tasks[-1].append(check)
+        task_bytes += check.live_bytes
+    return tasks
 
 
 def read_on_spark(session: Any, store_url: str) -> ReadSegments:
     """Reads segments as tasks of a Spark session."""
 
     def read(checks: Sequence[SegmentCheck]) -> Checked:
-        shares = [msgspec.msgpack.encode(share) for share in shares_of(checks)]
+        tasks = [msgspec.msgpack.encode(task) for task in tasks_of(checks)]
         context = session.sparkContext
-        found = context.parallelize(shares, len(shares)).map(lambda share: check_share(store_url, share)).collect()
+        found = context.parallelize(tasks, len(tasks)).map(lambda task: run_task(store_url, task)).collect()
         checked = Checked()
         for each in found:
             checked.add(msgspec.msgpack.decode(each, type=Checked))
@@ -129,9 +128,9 @@ def read_on_spark(session: Any, store_url: str) -> ReadSegments:
     return read
 
 
-def check_share(store_url: str, share: bytes) -> bytes:
-    """One task: the checks of a share, both packed."""
+def run_task(store_url: str, task: bytes) -> bytes:
+    """Do the checks of one task; the checks and the result are packed."""
     with StoreRanges(store_url) as store:
-        checks = msgspec.msgpack.decode(share, type=list[SegmentCheck])
+        checks = msgspec.msgpack.decode(task, type=list[SegmentCheck])
         found = check_segments(checks, lambda ranges: (fragment.data for fragment in store.stream(ranges)))
     return msgspec.msgpack.encode(found)

@@ -1,11 +1,11 @@
-"""What there is: the journal's view of logs and segments, as sequencers tell it, and the objects in the bucket."""
+"""The facts that an audit compares: the sequencers' view of logs and segments, and the objects in the bucket."""
 
 from array import array
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 import msgspec
 
-from penstock.audit.findings import Finding
+from penstock.audit.report import Finding
 from penstock.contracts.batches import NO_SEGMENT_ID, Extent
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries.compaction import (
@@ -76,9 +76,9 @@ async def _take_logs(client: SequencerClient, inventory: Inventory, number: int,
         wanted = [PlanPartition(topic.topic_id, each, offset, PLAN_BYTES_MAX) for each, offset in offsets.items()]
         plan = await client.query("plan", PlanQuery(0, wanted, PLAN_BYTES_MAX), Plan)
         # An answer has room for some extents only, and tells of the first partitions first.
-        had_room = not any(found.extents for found in plan.partitions)
+        had_space = not any(found.extents for found in plan.partitions)
         for asked, found in zip(wanted, plan.partitions, strict=True):
-            next_offset = _take_log(inventory, number, asked.offset, found, had_room=had_room)
+            next_offset = _take_log(inventory, number, asked.offset, found, had_space=had_space)
             if next_offset is None:
                 del offsets[asked.partition]
             else:
@@ -95,10 +95,10 @@ async def _log_starts(client: SequencerClient, topic_id: TopicId, partitions: Se
     }
 
 
-def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPlan, *, had_room: bool) -> int | None:
+def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPlan, *, had_space: bool) -> int | None:
     """Take in what a plan says from an offset on; where to go on, or None at the end of the log.
 
-    Without extents a log ends early only if the plan `had_room` for some.
+    Without extents a log ends early only if the plan `had_space` for some.
     """
     if found.rejection == Rejection.UNKNOWN_TOPIC:  # it was deleted meanwhile
         return None
@@ -112,16 +112,16 @@ def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPl
         if extent.base_offset > offset:
             inventory.findings.append(_hole(inventory, number, found.partition, offset, extent.base_offset))
         if extent.segment.segment_id != NO_SEGMENT_ID:  # a transaction's end is in the journal only
-            _note(inventory, number, found.partition, extent)
+            _record(inventory, number, found.partition, extent)
         offset = extent.last_offset + 1
-    if offset < found.high_watermark and (found.extents or not had_room):
+    if offset < found.high_watermark and (found.extents or not had_space):
         return offset
     if offset < found.high_watermark and found.rejection == Rejection.NONE:
         inventory.findings.append(_hole(inventory, number, found.partition, offset, found.high_watermark))
     return None
 
 
-def _note(inventory: Inventory, number: int, partition: int, extent: Extent) -> None:
+def _record(inventory: Inventory, number: int, partition: int, extent: Extent) -> None:
     rows = inventory.extents_by_segment.setdefault(extent.segment.segment_id, array("q"))
     rows.extend(
         (
@@ -171,14 +171,14 @@ async def _take_hidden(client: SequencerClient, inventory: Inventory) -> None:
         query = SegmentExtentsQuery(0, [segment.row for segment in asked])
         view = await client.query("segment_extents", query, SegmentExtentsView)
         for segment, extents in zip(asked, view.extents, strict=False):  # an answer may have room for the first only
-            told = _told(inventory, segment)
+            in_logs = _in_logs(inventory, segment)
             _hide(
                 inventory,
                 segment,
                 [
                     each
                     for each in extents
-                    if (numbers.get(each.topic_id), each.partition, each.base_offset) not in told
+                    if (numbers.get(each.topic_id), each.partition, each.base_offset) not in in_logs
                 ],
             )
         done += len(view.extents)
@@ -189,7 +189,7 @@ def _is_short(inventory: Inventory, segment: SegmentView) -> bool:
     return segment.live_bytes > (0 if rows is None else sum(rows[_LENGTH::EXTENT_FIELDS]))
 
 
-def _told(inventory: Inventory, segment: SegmentView) -> set[tuple[int, int, int]]:
+def _in_logs(inventory: Inventory, segment: SegmentView) -> set[tuple[int, int, int]]:
     """The segment's extents that logs told of: topic's number, partition, base offset."""
     rows: Sequence[int] = inventory.extents_by_segment.get(segment.segment_id, ())
     return set(zip(rows[0::EXTENT_FIELDS], rows[1::EXTENT_FIELDS], rows[2::EXTENT_FIELDS], strict=True))

@@ -1,11 +1,9 @@
-"""What an audit tells, to people and to programs."""
+"""The report of an audit and its findings, for people and for programs."""
 
 import msgspec
 
-from penstock.audit.findings import Finding
-
-LISTED_MAX = 50  # findings told to people; programs get all
-_SHARES = {
+LISTED_MAX = 50  # findings in the text for people; programs get all
+_EXPLANATIONS = {
     "live": "live segments",
     "grace": "condemned, in their grace",
     "condemned": "condemned, to be deleted",
@@ -13,6 +11,14 @@ _SHARES = {
     "journal": "snapshots and archive of the journal",
     "unexplained": "unexplained",
 }
+
+
+class Finding(msgspec.Struct, frozen=True, order=True):
+    """One defect."""
+
+    kind: str  # a few words with dashes, for programs
+    subject: str  # an object's key, or topic-partition
+    what: str  # a part of a sentence, for people
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -28,7 +34,7 @@ class Report(msgspec.Struct, kw_only=True):
     records_read: int
     bytes_read: int
     seconds: float
-    objects: dict[str, int]  # by what explains them
+    objects: dict[str, int]  # by their explanation
     bytes: dict[str, int]
     findings: list[Finding]
 
@@ -44,7 +50,7 @@ def as_json(report: Report) -> str:
 
 
 def as_text(report: Report) -> str:
-    """A table and a verdict."""
+    """A table, and the findings."""
     lines = [
         f"cluster {report.cluster}: {report.topics} topics, {report.partitions} partitions, {report.extents} extents",
         f"read {report.records_read:,} records in {report.batches_read:,} batches, {_size(report.bytes_read)} of "
@@ -53,9 +59,9 @@ def as_text(report: Report) -> str:
         f"  {'the bucket holds':<40}{'objects':>10}{'bytes':>14}",
     ]
     lines += [
-        f"  {name:<40}{report.objects[share]:>10,}{_size(report.bytes[share]):>14}"
-        for share, name in _SHARES.items()
-        if report.objects.get(share)
+        f"  {text:<40}{report.objects[name]:>10,}{_size(report.bytes[name]):>14}"
+        for name, text in _EXPLANATIONS.items()
+        if report.objects.get(name)
     ]
     lines.append("")
     if report.is_clean:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import crc32c
 import msgspec
 
-from penstock.audit.findings import Finding
+from penstock.audit.report import Finding
 from penstock.contracts.batches import BatchRun
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, Invalid

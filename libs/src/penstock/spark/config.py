@@ -1,7 +1,5 @@
-"""What a reader of topics was told: the options of `spark.read.format("penstock")`, else the environment's."""
+"""Where a cluster is: from the options of a read, else from the environment, else from an env file."""
 
-import os
-import re
 from collections.abc import Mapping
 
 import msgspec
@@ -9,33 +7,8 @@ import msgspec
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
-from penstock.spark.offsets import EARLIEST_TEXT, LATEST_TEXT, Place, parse_place
 
-COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
 CLUSTER_DEFAULT = "default"
-# A task's share: large enough that starting it costs little, small enough that a core's failure does.
-SPLIT_BYTES = 64 * 1024 * 1024
-SPLIT_BYTES_MIN = 1024 * 1024
-# Spark shows every option in its plans, except those whose names say that they are secret.
-_KNOWN = {
-    "topics": "topics",
-    "nats": "nats_url",
-    "store": "store_url",
-    "cluster": "cluster",
-    "natsuser": "nats_user",
-    "natspassword": "nats_password",
-    "envfile": "env_file",
-    "isolation": "isolation",
-    "columns": "columns",
-    "startingoffsets": "starting",
-    "endingoffsets": "ending",
-    "startingtimestamp": "starting_timestamp",
-    "endingtimestamp": "ending_timestamp",
-    "maxbytespersplit": "split_bytes",
-    "maxbytespertrigger": "trigger_bytes",
-    "maxoffsetspertrigger": "trigger_offsets",
-    "failondataloss": "fail_on_data_loss",
-}
 _VARIABLES = {
     "nats_url": "NATS_URL",
     "store_url": "STORE_URL",
@@ -43,10 +16,6 @@ _VARIABLES = {
     "nats_user": "NATS_USER",
     "nats_password": "NATS_PASSWORD",
 }
-_NAMES = (
-    "topics, startingOffsets, endingOffsets, startingTimestamp, endingTimestamp, columns, isolation, nats, natsUser, "
-    "natsPassword, store, cluster, envFile, maxBytesPerSplit, maxBytesPerTrigger, maxOffsetsPerTrigger, failOnDataLoss"
-)
 
 
 class ClusterAddress(msgspec.Struct, frozen=True):
@@ -61,67 +30,6 @@ class ClusterAddress(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         """The name only."""
         return f"ClusterAddress({self.cluster!r})"
-
-
-class TopicChoice(msgspec.Struct, frozen=True):
-    """Topics by name, and by patterns that a whole name must match."""
-
-    names: tuple[str, ...]
-    patterns: tuple[str, ...]
-
-    def matches(self, topic: str) -> bool:
-        """Whether the topic is meant."""
-        return topic in self.names or any(re.fullmatch(pattern, topic) for pattern in self.patterns)
-
-
-class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a reader of topics can be told."""
-
-    address: ClusterAddress
-    topics: TopicChoice
-    columns: tuple[str, ...] = COLUMNS
-    starting: Place = EARLIEST_TEXT
-    ending: Place = LATEST_TEXT
-    starting_timestamp_ms: int | None = None
-    ending_timestamp_ms: int | None = None
-    split_bytes: int = SPLIT_BYTES
-    trigger_bytes: int | None = None
-    trigger_offsets: int | None = None
-    fail_on_data_loss: bool = True
-    read_committed: bool = True
-
-
-def read_source_config(
-    options: Mapping[str, str], *, streaming: bool = False, environ: Mapping[str, str] | None = None
-) -> SourceConfig:
-    """The options of a read, whatever the case of their names; `Invalid` with one sentence for what cannot be."""
-    given: dict[str, str] = {}
-    for name, value in options.items():
-        field = _KNOWN.get(name.lower().replace("_", ""))
-        if field is None:
-            raise Invalid(f"no option {name!r}; there are {_NAMES}")
-        given[field] = value.strip()
-    if given.get("isolation", "read_committed") not in ("read_committed", "read_uncommitted"):
-        raise Invalid(f"isolation is read_committed or read_uncommitted: {given['isolation']!r}")
-    for side in ("starting", "ending"):
-        if side in given and f"{side}_timestamp" in given:
-            raise Invalid(f"{side}Offsets and {side}Timestamp exclude each other")
-    if streaming and {"ending", "ending_timestamp"} & set(given):
-        raise Invalid("a stream has no end: endingOffsets and endingTimestamp are for spark.read")
-    return SourceConfig(
-        address=read_address(given, os.environ if environ is None else environ),
-        topics=_topics(given.get("topics", "")),
-        columns=_columns(given.get("columns", "")),
-        starting=parse_place("startingOffsets", given.get("starting", LATEST_TEXT if streaming else EARLIEST_TEXT)),
-        ending=parse_place("endingOffsets", given.get("ending", LATEST_TEXT)),
-        starting_timestamp_ms=_number(given, "starting_timestamp", "startingTimestamp", 0),
-        ending_timestamp_ms=_number(given, "ending_timestamp", "endingTimestamp", 0),
-        split_bytes=_number(given, "split_bytes", "maxBytesPerSplit", SPLIT_BYTES_MIN) or SPLIT_BYTES,
-        trigger_bytes=_number(given, "trigger_bytes", "maxBytesPerTrigger", 1),
-        trigger_offsets=_number(given, "trigger_offsets", "maxOffsetsPerTrigger", 1),
-        fail_on_data_loss=_boolean(given.get("fail_on_data_loss", "true")),
-        read_committed=given.get("isolation") != "read_uncommitted",
-    )
 
 
 def read_address(given: Mapping[str, str], environ: Mapping[str, str]) -> ClusterAddress:
@@ -139,44 +47,3 @@ def read_address(given: Mapping[str, str], environ: Mapping[str, str]) -> Cluste
     found["cluster"] = check_token("cluster", found["cluster"] or CLUSTER_DEFAULT)
     found["store_url"] = with_store_keys(found["store_url"], file, environ)
     return ClusterAddress(**found)
-
-
-def _topics(text: str) -> TopicChoice:
-    """Names and patterns with commas between; what has a letter that no topic's name has is a pattern."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise Invalid('which topics? give the option topics: "a,b.*"')
-    names, patterns = [], []
-    for part in parts:
-        if re.fullmatch(r"[A-Za-z0-9._-]+", part):
-            names.append(part)
-            continue
-        try:
-            re.compile(part)
-        except re.error as error:
-            raise Invalid(f"topics has a pattern that is none, {part!r}: {error}") from error
-        patterns.append(part)
-    return TopicChoice(tuple(names), tuple(patterns))
-
-
-def _columns(text: str) -> tuple[str, ...]:
-    wanted = [part.strip() for part in text.split(",") if part.strip()]
-    unknown = sorted(set(wanted) - set(COLUMNS))
-    if unknown:
-        raise Invalid(f"no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
-    return tuple(name for name in COLUMNS if name in wanted) if wanted else COLUMNS
-
-
-def _number(given: Mapping[str, str], field: str, option: str, least: int) -> int | None:
-    text = given.get(field)
-    if not text:
-        return None
-    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < least:
-        raise Invalid(f"{option} is a whole number from {least} on: {text!r}")
-    return int(text)
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise Invalid(f"failOnDataLoss is true or false: {text!r}")
-    return text.lower() == "true"

@@ -1,8 +1,6 @@
 """The object store for code that is not asynchronous, as Spark tasks are: ranges streamed in, one object streamed out.
 
-Ranges are read ahead in parallel, within a window of bytes. Ranges that lie close together in one object, however far
-apart they are in the order in which they are wanted, are one request: so merging many sorted segments reads each from
-its beginning to its end, in blocks.
+Ranges are read ahead in parallel, within a window of bytes. `blocks.py` decides which requests read them.
 """
 
 import asyncio
@@ -18,22 +16,11 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid
 from penstock.objectstore import ObjectStore, open_store
 from penstock.objectstore.streaming import StreamedPut
+from penstock.spark.blocks import WINDOW_BYTES, Block, Cut, Range, plan_blocks
 
-BLOCK_BYTES_MAX = 8 * 1024 * 1024  # of one request: more does not make a store faster
-BLOCK_BYTES_MIN = 256 * 1024  # however many objects are read at the same time
-GAP_BYTES_MAX = 128 * 1024  # read through rather than asked around: a request takes as long as this much
-WINDOW_BYTES = 32 * 1024 * 1024  # read and not given out yet
 WRITE_BYTES = 1024 * 1024  # handed to the other thread at once, as that takes as long as copying a few of these
 
 Result = TypeVar("Result")
-
-
-class Range(NamedTuple):
-    """Bytes of an object."""
-
-    key: str
-    position: int
-    length: int
 
 
 class Fragment(NamedTuple):
@@ -42,65 +29,6 @@ class Fragment(NamedTuple):
     number: int
     data: memoryview
     is_last: bool  # of its range
-
-
-class Block:
-    """One request: neighbouring ranges of one object, or a part of one."""
-
-    __slots__ = ("key", "length", "position", "uses")
-
-    def __init__(self, key: str, position: int, length: int) -> None:
-        self.key = key
-        self.position = position
-        self.length = length
-        self.uses = 1  # pieces that are cut from it
-
-    @property
-    def end(self) -> int:
-        return self.position + self.length
-
-
-class Cut(NamedTuple):
-    """A piece before it is read."""
-
-    number: int
-    block: Block
-    position: int  # in the object
-    length: int
-    is_last: bool
-
-
-def plan_blocks(ranges: Sequence[Range], window_bytes: int = WINDOW_BYTES) -> list[Cut]:
-    """Which requests to make, and what to cut from them, in the order in which the ranges are wanted.
-
-    Of each object at most one block at a time is waited for: so as many blocks as there are objects, and the window
-    for what is read ahead, are all that is held at once.
-    """
-    objects = len({each.key for each in ranges}) or 1
-    block_bytes = min(max(window_bytes // (2 * objects), BLOCK_BYTES_MIN), BLOCK_BYTES_MAX)
-    open_blocks: dict[str, Block] = {}
-    cuts = []
-    for index, (key, position, length) in enumerate(ranges):
-        end = position + length
-        while position < end:
-            block = open_blocks.get(key)
-            room = 0 if block is None else _room(block, position, block_bytes)
-            taken = min(end - position, room or block_bytes)
-            if block is None or not room:
-                block = open_blocks[key] = Block(key, position, taken)
-            else:
-                block.length = position + taken - block.position
-                block.uses += 1
-            cuts.append(Cut(index, block, position, taken, position + taken == end))
-            position += taken
-    return cuts
-
-
-def _room(block: Block, position: int, block_bytes: int) -> int:
-    """How many bytes at a position still fit into a block."""
-    if not 0 <= position - block.end <= GAP_BYTES_MAX:
-        return 0
-    return max(block.position + block_bytes - position, 0)
 
 
 class StoreRanges:

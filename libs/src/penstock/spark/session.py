@@ -87,6 +87,18 @@ def close_session(session: Any, exit_s: float = JVM_EXIT_S) -> None:
         jvm.wait()
 
 
+def jvm_pid(session: Any) -> int:
+    """The process id of the session's JVM, which this process has started."""
+    pid: int = session.sparkContext._gateway.proc.pid
+    return pid
+
+
+def heap_bytes(session: Any) -> int:
+    """The memory that the heap of the session's JVM takes from the machine."""
+    heap = session._jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
+    return int(heap.getCommitted())
+
+
 def is_alive(session: Any) -> bool:
     """Whether the session can still run jobs."""
     try:

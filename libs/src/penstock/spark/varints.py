@@ -1,4 +1,4 @@
-"""Variable-length numbers of record batches, many at once."""
+"""Variable-length numbers of record batches, many at once: the fields of records, and where each record begins."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import numpy as np
 from penstock.kafkawire.errors import DecodeError
 
 VARINT_BYTES_MAX = 10
+_RECORD_BYTES_MIN = 7
 
 Ints = Any  # a numpy array of int64
 
@@ -34,3 +35,48 @@ def read_varints(data: Any, position: Ints, size: int) -> tuple[Ints, Ints]:
             break
     signed = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
     return signed, np.minimum(behind, size + 1)
+
+
+def record_starts(plain: bytes, count: int) -> list[int]:
+    """Where each of `count` records behind one another begins; `DecodeError` if they do not fill `plain` exactly."""
+    size = len(plain)
+    if not 0 <= count <= size // _RECORD_BYTES_MIN:
+        raise DecodeError(f"{count} records in {size} bytes")
+    starts: list[int] = []
+    append = starts.append
+    position = 0
+    try:
+        for _ in range(count):
+            append(position)
+            byte = plain[position]
+            if byte < 0x80:
+                position += 1
+            else:
+                following = plain[position + 1]
+                if following < 0x80:
+                    byte += (following - 1) << 7
+                    position += 2
+                else:
+                    byte, position = _long_varint(plain, position)
+            if byte & 1:
+                raise DecodeError(f"record {len(starts)} of {count} has a negative length")
+            position += byte >> 1
+    except IndexError as error:
+        raise DecodeError(f"record {len(starts)} of {count} begins behind {size} bytes") from error
+    if position != size:
+        raise DecodeError(f"records end at byte {position} of {size}")
+    return starts
+
+
+def _long_varint(plain: bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint of any length and the place behind it."""
+    value = shift = 0
+    while True:
+        byte = plain[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift >= 7 * VARINT_BYTES_MAX:
+            raise DecodeError("a length of more than ten bytes")

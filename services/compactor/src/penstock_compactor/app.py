@@ -1,25 +1,41 @@
 """Builds and wires one compactor, and stops it in order."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from penstock.objectstore import open_store
+import msgspec
+
+from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.host import ServiceHost
 from penstock.spark.session import close_session, is_alive, missing_parts, open_session
 from penstock_compactor.config import CompactorConfig, key_limits, plan_limits, spark_settings
+from penstock_compactor.jobs.job_client import JobClient, JobLimits
+from penstock_compactor.jobs.spark_runner import SparkRunner
+from penstock_compactor.jobs.values import StorePlace
+from penstock_compactor.keys.limits import KeyWorkLimits
 from penstock_compactor.keys.work import KeyWork
-from penstock_compactor.merge.jobs import Jobs
-from penstock_compactor.merge.spark_runner import SparkRunner
-from penstock_compactor.merge.tasks import StorePlace
+from penstock_compactor.merge.work import MergeLimits, MergeWork
 from penstock_compactor.metrics import CompactorMetrics
-from penstock_compactor.service import Compactor
+from penstock_compactor.service import Compactor, LoopLimits
 
 ROLE = "compactor"
 FILE = "file://"
+
+
+class CompactorLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of a compactor's parts that are not settings."""
+
+    loop: LoopLimits = LoopLimits()
+    jobs: JobLimits = JobLimits()
+    merge: MergeLimits = MergeLimits()
+    keys: KeyWorkLimits = KeyWorkLimits()
+
+
+DEFAULT_LIMITS = CompactorLimits()
 
 
 class CompactorApp:
@@ -31,69 +47,89 @@ class CompactorApp:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         make_host: Callable[..., ServiceHost] = ServiceHost,
+        open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
         missing: Callable[[], str] = missing_parts,
+        *,
+        limits: CompactorLimits = DEFAULT_LIMITS,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
         self._host = make_host(config, ROLE, self._clock, entropy=self._entropy)
+        self._open_store = open_store
         self._missing = missing
+        self._limits = limits
         self._spark: SparkRunner | None = None
 
     async def open(self) -> None:
-        """Connect to everything; Spark is started by the first job."""
+        """Connect to everything; the first job starts Spark."""
         config = self._config
         await self._host.open_http()
-        store = await open_store(config.store_url)  # Spark's tasks open it, and this tells at once if they cannot
+        store = await self._open_store(config.store_url)  # Spark's tasks open it later, and this fails early
         await store.close()
         bus = await self._host.connect()
         metrics = CompactorMetrics(self._host.registry)
-        limits = plan_limits(config)
-        settings = spark_settings(config)
         sequencers = SequencerClient(bus, config.cluster, self._clock)
+        settings = spark_settings(config)
         self._spark = SparkRunner(
-            opening=lambda: open_session(f"penstock-{config.instance}", config.spark_master, settings),
-            closing=close_session,
+            open_session=lambda: open_session(f"penstock-{config.instance}", config.spark_master, settings),
+            close_session=close_session,
             is_alive=is_alive,
             clock=self._clock,
             metrics=metrics,
         )
+        self._compactor = self._build(sequencers, self._spark, metrics)
+        self._host.health.set_ready(True)
+
+    def _build(self, sequencers: SequencerClient, spark: SparkRunner, metrics: CompactorMetrics) -> Compactor:
+        config, limits = self._config, self._limits
         place = StorePlace(_absolute(config.store_url), config.cluster)
-        jobs = Jobs(
+        client = JobClient(
             holder=config.instance,
-            place=place,
             sequencers=sequencers,
-            spark=self._spark,
-            limits=limits,
             clock=self._clock,
             entropy=self._entropy,
             metrics=metrics,
+            limits=limits.jobs,
+        )
+        merging = MergeWork(
+            place=place,
+            client=client,
+            spark=spark,
+            plan_limits=plan_limits(config),
+            clock=self._clock,
+            entropy=self._entropy,
+            metrics=metrics,
+            limits=limits.merge,
         )
         keys = KeyWork(
             place=place,
             sequencers=sequencers,
-            jobs=jobs,
-            spark=self._spark,
-            limits=key_limits(config),
+            client=client,
+            spark=spark,
+            plan_limits=key_limits(config),
             clock=self._clock,
+            entropy=self._entropy,
             metrics=metrics,
             interval_s=config.keys_interval_ms / 1000,
+            limits=limits.keys,
         )
-        self._compactor = Compactor(
+        return Compactor(
             sequencers=sequencers,
-            jobs=jobs,
+            client=client,
+            merging=merging,
             keys=keys,
-            spark=self._spark,
-            limits=limits,
+            spark=spark,
+            plan_limits=plan_limits(config),
             clock=self._clock,
             metrics=metrics,
             missing=self._missing,
-            tell=self._host.health.set_degraded,
+            set_degraded=self._host.health.set_degraded,
             jobs_max=config.jobs_max,
             interval_s=config.plan_interval_ms / 1000,
             idle_s=config.spark_idle_s,
+            limits=limits.loop,
         )
-        self._host.health.set_ready(True)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -102,12 +138,12 @@ class CompactorApp:
             self._host.start(group)
 
     async def drain(self) -> None:
-        """Say goodbye, then leave what was begun to others."""
+        """Leave the list of instances, then cancel the running jobs."""
         await self._host.begin_drain()
         await self._compactor.drain()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections, and Spark."""
         await self._host.disconnect()
         if self._spark is not None:
             await self._spark.close()
@@ -115,7 +151,7 @@ class CompactorApp:
 
 
 def _absolute(store_url: str) -> str:
-    """The address as workers understand it, which may run in other folders."""
+    """The address for Spark's workers, which may run in other folders."""
     if not store_url.startswith(FILE):
         return store_url
     return FILE + quote(str(Path(unquote(store_url.removeprefix(FILE))).absolute()))

@@ -46,7 +46,7 @@ class CompactorConfig(ServiceConfig, frozen=True, kw_only=True):
 
 
 def plan_limits(config: CompactorConfig) -> PlanLimits:
-    """What the planner is told."""
+    """The planner's limits."""
     return PlanLimits(
         flushed_count=config.merge_flushed_count,
         flushed_bytes=config.merge_flushed_bytes,
@@ -58,7 +58,7 @@ def plan_limits(config: CompactorConfig) -> PlanLimits:
 
 
 def key_limits(config: CompactorConfig) -> KeyLimits:
-    """What the planner of key compaction is told."""
+    """The limits of the planner of key compaction."""
     return KeyLimits(
         flushed_age_min_ms=config.keys_flushed_age_ms,
         dirty_bytes_min=config.keys_dirty_bytes_min,

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.runtime.process.config import ServiceConfig
-from penstock_janitor.judge import ORPHAN_AGE_MIN_MS
+from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS
 
 HOUR_MS = 3_600_000
 

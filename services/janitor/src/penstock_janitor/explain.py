@@ -1,4 +1,4 @@
-"""Answers why an object stays or goes: the same judge as deletes, asked for one key."""
+"""Answers why an object stays or may be deleted, by the same rules as the loops that delete."""
 
 import asyncio
 
@@ -15,19 +15,26 @@ from penstock.runtime.bus.bus import Bus, Inbound, Subscription
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock.segment.keys import parse_segment_key
-from penstock_janitor.checkpoints import Checkpoints
-from penstock_janitor.identity import Guard, rebuilt_ms
-from penstock_janitor.judge import Judgement, Now, Rules, Verdict, age, judge_segment
-from penstock_janitor.store_maintenance import is_known_key
+from penstock_janitor.coordination.guard import Guard
+from penstock_janitor.deletion.maintenance import is_known_key
+from penstock_janitor.rules.classification import (
+    Classification,
+    Now,
+    ObjectState,
+    Rules,
+    age_text,
+    classify_segment,
+)
+from penstock_janitor.rules.journal import Checkpoints, rebuilt_ms
 
-QUESTIONS_MAX = 16  # at once; people ask them
+REQUESTS_MAX = 16  # at once; an operator sends them by hand
 LEASED = "a compactor, or a janitor that deletes it, has claimed it, and until that is over others pass it over"
 
 log = structlog.get_logger()
 
 
 class Explain:
-    """Takes questions from the bus, each in a task of its own."""
+    """Takes requests from the bus and answers each in a task of its own."""
 
     def __init__(
         self,
@@ -51,7 +58,7 @@ class Explain:
         self._clock = clock
         self._owner: asyncio.TaskGroup | None = None
         self._subscription: Subscription | None = None
-        self._in_work = 0
+        self._running = 0
 
     async def run(self) -> None:
         """Answer until cancelled."""
@@ -64,15 +71,15 @@ class Explain:
                 self._owner = None
 
     async def drain(self) -> None:
-        """Take no more questions."""
+        """Take no more requests."""
         if self._subscription is not None:
             await self._subscription.unsubscribe()
 
     async def _take(self, message: Inbound) -> None:
-        if self._owner is None or self._in_work >= QUESTIONS_MAX:
-            await message.respond(codec.encode(_failed(f"{self._in_work} such questions are in work already")))
+        if self._owner is None or self._running >= REQUESTS_MAX:
+            await message.respond(codec.encode(_failed(f"{self._running} such questions are in work already")))
             return
-        self._in_work += 1
+        self._running += 1
         self._owner.create_task(self._answer(message))
 
     async def _answer(self, message: Inbound) -> None:
@@ -80,20 +87,22 @@ class Explain:
             reply = await self.explain(codec.decode(message.data, ExplainRequest).key)
         except PenstockError as error:
             reply = _failed(str(error))
-        except Exception as error:  # a bug costs its question, and no more
+        except Exception as error:  # a bug fails its own request only
             log.error("explain_failed", exc_info=error)
             reply = _failed(f"internal error: {type(error).__name__}")
         finally:
-            self._in_work -= 1
+            self._running -= 1
         await message.respond(codec.encode(reply))
 
     async def explain(self, key: str) -> ExplainReply:
-        """What becomes of the object; the key may begin with the store's own prefix."""
+        """The state of the object and the reason; the key may begin with the store's own prefix."""
         check_key(key)
         await self._guard.check()
         _, inside, rest = f"/{key}".partition(f"/{self._cluster}/")
         if not inside:
-            return _reply(Verdict.UNKNOWN, f"no key of cluster {self._cluster}: what is not this cluster's stays", {})
+            return _reply(
+                ObjectState.UNKNOWN, f"no key of cluster {self._cluster}: what is not this cluster's stays", {}
+            )
         key = f"{self._cluster}/{rest}"
         listed = [info for info in await self._store.list(key, limit=1) if info.key == key]
         facts = {"key": key}
@@ -107,12 +116,12 @@ class Explain:
 
     def _explain_other(self, key: str, listed: list[ObjectInfo], facts: dict[str, str]) -> ExplainReply:
         if not listed:
-            return _reply(Verdict.ABSENT, "the store has no such object", facts)
+            return _reply(ObjectState.ABSENT, "the store has no such object", facts)
         if is_known_key(key, self._cluster):
             return _reply(
-                Verdict.KEPT, "it is of the journal: the sequencers delete it when they need it no more", facts
+                ObjectState.KEPT, "it is of the journal: the sequencers delete it when they need it no more", facts
             )
-        return _reply(Verdict.UNKNOWN, "nothing of Penstock's has such a key: it is counted, and stays", facts)
+        return _reply(ObjectState.UNKNOWN, "nothing of Penstock's has such a key: it is counted, and stays", facts)
 
     async def _explain_segment(
         self, level: int, segment_id: SegmentId, listed: list[ObjectInfo], facts: dict[str, str]
@@ -123,13 +132,13 @@ class Explain:
         watched = self._checkpoints.watched_sequence(self._clock.monotonic_s())
         rebuilt = rebuilt_ms(await self._guard.check(), view.sequence)
         now = Now(view.clock_ms, self._clock.now_ms(), view.secured_sequence, watched, rebuilt)
-        judgement = judge_segment(level, segment_id, known, now, self._rules)
+        classification = classify_segment(level, segment_id, known, now, self._rules)
         is_leased = known is not None and known.view is not None and known.view.leased
-        if is_leased and judgement.verdict is Verdict.DEAD_SEGMENT:
-            judgement = Judgement(Verdict.WAITING, f"{judgement.reason}; {LEASED}")
+        if is_leased and classification.state is ObjectState.DEAD_SEGMENT:
+            classification = Classification(ObjectState.WAITING, f"{classification.reason}; {LEASED}")
         facts |= {
             "born_ms": str(segment_born_ms(segment_id)),
-            "age": age(now.clock_ms - segment_born_ms(segment_id)),
+            "age": age_text(now.clock_ms - segment_born_ms(segment_id)),
             "journal_sequence": str(view.sequence),
             "journal_clock_ms": str(now.clock_ms),
             "own_clock_ms": str(now.own_ms),
@@ -148,21 +157,23 @@ class Explain:
                     "condemned_ms": str(known.view.dead_since_ms),
                     "condemned_sequence": str(known.dead_sequence),
                 }
-        return _of_segment(judgement, bool(listed), facts)
+        return _of_segment(classification, bool(listed), facts)
 
 
-def _of_segment(judgement: Judgement, is_there: bool, facts: dict[str, str]) -> ExplainReply:
-    if is_there:
-        return _reply(judgement.verdict, judgement.reason, facts)
-    if judgement.verdict is Verdict.LIVE:
+def _of_segment(classification: Classification, exists: bool, facts: dict[str, str]) -> ExplainReply:
+    if exists:
+        return _reply(classification.state, classification.reason, facts)
+    if classification.state is ObjectState.LIVE:
         return _reply(
-            Verdict.ABSENT, f"the store has no such object, but the journal needs it: {judgement.reason}", facts
+            ObjectState.ABSENT,
+            f"the store has no such object, but the journal needs it: {classification.reason}",
+            facts,
         )
-    return _reply(Verdict.ABSENT, f"the store has no such object; {judgement.reason}", facts)
+    return _reply(ObjectState.ABSENT, f"the store has no such object; {classification.reason}", facts)
 
 
-def _reply(verdict: Verdict, reason: str, facts: dict[str, str]) -> ExplainReply:
-    return ExplainReply(str(verdict), reason, facts)
+def _reply(state: ObjectState, reason: str, facts: dict[str, str]) -> ExplainReply:
+    return ExplainReply(str(state), reason, facts)
 
 
 def _failed(text: str) -> ExplainReply:

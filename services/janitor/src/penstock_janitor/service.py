@@ -1,161 +1,108 @@
-"""One janitor without its process: its loops over a bus and a store, each at its own pace."""
+"""The loops of one janitor: each repeats its steps, and waits longer while they fail."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
 import structlog
 
-from penstock.objectstore import ObjectStore
-from penstock.runtime.bus.bus import Bus
-from penstock.runtime.bus.sequencer_client import SequencerClient
-from penstock.runtime.clock import Clock, Entropy
-from penstock_janitor.backoff_loop import Around, Loop
-from penstock_janitor.checkpoints import Checkpoints
+from penstock.contracts.errors import PenstockError
+from penstock.runtime.clock import Entropy
 from penstock_janitor.config import JanitorConfig
-from penstock_janitor.deletion import Deletion
 from penstock_janitor.explain import Explain
-from penstock_janitor.identity import Guard
-from penstock_janitor.judge import Rules
 from penstock_janitor.metrics import JanitorMetrics
-from penstock_janitor.reaper import Reaper
-from penstock_janitor.retention import Retention
-from penstock_janitor.store_maintenance import House
-from penstock_janitor.sweep import Sweep
-from penstock_janitor.task_leases import JournalTaskLeases, OwnTaskLeases, TaskLeases
 
-# Gateways believe a plan for two minutes, and may need as long again for a fetch that goes by it.
+# Gateways use a plan for two minutes. A fetch that began with it may take as long again.
 PLAN_LIFE_MS = 240_000
 
 log = structlog.get_logger()
 
 
+class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a loop waits after failures."""
+
+    first_pause_s: float = 1.0  # doubled with each further failure
+    pause_max_s: float = 60.0
+
+
+class LoopContext(msgspec.Struct, frozen=True):
+    """The context of all loops. `set_degraded` gets a loop's name and the reason of a failure, else ""."""
+
+    draining: asyncio.Event
+    entropy: Entropy
+    metrics: JanitorMetrics
+    set_degraded: Callable[[str, str], None]
+    limits: LoopLimits = LoopLimits()
+
+
+class Loop:
+    """One loop; `step` does one round and returns the seconds until the next."""
+
+    def __init__(self, name: str, step: Callable[[], Awaitable[float]], context: LoopContext) -> None:
+        self._name = name
+        self._step = step
+        self._context = context
+        self._backoff_s = context.limits.first_pause_s
+
+    async def run(self) -> None:
+        """Run until `draining` is set; a step that has begun by then is finished."""
+        while not self._context.draining.is_set():
+            pause_s = await self._try()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._context.draining.wait()
+
+    async def _try(self) -> float:
+        context = self._context
+        try:
+            pause_s = await self._step()
+        except PenstockError as error:
+            context.metrics.failures.labels(self._name).inc()
+            context.set_degraded(self._name, str(error))
+            pause_s = self._backoff_s * (0.5 + context.entropy.take(1)[0] / 512)
+            self._backoff_s = min(2 * self._backoff_s, context.limits.pause_max_s)
+            log.warning("janitor_waits", loop=self._name, seconds=round(pause_s, 1), reason=str(error))
+        else:
+            context.set_degraded(self._name, "")
+            self._backoff_s = context.limits.first_pause_s
+        return pause_s
+
+
 class Janitor:
-    """The loops of one janitor; `tell` hears what is wrong, by the loop's name."""
+    """One janitor without its process; `draining` ends its loops."""
 
     def __init__(
-        self,
-        config: JanitorConfig,
-        bus: Bus,
-        store: ObjectStore,
-        clock: Clock,
-        entropy: Entropy,
-        metrics: JanitorMetrics,
-        tell: Callable[[str, str], None],
+        self, *, config: JanitorConfig, loops: Sequence[Loop], explain: Explain, draining: asyncio.Event
     ) -> None:
         self._config = config
-        self._entropy = entropy
-        self._metrics = metrics
-        self._tell = tell
-        self._leaving = asyncio.Event()
-        self._left = asyncio.Event()
-        sequencers = SequencerClient(bus, config.cluster, clock)
-        guard = Guard(store, sequencers, config.cluster)
-        rules = Rules(config.grace_ms, config.orphan_age_ms)
-        checkpoints = Checkpoints(config.grace_ms / 1000)
-        self._explain = Explain(
-            bus=bus,
-            cluster=config.cluster,
-            store=store,
-            sequencers=sequencers,
-            guard=guard,
-            checkpoints=checkpoints,
-            rules=rules,
-            clock=clock,
-        )
-        self._loops = self._make_loops(store, sequencers, guard, rules, checkpoints, clock)
-
-    def _make_loops(
-        self,
-        store: ObjectStore,
-        sequencers: SequencerClient,
-        guard: Guard,
-        rules: Rules,
-        checkpoints: Checkpoints,
-        clock: Clock,
-    ) -> list[Loop]:
-        config, metrics = self._config, self._metrics
-        deletion = Deletion(store, metrics, self._tell, dry_run=config.dry_run)
-        tasks: TaskLeases = (
-            OwnTaskLeases(sequencers)
-            if config.dry_run
-            else JournalTaskLeases(sequencers, config.instance, clock, config.lease_ms)
-        )
-        retention = Retention(
-            sequencers=sequencers,
-            guard=guard,
-            tasks=tasks,
-            clock=clock,
-            metrics=metrics,
-            tell=self._tell,
-            interval_s=config.retention_interval_ms / 1000,
-            leaving=self._leaving,
-            dry_run=config.dry_run,
-        )
-        reaper = Reaper(
-            cluster=config.cluster,
-            holder=config.instance,
-            sequencers=sequencers,
-            guard=guard,
-            deletion=deletion,
-            checkpoints=checkpoints,
-            rules=rules,
-            clock=clock,
-            entropy=self._entropy,
-            metrics=metrics,
-            interval_s=config.reap_interval_ms / 1000,
-            lease_ms=config.lease_ms,
-        )
-        sweep = Sweep(
-            cluster=config.cluster,
-            store=store,
-            sequencers=sequencers,
-            guard=guard,
-            tasks=tasks,
-            deletion=deletion,
-            rules=rules,
-            clock=clock,
-            metrics=metrics,
-            interval_s=config.sweep_interval_ms / 1000,
-            leaving=self._leaving,
-        )
-        house = House(
-            cluster=config.cluster,
-            store=store,
-            guard=guard,
-            tasks=tasks,
-            deletion=deletion,
-            rules=rules,
-            clock=clock,
-            metrics=metrics,
-            interval_s=config.sweep_interval_ms / 1000,
-        )
-        steps = {"retention": retention.step, "reaper": reaper.step, "sweep": sweep.step, "house": house.step}
-        around = Around(self._leaving, self._entropy, metrics, self._tell)
-        return [Loop(name, step, around) for name, step in steps.items()]
+        self._loops = loops
+        self._explain = explain
+        self._draining = draining
+        self._stopped = asyncio.Event()
 
     async def run(self) -> None:
         """Work until cancelled."""
-        self._tell_of_settings()
+        self._log_settings()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._explain.run())
             async with asyncio.TaskGroup() as loops:
                 for loop in self._loops:
                     loops.create_task(loop.run())
-            self._left.set()  # whoever drained us says when it is over
+            self._stopped.set()  # the caller of `drain` ends the process
 
     async def drain(self) -> None:
-        """Begin nothing new, and wait for what was begun; but not for sequencers or a store that do not answer.
+        """Begin nothing new, and wait for the steps that have begun, but not for sequencers or a store without answer.
 
-        What is left then is as after a death: the next janitor finishes it.
+        The rest is left as after a crash: the next janitor finishes it.
         """
-        self._leaving.set()
+        self._draining.set()
         await self._explain.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.drain_deadline_ms / 2000):
-                await self._left.wait()
+                await self._stopped.wait()
 
-    def _tell_of_settings(self) -> None:
+    def _log_settings(self) -> None:
         if self._config.grace_ms < PLAN_LIFE_MS:
             log.warning("grace_is_short", grace_ms=self._config.grace_ms, readers_need_ms=PLAN_LIFE_MS)
         if self._config.dry_run:

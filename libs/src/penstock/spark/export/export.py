@@ -11,21 +11,23 @@ import msgspec
 
 from penstock.contracts.errors import Conflict, Invalid
 from penstock.contracts.ids import topic_id_text
-from penstock.spark.catalog import run_apart
-from penstock.spark.config import ClusterAddress, SourceConfig, TopicChoice
+from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from penstock.spark.config import ClusterAddress
 from penstock.spark.export.files import ExportedFile, FileTask, exported_schema
 from penstock.spark.export.targets import Reached, Target, open_target
 from penstock.spark.export.value_schema import ValueSchema
-from penstock.spark.planning import opened_planner
-from penstock.spark.splits import Split
+from penstock.spark.source.catalog import run_apart
+from penstock.spark.source.config import SourceConfig, TopicChoice
+from penstock.spark.source.planning import opened_planner
+from penstock.spark.source.splits import Split
 
 SPLIT_BYTES = 128 * 1024 * 1024  # one file each
 LOCK = ".lock"
 PROGRESS_S = 2.0
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]  # of progress, a line for people
 # Runs one task per split, in any order and any number of times, and gives one result of each.
-Runner = Callable[[FileTask, Sequence[Split], Say], list[ExportedFile]]
+Runner = Callable[[FileTask, Sequence[Split], Report], list[ExportedFile]]
 
 
 class ExportRequest(msgspec.Struct, frozen=True):
@@ -55,7 +57,9 @@ class _Plan(msgspec.Struct, frozen=True):
     reached: Reached
 
 
-def export_topic(request: ExportRequest, run: Runner, say: Say) -> ExportReport:
+def export_topic(
+    request: ExportRequest, run: Runner, report: Report, *, clock: Clock | None = None, entropy: Entropy | None = None
+) -> ExportReport:
     """Export what is new; `Conflict`, `Invalid` or `Unavailable` with one sentence if that cannot be."""
     folder = request.folder.absolute()
     with _held(folder):
@@ -64,8 +68,15 @@ def export_topic(request: ExportRequest, run: Runner, say: Say) -> ExportReport:
         plan = run_apart(_planned(request, target.reached()))
         files: list[ExportedFile] = []
         if plan.splits:
-            say(f"exporting {sum(split.size_bytes for split in plan.splits):,} bytes in {len(plan.splits)} parts")
-            files = _written(request, target, plan, run, say)
+            report(f"exporting {sum(split.size_bytes for split in plan.splits):,} bytes in {len(plan.splits)} parts")
+            task = FileTask(
+                address=request.address,
+                folder=str(target.folder()),
+                value_schema=request.value_schema,
+                clock=clock or SystemClock(),
+                entropy=entropy or SystemEntropy(),
+            )
+            files = _written(request, task, target, plan, run, report)
         return ExportReport(
             request.topic,
             sum(file.rows for file in files),
@@ -76,9 +87,10 @@ def export_topic(request: ExportRequest, run: Runner, say: Say) -> ExportReport:
         )
 
 
-def _written(request: ExportRequest, target: Target, plan: _Plan, run: Runner, say: Say) -> list[ExportedFile]:
-    task = FileTask(request.address, str(target.folder()), request.value_schema)
-    written = run(task, plan.splits, say)
+def _written(
+    request: ExportRequest, task: FileTask, target: Target, plan: _Plan, run: Runner, report: Report
+) -> list[ExportedFile]:
+    written = run(task, plan.splits, report)
     files = [file for file in written if file.rows]
     for empty in (file for file in written if not file.rows):
         Path(empty.path).unlink()
@@ -136,30 +148,30 @@ def _held(folder: Path) -> Iterator[None]:
 def run_on_spark(session: Any) -> Runner:
     """Runs an export's tasks in a Spark session."""
 
-    def run(task: FileTask, splits: Sequence[Split], say: Say) -> list[ExportedFile]:
+    def run(task: FileTask, splits: Sequence[Split], report: Report) -> list[ExportedFile]:
         context = session.sparkContext
         job = context.parallelize(list(splits), len(splits)).map(task)
         ended = threading.Event()
-        teller = threading.Thread(target=_tell_progress, args=(context, len(splits), say, ended), daemon=True)
-        teller.start()
+        reporter = threading.Thread(target=_report_progress, args=(context, len(splits), report, ended), daemon=True)
+        reporter.start()
         try:
             files: list[ExportedFile] = job.collect()
         finally:
             ended.set()
-            teller.join()
+            reporter.join()
         return files
 
     return run
 
 
-def _tell_progress(context: Any, total: int, say: Say, ended: threading.Event) -> None:
+def _report_progress(context: Any, total: int, report: Report, ended: threading.Event) -> None:
     tracker = context.statusTracker()
-    told = 0
+    reported = 0
     while not ended.wait(PROGRESS_S):
         done = 0
         for stage in tracker.getActiveStageIds():
             info = tracker.getStageInfo(stage)
             done = max(done, info.numCompletedTasks if info is not None else 0)
-        if done > told:
-            told = done
-            say(f"{done} of {total} parts written")
+        if done > reported:
+            reported = done
+            report(f"{done} of {total} parts written")

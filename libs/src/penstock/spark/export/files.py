@@ -9,18 +9,17 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.contracts.ids import new_segment_id, ulid_text
-from penstock.runtime.clock import SystemClock, SystemEntropy
-from penstock.spark.columns import FIELDS
+from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id, ulid_text
+from penstock.runtime.clock import Clock, Entropy
 from penstock.spark.config import ClusterAddress
 from penstock.spark.export.value_schema import MALFORMED, Values, ValueSchema, column_names
-from penstock.spark.source import read_in_task
-from penstock.spark.splits import Split
+from penstock.spark.source.columns import FIELDS
+from penstock.spark.source.data_source import read_in_task
+from penstock.spark.source.splits import Split
 
 # A topic's own name is the table's; all else that a record has.
 COLUMNS = ("partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
 ROW_GROUP_BYTES = 64 * 1024 * 1024  # in memory; what engines read at once
-ENTROPY_BYTES = 10
 UNFINISHED = ".unfinished"
 
 
@@ -33,12 +32,14 @@ class ExportedFile(msgspec.Struct, frozen=True):
     malformed: int
 
 
-class FileTask(msgspec.Struct, frozen=True):
-    """How the tasks of one export write; sent to each of them."""
+class FileTask(msgspec.Struct, frozen=True, kw_only=True):
+    """How the tasks of one export write; Spark's workers get copies."""
 
     address: ClusterAddress
     folder: str
     value_schema: ValueSchema | None
+    clock: Clock
+    entropy: Entropy
 
     def __call__(self, split: Split) -> ExportedFile:
         """Write the split's records; the file has its name when it is whole and on the disk."""
@@ -51,9 +52,9 @@ def exported_schema(value_schema: ValueSchema | None) -> Any:
 
 
 def write_file(task: FileTask, split: Split) -> ExportedFile:
-    """One Parquet file under a name that nobody else has."""
+    """Write one Parquet file under a new name."""
     shape = _Shape(task.value_schema)
-    name = ulid_text(new_segment_id(SystemClock().now_ms(), SystemEntropy().take(ENTROPY_BYTES)))
+    name = ulid_text(new_segment_id(task.clock.now_ms(), task.entropy.take(ENTROPY_BYTES)))
     path = Path(task.folder) / f"{name}.parquet"
     unfinished = path.with_suffix(UNFINISHED)
     rows = malformed = 0

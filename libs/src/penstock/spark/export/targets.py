@@ -119,10 +119,10 @@ class IcebergTarget:
         if not self._catalog.table_exists(self._name):
             return None
         table = self._catalog.load_table(self._name)
-        noted = table.properties.get(self.PROPERTY)
-        if noted is None and table.current_snapshot() is not None:
+        stored = table.properties.get(self.PROPERTY)
+        if stored is None and table.current_snapshot() is not None:
             raise Conflict(f"the table {self._name} has records, but not noted how far it reaches")
-        return None if noted is None else _decoded(noted, self._folder)
+        return None if stored is None else _decoded(stored, self._folder)
 
     def folder(self) -> Path:
         made = self._folder / self.NAMESPACE / self._name.partition(".")[2] / "data"
@@ -140,13 +140,13 @@ class IcebergTarget:
             location = f"file://{self._folder / self.NAMESPACE / self._name.partition('.')[2]}"
             self._catalog.create_table(self._name, self._schema, location=location)
         table = self._catalog.load_table(self._name)
-        noted = msgspec.json.encode(reached).decode()
+        stored = msgspec.json.encode(reached).decode()
         try:
             with table.transaction() as transaction:
                 transaction.add_files(
-                    [f"file://{file.path}" for file in files], snapshot_properties={self.PROPERTY: noted}
+                    [f"file://{file.path}" for file in files], snapshot_properties={self.PROPERTY: stored}
                 )
-                transaction.set_properties({self.PROPERTY: noted})
+                transaction.set_properties({self.PROPERTY: stored})
         except CommitFailedException as error:
             raise Conflict(f"another export changed the table {self._name} meanwhile") from error
         except (ValueError, KeyError) as error:

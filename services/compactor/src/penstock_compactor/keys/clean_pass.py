@@ -21,11 +21,11 @@ from penstock.kafkawire.cleaning import (
 )
 from penstock.kafkawire.records import is_control, read_batch_header
 from penstock.segment.compacted_writer import BatchFacts, batch_facts
+from penstock_compactor.jobs.decided import Decided
 from penstock_compactor.keys.batches import PlacedBatch
 from penstock_compactor.keys.columns import Records, plain_of, read_records
-from penstock_compactor.keys.latest import GROUP_BYTES
+from penstock_compactor.keys.limits import GROUP_BYTES
 from penstock_compactor.keys.plan import KeyRun
-from penstock_compactor.merge.decided import Decided
 
 HORIZON_MS_MAX = 2**62  # "never", with room for sums
 

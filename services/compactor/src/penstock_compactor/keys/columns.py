@@ -10,8 +10,7 @@ import pyarrow as pa
 from penstock.kafkawire.cleaning import plain_records
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import is_control
-from penstock.spark.columns import record_starts
-from penstock.spark.varints import read_varints
+from penstock.spark.varints import read_varints, record_starts
 from penstock_compactor.keys.batches import PlacedBatch
 
 # The fields before the key, each at its longest, and more: numpy may read so far behind the last record.

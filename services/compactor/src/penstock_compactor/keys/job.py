@@ -12,13 +12,12 @@ import msgspec
 
 from penstock.contracts.codec import decode
 from penstock.contracts.commands import OutputSegment, ReplacedRun, ReplaceExtents
-from penstock.runtime.clock import Clock
+from penstock.runtime.clock import Clock, Entropy
+from penstock_compactor.jobs.values import Failed, StorePlace
 from penstock_compactor.keys.clean_pass import Times, times_of
-from penstock_compactor.keys.latest import Bounds
+from penstock_compactor.keys.limits import KeyJobLimits
 from penstock_compactor.keys.plan import KEY_LEVEL, KeyInput, KeyJob, KeyOutput, KeyRun
 from penstock_compactor.keys.tasks import (
-    HELD_BEFORE_SHUFFLE,
-    HELD_BY_A_TASK,
     LATEST_SCHEMA,
     RESULT_SCHEMA,
     Cleaned,
@@ -26,18 +25,12 @@ from penstock_compactor.keys.tasks import (
     Crowded,
     NotCleaned,
     Result,
+    Worker,
     clean_empty,
     clean_parts,
     clean_whole,
     find_latest,
 )
-from penstock_compactor.merge.tasks import Failed, StorePlace
-
-MIB = 1024 * 1024
-SCAN_BYTES_MAX = 256 * MIB  # of one task that finds last records
-# Outputs are committed after each wave: nobody takes one that waited longer than 15 minutes for that. So much is done
-# within that time at 5 MB/s.
-WAVE_BYTES_MAX = 4 * 1024 * MIB
 
 # Sends the command until its outcome is known, and says whether every run of it was accepted.
 Commit = Callable[[ReplaceExtents], bool]
@@ -65,19 +58,14 @@ class KeyCompaction:
         session: Any,
         place: StorePlace,
         clock: Clock,
+        entropy: Entropy,
         *,
-        held_by_a_task: Bounds = HELD_BY_A_TASK,
-        held_before_shuffle: Bounds = HELD_BEFORE_SHUFFLE,
-        scan_bytes_max: int = SCAN_BYTES_MAX,
-        wave_bytes_max: int = WAVE_BYTES_MAX,
+        limits: KeyJobLimits,
     ) -> None:
         self._session = session
-        self._place = place
+        self._worker = Worker(place, clock, entropy)
         self._clock = clock
-        self._held_by_a_task = held_by_a_task
-        self._held_before_shuffle = held_before_shuffle
-        self._scan_bytes_max = scan_bytes_max
-        self._wave_bytes_max = wave_bytes_max
+        self._limits = limits
 
     def run(self, job_id: str, job: KeyJob, commit: Commit) -> Report:
         """Do the job; what fails is in the report, and can be tried again by another job."""
@@ -93,7 +81,7 @@ class KeyCompaction:
     def _clean_small(self, work: "_Work", outputs: Sequence[KeyOutput], times: Times) -> None:
         """Whole partitions, each by one task; those of which that is too much by all tasks together."""
         tasks = [CleanTask(number, output, times) for number, output in enumerate(outputs)]
-        results = self._each(tasks, partial(clean_whole, self._place, self._clock, self._held_by_a_task))
+        results = self._each(tasks, partial(clean_whole, self._worker, self._limits.held_by_a_task))
         crowded = [result for result in results if isinstance(result, Crowded)]
         for result in results:  # first what is done: while others are worked on it would get too old
             if not isinstance(result, Crowded):
@@ -105,7 +93,7 @@ class KeyCompaction:
         """One partition, by a shuffle of its keys."""
         tasks = [CleanTask(number, output, times) for number, output in enumerate(outputs)]
         latest = self._latest([(task.number, run) for task in tasks for run in task.output.runs])
-        waves = list(_waves(tasks, self._wave_bytes_max))
+        waves = list(_waves(tasks, self._limits.wave_bytes_max))
         if len(waves) > 1:
             latest = latest.persist()
         try:
@@ -118,8 +106,8 @@ class KeyCompaction:
 
     def _latest(self, runs: Sequence[tuple[int, KeyRun]]) -> Any:
         """A data frame of the offsets that stay (`last`) and the output of each."""
-        parts = [(output, part) for output, run in runs for part in _scans(run, self._scan_bytes_max)]
-        find = partial(find_latest, self._place, self._held_before_shuffle, parts)
+        parts = [(output, part) for output, run in runs for part in _scans(run, self._limits.scan_bytes_max)]
+        find = partial(find_latest, self._worker.place, self._limits.held_before_shuffle, parts)
         found = self._session.range(0, len(parts), 1, len(parts)).mapInArrow(find, LATEST_SCHEMA)
         grouped = found.groupBy("key").agg({"last": "max", "output": "max"})
         return grouped.selectExpr("`max(last)` AS last", "`max(output)` AS output")
@@ -129,11 +117,11 @@ class KeyCompaction:
         first, last = wave[0].number, wave[-1].number
         offsets = latest.where(f"output BETWEEN {first} AND {last}").repartition(len(wave), "output")
         cleaned = offsets.sortWithinPartitions("output", "last").mapInArrow(
-            partial(clean_parts, self._place, self._clock, list(wave)), RESULT_SCHEMA
+            partial(clean_parts, self._worker, list(wave)), RESULT_SCHEMA
         )
         results = {each.output: each for each in (_result(row[0]) for row in cleaned.collect())}
         empty = [task for task in wave if task.number not in results]
-        results |= {each.output: each for each in self._each(empty, partial(clean_empty, self._place, self._clock))}
+        results |= {each.output: each for each in self._each(empty, partial(clean_empty, self._worker))}
         return [results[task.number] for task in wave]
 
     def _each(self, tasks: Sequence[CleanTask], work: Callable[[CleanTask], bytes]) -> list[Result]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -11,9 +10,9 @@ from penstock.kafkawire.records import is_transactional
 from penstock.segment.transactions import Aborted
 from penstock_compactor.keys.batches import PlacedBatch
 from penstock_compactor.keys.columns import Records, plain_of, read_records
+from penstock_compactor.keys.limits import Bounds
 from penstock_compactor.keys.plan import KeyRun
 
-GROUP_BYTES = 4 * 1024 * 1024  # of plain records that are looked at together
 # Keys of so many records, or of so many bytes, are gathered before they are grouped.
 ROWS_GATHERED_MAX = 1_000_000
 BYTES_GATHERED_MAX = 64 * 1024 * 1024
@@ -23,13 +22,6 @@ SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("last", pa.int64())])
 
 class TooManyKeys(Exception):
     """There are more distinct keys than fit into the memory that they may take."""
-
-
-class Bounds(msgspec.Struct, frozen=True, array_like=True):
-    """How many distinct keys a task may hold, and in how many bytes; what is not counted yet is about as much again."""
-
-    keys_max: int
-    bytes_max: int
 
 
 class LatestOffsets:
@@ -84,7 +76,7 @@ class LatestOffsets:
 def latest_of(run: KeyRun, batches: Iterable[PlacedBatch], bounds: Bounds) -> LatestOffsets:
     """The last record of every key in a run; `TooManyKeys` beyond the bounds."""
     latest = LatestOffsets(bounds)
-    for keys, offsets in keyed(run, batches):
+    for keys, offsets in keyed(run, batches, bounds.group_bytes):
         latest.add(keys, offsets)
         if latest.is_full:
             raise TooManyKeys
@@ -97,15 +89,15 @@ def latest_of(run: KeyRun, batches: Iterable[PlacedBatch], bounds: Bounds) -> La
 def latest_parts(run: KeyRun, batches: Iterable[PlacedBatch], bounds: Bounds) -> Iterator[Any]:
     """The same as Arrow tables within the bounds, of which several can have the same key."""
     latest = LatestOffsets(bounds)
-    for keys, offsets in keyed(run, batches):
+    for keys, offsets in keyed(run, batches, bounds.group_bytes):
         latest.add(keys, offsets)
         if latest.is_full:
             yield latest.drain()
     yield latest.drain()
 
 
-def keyed(run: KeyRun, batches: Iterable[PlacedBatch]) -> Iterator[tuple[Any, Any]]:
-    """Keys and offsets of the records that count, as Arrow arrays: those with a key, not aborted, in good batches."""
+def keyed(run: KeyRun, batches: Iterable[PlacedBatch], group_bytes: int) -> Iterator[tuple[Any, Any]]:
+    """Keys and offsets of records as Arrow arrays. Aborted records, and those without a key, are left out."""
     group: list[PlacedBatch] = []
     plains: list[bytes] = []
     size = 0
@@ -118,7 +110,7 @@ def keyed(run: KeyRun, batches: Iterable[PlacedBatch]) -> Iterator[tuple[Any, An
         group.append(batch)
         plains.append(plain)
         size += len(plain)
-        if size >= GROUP_BYTES:
+        if size >= group_bytes:
             yield from _keyed(group, plains)
             group, plains, size = [], [], 0
     yield from _keyed(group, plains)

@@ -4,7 +4,6 @@ A partition that one task can hold the keys of is done by that task from end to 
 of parts of it, Spark brings them together by key, and tasks get the offsets that are left, sorted, for their outputs.
 """
 
-import os
 import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,22 +20,19 @@ from penstock.contracts.batches import NO_SEGMENT_ID
 from penstock.contracts.codec import encode
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
-from penstock.runtime.clock import Clock
+from penstock.runtime.clock import Clock, Entropy
 from penstock.segment.compacted_writer import CompactedWriter
 from penstock.segment.keys import segment_key
-from penstock.spark.ranges import Range, StoreRanges
+from penstock.spark.blocks import Range
+from penstock.spark.ranges import StoreRanges
+from penstock_compactor.jobs.values import Failed, StorePlace
 from penstock_compactor.keys.batches import PlacedBatch, batches_of
 from penstock_compactor.keys.clean_pass import RunCleaner, Survivors, Times
-from penstock_compactor.keys.latest import Bounds, TooManyKeys, latest_of, latest_parts
+from penstock_compactor.keys.latest import TooManyKeys, latest_of, latest_parts
+from penstock_compactor.keys.limits import Bounds
 from penstock_compactor.keys.plan import KEY_LEVEL, KeyOutput, KeyRun
-from penstock_compactor.merge.tasks import Failed, StorePlace
 
-MIB = 1024 * 1024
 NO_PREFIX = ""  # the store's address has one of its own
-# A key takes its bytes and twelve more; twice that while they are grouped.
-HELD_BY_A_TASK = Bounds(keys_max=2_000_000, bytes_max=256 * MIB)
-# Before they go through the shuffle: the more keys are counted here, the fewer go.
-HELD_BEFORE_SHUFFLE = Bounds(keys_max=500_000, bytes_max=64 * MIB)
 
 LATEST_SCHEMA = "key binary, last long, output int"  # Spark's words
 RESULT_SCHEMA = "result binary"
@@ -88,18 +84,26 @@ class CleanTask(msgspec.Struct, frozen=True, array_like=True):
     times: Times
 
 
-def clean_whole(place: StorePlace, clock: Clock, bounds: Bounds, task: CleanTask) -> bytes:
+class Worker(msgspec.Struct, frozen=True):
+    """The surroundings of a task; Spark's workers get copies."""
+
+    place: StorePlace
+    clock: Clock
+    entropy: Entropy
+
+
+def clean_whole(worker: Worker, bounds: Bounds, task: CleanTask) -> bytes:
     """Find the last records of whole partitions and write what is left of them; an encoded `Result`."""
 
     def of_task(ranges: StoreRanges, run: KeyRun) -> Survivors:
-        return Survivors([latest_of(run, _batches(ranges, place, run), bounds).offsets()])
+        return Survivors([latest_of(run, _batches(ranges, worker.place, run), bounds).offsets()])
 
-    return encode(_contained(place, clock, task, of_task))
+    return encode(_contained(worker, task, of_task))
 
 
-def clean_empty(place: StorePlace, clock: Clock, task: CleanTask) -> bytes:
+def clean_empty(worker: Worker, task: CleanTask) -> bytes:
     """Write an output of which no record is left; an encoded `Result`."""
-    return encode(_contained(place, clock, task, lambda ranges, run: Survivors([])))
+    return encode(_contained(worker, task, lambda ranges, run: Survivors([])))
 
 
 def find_latest(
@@ -115,7 +119,7 @@ def find_latest(
                     yield from table.append_column("output", outputs).to_batches()
 
 
-def clean_parts(place: StorePlace, clock: Clock, tasks: list[CleanTask], latest: Iterable[Any]) -> Iterator[Any]:
+def clean_parts(worker: Worker, tasks: list[CleanTask], latest: Iterable[Any]) -> Iterator[Any]:
     """For Spark's `mapInArrow`: (last, output) sorted by output and offset in, encoded `Result`s out.
 
     The outputs of `tasks` follow one another in the job.
@@ -123,7 +127,7 @@ def clean_parts(place: StorePlace, clock: Clock, tasks: list[CleanTask], latest:
     by_number = {task.number: task for task in tasks}
     for number, fragments in groupby(_by_output(latest), key=itemgetter(0)):
         found = Survivors(offsets for _, offsets in fragments)
-        result = _contained(place, clock, by_number[number], partial(_given, found))
+        result = _contained(worker, by_number[number], partial(_given, found))
         yield pa.record_batch([pa.array([encode(result)], pa.binary())], names=["result"])
 
 
@@ -141,23 +145,20 @@ def _by_output(batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
                 yield int(outputs[start]), offsets[start:end]
 
 
-def _contained(
-    place: StorePlace, clock: Clock, task: CleanTask, survivors_of: Callable[[StoreRanges, KeyRun], Survivors]
-) -> Result:
+def _contained(worker: Worker, task: CleanTask, survivors_of: Callable[[StoreRanges, KeyRun], Survivors]) -> Result:
     """A failure is an answer, so that other tasks of the job go on; whatever was stored is an orphan."""
     try:
-        return _write(place, clock, task, survivors_of)
+        return _write(worker, task, survivors_of)
     except TooManyKeys:
         return Crowded(task.number)
     except PenstockError as error:
         return NotCleaned(task.number, Failed(type(error).__name__, str(error)))
 
 
-def _write(
-    place: StorePlace, clock: Clock, task: CleanTask, survivors_of: Callable[[StoreRanges, KeyRun], Survivors]
-) -> Cleaned:
+def _write(worker: Worker, task: CleanTask, survivors_of: Callable[[StoreRanges, KeyRun], Survivors]) -> Cleaned:
+    place, clock = worker.place, worker.clock
     began_s, began_cpu_s, born_ms = clock.monotonic_s(), time.process_time(), clock.now_ms()
-    segment_id = new_segment_id(born_ms, os.urandom(ENTROPY_BYTES))
+    segment_id = new_segment_id(born_ms, worker.entropy.take(ENTROPY_BYTES))
     key = segment_key(NO_PREFIX, place.cluster, KEY_LEVEL, segment_id)
     runs, records_left = [], 0
     with StoreRanges(place.url) as ranges, ranges.output(key) as output:

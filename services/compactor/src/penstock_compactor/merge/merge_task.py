@@ -6,7 +6,6 @@ What was aborted is left out where all is decided, and markers that were stored 
 Every CRC and every offset is checked on the way; what does not fit is `Corrupt`, and there is no output.
 """
 
-import os
 import resource
 import struct
 import time
@@ -21,14 +20,16 @@ from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id, ulid_text
 from penstock.kafkawire.cleaning import empty_batch
 from penstock.kafkawire.records import BATCH_OVERHEAD, CONTROL, CRC_START, LENGTH_END, MAGIC, read_batch_header
-from penstock.runtime.clock import Clock, SystemClock
+from penstock.runtime.clock import Clock, Entropy
 from penstock.segment.compacted_writer import BatchFacts, CompactedWriter, batch_facts
 from penstock.segment.keys import segment_key
 from penstock.segment.layout import FLUSHED_LEVEL
 from penstock.segment.transactions import marker_batch
-from penstock.spark.ranges import Fragment, Range, StoreRanges
-from penstock_compactor.merge.decided import Decided
-from penstock_compactor.merge.tasks import Failed, InputExtent, InputRun, Merged, MergeTask, OutputRun, StorePlace
+from penstock.spark.blocks import Range
+from penstock.spark.ranges import Fragment, StoreRanges
+from penstock_compactor.jobs.decided import Decided
+from penstock_compactor.jobs.values import Failed, StorePlace
+from penstock_compactor.merge.tasks import InputExtent, InputRun, Merged, MergeTask, OutputRun
 
 NO_PREFIX = ""  # the store's address has one of its own
 
@@ -39,18 +40,18 @@ _FACTS = struct.Struct(">qi4xbIhi8xqq6xi")
 _BASE_OFFSET = struct.Struct(">q")
 
 
-def merge(place: StorePlace, task: MergeTask, clock: Clock | None = None) -> Merged | Failed:
+def merge(place: StorePlace, task: MergeTask, clock: Clock, entropy: Entropy) -> Merged | Failed:
     """Write the task's output under a fresh id; a failure is an answer, so that other tasks of the job go on."""
     try:
-        return _merge(place, task, clock or SystemClock())
+        return _merge(place, task, clock, entropy)
     except PenstockError as error:
         return Failed(type(error).__name__, str(error))
 
 
-def _merge(place: StorePlace, task: MergeTask, clock: Clock) -> Merged:
+def _merge(place: StorePlace, task: MergeTask, clock: Clock, entropy: Entropy) -> Merged:
     began_s, began_cpu_s = clock.monotonic_s(), time.process_time()
     born_ms = clock.now_ms()
-    segment_id = new_segment_id(born_ms, os.urandom(ENTROPY_BYTES))
+    segment_id = new_segment_id(born_ms, entropy.take(ENTROPY_BYTES))
     key = segment_key(NO_PREFIX, place.cluster, task.level, segment_id)
     keys = [segment_key(NO_PREFIX, place.cluster, each.level, each.segment_id) for each in task.segments]
     with StoreRanges(place.url) as ranges:

@@ -7,18 +7,12 @@ import msgspec
 from penstock.contracts.batches import NO_SEGMENT_ID, AbortedTransaction, Marker
 from penstock.contracts.ids import TopicId
 from penstock.contracts.queries.compaction import LogTransactions, PlacedExtent
+from penstock_compactor.jobs.values import Contents
 from penstock_compactor.merge.tasks import InputExtent, InputRun, InputSegment, MergeTask
 from penstock_compactor.planning.planner import FLUSHED, MIXED, TOPIC, Choice, Kind, PlanLimits
 
 _Found = tuple[TopicId, int, InputExtent]
 _Log = tuple[TopicId, int]
-
-
-class Contents(msgspec.Struct):
-    """What is in segments, in their order, and of which transactions."""
-
-    extents: list[list[PlacedExtent]] = []
-    transactions: list[LogTransactions] = []  # one of each segment, at most, for a log
 
 
 class _Known(msgspec.Struct):

@@ -60,16 +60,6 @@ class MergeTask(msgspec.Struct, frozen=True, array_like=True):
         return sum(len(run.extents) for run in self.runs)
 
 
-class StorePlace(msgspec.Struct, frozen=True, array_like=True):
-    """Where segments are; the address may have keys in it, so it is in no log."""
-
-    url: str
-    cluster: str
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(cluster={self.cluster!r})"
-
-
 class OutputRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a task's run is now, in the order of its runs."""
 
@@ -88,10 +78,3 @@ class Merged(msgspec.Struct, frozen=True, array_like=True):
     seconds: float
     cpu_seconds: float
     resident_bytes_max: int  # of the worker, so far in its life
-
-
-class Failed(msgspec.Struct, frozen=True, array_like=True):
-    """There is no output; whatever was stored of it is an orphan."""
-
-    kind: str  # the error's class
-    reason: str

@@ -1,4 +1,4 @@
-"""The segments that may be merged, as far as the sequencers told: looked through now and then, watched at the end."""
+"""The segments that may be merged, as the sequencers reported them."""
 
 from collections.abc import Collection, Sequence
 
@@ -6,21 +6,20 @@ from penstock.contracts.ids import SegmentId
 from penstock.contracts.queries.compaction import SegmentsView, SegmentView
 from penstock_compactor.planning.planner import FLUSHED
 
-FULL_INTERVAL_S = 300.0  # between two looks at the whole table; a segment that fell behind is found by the next one
+FULL_INTERVAL_S = 300.0  # between two looks at the whole table, which find segments that other looks missed
 
 
 class Listing:
-    """Begin a look, then note views from `next_row` on, until that is -1.
+    """Call `begin`, then `record` the views from `next_row` on, until that is -1.
 
-    Flushed segments lie near the end of the table, where everything new is added; so most looks begin at the oldest of
-    them. What was merged by others before that goes with the next look at everything, and until then it is a job that
-    finds nothing to do.
+    New segments are added at the end of the table. So most looks begin at the oldest flushed segment. Segments before
+    it that another compactor has merged stay until the next look at the whole table. A job for them finds no work.
     """
 
     def __init__(self, full_bytes: int) -> None:
         self._full_bytes = full_bytes
         self._segments: dict[int, SegmentView] = {}
-        self._end_row = 0  # behind all that was seen
+        self._end_row = 0  # behind all rows seen
         self._full_s: float | None = None
         self.clock_ms = 0
 
@@ -36,8 +35,8 @@ class Listing:
             return 0
         return min((row for row, each in self._segments.items() if each.level == FLUSHED), default=self._end_row)
 
-    def note(self, first_row: int, view: SegmentsView) -> int:
-        """Take the answer to a question from `first_row` on; the row to go on from, -1 at the end."""
+    def record(self, first_row: int, view: SegmentsView) -> int:
+        """Take the answer to a query from `first_row` on; the row to go on from, -1 at the end."""
         self.clock_ms = max(self.clock_ms, view.clock_ms)
         for row in [row for row in self._segments if row >= first_row and (view.next_row < 0 or row < view.next_row)]:
             del self._segments[row]
@@ -49,6 +48,6 @@ class Listing:
         return view.next_row
 
     def remove(self, segment_ids: Collection[SegmentId]) -> None:
-        """These are no more what they were."""
+        """Remove segments that a job has changed."""
         for row in [row for row, each in self._segments.items() if each.segment_id in segment_ids]:
             del self._segments[row]

@@ -18,16 +18,17 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.contracts.errors import Invalid
-from penstock.spark.catalog import run_apart
-from penstock.spark.columns import Columns
-from penstock.spark.config import COLUMNS, ClusterAddress, SourceConfig, read_source_config
-from penstock.spark.filters import Scope, scope_of
-from penstock.spark.offsets import to_json
-from penstock.spark.planning import opened_planner, replanned
+from penstock.spark.config import ClusterAddress
 from penstock.spark.ranges import StoreRanges
-from penstock.spark.reading import Range, read_split
-from penstock.spark.splits import Split
-from penstock.spark.streaming import latest_offsets, stream_splits
+from penstock.spark.source.catalog import run_apart
+from penstock.spark.source.columns import Columns
+from penstock.spark.source.config import COLUMNS, SourceConfig, read_source_config
+from penstock.spark.source.filters import Scope, scope_of
+from penstock.spark.source.offsets import to_json
+from penstock.spark.source.planning import opened_planner, replanned
+from penstock.spark.source.reading import Range, read_split
+from penstock.spark.source.splits import Split
+from penstock.spark.source.streaming import latest_offsets, stream_splits
 
 FORMAT = "penstock"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

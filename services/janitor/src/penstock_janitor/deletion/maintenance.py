@@ -1,7 +1,7 @@
-"""Looks after what else there is in the bucket: uploads that nobody will complete, and keys that nobody knows.
+"""Looks after the other objects in the bucket: abandoned uploads, and keys that do not belong to Penstock.
 
-Uploads that are old go; keys that are not Penstock's are counted, told of, and left alone. The sequencers' own objects
-(the marker, snapshots, the archive) are theirs to delete. A death between two steps leaves some uploads for next time.
+Old uploads are aborted. Unknown keys are counted, logged and left alone. The sequencers delete their own objects: the
+marker, snapshots, the archive. A crash between two steps leaves some uploads for the next time.
 """
 
 import structlog
@@ -19,22 +19,22 @@ from penstock.segment.keys import (
     parse_snapshot_key,
     segments_prefix,
 )
-from penstock_janitor.deletion import Deletion
-from penstock_janitor.identity import Guard, marker_key
-from penstock_janitor.judge import Now, Rules, judge_unfinished
+from penstock_janitor.coordination.guard import Guard, marker_key
+from penstock_janitor.coordination.task_leases import LeasedTasks, TaskKind, TaskLeases, return_undone
+from penstock_janitor.deletion.deleter import Deleter
 from penstock_janitor.metrics import JanitorMetrics
-from penstock_janitor.task_leases import Kind, Taken, TaskLeases, give_up
+from penstock_janitor.rules.classification import Now, Rules, classify_unfinished
 
 WAIT_MAX_S = 60.0
-TOLD_MAX = 20  # unknown keys that one look names in the log
+LOGGED_MAX = 20  # unknown keys that one step names in the log
 NO_PREFIX = ""  # the store's address has one of its own
 LAST_NAME = "z" * 200  # as long as a key's part may be, of the last letter
 
 log = structlog.get_logger()
 
 
-class House:
-    """One janitor's turn at it."""
+class StoreMaintenance:
+    """The loop over uploads and unknown keys; one janitor at a time does it."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class House:
         store: ObjectStore,
         guard: Guard,
         tasks: TaskLeases,
-        deletion: Deletion,
+        deleter: Deleter,
         rules: Rules,
         clock: Clock,
         metrics: JanitorMetrics,
@@ -54,39 +54,40 @@ class House:
         self._store = store
         self._guard = guard
         self._tasks = tasks
-        self._deletion = deletion
+        self._deleter = deleter
         self._rules = rules
         self._clock = clock
         self._metrics = metrics
         self._interval_s = interval_s
-        self._kind = Kind(MAINTENANCE_TASK, MAINTENANCE_TASK + 1, int(interval_s * 1000))
+        self._kind = TaskKind(MAINTENANCE_TASK, MAINTENANCE_TASK + 1, int(interval_s * 1000))
 
     async def step(self) -> float:
-        """Look around once, if it is due; the seconds until the next look."""
+        """Do the maintenance once, if it is due; the seconds until the next step."""
         await self._guard.journal()
-        taken = await self._tasks.take(self._kind)
-        if not taken.numbers:
-            return min(taken.wait_s, WAIT_MAX_S, self._interval_s)
+        leased = await self._tasks.take(self._kind)
+        if not leased.numbers:
+            return min(leased.wait_s, WAIT_MAX_S, self._interval_s)
         try:
             await self._guard.check()
-            await self._end_uploads(taken)
-            await self._tell_of_unknown(taken)
+            await self._end_uploads(leased)
+            await self._count_unknown(leased)
         except PenstockError:
-            await give_up(self._tasks, taken)
+            await return_undone(self._tasks, leased)
             raise
-        await self._tasks.end(taken, done=True)
+        await self._tasks.end(leased, done=True)
         return min(self._interval_s, WAIT_MAX_S)
 
-    async def _end_uploads(self, taken: Taken) -> None:
-        """End what is old; where there is more than one answer holds, the rest is another look's."""
+    async def _end_uploads(self, leased: LeasedTasks) -> None:
+        """Abort old uploads of one answer of the store. The next step aborts the rest."""
         for upload in await self._store.unfinished(self._prefix):
-            judgement = judge_unfinished(upload.begun_ms, Now(taken.clock_ms, self._clock.now_ms()), self._rules)
-            if judgement.goes:
-                await self._deletion.end_upload(upload, judgement)
-                await self._tasks.keep(taken)
+            now = Now(leased.clock_ms, self._clock.now_ms())
+            classification = classify_unfinished(upload.begun_ms, now, self._rules)
+            if classification.is_deletable:
+                await self._deleter.end_upload(upload, classification)
+                await self._tasks.renew(leased)
 
-    async def _tell_of_unknown(self, taken: Taken) -> None:
-        """Look through all objects of the cluster but those in the shards of segments, which are other chores'."""
+    async def _count_unknown(self, leased: LeasedTasks) -> None:
+        """Look through all objects of the cluster except those in the shards of segments, which the sweep lists."""
         first = f"{segments_prefix(NO_PREFIX, self._cluster)}{0:03}/"
         last = f"{segments_prefix(NO_PREFIX, self._cluster)}{SHARDS - 1:03}/{LAST_NAME}"
         unknown = 0
@@ -95,11 +96,11 @@ class House:
             for info in page:
                 if not first <= info.key <= last and not is_known_key(info.key, self._cluster):
                     unknown += 1
-                    if unknown <= TOLD_MAX:
+                    if unknown <= LOGGED_MAX:
                         log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
             if len(page) < LIST_LIMIT_MAX:
                 break
-            await self._tasks.keep(taken)
+            await self._tasks.renew(leased)
             after = page[-1].key
             page = await self._store.list(self._prefix, after if after < first else max(after, last))
         self._metrics.unknown_objects.labels("elsewhere").set(unknown)

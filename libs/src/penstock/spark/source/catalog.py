@@ -1,4 +1,4 @@
-"""What the sequencers know of topics: their partitions, offsets and extents, asked for by whoever plans a read."""
+"""The sequencers' knowledge of topics, for planning reads: partitions, offsets and extents."""
 
 import asyncio
 import contextlib
@@ -26,12 +26,13 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats.client import connect_nats
 from penstock.runtime.process.logs import configure_logs
-from penstock.spark.config import ClusterAddress, TopicChoice
-from penstock.spark.offsets import LogBounds, Partition
-from penstock.spark.splits import Wanted
+from penstock.spark.config import ClusterAddress
+from penstock.spark.source.config import TopicChoice
+from penstock.spark.source.offsets import LogBounds, Partition
+from penstock.spark.source.splits import Wanted
 
 CLIENT_NAME = "penstock-spark"
-PARTITIONS_PER_QUESTION = 500
+PARTITIONS_PER_QUERY = 500
 EVERYTHING_BYTES = 2**62  # a budget that no plan fills
 NO_OFFSET = -1  # of no partition: asked for, it is answered with the log's bounds and no extents
 
@@ -89,7 +90,7 @@ class Catalog:
         waiting = [each for each in searches if _is_waiting(each, budget)]
         while waiting:
             # An answer has room for some extents only, and tells of the first partitions first.
-            asked = waiting[:PARTITIONS_PER_QUESTION]
+            asked = waiting[:PARTITIONS_PER_QUERY]
             places = [
                 PlanPartition(each.wanted.topic_id, each.wanted.partition, each.next_offset, budget) for each in asked
             ]
@@ -108,8 +109,8 @@ class Catalog:
 
     async def _plans(self, partitions: Sequence[PlanPartition]) -> list[PartitionPlan]:
         plans: list[PartitionPlan] = []
-        for first in range(0, len(partitions), PARTITIONS_PER_QUESTION):
-            some = list(partitions[first : first + PARTITIONS_PER_QUESTION])
+        for first in range(0, len(partitions), PARTITIONS_PER_QUERY):
+            some = list(partitions[first : first + PARTITIONS_PER_QUERY])
             plans += (await self._sequencers.query("plan", PlanQuery(0, some, EVERYTHING_BYTES), Plan)).partitions
         return plans
 
@@ -151,11 +152,18 @@ def _cut(search: _Search) -> Wanted:
 @contextlib.asynccontextmanager
 async def opened_catalog(address: ClusterAddress) -> AsyncIterator[Catalog]:
     """A catalog with a connection of its own."""
+    async with opened_sequencers(address) as sequencers:
+        yield Catalog(sequencers)
+
+
+@contextlib.asynccontextmanager
+async def opened_sequencers(address: ClusterAddress) -> AsyncIterator[SequencerClient]:
+    """A client of a cluster's sequencers with a connection of its own."""
     connection = await connect_nats(
         address.nats_url, name=CLIENT_NAME, user=address.nats_user, password=address.nats_password
     )
     try:
-        yield Catalog(SequencerClient(connection.bus, address.cluster, SystemClock()))
+        yield SequencerClient(connection.bus, address.cluster, SystemClock())
     finally:
         await connection.close()
 

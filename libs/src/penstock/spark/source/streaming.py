@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from penstock.spark.config import SourceConfig
-from penstock.spark.offsets import LogBounds, Offsets, Partition, from_json, limit_offsets, to_json
-from penstock.spark.planning import opened_planner
-from penstock.spark.splits import Split
+from penstock.spark.source.config import SourceConfig
+from penstock.spark.source.offsets import LogBounds, Offsets, Partition, from_json, limit_offsets, to_json
+from penstock.spark.source.planning import opened_planner
+from penstock.spark.source.splits import Split
 
 Json = Mapping[str, Mapping[str, int]]
 
@@ -23,7 +23,7 @@ async def latest_offsets(
         begin = starts_of(from_json(start), bounds)
         end = {**begin, **{key: held.end for key, held in bounds.items()}}
         for key in sorted(key for key, offset in end.items() if offset < begin[key]):
-            planner.lose(
+            planner.report_loss(
                 f"{key[0]} [{key[1]}] ends at offset {end[key]}, before {begin[key]}: it was deleted and made again"
             )
         if last is not None:

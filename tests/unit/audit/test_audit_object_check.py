@@ -5,7 +5,7 @@ from array import array
 import pytest
 
 from penstock.audit.inventory import Inventory
-from penstock.audit.judge import DEAD_GRACE_MS, ORPHAN_AGE_MIN_MS, judge
+from penstock.audit.object_check import DEAD_GRACE_MS, ORPHAN_AGE_MIN_MS, check_objects
 from penstock.contracts.ids import SegmentId, new_segment_id
 from penstock.contracts.queries.compaction import SegmentView
 from penstock.contracts.queries.topics import TopicView
@@ -53,15 +53,15 @@ def sound() -> Inventory:
 
 
 def kinds(inventory: Inventory) -> list[tuple[str, str]]:
-    findings, _ = judge(inventory, CLUSTER, NOW_MS)
+    findings, _ = check_objects(inventory, CLUSTER, NOW_MS)
     return [(finding.kind, finding.subject) for finding in findings]
 
 
 def test_what_is_in_order_gives_no_finding_and_every_byte_is_explained(sound: Inventory) -> None:
-    findings, shares = judge(sound, CLUSTER, NOW_MS)
+    findings, breakdown = check_objects(sound, CLUSTER, NOW_MS)
     assert findings == []
-    assert shares.objects == {"live": 1, "grace": 1, "uncommitted": 1, "journal": 3}
-    assert shares.bytes == {"live": SIZE_BYTES, "grace": SIZE_BYTES, "uncommitted": 7, "journal": 36}
+    assert breakdown.objects == {"live": 1, "grace": 1, "uncommitted": 1, "journal": 3}
+    assert breakdown.bytes == {"live": SIZE_BYTES, "grace": SIZE_BYTES, "uncommitted": 7, "journal": 36}
 
 
 def test_a_live_segment_without_its_object_is_missing(sound: Inventory) -> None:
@@ -77,9 +77,9 @@ def test_a_condemned_segment_may_be_gone(sound: Inventory) -> None:
 def test_an_old_object_that_no_entry_knows_is_an_orphan(sound: Inventory) -> None:
     orphan = key_of(segment_of(4, NOW_MS - ORPHAN_AGE_MIN_MS))
     sound.objects[orphan] = 5
-    findings, shares = judge(sound, CLUSTER, NOW_MS)
+    findings, breakdown = check_objects(sound, CLUSTER, NOW_MS)
     assert [(finding.kind, finding.subject) for finding in findings] == [("object-orphaned", orphan)]
-    assert shares.bytes["unexplained"] == 5
+    assert breakdown.bytes["unexplained"] == 5
 
 
 def test_an_object_that_is_nothing_of_penstock_s_is_told(sound: Inventory) -> None:
@@ -133,5 +133,5 @@ def test_a_segment_that_was_committed_while_the_audit_looked_is_no_finding(sound
 
 def test_condemned_segments_beyond_their_grace_are_counted_by_themselves(sound: Inventory) -> None:
     sound.clock_ms += DEAD_GRACE_MS
-    _, shares = judge(sound, CLUSTER, NOW_MS)
-    assert shares.objects["condemned"] == 1
+    _, breakdown = check_objects(sound, CLUSTER, NOW_MS)
+    assert breakdown.objects["condemned"] == 1

@@ -1,11 +1,14 @@
-"""What follows from an inventory without reading records: objects missing, too many, or of another size. Pure."""
+"""Compares the journal with the objects of an inventory, without reading records. Pure.
+
+It finds objects that are missing, unexplained, or of another size.
+"""
 
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from penstock.audit.findings import Finding
 from penstock.audit.inventory import EXTENT_FIELDS, Inventory
+from penstock.audit.report import Finding
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import SegmentId, segment_born_ms
 from penstock.contracts.queries.compaction import SegmentView
@@ -19,34 +22,34 @@ _IDENTITY = "journal-identity"
 _POSITION, _LENGTH = 4, 5  # in an extent's row
 
 
-class Shares(msgspec.Struct):
-    """Objects and bytes of the bucket by what explains them."""
+class Breakdown(msgspec.Struct):
+    """Objects and bytes of the bucket by their explanation."""
 
     objects: dict[str, int] = {}
     bytes: dict[str, int] = {}
 
-    def add(self, share: str, size_bytes: int) -> None:
+    def add(self, explanation: str, size_bytes: int) -> None:
         """One more object."""
-        self.objects[share] = self.objects.get(share, 0) + 1
-        self.bytes[share] = self.bytes.get(share, 0) + size_bytes
+        self.objects[explanation] = self.objects.get(explanation, 0) + 1
+        self.bytes[explanation] = self.bytes.get(explanation, 0) + size_bytes
 
 
-def judge(inventory: Inventory, cluster: str, now_ms: int) -> tuple[list[Finding], Shares]:
-    """All findings but those that need the bytes themselves; and what the bucket is made of."""
-    shares = Shares()
+def check_objects(inventory: Inventory, cluster: str, now_ms: int) -> tuple[list[Finding], Breakdown]:
+    """All findings except those that need the bytes themselves, and the breakdown of the bucket."""
+    breakdown = Breakdown()
     findings = list(inventory.findings)
     for key, size_bytes in inventory.objects.items():
-        share, finding = _explain(inventory, cluster, key, size_bytes, now_ms)
-        shares.add(share, size_bytes)
+        explanation, finding = _explain(inventory, cluster, key, size_bytes, now_ms)
+        breakdown.add(explanation, size_bytes)
         if finding is not None:
             findings.append(finding)
     findings += _missing(inventory, cluster)
-    return findings, shares
+    return findings, breakdown
 
 
 def _explain(inventory: Inventory, cluster: str, key: str, size_bytes: int, now_ms: int) -> tuple[str, Finding | None]:
-    """What an object is there for, and what is wrong with it."""
-    if _is_journal_s(key, cluster):
+    """The explanation of an object, and its defect."""
+    if _is_of_journal(key, cluster):
         return "journal", None
     try:
         level, segment_id = parse_segment_key(key)
@@ -71,7 +74,7 @@ def _explain(inventory: Inventory, cluster: str, key: str, size_bytes: int, now_
     return ("grace" if inventory.clock_ms - segment.dead_since_ms < DEAD_GRACE_MS else "condemned"), None
 
 
-def _is_journal_s(key: str, cluster: str) -> bool:
+def _is_of_journal(key: str, cluster: str) -> bool:
     if key == f"{cluster}/{_IDENTITY}":
         return True
     for parse in (parse_snapshot_key, parse_journal_archive_key):
@@ -106,8 +109,8 @@ def _places(inventory: Inventory, segment_id: SegmentId) -> list[tuple[int, int]
     """Position and length of all extents that point to the segment, in order."""
     rows: Sequence[int] = inventory.extents_by_segment.get(segment_id, ())
     hidden: Sequence[int] = inventory.hidden.get(segment_id, ())
-    told = zip(rows[_POSITION::EXTENT_FIELDS], rows[_LENGTH::EXTENT_FIELDS], strict=True)
-    return sorted([*told, *zip(hidden[0::2], hidden[1::2], strict=True)])
+    in_logs = zip(rows[_POSITION::EXTENT_FIELDS], rows[_LENGTH::EXTENT_FIELDS], strict=True)
+    return sorted([*in_logs, *zip(hidden[0::2], hidden[1::2], strict=True)])
 
 
 def _outside(inventory: Inventory, key: str, segment_id: SegmentId, size_bytes: int) -> Iterator[Finding]:

@@ -11,8 +11,8 @@ from penstock.contracts.errors import Corrupt
 from penstock.kafkawire.records import BATCH_OVERHEAD, CONTROL, LENGTH_END, TRANSACTIONAL
 from penstock.objectstore.errors import NotFound
 from penstock.segment.transactions import Aborted
-from penstock.spark.columns import Columns
-from penstock.spark.splits import Run, Split, Stretch
+from penstock.spark.source.columns import Columns
+from penstock.spark.source.splits import Run, Split, Stretch
 from penstock.spark.window import Window
 
 # Base offset, length; attributes, last offset delta; max timestamp, producer id; record count.

@@ -28,14 +28,13 @@ from penstock.kafkawire.records import (
     size_bytes,
     timestamp_type,
 )
-from penstock.spark.varints import VARINT_BYTES_MAX, read_varints
+from penstock.spark.varints import read_varints, record_starts
 
 # Of one Arrow batch, before compression. Below 1 MiB each batch costs more than its records.
 GROUP_BYTES = 4 * 1024 * 1024
 GROUP_RECORDS_MAX = 200_000
 # numpy reads ahead of the records by as much: attributes, three varints at their longest.
 _PADDING = bytes(64)
-_RECORD_BYTES_MIN = 7
 # What a Spark timestamp holds is microseconds in 64 bits; a producer may say any number of milliseconds.
 _MILLISECONDS_MAX = (2**63 - 1) // 1000
 
@@ -185,51 +184,6 @@ def _timestamps(batches: Sequence[_Batch], of_each: Any, deltas: Ints) -> Ints:
     created = of_each([batch.base_timestamp for batch in batches]) + deltas
     milliseconds = np.where(kinds == 1, appended, created)
     return np.clip(milliseconds, -_MILLISECONDS_MAX, _MILLISECONDS_MAX) * 1000
-
-
-def record_starts(plain: bytes, count: int) -> list[int]:
-    """Where each of `count` records behind one another begins; `DecodeError` if they do not fill `plain` exactly."""
-    size = len(plain)
-    if not 0 <= count <= size // _RECORD_BYTES_MIN:
-        raise DecodeError(f"{count} records in {size} bytes")
-    starts: list[int] = []
-    note = starts.append
-    position = 0
-    try:
-        for _ in range(count):
-            note(position)
-            byte = plain[position]
-            if byte < 0x80:
-                position += 1
-            else:
-                following = plain[position + 1]
-                if following < 0x80:
-                    byte += (following - 1) << 7
-                    position += 2
-                else:
-                    byte, position = _long_varint(plain, position)
-            if byte & 1:
-                raise DecodeError(f"record {len(starts)} of {count} has a negative length")
-            position += byte >> 1
-    except IndexError as error:
-        raise DecodeError(f"record {len(starts)} of {count} begins behind {size} bytes") from error
-    if position != size:
-        raise DecodeError(f"records end at byte {position} of {size}")
-    return starts
-
-
-def _long_varint(plain: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of any length and the place behind it."""
-    value = shift = 0
-    while True:
-        byte = plain[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift >= 7 * VARINT_BYTES_MAX:
-            raise DecodeError("a length of more than ten bytes")
 
 
 class _Records:

@@ -1,10 +1,8 @@
-"""Whether the bucket is the journal's own: its marker must name the journal that the sequencers have (ADR 0004).
+"""Checks that the bucket belongs to the journal: its marker must name the journal of the sequencers (ADR 0004).
 
-A janitor that was given another bucket, or another prefix in it, would take everything there for orphans. So nothing is
-done before the two have been seen to agree, and nothing is deleted unless they agree once more.
+A janitor with the wrong bucket, or the wrong prefix in it, would take every object for an orphan. So a janitor does
+nothing before the two agree once, and deletes nothing unless they agree again.
 """
-
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -13,69 +11,49 @@ from penstock.contracts.ids import check_token
 from penstock.contracts.queries.janitor import JournalQuery, JournalView
 from penstock.objectstore import NotFound, ObjectStore
 from penstock.runtime.bus.sequencer_client import SequencerClient
-from penstock_janitor.judge import NEVER
+from penstock_janitor.rules.journal import Identity
 
 MARKER = "journal-identity"
-# A journal that a rebuild has made begins beyond it. Any other one comes there after weeks, at the earliest.
-REBUILT_SEQUENCE_MIN = 1_000_000_000
 
 
 class WrongStore(Conflict):
-    """The store is not the one that belongs to the journal."""
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """A journal: its stream, and when that was made, in the server's words."""
-
-    stream: str
-    created: str
-
-
-def rebuilt_ms(journal: Identity, sequence: int) -> int:
-    """When a journal that has reached `sequence` was made anew from the store; `NEVER` if it was not."""
-    if sequence < REBUILT_SEQUENCE_MIN:
-        return NEVER
-    try:
-        made = datetime.fromisoformat(journal.created)
-    except ValueError as error:
-        raise Corrupt(f"nobody knows when the journal {journal.stream} was made: {error}") from error
-    return int((made if made.tzinfo else made.replace(tzinfo=UTC)).timestamp() * 1000)
+    """The store does not belong to the journal."""
 
 
 def marker_key(cluster: str) -> str:
-    """Where the marker lies in the store."""
+    """The key of the marker in the store."""
     return f"{check_token('cluster', cluster)}/{MARKER}"
 
 
 class Guard:
-    """Compares the two."""
+    """Compares the marker in the store with the journal of the sequencers."""
 
     def __init__(self, store: ObjectStore, sequencers: SequencerClient, cluster: str) -> None:
         self._store = store
         self._sequencers = sequencers
         self._cluster = cluster
-        self._was_right = False
+        self._has_agreed = False
 
     async def journal(self) -> Identity:
-        """The sequencers' journal, once the store was seen to be its own; else as `check`."""
-        return await self._asked() if self._was_right else await self.check()
+        """The sequencers' journal, if the store agreed once; else the result of `check`."""
+        return await self._current() if self._has_agreed else await self.check()
 
     async def check(self) -> Identity:
         """The journal that the store belongs to now; `WrongStore` if it is not the sequencers'."""
-        journal = await self._asked()
+        journal = await self._current()
         marked = await self._marked()
         if marked != journal:
-            self._was_right = False
+            self._has_agreed = False
             found = "has none" if marked is None else f"names {marked.stream}, made at {marked.created}"
             raise WrongStore(
                 f"this is not the store of cluster {self._cluster}, and nothing in it is touched: the object "
                 f"{marker_key(self._cluster)} should name the journal {journal.stream}, made at {journal.created}; "
                 f"the store {found}"
             )
-        self._was_right = True
+        self._has_agreed = True
         return journal
 
-    async def _asked(self) -> Identity:
+    async def _current(self) -> Identity:
         view = await self._sequencers.query("journal", JournalQuery(0), JournalView)
         return Identity(view.stream, view.created)
 

@@ -1,17 +1,17 @@
-"""Deletes the objects of condemned segments, and has the journal forget them then.
+"""Deletes the objects of dead segments, then removes the segments from the journal.
 
-What a death between two steps leaves:
+The state after a crash between two steps:
 
-1. `usage` and `dead`: nothing was begun.
-2. The bucket is compared with the journal, then LeaseJob: a claim, which keeps other janitors off for a lease at most.
-3. `known_segments`, after the claim, tells what others have done before it. Nothing is changed.
-4. The objects are deleted: some or all are gone, and the journal still calls their segments condemned. Whoever comes
-   next deletes them once more, which does no harm, and goes on from here.
-5. RemoveSegments and ReleaseJob, in one entry: all is done. A lost answer has it sent again: what is forgotten is no
-   news.
+1. `usage` and `dead`: nothing has begun.
+2. The bucket is compared with the journal, then LeaseJob: a job lease, which keeps other janitors away until it ends.
+3. `known_segments`, after the lease, shows what other janitors did before it. Nothing is changed.
+4. Some or all objects are deleted, and their segments are still dead in the journal. The next janitor deletes the
+   objects again, which does no harm, and goes on with step 5.
+5. RemoveSegments and ReleaseJob, in one entry: all is done. After a lost answer the entry is sent again: the journal
+   ignores segments that it has removed already.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -31,14 +31,14 @@ from penstock.objectstore.store import DELETE_KEYS_MAX
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 from penstock.segment.keys import segment_key
-from penstock_janitor.checkpoints import Checkpoints
-from penstock_janitor.deletion import Deleted, Deletion, PendingDelete
-from penstock_janitor.identity import Guard
-from penstock_janitor.judge import Now, Rules, judge_dead, judge_segment
+from penstock_janitor.coordination.guard import Guard
+from penstock_janitor.deletion.deleter import Deleted, Deleter, PendingDelete
 from penstock_janitor.metrics import JanitorMetrics
+from penstock_janitor.rules.classification import Now, Rules, classify_dead, classify_segment
+from penstock_janitor.rules.journal import Checkpoints
 
 COMMAND_DEADLINE_S = 30.0
-OUTRUN_PAUSE_S = 0.5  # another janitor claimed the same segments in the same moment
+OUTRUN_PAUSE_S = 0.5  # another janitor leased the same segments in the same moment
 JOB_ENTROPY_BYTES = 8
 NO_PREFIX = ""  # the store's address has one of its own
 
@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 
 class Reaper:
-    """One janitor's share of the condemned segments."""
+    """The loop over dead segments; several janitors share them. `make_now` is another one in simulations."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Reaper:
         holder: str,
         sequencers: SequencerClient,
         guard: Guard,
-        deletion: Deletion,
+        deleter: Deleter,
         checkpoints: Checkpoints,
         rules: Rules,
         clock: Clock,
@@ -63,12 +63,13 @@ class Reaper:
         metrics: JanitorMetrics,
         interval_s: float,
         lease_ms: int,
+        make_now: Callable[[int, int, int, int], Now] = Now,
     ) -> None:
         self._cluster = cluster
         self._holder = holder
         self._sequencers = sequencers
         self._guard = guard
-        self._deletion = deletion
+        self._deleter = deleter
         self._checkpoints = checkpoints
         self._rules = rules
         self._clock = clock
@@ -76,45 +77,47 @@ class Reaper:
         self._metrics = metrics
         self._interval_s = interval_s
         self._lease_ms = lease_ms
-        self._place = 0  # of a dry run, in which the first ones stay the first
+        self._make_now = make_now
+        self._place = 0  # where a dry run goes on: it removes nothing, so the first segments stay the first
 
     async def step(self) -> float:
-        """Delete one batch, if there is one; the seconds until the next look."""
+        """Delete one batch, if there is one; the seconds until the next step."""
         journal = await self._guard.journal()
         usage = await self._sequencers.query("usage", UsageQuery(0), UsageView)
-        self._checkpoints.note(journal, self._clock.monotonic_s(), usage.sequence)
+        self._checkpoints.record(journal, self._clock.monotonic_s(), usage.sequence)
         self._measure(usage)
         segments = await self._dead(usage) if usage.dead_segments else []
         if not segments:
             return self._interval_s
         if await self._guard.check() != journal:
-            return 0  # it was made anew this very moment: begin again, and count the grace anew
-        if self._deletion.dry_run:
-            await self._deletion.delete([self._pending_delete(each, self._now(usage)) for each in segments])
-            return self._interval_s  # also if there are more: nobody needs to hear of them any faster
+            return 0  # the journal was rebuilt in this moment: begin again, also with the grace period
+        if self._deleter.dry_run:
+            now = self._now(usage.clock_ms, usage.secured_sequence)
+            await self._deleter.delete([self._pending_delete(each, now) for each in segments])
+            return self._interval_s  # also if there are more: a dry run has no reason to hurry
         if not await self._reap([segment.segment_id for segment in segments]):
             return OUTRUN_PAUSE_S
         return 0 if len(segments) == DELETE_KEYS_MAX else self._interval_s
 
     async def _dead(self, usage: UsageView) -> list[DeadSegment]:
-        now = self._now(usage)
+        now = self._now(usage.clock_ms, usage.secured_sequence)
         before_sequence = min(now.watched_sequence, now.secured_sequence)
         before_ms = now.clock_ms - self._rules.grace_ms
         query = DeadSegmentsQuery(0, before_ms, before_sequence, DELETE_KEYS_MAX, first_place=self._place)
         view = await self._sequencers.query("condemned", query, DeadSegmentsView)
-        if self._deletion.dry_run:
+        if self._deleter.dry_run:
             self._place = max(view.next_place, 0)
         return view.segments
 
     async def _reap(self, segment_ids: Sequence[SegmentId]) -> bool:
-        """Delete what is still condemned once these are claimed; false if somebody else has one of them."""
+        """Lease these segments and delete those still dead; false if another janitor has one of them."""
         job_id = f"reap-{self._holder}-{self._entropy.take(JOB_ENTROPY_BYTES).hex()}"
         lease = LeaseJob(self._sequencers.seen_clock_ms, job_id, self._holder, list(segment_ids), self._lease_ms)
         (outcome,) = await self._sequencers.command([lease], deadline_s=COMMAND_DEADLINE_S)
         if isinstance(outcome, Rejected):
             log.info("segments_not_claimed", rejection=outcome.rejection.name, reason=outcome.message)
             return False
-        deleted = await self._deletion.delete(await self._still_dead(segment_ids))
+        deleted = await self._deleter.delete(await self._still_dead(segment_ids))
         await self._end(job_id, deleted)
         if deleted.failure is not None:
             raise deleted.failure
@@ -123,20 +126,20 @@ class Reaper:
     async def _still_dead(self, segment_ids: Sequence[SegmentId]) -> list[PendingDelete]:
         query = KnownSegmentsQuery(0, list(segment_ids))
         view = await self._sequencers.query("known_segments", query, KnownSegmentsView)
-        now = Now(view.clock_ms, self._clock.now_ms(), view.secured_sequence, self._watched())
-        pending_delete = []
+        now = self._now(view.clock_ms, view.secured_sequence)
+        pending = []
         for segment_id, known in zip(segment_ids, view.segments, strict=True):
             if known is not None and known.view is not None:
-                judgement = judge_segment(known.view.level, segment_id, known, now, self._rules)
-                if judgement.goes:
+                classification = classify_segment(known.view.level, segment_id, known, now, self._rules)
+                if classification.is_deletable:
                     key = segment_key(NO_PREFIX, self._cluster, known.view.level, segment_id)
-                    pending_delete.append(PendingDelete(key, known.view.size_bytes, judgement, segment_id))
-        return pending_delete
+                    pending.append(PendingDelete(key, known.view.size_bytes, classification, segment_id))
+        return pending
 
     async def _end(self, job_id: str, deleted: Deleted) -> None:
-        """Have the journal forget what is gone, and give the claim back.
+        """Remove the segments of deleted objects from the journal, and release the job lease.
 
-        Not after a failure: until the lease is over what could not be deleted does not stand before all the others.
+        After a failure the lease stays until it ends: so objects that cannot be deleted do not block all others.
         """
         now_ms = self._sequencers.seen_clock_ms
         commands: list[Command] = []
@@ -152,14 +155,12 @@ class Reaper:
 
     def _pending_delete(self, segment: DeadSegment, now: Now) -> PendingDelete:
         key = segment_key(NO_PREFIX, self._cluster, segment.level, segment.segment_id)
-        judgement = judge_dead(segment.dead_since_ms, segment.dead_sequence, now, self._rules)
-        return PendingDelete(key, segment.size_bytes, judgement, segment.segment_id)
+        classification = classify_dead(segment.dead_since_ms, segment.dead_sequence, now, self._rules)
+        return PendingDelete(key, segment.size_bytes, classification, segment.segment_id)
 
-    def _now(self, usage: UsageView) -> Now:
-        return Now(usage.clock_ms, self._clock.now_ms(), usage.secured_sequence, self._watched())
-
-    def _watched(self) -> int:
-        return self._checkpoints.watched_sequence(self._clock.monotonic_s())
+    def _now(self, clock_ms: int, secured_sequence: int) -> Now:
+        watched_sequence = self._checkpoints.watched_sequence(self._clock.monotonic_s())
+        return self._make_now(clock_ms, self._clock.now_ms(), secured_sequence, watched_sequence)
 
     def _measure(self, usage: UsageView) -> None:
         metrics = self._metrics
@@ -175,8 +176,8 @@ class Reaper:
 
 
 def _check_removed(outcome: Outcome, gone: Sequence[PendingDelete]) -> None:
-    """Nothing is deleted that the journal does not call dead, so it lets go of all of it."""
-    assert isinstance(outcome, PerItem), f"a sequencer answered {outcome} to what is to be forgotten"
+    """The journal rejects none of them: a janitor deletes only segments that are dead in the journal."""
+    assert isinstance(outcome, PerItem), f"a sequencer answered {outcome} to a removal of segments"
     for rejection, each in zip(outcome.rejections, gone, strict=True):
         if rejection is not Rejection.NONE:
             log.error("segment_not_forgotten", key=each.key, rejection=rejection.name)

@@ -1,4 +1,4 @@
-"""From the extents of partitions to the shares of tasks: whole stretches of segments, each read by one GET. Pure."""
+"""From the extents of partitions to the splits of tasks: stretches of segments, each read by one GET. Pure."""
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
@@ -96,12 +96,12 @@ def plan_splits(
     timestamp_min_ms: int | None = None,
     read_committed: bool = True,
 ) -> list[Split]:
-    """Shares of about `split_bytes`; every partition's runs come in the order of their offsets.
+    """Splits of about `split_bytes`; the runs of a partition come in the order of their offsets.
 
     Segments are gone through from the oldest on, all partitions side by side: runs of several partitions that lie next
     to each other are one stretch. Runs are cut only where `places` tells how.
     """
-    shares: list[list[Stretch]] = []
+    splits: list[list[Stretch]] = []
     stretches: list[Stretch] = []
     size = 0
     queues = [_runs(each, places or {}, split_bytes, timestamp_min_ms) for each in wanted]
@@ -109,20 +109,20 @@ def plan_splits(
         key = segment_key(NO_PREFIX, cluster, segment_level, segment_id)
         for stretch in _contiguous(key, sorted(runs, key=lambda run: run.position), split_bytes):
             if stretches and size + stretch.length > split_bytes:
-                shares.append(stretches)
+                splits.append(stretches)
                 stretches, size = [], 0
             stretches.append(stretch)
             size += stretch.length
     if stretches:
-        shares.append(stretches)
+        splits.append(stretches)
     logs = [each for each in wanted if each.aborted] if read_committed else []
-    return [Split(share, timestamp_min_ms, read_committed, _aborted_in(share, logs)) for share in shares]
+    return [Split(each, timestamp_min_ms, read_committed, _aborted_in(each, logs)) for each in splits]
 
 
-def _aborted_in(share: Sequence[Stretch], logs: Sequence[Wanted]) -> list[LogAborted]:
-    """Of these logs, what was aborted of a task's share."""
+def _aborted_in(stretches: Sequence[Stretch], logs: Sequence[Wanted]) -> list[LogAborted]:
+    """The aborted transactions of these logs that have records in the stretches of a split."""
     spans: dict[tuple[TopicId, int], tuple[int, int]] = {}
-    for run in (run for stretch in share for run in stretch.runs):
+    for run in (run for stretch in stretches for run in stretch.runs):
         first, last = spans.get((run.topic_id, run.partition), (run.base_offset, run.last_offset))
         spans[run.topic_id, run.partition] = min(first, run.base_offset), max(last, run.last_offset)
     found = []
@@ -253,17 +253,17 @@ def _contiguous(key: str, runs: Sequence[Run], split_bytes: int) -> Iterable[Str
 
 
 def limit_bytes(wanted: Sequence[Wanted], bytes_max: int) -> dict[tuple[str, int], int]:
-    """An end per partition so that about `bytes_max` are read: each partition gets its share of what is waiting.
+    """An end per partition, so that about `bytes_max` are read; the quota of a partition grows with its waiting bytes.
 
-    The share counts whole extents; where it ends within one, as many of its offsets as bytes are left for it. There is
-    one offset at least in all, so that a stream always gets on.
+    If a quota ends within an extent, the end is in proportion to the bytes. At least one offset of all partitions is
+    read, so that a stream always advances.
     """
     sizes = [sum(_wanted_bytes(each, extent) for extent in each.extents) for each in wanted]
     total = sum(sizes)
     ends = {}
     for each, size in zip(wanted, sizes, strict=True):
-        share = size if total <= bytes_max else bytes_max * size // total
-        ends[each.topic, each.partition] = _end_within(each, share) if total > bytes_max else each.to_offset
+        quota = size if total <= bytes_max else bytes_max * size // total
+        ends[each.topic, each.partition] = _end_within(each, quota) if total > bytes_max else each.to_offset
     if wanted and all(ends[each.topic, each.partition] <= each.from_offset for each in wanted):
         first = max(wanted, key=lambda each: each.to_offset - each.from_offset)
         ends[first.topic, first.partition] = min(first.to_offset, first.from_offset + 1)
@@ -275,14 +275,14 @@ def _wanted_bytes(wanted: Wanted, extent: Extent) -> int:
     return extent.length * max(0, offsets) // (extent.last_offset - extent.base_offset + 1)
 
 
-def _end_within(wanted: Wanted, share: int) -> int:
+def _end_within(wanted: Wanted, quota: int) -> int:
     end = wanted.from_offset
     for extent in wanted.extents:
         size = _wanted_bytes(wanted, extent)
         begin = max(wanted.from_offset, extent.base_offset)
         behind = min(wanted.to_offset, extent.last_offset + 1)
-        if size > share:
-            return max(end, begin + (behind - begin) * share // size)
-        share -= size
+        if size > quota:
+            return max(end, begin + (behind - begin) * quota // size)
+        quota -= size
         end = max(end, behind)
     return end

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
@@ -15,18 +16,28 @@ from penstock.kafkawire.records import decode_records
 from penstock.objectstore import ObjectStore, open_store
 from penstock.segment.compacted import CompactedIndex, Place
 from penstock.segment.keys import segment_key
-from penstock.segment.reader import read_compacted_index_of
-from penstock.spark.catalog import Catalog, opened_catalog
-from penstock.spark.config import ClusterAddress, SourceConfig
-from penstock.spark.filters import Scope
-from penstock.spark.offsets import LogBounds, Offsets, Partition, resolve
-from penstock.spark.reading import batches_of
-from penstock.spark.splits import NO_PREFIX, Places, Run, Split, Wanted, limit_bytes, plan_splits, segments_to_cut
+from penstock.spark.config import ClusterAddress
+from penstock.spark.source.catalog import Catalog, opened_catalog
+from penstock.spark.source.config import SourceConfig
+from penstock.spark.source.filters import Scope
+from penstock.spark.source.offsets import LogBounds, Offsets, Partition, resolve
+from penstock.spark.source.reading import batches_of
+from penstock.spark.source.splits import (
+    NO_PREFIX,
+    Places,
+    Run,
+    Split,
+    Wanted,
+    limit_bytes,
+    plan_splits,
+    segments_to_cut,
+)
 from penstock.spark.window import Window
 
 READS_MAX = 8  # of indexes and single extents, at once
 
 Topics = Mapping[str, TopicView]
+OpenCatalog = Callable[[ClusterAddress], AbstractAsyncContextManager[Catalog]]
 
 
 class Planner:
@@ -75,11 +86,11 @@ class Planner:
             if start[key] >= end[key]:
                 continue
             if key not in bounds:
-                self.lose(f"{key[0]} [{key[1]}] is gone, and with it the offsets from {start[key]} on")
+                self.report_loss(f"{key[0]} [{key[1]}] is gone, and with it the offsets from {start[key]} on")
                 continue
             held = bounds[key]
             if start[key] < held.start or end[key] > held.end:
-                self.lose(
+                self.report_loss(
                     f"{key[0]} [{key[1]}] has the offsets {held.start} to {held.end - 1}, "
                     f"wanted are {start[key]} to {end[key] - 1}"
                 )
@@ -123,7 +134,7 @@ class Planner:
             chosen[key] = max(held.start, min(offset, held.end))
         return chosen
 
-    def lose(self, what: str) -> None:
+    def report_loss(self, what: str) -> None:
         """`Conflict`, unless the options allow that records are missing."""
         if self._config.fail_on_data_loss:
             raise Conflict(f"{what}; with the option failOnDataLoss=false what is there is read")
@@ -173,14 +184,14 @@ def first_at(run: Run, data: bytes, timestamp_ms: int) -> int | None:
     return None
 
 
-async def replanned(address: ClusterAddress, rest: Split) -> Split:
-    """What holds the runs of a split now that some of their segments are gone."""
+async def replanned(address: ClusterAddress, rest: Split, open_catalog: OpenCatalog = opened_catalog) -> Split:
+    """A new plan for the rest of a split, because some of its segments are gone."""
     spans: dict[tuple[str, bytes, int], tuple[int, int]] = {}
     for run in (run for stretch in rest.stretches for run in stretch.runs):
         first, behind = spans.get((run.topic, run.topic_id, run.partition), (run.from_offset, run.to_offset))
         spans[run.topic, run.topic_id, run.partition] = min(first, run.from_offset), max(behind, run.to_offset)
     wanted = [Wanted(*key, first, behind, []) for key, (first, behind) in spans.items()]
-    async with opened_catalog(address) as catalog:
+    async with open_catalog(address) as catalog:
         filled = await catalog.extents(wanted)
     splits = plan_splits(
         filled,

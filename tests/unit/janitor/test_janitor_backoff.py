@@ -1,4 +1,4 @@
-"""A loop's pace: its own while all goes well, ever slower while it does not, and its own again."""
+"""A loop's pauses: its own while steps succeed, longer after each failure, its own again after a success."""
 
 import asyncio
 import itertools
@@ -6,10 +6,12 @@ import itertools
 from prometheus_client import CollectorRegistry
 
 from penstock.contracts.errors import Corrupt, Unavailable
-from penstock_janitor.backoff_loop import FIRST_PAUSE_S, PAUSE_MAX_S, Around, Loop
 from penstock_janitor.metrics import JanitorMetrics
+from penstock_janitor.service import Loop, LoopContext, LoopLimits
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import SeededEntropy
+
+LIMITS = LoopLimits()
 
 
 class Steps:
@@ -17,26 +19,26 @@ class Steps:
 
     def __init__(self, *failures: Exception | None) -> None:
         self.times_s: list[float] = []
-        self.told: list[tuple[str, str]] = []
-        self.leaving = asyncio.Event()
+        self.reported: list[tuple[str, str]] = []
+        self.draining = asyncio.Event()
         self.registry = CollectorRegistry()
         self._failures = iter(failures)
-        around = Around(self.leaving, SeededEntropy(), JanitorMetrics(self.registry), self._tell)
-        self.loop = Loop("loop", self._step, around)
+        context = LoopContext(self.draining, SeededEntropy(), JanitorMetrics(self.registry), self._report, LIMITS)
+        self.loop = Loop("loop", self._step, context)
 
     async def _step(self) -> float:
         self.times_s.append(asyncio.get_running_loop().time())
         try:
             failure = next(self._failures)
         except StopIteration:
-            self.leaving.set()
+            self.draining.set()
             return 0
         if failure is not None:
             raise failure
         return 7.0
 
-    def _tell(self, name: str, reason: str) -> None:
-        self.told.append((name, reason))
+    def _report(self, name: str, reason: str) -> None:
+        self.reported.append((name, reason))
 
     @property
     def pauses_s(self) -> list[float]:
@@ -48,19 +50,19 @@ async def test_while_all_goes_well_a_round_says_when_the_next_is() -> None:
     steps = Steps(None, None, None)
     await steps.loop.run()
     assert steps.pauses_s == [7.0, 7.0, 7.0]
-    assert set(steps.told) == {("loop", "")}
+    assert set(steps.reported) == {("loop", "")}
 
 
 @in_virtual_time
 async def test_after_failures_the_pauses_grow_up_to_a_minute() -> None:
     steps = Steps(*[Unavailable("503 SlowDown")] * 12)
     await steps.loop.run()
-    expected_s = FIRST_PAUSE_S
+    expected_s = LIMITS.first_pause_s
     for pause_s in steps.pauses_s:
         assert expected_s / 2 <= pause_s <= expected_s
-        expected_s = min(2 * expected_s, PAUSE_MAX_S)
-    assert expected_s == PAUSE_MAX_S
-    assert steps.told[-2:] == [("loop", "503 SlowDown"), ("loop", "")]
+        expected_s = min(2 * expected_s, LIMITS.pause_max_s)
+    assert expected_s == LIMITS.pause_max_s
+    assert steps.reported[-2:] == [("loop", "503 SlowDown"), ("loop", "")]
     assert steps.registry.get_sample_value("penstock_janitor_failures_total", {"loop": "loop"}) == 12
 
 
@@ -68,7 +70,7 @@ async def test_after_failures_the_pauses_grow_up_to_a_minute() -> None:
 async def test_a_round_that_goes_well_makes_an_end_of_it() -> None:
     steps = Steps(*[Corrupt("damaged")] * 5, None, Unavailable("again"))
     await steps.loop.run()
-    assert steps.pauses_s[-1] <= FIRST_PAUSE_S
+    assert steps.pauses_s[-1] <= LIMITS.first_pause_s
 
 
 @in_virtual_time
@@ -76,6 +78,6 @@ async def test_who_leaves_waits_for_no_pause() -> None:
     steps = Steps(None, None)
     running = asyncio.create_task(steps.loop.run())
     await asyncio.sleep(1)
-    steps.leaving.set()
+    steps.draining.set()
     await running
     assert asyncio.get_running_loop().time() == 1

@@ -1,4 +1,4 @@
-"""The judge alone: every verdict, at its limits."""
+"""The classification alone: every state of an object, at its limits."""
 
 import msgspec
 import pytest
@@ -8,20 +8,25 @@ from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import SegmentId, new_segment_id
 from penstock.contracts.queries.compaction import SegmentView
 from penstock.contracts.queries.janitor import KnownSegment
-from penstock_janitor.checkpoints import CHECKPOINTS_MAX, Checkpoints
-from penstock_janitor.identity import REBUILT_SEQUENCE_MIN, Identity, rebuilt_ms
-from penstock_janitor.judge import (
-    NEVER,
+from penstock_janitor.rules.classification import (
     ORPHAN_AGE_MIN_MS,
     REBUILT_REST_MS,
     SEGMENT_COMMIT_AGE_MAX_MS,
     Now,
+    ObjectState,
     Rules,
-    Verdict,
-    judge_dead,
-    judge_segment,
-    judge_unfinished,
+    classify_dead,
+    classify_segment,
+    classify_unfinished,
     may_be_orphan,
+)
+from penstock_janitor.rules.journal import (
+    CHECKPOINTS_MAX,
+    NEVER,
+    REBUILT_SEQUENCE_MIN,
+    Checkpoints,
+    Identity,
+    rebuilt_ms,
 )
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from penstock_sequencer.rebuild import new_journal
@@ -40,8 +45,8 @@ def known(*, dead_since_ms: int = -1, dead_sequence: int = 0, level: int = 0) ->
     return KnownSegment(view, False, dead_sequence)
 
 
-def verdict(what: KnownSegment | None, now: Now = NOW, level: int = 0) -> Verdict:
-    return judge_segment(level, SEGMENT, what, now, RULES).verdict
+def state_of(known: KnownSegment | None, now: Now = NOW, level: int = 0) -> ObjectState:
+    return classify_segment(level, SEGMENT, known, now, RULES).state
 
 
 def test_the_age_of_orphans_is_four_times_that_of_commits_in_the_state_machine() -> None:
@@ -51,60 +56,62 @@ def test_the_age_of_orphans_is_four_times_that_of_commits_in_the_state_machine()
 
 
 def test_what_has_extents_lives() -> None:
-    assert verdict(known()) is Verdict.LIVE
+    assert state_of(known()) is ObjectState.LIVE
 
 
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        (NOW, Verdict.DEAD_SEGMENT),
-        (msgspec.structs.replace(NOW, clock_ms=NOW.clock_ms - 1), Verdict.WAITING),
-        (msgspec.structs.replace(NOW, watched_sequence=99), Verdict.WAITING),
-        (msgspec.structs.replace(NOW, watched_sequence=NEVER), Verdict.WAITING),
-        (msgspec.structs.replace(NOW, secured_sequence=99), Verdict.WAITING),
-        (msgspec.structs.replace(NOW, own_ms=0), Verdict.DEAD_SEGMENT),
+        (NOW, ObjectState.DEAD_SEGMENT),
+        (msgspec.structs.replace(NOW, clock_ms=NOW.clock_ms - 1), ObjectState.WAITING),
+        (msgspec.structs.replace(NOW, watched_sequence=99), ObjectState.WAITING),
+        (msgspec.structs.replace(NOW, watched_sequence=NEVER), ObjectState.WAITING),
+        (msgspec.structs.replace(NOW, secured_sequence=99), ObjectState.WAITING),
+        (msgspec.structs.replace(NOW, own_ms=0), ObjectState.DEAD_SEGMENT),
     ],
 )
 def test_what_is_condemned_goes_after_the_grace_by_both_and_when_two_snapshots_tell(
-    now: Now, expected: Verdict
+    now: Now, expected: ObjectState
 ) -> None:
     dead = known(dead_since_ms=NOW.clock_ms - RULES.grace_ms, dead_sequence=100)
-    assert verdict(dead, now) is expected
+    assert state_of(dead, now) is expected
 
 
 @pytest.mark.parametrize(
     ("clock_ms", "own_ms", "expected"),
     [
-        (OLD_MS, OLD_MS, Verdict.ORPHAN),
-        (OLD_MS - 1, OLD_MS, Verdict.YOUNG),
-        (OLD_MS, OLD_MS - 1, Verdict.YOUNG),
-        (OLD_MS + 10**12, OLD_MS - 1, Verdict.YOUNG),
-        (0, OLD_MS + 10**12, Verdict.YOUNG),
+        (OLD_MS, OLD_MS, ObjectState.ORPHAN),
+        (OLD_MS - 1, OLD_MS, ObjectState.YOUNG),
+        (OLD_MS, OLD_MS - 1, ObjectState.YOUNG),
+        (OLD_MS + 10**12, OLD_MS - 1, ObjectState.YOUNG),
+        (0, OLD_MS + 10**12, ObjectState.YOUNG),
     ],
 )
-def test_what_nobody_knows_goes_when_it_is_old_by_both_clocks(clock_ms: int, own_ms: int, expected: Verdict) -> None:
+def test_what_nobody_knows_goes_when_it_is_old_by_both_clocks(
+    clock_ms: int, own_ms: int, expected: ObjectState
+) -> None:
     now = Now(clock_ms, own_ms)
-    assert verdict(None, now) is expected
-    assert verdict(known(), now, level=1) is expected, "the journal knows it at another level"
-    assert may_be_orphan(SEGMENT, now, RULES) == (expected is Verdict.ORPHAN)
+    assert state_of(None, now) is expected
+    assert state_of(known(), now, level=1) is expected, "the journal knows it at another level"
+    assert may_be_orphan(SEGMENT, now, RULES) == (expected is ObjectState.ORPHAN)
 
 
 @pytest.mark.parametrize(
     ("rebuilt_ms", "own_late_ms", "expected"),
     [
-        (NEVER, 0, Verdict.ORPHAN),
-        (OLD_MS, 0, Verdict.SPARED),
-        (OLD_MS - REBUILT_REST_MS + 1, 0, Verdict.SPARED),
-        (OLD_MS - REBUILT_REST_MS, 0, Verdict.ORPHAN),
-        (OLD_MS - REBUILT_REST_MS, 1, Verdict.SPARED),
+        (NEVER, 0, ObjectState.ORPHAN),
+        (OLD_MS, 0, ObjectState.SPARED),
+        (OLD_MS - REBUILT_REST_MS + 1, 0, ObjectState.SPARED),
+        (OLD_MS - REBUILT_REST_MS, 0, ObjectState.ORPHAN),
+        (OLD_MS - REBUILT_REST_MS, 1, ObjectState.SPARED),
     ],
 )
 def test_for_a_day_after_a_rebuild_nothing_goes_as_an_orphan(
-    rebuilt_ms: int, own_late_ms: int, expected: Verdict
+    rebuilt_ms: int, own_late_ms: int, expected: ObjectState
 ) -> None:
     born_before = new_segment_id(BORN_MS - HOUR_MS, bytes(10))
     now = Now(OLD_MS, OLD_MS - own_late_ms, rebuilt_ms=rebuilt_ms)
-    assert judge_segment(0, born_before, None, now, RULES).verdict is expected
+    assert classify_segment(0, born_before, None, now, RULES).state is expected
 
 
 def test_a_journal_that_begins_far_behind_another_was_rebuilt() -> None:
@@ -117,13 +124,13 @@ def test_a_journal_that_begins_far_behind_another_was_rebuilt() -> None:
 
 
 def test_what_was_forgotten_a_moment_ago_stays_a_little() -> None:
-    assert verdict(KnownSegment(None, True)) is Verdict.REMEMBERED
+    assert state_of(KnownSegment(None, True)) is ObjectState.REMEMBERED
 
 
 def test_an_upload_goes_when_it_is_old_by_both_clocks() -> None:
-    assert judge_unfinished(BORN_MS, Now(OLD_MS, OLD_MS), RULES).verdict is Verdict.UNFINISHED
+    assert classify_unfinished(BORN_MS, Now(OLD_MS, OLD_MS), RULES).state is ObjectState.UNFINISHED
     for now in (Now(OLD_MS - 1, OLD_MS), Now(OLD_MS, OLD_MS - 1)):
-        assert judge_unfinished(BORN_MS, now, RULES).verdict is Verdict.YOUNG
+        assert classify_unfinished(BORN_MS, now, RULES).state is ObjectState.YOUNG
 
 
 @given(
@@ -140,10 +147,10 @@ def test_nothing_that_has_extents_ever_goes(
 ) -> None:
     dead_sequence, secured, watched = sequences
     view = SegmentView(0, SEGMENT, level, 500, extents, extents, -1 if extents else dead_since_ms, False)
-    judged = judge_segment(
+    found = classify_segment(
         other, SEGMENT, KnownSegment(view, True, dead_sequence), Now(clock, own, secured, watched), RULES
     )
-    if judged.goes and level == other:
+    if found.is_deletable and level == other:
         assert not extents
         assert clock - dead_since_ms >= RULES.grace_ms
         assert dead_sequence <= min(secured, watched)
@@ -156,9 +163,9 @@ def test_a_sentence_says_what_it_waits_for(reason: str) -> None:
         "by its own watch": Now(10**6, 0, secured_sequence=9),
         "two snapshots of after that": Now(10**6, 0, watched_sequence=9),
     }[reason]
-    judged = judge_dead(0, 9, now, RULES)
-    assert judged.verdict is Verdict.WAITING
-    assert reason in judged.reason
+    found = classify_dead(0, 9, now, RULES)
+    assert found.state is ObjectState.WAITING
+    assert reason in found.reason
 
 
 JOURNAL = Identity("penstock-journal-test", "2026-01-01")
@@ -167,11 +174,11 @@ JOURNAL = Identity("penstock-journal-test", "2026-01-01")
 def test_a_checkpoint_counts_when_it_is_a_grace_old() -> None:
     checkpoints = Checkpoints(10.0)
     assert checkpoints.watched_sequence(0) == NEVER
-    checkpoints.note(JOURNAL, 5.0, 7)
+    checkpoints.record(JOURNAL, 5.0, 7)
     assert checkpoints.watched_sequence(14.9) == NEVER
     assert checkpoints.watched_sequence(15.0) == 7
-    checkpoints.note(JOURNAL, 16.0, 9)
-    checkpoints.note(JOURNAL, 20.0, 12)
+    checkpoints.record(JOURNAL, 16.0, 9)
+    checkpoints.record(JOURNAL, 20.0, 12)
     assert checkpoints.watched_sequence(25.9) == 7
     assert checkpoints.watched_sequence(26.0) == 9
     assert checkpoints.watched_sequence(1_000.0) == 12
@@ -179,8 +186,8 @@ def test_a_checkpoint_counts_when_it_is_a_grace_old() -> None:
 
 def test_another_journal_is_watched_anew() -> None:
     checkpoints = Checkpoints(10.0)
-    checkpoints.note(JOURNAL, 0.0, 7)
-    checkpoints.note(Identity("penstock-journal-test", "2026-01-02"), 11.0, 3)
+    checkpoints.record(JOURNAL, 0.0, 7)
+    checkpoints.record(Identity("penstock-journal-test", "2026-01-02"), 11.0, 3)
     assert checkpoints.watched_sequence(12.0) == NEVER
     assert checkpoints.watched_sequence(21.0) == 3
 
@@ -192,15 +199,15 @@ def test_what_was_watched_was_there_a_grace_ago(steps: list[tuple[float, int]]) 
     for pause_s, entries in steps:
         now_s, sequence = now_s + pause_s, sequence + entries
         seen.append((now_s, sequence))
-        checkpoints.note(JOURNAL, now_s, sequence)
+        checkpoints.record(JOURNAL, now_s, sequence)
         before = max((each for when_s, each in seen if when_s <= now_s - 30.0), default=NEVER)
         assert checkpoints.watched_sequence(now_s) <= before
-        assert len(checkpoints._seen) <= CHECKPOINTS_MAX + 2
+        assert len(checkpoints) <= CHECKPOINTS_MAX + 2
 
 
 def test_without_a_grace_what_is_seen_counts_at_once() -> None:
     checkpoints = Checkpoints(0.0)
-    checkpoints.note(JOURNAL, 1.0, 7)
+    checkpoints.record(JOURNAL, 1.0, 7)
     assert checkpoints.watched_sequence(1.0) == 7
-    checkpoints.note(JOURNAL, 2.0, 8)
+    checkpoints.record(JOURNAL, 2.0, 8)
     assert checkpoints.watched_sequence(2.0) == 8

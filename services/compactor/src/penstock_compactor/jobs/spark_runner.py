@@ -1,7 +1,7 @@
-"""Keeps the one Spark session: started when there is work, ended when there is none for long, replaced when it broke.
+"""Keeps the one Spark session: starts it for the first job, ends it when it is idle, replaces it when it is broken.
 
-Spark's calls block, so each has a thread, for which the process does not wait when it ends. Who waits for one and is
-cancelled has its Spark job cancelled, too.
+Spark's calls block, so each has a thread of its own. The process does not wait for these threads when it ends. A task
+that is cancelled while it waits for a call has its Spark job cancelled, too.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ Result = TypeVar("Result")
 
 
 class SparkRunner:
-    """`opening` and `closing` start and end a session, `is_alive` tells whether one still works; all three block."""
+    """`open_session` and `close_session` start and end a session, `is_alive` checks one; all three block."""
 
     def __init__(
         self,
         *,
-        opening: Callable[[], Any],
-        closing: Callable[[Any], None],
+        open_session: Callable[[], Any],
+        close_session: Callable[[Any], None],
         is_alive: Callable[[Any], bool],
         clock: Clock,
         metrics: CompactorMetrics,
     ) -> None:
-        self._opening = opening
-        self._closing = closing
+        self._open_session = open_session
+        self._close_session = close_session
         self._is_alive = is_alive
         self._clock = clock
         self._metrics = metrics
@@ -44,9 +44,9 @@ class SparkRunner:
         self._lock = asyncio.Lock()  # over starting and ending
 
     async def run(self, group: str, work: Callable[[Any], Result]) -> Result:
-        """What `work` makes of the session, in a thread; `group` is a name of its own for what Spark runs for it.
+        """Run `work` with the session in a thread, and return its result; `group` names its Spark jobs.
 
-        `Unavailable` if Spark cannot be started, or broke.
+        `Unavailable` if Spark does not start, or fails.
         """
         session = await self._begin()
         working = asyncio.ensure_future(_in_thread(lambda: _in_group(session, group, work)))
@@ -56,16 +56,16 @@ class SparkRunner:
             await _in_thread(lambda: session.sparkContext.cancelJobGroup(group))
             await asyncio.wait([working])
             if not working.cancelled():
-                working.exception()  # looked at, so that it is not reported as lost
+                working.exception()  # retrieved, so that asyncio does not log it
             raise
-        except Exception as error:  # whatever Spark, its bridge or a task's machine raised: the job failed, we go on
+        except Exception as error:  # Spark, its bridge or a worker raised it: only the job has failed
             raise Unavailable(f"spark failed: {type(error).__name__}: {_first_line(error)}") from error
         finally:
             self._users -= 1
             self._used_s = self._clock.monotonic_s()
 
     async def end_if_idle(self, idle_s: float) -> None:
-        """End a session that was not used for so long, or that broke."""
+        """End a session that was idle for so long, or that is broken."""
         async with self._lock:
             if self._session is None or self._users:
                 return
@@ -86,8 +86,8 @@ class SparkRunner:
             if self._session is None:
                 began_s = self._clock.monotonic_s()
                 try:
-                    self._session = await _in_thread(self._opening)
-                except Exception as error:  # no Java, no memory, no master: all that is ours to do is to say so
+                    self._session = await _in_thread(self._open_session)
+                except Exception as error:  # no Java, no memory, no master: only the job has failed
                     raise Unavailable(f"spark does not start: {_first_line(error)}") from error
                 self._metrics.sessions.inc()
                 self._metrics.is_session_open.set(1)
@@ -98,7 +98,7 @@ class SparkRunner:
     async def _end(self) -> None:
         session, self._session = self._session, None
         self._metrics.is_session_open.set(0)
-        await _in_thread(lambda: self._closing(session))
+        await _in_thread(lambda: self._close_session(session))
         log.info("spark_session_ended")
 
     def _probe(self) -> bool:
@@ -114,7 +114,7 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()
 
-    def tell(result: Result | None, error: BaseException | None) -> None:
+    def finish(result: Result | None, error: BaseException | None) -> None:
         if done.cancelled():
             return
         if error is not None:
@@ -126,10 +126,10 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
         result, error = None, None
         try:
             result = work()
-        except BaseException as raised:  # noqa: BLE001  it is raised again where it is waited for
+        except BaseException as raised:  # noqa: BLE001  the waiting task raises it again
             error = raised
-        with contextlib.suppress(RuntimeError):  # nobody waits any more: the loop is closed
-            loop.call_soon_threadsafe(tell, result, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and no task waits
+            loop.call_soon_threadsafe(finish, result, error)
 
     threading.Thread(target=target, name="spark", daemon=True).start()
     return await done

@@ -1,0 +1,136 @@
+"""A job's requests to the sequencers: a lease of its segments, their contents, and the replacement of extents.
+
+A crash at any point leaves the old extents or the new ones. It may leave orphans, and a lease that ends by itself.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+import structlog
+
+from penstock.contracts.commands import (
+    Command,
+    Done,
+    LeaseJob,
+    Outcome,
+    PerItem,
+    Rejected,
+    ReleaseJob,
+    ReplaceExtents,
+)
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import SegmentId
+from penstock.contracts.queries.compaction import SegmentExtentsQuery, SegmentExtentsView, SegmentView
+from penstock.contracts.rejections import Rejection
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock, Entropy
+from penstock_compactor.jobs.values import Contents
+from penstock_compactor.metrics import CompactorMetrics
+
+JOB_ENTROPY_BYTES = 8
+
+log = structlog.get_logger()
+
+
+class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Deadlines of leases and commands."""
+
+    lease_ms: int = 60_000  # after a crash the segments of a job wait so long for another compactor
+    renewal_s: float = 20.0
+    command_deadline_s: float = 30.0
+    commit_deadline_s: float = 600.0  # later the sequencers reject the outputs as too old
+    rows_per_query: int = 200
+
+
+class NotLeased(Exception):
+    """Another compactor works on one of the segments."""
+
+
+class JobClient:
+    """The sequencers, as jobs of one compactor need them; `holder` is the compactor's name."""
+
+    def __init__(
+        self,
+        *,
+        holder: str,
+        sequencers: SequencerClient,
+        clock: Clock,
+        entropy: Entropy,
+        metrics: CompactorMetrics,
+        limits: JobLimits,
+    ) -> None:
+        self._holder = holder
+        self._sequencers = sequencers
+        self._clock = clock
+        self._entropy = entropy
+        self._metrics = metrics
+        self._limits = limits
+
+    @asynccontextmanager
+    async def leased(self, segment_ids: Sequence[SegmentId]) -> AsyncIterator[str]:
+        """The id of a new job that holds these segments while the block lasts."""
+        job_id = f"{self._holder}-{self._entropy.take(JOB_ENTROPY_BYTES).hex()}"
+        await self._lease(job_id, segment_ids)
+        renewing = asyncio.create_task(self._renew(job_id, segment_ids))
+        try:
+            yield job_id
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+            await self._release(job_id)
+
+    async def contents_of(self, segments: Sequence[SegmentView]) -> Contents:
+        """The live extents of each segment, and the known transactions of their logs."""
+        found = Contents()
+        while len(found.extents) < len(segments):
+            done = len(found.extents)
+            rows = [segment.row for segment in segments[done : done + self._limits.rows_per_query]]
+            view = await self._sequencers.query("segment_extents", SegmentExtentsQuery(0, rows), SegmentExtentsView)
+            found.extents += view.extents
+            found.transactions += [each for of_segment in view.transactions for each in of_segment]
+        return found
+
+    async def replace(self, command: ReplaceExtents) -> list[Rejection]:
+        """Put outputs in the place of their inputs; one rejection, or NONE, per run."""
+        outcome = await self._request(command, self._limits.commit_deadline_s)
+        if isinstance(outcome, PerItem):
+            rejections = outcome.rejections
+        elif isinstance(outcome, Rejected):
+            log.warning("outputs_refused", rejection=outcome.rejection.name, reason=outcome.message)
+            rejections = [outcome.rejection] * len(command.runs)
+        else:
+            raise AssertionError(f"a sequencer answered {outcome} to a replacement")
+        for rejection, run in zip(rejections, command.runs, strict=True):
+            self._metrics.runs.labels(rejection.name.lower()).inc()
+            if rejection is Rejection.NONE:
+                self._metrics.extents.inc(len(run.inputs) // 2)
+        return rejections
+
+    async def _lease(self, job_id: str, segment_ids: Sequence[SegmentId]) -> None:
+        lease = LeaseJob(self._clock.now_ms(), job_id, self._holder, list(segment_ids), self._limits.lease_ms)
+        outcome = await self._request(lease, self._limits.command_deadline_s)
+        if isinstance(outcome, Rejected):
+            raise NotLeased(f"{outcome.rejection.name}: {outcome.message}")
+        assert isinstance(outcome, Done), f"a sequencer answered {outcome} to a job lease"
+
+    async def _renew(self, job_id: str, segment_ids: Sequence[SegmentId]) -> None:
+        """Renew the lease. A lost lease does not stop the job, because the lease guards nothing."""
+        while True:
+            await asyncio.sleep(self._limits.renewal_s)
+            try:
+                await self._lease(job_id, segment_ids)
+            except (NotLeased, Unavailable) as error:
+                log.warning("claim_not_renewed", job=job_id, reason=str(error))
+
+    async def _release(self, job_id: str) -> None:
+        release = ReleaseJob(self._clock.now_ms(), job_id, self._holder)
+        try:
+            await self._request(release, self._limits.command_deadline_s)
+        except Unavailable as error:
+            log.warning("claim_not_released", job=job_id, reason=str(error))
+
+    async def _request(self, command: Command, deadline_s: float) -> Outcome:
+        (outcome,) = await self._sequencers.command([command], deadline_s=deadline_s)
+        return outcome

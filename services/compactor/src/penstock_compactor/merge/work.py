@@ -1,0 +1,155 @@
+"""One merging job from lease to release.
+
+1. The segments are leased, and the lease is renewed while the job lasts, so that other compactors leave them alone.
+2. The job asks for the extents in them, and plans the outputs.
+3. Spark runs one task per output. A task that fails, or a machine that dies, leaves an orphan.
+4. `ReplaceExtents` is sent again until its outcome is known. Readers see the old extents before it, the new ones after.
+5. The lease is released.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from penstock.contracts.commands import OutputSegment, ReplacedRun, ReplaceExtents
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import SegmentId, TopicId
+from penstock.contracts.rejections import Rejection
+from penstock.runtime.clock import Clock, Entropy
+from penstock_compactor.jobs.job_client import JobClient
+from penstock_compactor.jobs.spark_runner import SparkRunner
+from penstock_compactor.jobs.values import Failed, JobResult, StorePlace
+from penstock_compactor.merge.merge_task import merge
+from penstock_compactor.merge.outputs import tasks_of
+from penstock_compactor.merge.tasks import Merged, MergeTask
+from penstock_compactor.metrics import CompactorMetrics
+from penstock_compactor.planning.planner import Choice, PlanLimits
+
+log = structlog.get_logger()
+
+
+class MergeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of one merging job."""
+
+    # Of the tasks on Spark: later the sequencers reject the outputs, and a hanging job must give its segments back.
+    merge_deadline_s: float = 900.0
+    outputs_per_command_max: int = 500  # half of the state machine's limit
+
+
+class MergeWork:
+    """Merging for one compactor. Spark's workers get copies of the clock and the entropy."""
+
+    def __init__(
+        self,
+        *,
+        place: StorePlace,
+        client: JobClient,
+        spark: SparkRunner,
+        plan_limits: PlanLimits,
+        clock: Clock,
+        entropy: Entropy,
+        metrics: CompactorMetrics,
+        limits: MergeLimits,
+    ) -> None:
+        self._place = place
+        self._client = client
+        self._spark = spark
+        self._plan_limits = plan_limits
+        self._clock = clock
+        self._entropy = entropy
+        self._metrics = metrics
+        self._limits = limits
+
+    async def merge(self, choice: Choice, compacted: Collection[TopicId]) -> JobResult:
+        """Do a job; `NotLeased` or `Unavailable` if it could not be done."""
+        async with self._client.leased(choice.segment_ids) as job_id:
+            contents = await self._client.contents_of(choice.segments)
+            tasks = tasks_of(choice, contents, compacted=compacted, limits=self._plan_limits)
+            results = await self._run(job_id, tasks)
+            return await self._commit(job_id, tasks, results)
+
+    async def _run(self, job_id: str, tasks: Sequence[MergeTask]) -> list[Merged | Failed]:
+        if not tasks:
+            return []
+        place, clock, entropy = self._place, self._clock, self._entropy
+
+        def work(session: Any) -> list[Merged | Failed]:
+            planned = session.sparkContext.parallelize(tasks, len(tasks))
+            results: list[Merged | Failed] = planned.map(lambda task: merge(place, task, clock, entropy)).collect()
+            return results
+
+        deadline_s = self._limits.merge_deadline_s
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await self._spark.run(job_id, work)
+        except TimeoutError as error:
+            raise Unavailable(f"spark was not done after {deadline_s:g} s") from error
+
+    async def _commit(self, job_id: str, tasks: Sequence[MergeTask], results: Sequence[Merged | Failed]) -> JobResult:
+        done = [(task, each) for task, each in zip(tasks, results, strict=True) if isinstance(each, Merged)]
+        failures = tuple(each for each in results if isinstance(each, Failed))
+        for failed in failures:
+            self._metrics.task_failures.labels(failed.kind).inc()
+            log.error("output_not_written", job=job_id, kind=failed.kind, reason=failed.reason)
+        accepted = rejected = 0
+        for part in _commands(done, self._plan_limits.job_extents_max, self._limits.outputs_per_command_max):
+            rejections = await self._client.replace(replacement(self._clock.now_ms(), job_id, part))
+            taken = sum(rejection is Rejection.NONE for rejection in rejections)
+            accepted, rejected = accepted + taken, rejected + len(rejections) - taken
+        for task, merged in done:
+            self._count(task, merged)
+        outputs = tuple((each.segment_id, task.runs[0].topic_id) for task, each in done if task.level > 1)
+        return JobResult(accepted, rejected, failures, outputs)
+
+    def _count(self, task: MergeTask, merged: Merged) -> None:
+        metrics = self._metrics
+        for run in task.runs:
+            for extent in run.extents:
+                metrics.read_bytes.labels(task.segments[extent.segment].level).inc(extent.length)
+        metrics.written_bytes.labels(merged.level).inc(merged.size_bytes)
+        metrics.task_seconds.inc(merged.seconds)
+        metrics.task_cpu_seconds.inc(merged.cpu_seconds)
+        metrics.task_resident_bytes.set(merged.resident_bytes_max)
+
+
+def replacement(now_ms: int, job_id: str, done: Sequence[tuple[MergeTask, Merged]]) -> ReplaceExtents:
+    """The command for outputs of a job."""
+    inputs: dict[SegmentId, int] = {}
+    outputs, runs = [], []
+    for number, (task, merged) in enumerate(done):
+        outputs.append(OutputSegment(merged.segment_id, merged.level, merged.size_bytes))
+        places = [inputs.setdefault(segment.segment_id, len(inputs)) for segment in task.segments]
+        for run, found in zip(task.runs, merged.runs, strict=True):
+            runs.append(
+                ReplacedRun(
+                    topic_id=run.topic_id,
+                    partition=run.partition,
+                    base_offset=run.extents[0].base_offset,
+                    last_offset=run.extents[-1].last_offset,
+                    inputs=[part for each in run.extents for part in (places[each.segment], each.position)],
+                    output=number,
+                    position=found.position,
+                    length=found.length,
+                    max_timestamp=found.max_timestamp,
+                    without_aborted=run.without_aborted,
+                )
+            )
+    return ReplaceExtents(now_ms, job_id, list(inputs), outputs, runs)
+
+
+def _commands(
+    done: Sequence[tuple[MergeTask, Merged]], extents_max: int, outputs_max: int
+) -> list[list[tuple[MergeTask, Merged]]]:
+    """One command for all outputs; several if one would have too many outputs, or replace too many extents."""
+    parts: list[list[tuple[MergeTask, Merged]]] = []
+    extents = 0
+    for task, merged in done:
+        extents += task.extent_count
+        if not parts or extents > extents_max or len(parts[-1]) >= outputs_max:
+            parts.append([])
+            extents = task.extent_count
+        parts[-1].append((task, merged))
+    return parts

@@ -1,0 +1,185 @@
+"""Looks through the bucket, slowly, for orphans: objects of segments that no entry of the journal knows or ever will.
+
+The keys of segments spread over a thousand shards, and each shard is a task. Janitors share the tasks, and a task that
+is done is not repeated after a crash. The state after a crash between two steps:
+
+1. TakeTaskLease: task leases, which keep other janitors from these shards until they end.
+2. Listing and `known_segments`: nothing has begun.
+3. Some or all orphans are deleted. The next look at the shard finds the rest.
+4. EndTaskLease: all is done. Without it the shards are looked through again.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from penstock.contracts.commands import SHARD_TASKS
+from penstock.contracts.errors import Invalid, PenstockError
+from penstock.contracts.ids import SegmentId
+from penstock.contracts.queries.janitor import KnownSegmentsQuery, KnownSegmentsView
+from penstock.objectstore import ObjectInfo, ObjectStore
+from penstock.objectstore.store import DELETE_KEYS_MAX, LIST_LIMIT_MAX
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock
+from penstock.segment.keys import parse_segment_key, segments_prefix
+from penstock_janitor.coordination.guard import Guard
+from penstock_janitor.coordination.task_leases import LeasedTasks, TaskKind, TaskLeases, return_undone
+from penstock_janitor.deletion.deleter import Deleter, PendingDelete
+from penstock_janitor.metrics import JanitorMetrics
+from penstock_janitor.rules.classification import Now, Rules, classify_segment, may_be_orphan
+from penstock_janitor.rules.journal import NEVER, rebuilt_ms
+
+WAIT_MAX_S = 60.0
+NO_PREFIX = ""  # the store's address has one of its own
+SHARD_DIGITS = 3  # in keys
+
+log = structlog.get_logger()
+
+
+class SweepLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How a sweep divides its work."""
+
+    # The digits of a shard's number that one task fixes. With 3 a task is one shard; with 1 it is a hundred shards, and
+    # a sweep is ten tasks. All janitors of a cluster need the same value: the journal knows only numbers of tasks.
+    shard_digits: int = SHARD_DIGITS
+    tasks_at_once: int = 50  # leased by one command, so that a sweep is forty entries in the journal
+    interval_share: float = 0.5  # the part of the interval that one janitor's sweep takes; the rest is for failures
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """An object that is old enough to be an orphan."""
+
+    info: ObjectInfo
+    level: int
+    segment_id: SegmentId
+
+
+class Sweep:
+    """The loop over the shards of the bucket; several janitors share them. `make_now` is another one in simulations."""
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        store: ObjectStore,
+        sequencers: SequencerClient,
+        guard: Guard,
+        tasks: TaskLeases,
+        deleter: Deleter,
+        rules: Rules,
+        clock: Clock,
+        metrics: JanitorMetrics,
+        interval_s: float,
+        draining: asyncio.Event,
+        limits: SweepLimits,
+        make_now: Callable[[int, int, int, int, int], Now] = Now,
+    ) -> None:
+        assert 1 <= limits.shard_digits <= SHARD_DIGITS, f"{limits.shard_digits} digits of a shard"
+        self._prefix = segments_prefix(NO_PREFIX, cluster)
+        self._store = store
+        self._sequencers = sequencers
+        self._guard = guard
+        self._tasks = tasks
+        self._deleter = deleter
+        self._rules = rules
+        self._clock = clock
+        self._metrics = metrics
+        self._interval_s = interval_s
+        self._draining = draining
+        self._limits = limits
+        self._make_now = make_now
+        count = SHARD_TASKS // 10 ** (SHARD_DIGITS - limits.shard_digits)
+        self._kind = TaskKind(0, count, int(interval_s * 1000))
+        self._orphaned: dict[int, tuple[float, int]] = {}  # task -> when its last orphan was found, bytes of them all
+        self._unknown: dict[int, int] = {}  # task -> objects without the key of a segment
+
+    async def step(self) -> float:
+        """Look through some shards, if any are due; the seconds until the next step."""
+        await self._guard.journal()
+        leased = await self._tasks.take(self._kind, self._limits.tasks_at_once)
+        if not leased.numbers:
+            return min(leased.wait_s, WAIT_MAX_S, self._interval_s)
+        try:
+            await self._guard.check()
+            is_done = await self._scan(leased)
+        except PenstockError:
+            await return_undone(self._tasks, leased)
+            raise
+        await self._tasks.end(leased, done=is_done)
+        return self._interval_s * self._limits.interval_share * len(leased.numbers) / self._kind.stop
+
+    async def _scan(self, leased: LeasedTasks) -> bool:
+        """The tasks one after the other; false if a drain ended them early."""
+        suspects: list[Suspect] = []
+        for number in leased.numbers:
+            self._orphaned.pop(number, None)
+            self._unknown.pop(number, None)
+            after = ""
+            while True:
+                if self._draining.is_set():
+                    return False
+                page = await self._store.list(self._prefix_of(number), after)
+                suspects += self._suspects(number, page, leased)
+                if len(suspects) >= DELETE_KEYS_MAX:
+                    suspects = await self._settle(suspects)
+                await self._tasks.renew(leased)
+                if len(page) < LIST_LIMIT_MAX:
+                    break
+                after = page[-1].key
+        while suspects:
+            suspects = await self._settle(suspects)
+        self._measure()
+        return True
+
+    def _suspects(self, number: int, page: list[ObjectInfo], leased: LeasedTasks) -> list[Suspect]:
+        """The objects that are old enough to ask the journal about. Objects without a segment's key are counted."""
+        now = self._make_now(leased.clock_ms, self._clock.now_ms(), NEVER, NEVER, NEVER)
+        suspects = []
+        for info in page:
+            try:
+                level, segment_id = parse_segment_key(info.key)
+            except Invalid:
+                self._unknown[number] = self._unknown.get(number, 0) + 1
+                log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
+                continue
+            if may_be_orphan(segment_id, now, self._rules):
+                suspects.append(Suspect(info, level, segment_id))
+        self._metrics.swept_objects.inc(len(page))
+        return suspects
+
+    async def _settle(self, suspects: list[Suspect]) -> list[Suspect]:
+        """Delete the orphans among the first suspects; return the other suspects."""
+        asked, left = suspects[:DELETE_KEYS_MAX], suspects[DELETE_KEYS_MAX:]
+        query = KnownSegmentsQuery(0, [suspect.segment_id for suspect in asked], fresh=True)
+        view = await self._sequencers.query("known_segments", query, KnownSegmentsView)
+        journal = await self._guard.check()  # after the query, so that it is no older than the journal that answered
+        now = self._make_now(view.clock_ms, self._clock.now_ms(), NEVER, NEVER, rebuilt_ms(journal, view.sequence))
+        pending = []
+        for suspect, known in zip(asked, view.segments, strict=True):
+            classification = classify_segment(suspect.level, suspect.segment_id, known, now, self._rules)
+            if classification.is_deletable:
+                pending.append(PendingDelete(suspect.info.key, suspect.info.size_bytes, classification))
+                self._count(suspect.info)
+        deleted = await self._deleter.delete(pending)
+        if deleted.failure is not None:
+            raise deleted.failure
+        return left
+
+    def _prefix_of(self, number: int) -> str:
+        digits = self._limits.shard_digits
+        end = "/" if digits == SHARD_DIGITS else ""
+        return f"{self._prefix}{number:0{digits}}{end}"
+
+    def _count(self, info: ObjectInfo) -> None:
+        number = int(info.key.removeprefix(self._prefix)[: self._limits.shard_digits])
+        _, size_bytes = self._orphaned.get(number, (0, 0))
+        self._orphaned[number] = (self._clock.monotonic_s(), size_bytes + info.size_bytes)
+
+    def _measure(self) -> None:
+        """Orphans of a shard that another janitor has looked through since are in the metrics of that one."""
+        oldest_s = self._clock.monotonic_s() - 2 * self._interval_s
+        self._orphaned = {number: found for number, found in self._orphaned.items() if found[0] >= oldest_s}
+        self._metrics.bytes.labels("orphaned").set(sum(size_bytes for _, size_bytes in self._orphaned.values()))
+        self._metrics.unknown_objects.labels("segments").set(sum(self._unknown.values()))

@@ -1,0 +1,148 @@
+"""Classifies objects: which may be deleted, which stay, and why. Pure, and the only place that decides it.
+
+The object of a segment may be deleted in two cases:
+
+ - Dead segment (`condemned` in metrics): no extent points to it, and none ever will. It stays for a grace period,
+   because readers may still have a plan with it. The period is counted twice: by the journal's clock, and by this
+   janitor's monotonic clock. The second count begins when this janitor knows the entry that made the segment dead. So
+   no wrong wall clock makes a deletion early. Both snapshots for a rebuild must be newer than that entry, or a rebuilt
+   journal points to a deleted object.
+ - Orphan: no entry knows the segment, or only at another level, and it is too old to be committed. The journal rejects
+   commits of segments a quarter as old, by its own clock, which never goes back. A rebuilt journal may lack segments.
+   For a day after a rebuild no orphan is deleted: so an operator can act on the report of the rebuild.
+
+All other objects stay: the sequencers delete the journal's own objects, and unknown keys do not belong to Penstock.
+"""
+
+import enum
+
+import msgspec
+
+from penstock.contracts.ids import SegmentId, segment_born_ms
+from penstock.contracts.queries.janitor import KnownSegment
+from penstock_janitor.rules.journal import NEVER
+
+MINUTE_MS = 60_000
+SEGMENT_COMMIT_AGE_MAX_MS = 15 * MINUTE_MS  # as in the state machine, which commits nothing older
+ORPHAN_AGE_MIN_MS = 4 * SEGMENT_COMMIT_AGE_MAX_MS
+REBUILT_REST_MS = 24 * 60 * MINUTE_MS  # after a rebuild no orphan is deleted for so long
+
+
+class ObjectState(enum.StrEnum):
+    """The states of an object; the values are labels of metrics and part of the answers of `explain`."""
+
+    LIVE = "live"
+    WAITING = "waiting"  # dead, but not for long enough
+    DEAD_SEGMENT = "condemned"
+    YOUNG = "young"  # no entry knows it yet
+    REMEMBERED = "remembered"  # removed, but a repeated commit of it would still be answered
+    SPARED = "spared"  # a journal that was rebuilt lately does not know it
+    ORPHAN = "orphan"
+    UNFINISHED = "unfinished"  # an upload that will never be completed
+    KEPT = "kept"  # the journal's own
+    UNKNOWN = "unknown"  # not an object of Penstock
+    ABSENT = "absent"
+
+
+DELETABLE = (ObjectState.DEAD_SEGMENT, ObjectState.ORPHAN, ObjectState.UNFINISHED)
+
+
+class Classification(msgspec.Struct, frozen=True):
+    """The state of an object, and one sentence with the reason."""
+
+    state: ObjectState
+    reason: str
+
+    @property
+    def is_deletable(self) -> bool:
+        """Whether the object may be deleted now."""
+        return self.state in DELETABLE
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """How long objects stay."""
+
+    grace_ms: int
+    orphan_age_ms: int = ORPHAN_AGE_MIN_MS
+
+
+class Now(msgspec.Struct, frozen=True):
+    """The facts about time and the journal at the moment of a classification."""
+
+    clock_ms: int  # the journal's
+    own_ms: int  # this machine's
+    # Every journal rebuilt from the store includes the entries up to this one.
+    secured_sequence: int = NEVER
+    # The journal had the entries up to this one a grace period ago, by the monotonic clock.
+    watched_sequence: int = NEVER
+    rebuilt_ms: int = NEVER  # when the journal was rebuilt from the store
+
+    def age_ms(self, begun_ms: int) -> int:
+        """The age by the clock that makes it younger."""
+        return min(self.clock_ms, self.own_ms) - begun_ms
+
+
+def classify_segment(
+    level: int, segment_id: SegmentId, known: KnownSegment | None, now: Now, rules: Rules
+) -> Classification:
+    """Classify the object of a segment by its key's level and by the journal's knowledge of the segment."""
+    if known is None:
+        return classify_unknown(segment_id, "no entry of the journal knows it", now, rules)
+    if known.view is None:
+        reason = "the journal forgot it a moment ago, and knows of its commit still"
+        return Classification(ObjectState.REMEMBERED, reason)
+    if known.view.level != level:
+        what = f"the journal knows this segment at level {known.view.level}, not {level}"
+        return classify_unknown(segment_id, what, now, rules)
+    if known.view.dead_since_ms < 0:
+        reason = f"{known.view.live_extents} extents in {known.view.live_bytes} bytes of it"
+        return Classification(ObjectState.LIVE, reason)
+    return classify_dead(known.view.dead_since_ms, known.dead_sequence, now, rules)
+
+
+def classify_dead(dead_since_ms: int, dead_sequence: int, now: Now, rules: Rules) -> Classification:
+    """Whether a segment without extents has been dead for long enough."""
+    dead = f"no extent points to it since entry {dead_sequence}, {age_text(now.clock_ms - dead_since_ms)} ago"
+    grace = age_text(rules.grace_ms)
+    if now.clock_ms - dead_since_ms < rules.grace_ms:
+        return Classification(ObjectState.WAITING, f"{dead}; readers may know of it for {grace}")
+    if dead_sequence > now.watched_sequence:
+        reason = f"{dead}; this janitor has not known that for {grace} by its own watch"
+        return Classification(ObjectState.WAITING, reason)
+    if dead_sequence > now.secured_sequence:
+        reason = f"{dead}; two snapshots of after that are wanted, and they end at {now.secured_sequence}"
+        return Classification(ObjectState.WAITING, reason)
+    return Classification(ObjectState.DEAD_SEGMENT, dead)
+
+
+def classify_unknown(segment_id: SegmentId, what: str, now: Now, rules: Rules) -> Classification:
+    """Whether the journal can still commit a segment that it does not know in this form, described by `what`."""
+    age_ms = now.age_ms(segment_born_ms(segment_id))
+    if age_ms < rules.orphan_age_ms:
+        reason = f"{what}, and it is {age_text(age_ms)} old: until {age_text(rules.orphan_age_ms)} it stays"
+        return Classification(ObjectState.YOUNG, reason)
+    if now.rebuilt_ms != NEVER and now.age_ms(now.rebuilt_ms) < REBUILT_REST_MS:
+        since = f"the journal was made anew {age_text(now.age_ms(now.rebuilt_ms))} ago"
+        reason = f"{what}; {since}: until {age_text(REBUILT_REST_MS)} nothing goes as an orphan"
+        return Classification(ObjectState.SPARED, reason)
+    reason = f"{what}, and it is {age_text(age_ms)} old: too old ever to be committed"
+    return Classification(ObjectState.ORPHAN, reason)
+
+
+def classify_unfinished(begun_ms: int, now: Now, rules: Rules) -> Classification:
+    """Whether an upload, begun at `begun_ms` by the store's clock, can still become an object."""
+    age_ms = now.age_ms(begun_ms)
+    begun = f"an upload, begun {age_text(age_ms)} ago"
+    if age_ms < rules.orphan_age_ms:
+        return Classification(ObjectState.YOUNG, f"{begun}: until {age_text(rules.orphan_age_ms)} it stays")
+    return Classification(ObjectState.UNFINISHED, f"{begun} and never completed")
+
+
+def may_be_orphan(segment_id: SegmentId, now: Now, rules: Rules) -> bool:
+    """Whether the segment is old enough to ask the journal about it."""
+    return now.age_ms(segment_born_ms(segment_id)) >= rules.orphan_age_ms
+
+
+def age_text(age_ms: int) -> str:
+    """A duration for people."""
+    return f"{age_ms // MINUTE_MS} min" if abs(age_ms) >= 2 * MINUTE_MS else f"{age_ms / 1000:g} s"
