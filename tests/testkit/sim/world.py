@@ -13,7 +13,7 @@ import structlog
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from penstock.contracts.commands import RaiseLevel
+from penstock.contracts.commands import Command, RaiseLevel
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -168,9 +168,13 @@ class World(Surroundings):
 
     def raise_level(self) -> None:
         """Be at the newest level from now on, as most clusters are, rather than some seconds later."""
-        commands = [RaiseLevel(START_MS, SIMULATED_LEVEL), *(opening(START_MS) if self.has_consumer_group else ())]
+        commands = [RaiseLevel(START_MS, SIMULATED_LEVEL), *self._group_opening()]
         raised = Entry("operator", "operator", 0, GENESIS_HASH, [commands + self.shares.opening(START_MS)])
         self.journal.inject(encode_entry(raised))
+
+    def _group_opening(self) -> list[Command]:
+        session_timeout_ms = self.length.clients.consumer_member.session_timeout_ms
+        return opening(START_MS, session_timeout_ms) if self.has_consumer_group else []
 
     def _known_level(self, process: Process) -> int:
         """What a sequencer's release knows that starts now; an old one is not started again once it cannot follow."""
@@ -235,9 +239,10 @@ class World(Surroundings):
         self._begin_extras(self.length.requests)
 
     def _member(self, client: KafkaClient) -> Member:
+        settings = self.length.clients
         if self.has_consumer_group:
-            return ConsumerMember(client, self.oracle, self.group, self.leases, TOPIC, self.partitions)
-        return Member(client, self.oracle, self.group, TOPIC, self.partitions)
+            return ConsumerMember(client, self.oracle, self.group, self.leases, TOPIC, self.partitions, settings)
+        return Member(client, self.oracle, self.group, TOPIC, self.partitions, settings)
 
     def _begin_extras(self, requests: int) -> None:
         dice = self.stream("extras")
@@ -280,7 +285,14 @@ class World(Surroundings):
         store = RetryingStore(SimStore(self.store, name), jitter=stream.random, monotonic_s=clock.monotonic_s)
         topics = (TOPIC, TOPIC, FADING_TOPIC)
         compactor = kind(
-            sequencer, store, clock, stream, cluster=CLUSTER, topics=topics, state=lambda: self.oracle.state
+            sequencer,
+            store,
+            clock,
+            stream,
+            cluster=CLUSTER,
+            topics=topics,
+            state=lambda: self.oracle.state,
+            settings=self.length.clients.compactor,
         )
         self.compactors.append(compactor)
         self.spawn(compactor.run())

@@ -11,16 +11,14 @@ from tests.testkit.loads.transaction_history import History, Life, Sent, Transac
 from tests.testkit.sim.clients.consumer import Reading
 from tests.testkit.sim.clients.kafka import REQUEST_TIMEOUT_S, Disconnected, KafkaClient, KafkaConnection as Connection
 from tests.testkit.sim.clients.member import LOST, RETRIABLE, GroupLedger, Member, Rejoin
+from tests.testkit.sim.clients.settings import ClientSettings
 from tests.testkit.sim.clients.transaction_wire import NEW, OLD, Fenced, Member as Committer, Rejected, TransactionWire
 from tests.testkit.sim.judges.oracle import Oracle
 
 TIMEOUTS_MS = (10_000, 20_000)
-# Of transactions, with offsets that are sent and not committed: whoever stands still for long is given up by the group.
+# Of transactions, with offsets that are sent and not committed.
 STALL_SHARE = 0.05
-STALL_S = (1.0, 12.0)
 LEAVE_SHARE = 0.2
-LEFT_S = (2.0, 7.0)  # from leaving the group to committing
-NEW_SHARE = 0.5  # of them speak transaction version 2
 # What the group may say to offsets of a member that it has not any more.
 NO_MEMBER = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 
@@ -40,11 +38,15 @@ class Clerk(Member):
         target: tuple[str, int],
         history: History,
         now_ms: int,
+        settings: ClientSettings,
     ) -> None:
-        super().__init__(client, oracle, ledger, *source)
-        protocol = NEW if self._stream.random() < NEW_SHARE else self._stream.choice(OLD[1:])
+        super().__init__(client, oracle, ledger, *source, settings)
+        self._times = settings.transforming_member
+        is_new = self._stream.random() < self._times.new_protocol_share
+        protocol = NEW if is_new else self._stream.choice(OLD[1:])
         timeout_ms = self._stream.choice(TIMEOUTS_MS)
-        self._wire = TransactionWire(client, oracle, client.name, protocol, timeout_ms)
+        request_timeouts_s = settings.transactions.request_timeouts_s
+        self._wire = TransactionWire(client, oracle, client.name, protocol, timeout_ms, request_timeouts_s)
         self._wire.judged = NO_MEMBER
         self._target, self._target_partitions = target
         self._history = history
@@ -114,11 +116,11 @@ class Clerk(Member):
         """Take so long to commit that others have our partitions meanwhile; whether we have left the group."""
         dice = 1.0 if self._is_hurried else self._stream.random()
         if dice < STALL_SHARE:
-            await asyncio.sleep(self._stream.uniform(*STALL_S))
+            await asyncio.sleep(self._stream.uniform(*self._times.stall_s))
         elif dice < STALL_SHARE + LEAVE_SHARE:
             with contextlib.suppress(Rejoin, Disconnected):
                 await self._leave(connection)
-            await asyncio.sleep(self._stream.uniform(*LEFT_S))
+            await asyncio.sleep(self._stream.uniform(*self._times.left_s))
             return True
         return False
 

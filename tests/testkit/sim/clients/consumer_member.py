@@ -25,21 +25,20 @@ from tests.testkit.sim.clients.kafka import (
     KafkaConnection as Connection,
 )
 from tests.testkit.sim.clients.member import LEAVE_SHARE, READ_WAIT_MS, GroupLedger, Member, Rejoin
+from tests.testkit.sim.clients.settings import ClientSettings
 from tests.testkit.sim.judges.oracle import Oracle
 
 HEARTBEAT_MS = 1_000  # instead of Kafka's five seconds
-SESSION_TIMEOUT_MS = 6_000  # instead of 45 s
 REBALANCE_TIMEOUT_MS = 4_000
 STALL_SHARE = 0.004  # of rounds after which a member stands still, perhaps for longer than its session
-STALL_S = (2.0, 12.0)
 LOST = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND))
 MEMBER_ID_BYTES = 16
 JOINS, LEAVES = 0, -1
 
 
-def opening(now_ms: int) -> list[Command]:
+def opening(now_ms: int, session_timeout_ms: int) -> list[Command]:
     """What is journaled before such members come: the times in which they live."""
-    times = {CONSUMER_HEARTBEAT_INTERVAL: HEARTBEAT_MS, CONSUMER_SESSION_TIMEOUT: SESSION_TIMEOUT_MS}
+    times = {CONSUMER_HEARTBEAT_INTERVAL: HEARTBEAT_MS, CONSUMER_SESSION_TIMEOUT: session_timeout_ms}
     changes = [ConfigChange(name, ConfigOperation.SET, str(value)) for name, value in times.items()]
     return [AlterConfigs(now_ms, "", changes)]
 
@@ -97,8 +96,9 @@ class ConsumerMember(Member):
         leases: OwnershipClaims,
         topic: str,
         partitions: int,
+        settings: ClientSettings,
     ) -> None:
-        super().__init__(client, oracle, ledger, topic, partitions)
+        super().__init__(client, oracle, ledger, topic, partitions, settings)
         self._instance_id = None
         self._member_id = base64.urlsafe_b64encode(self._stream.randbytes(MEMBER_ID_BYTES)).decode().rstrip("=")
         self._leases = leases
@@ -200,7 +200,7 @@ class ConsumerMember(Member):
             if self._stream.random() < 0.7:
                 await self._commit(connection, reading)
             if self.may_leave and self._stream.random() < STALL_SHARE:
-                await asyncio.sleep(self._stream.uniform(*STALL_S))
+                await asyncio.sleep(self._stream.uniform(*self._settings.consumer_member.stall_s))
             if self.may_leave and self._stream.random() < LEAVE_SHARE:
                 await self._leave(connection)
 

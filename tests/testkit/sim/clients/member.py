@@ -29,12 +29,10 @@ from tests.testkit.sim.clients.kafka import (
     KafkaClient,
     KafkaConnection as Connection,
 )
+from tests.testkit.sim.clients.settings import ClientSettings
 from tests.testkit.sim.judges.oracle import Oracle
 
-SESSION_TIMEOUT_MS = 6_000
-REBALANCE_TIMEOUT_MS = 6_000
 REBALANCE_WAIT_S = 20.0  # a join is answered when the slowest member has joined or is given up
-HEARTBEAT_S = 1.0
 READ_WAIT_MS = 300
 STATIC_RETURN_SHARE = 0.8
 STATIC_SHARE = 0.3  # of members have an instance id (KIP-345), and mostly come back without having left
@@ -86,7 +84,15 @@ class Member:
     retriable = RETRIABLE
     commit_version = 8
 
-    def __init__(self, client: KafkaClient, oracle: Oracle, ledger: GroupLedger, topic: str, partitions: int) -> None:
+    def __init__(
+        self,
+        client: KafkaClient,
+        oracle: Oracle,
+        ledger: GroupLedger,
+        topic: str,
+        partitions: int,
+        settings: ClientSettings,
+    ) -> None:
         self.name = client.name
         self.assigned: list[int] | None = None
         self.generation = -1
@@ -100,6 +106,7 @@ class Member:
         self._ledger = ledger
         self._topic = topic
         self._partitions = partitions
+        self._settings = settings
         self._join_version = self._stream.choice((3, 5, 9) if self._instance_id is None else (5, 9))
         self._committed: dict[int, int] = {}
         self._reading: Reading | None = None  # from an assignment to the next
@@ -133,8 +140,8 @@ class Member:
         version = self._join_version
         request = JoinGroupRequest(
             group_id=self._ledger.group_id,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            session_timeout_ms=self._settings.member.session_timeout_ms,
+            rebalance_timeout_ms=self._settings.member.rebalance_timeout_ms,
             member_id=self._member_id,
             group_instance_id=self._instance_id,
             protocol_type="consumer",
@@ -206,13 +213,14 @@ class Member:
 
     async def _work(self, connection: Connection, reading: Reading) -> None:
         loop = asyncio.get_running_loop()
-        beat_s = loop.time() + HEARTBEAT_S
+        interval_s = self._settings.member.heartbeat_s
+        beat_s = loop.time() + interval_s
         while True:
             await self._read(connection, reading, READ_WAIT_MS)
             if self._stream.random() < 0.7:
                 await self._commit(connection, reading)
             if loop.time() >= beat_s:
-                beat_s = loop.time() + HEARTBEAT_S
+                beat_s = loop.time() + interval_s
                 await self._heartbeat(connection, reading)
             if self.may_leave and self._stream.random() < LEAVE_SHARE:
                 await self._leave(connection)

@@ -24,7 +24,7 @@ from penstock_compactor.merge.outputs import Contents, tasks_of
 from penstock_compactor.merge.tasks import Merged, MergeTask
 from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
 from penstock_sequencer.core.state.cluster import Topic
-from tests.testkit.sim.clients.compactor import COMMIT_DEADLINE_S, JOB_S_MAX, LEVEL_MAX, Compactor
+from tests.testkit.sim.clients.compactor import COMMIT_DEADLINE_S, LEVEL_MAX, Compactor
 
 SEGMENTS_MAX = 12  # of a job
 SEGMENTS_LISTED = 1_000
@@ -50,7 +50,7 @@ class Merger(Compactor):
 
     async def _merge(self, task: MergeTask) -> None:
         merged = await self._write(task)
-        await asyncio.sleep(self._stream.uniform(0, JOB_S_MAX))
+        await asyncio.sleep(self._stream.uniform(0, self._settings.job_s_max))
         command = replacement(self._clock.now_ms(), "job", [(task, merged)])
         (outcome,) = await self._sequencer.command([command], deadline_s=COMMIT_DEADLINE_S)
         if isinstance(outcome, PerItem):

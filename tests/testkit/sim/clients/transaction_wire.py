@@ -30,6 +30,7 @@ from tests.testkit.sim.clients.kafka import (
     KafkaConnection,
 )
 from tests.testkit.sim.clients.producer import RETRIABLE as RETRIABLE_PRODUCE
+from tests.testkit.sim.clients.settings import Span
 from tests.testkit.sim.judges.oracle import Oracle
 
 RETRIABLE = RETRIABLE_PRODUCE | {
@@ -40,7 +41,6 @@ RETRIABLE = RETRIABLE_PRODUCE | {
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,  # a gateway that has not heard yet that the cluster's level rose
 }
-PATIENCES_S = (0.7, REQUEST_TIMEOUT_S)  # whoever asks again soon has more requests on their way that come late
 UNHEARD_S_MAX = 0.05  # from the last request of a dying producer to its death
 FENCED = frozenset((ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH))
 
@@ -83,7 +83,13 @@ class TransactionWire:
     """One life's way to the gateways, under the producer id and epoch that it has."""
 
     def __init__(
-        self, client: KafkaClient, oracle: Oracle, transactional_id: str, protocol: Protocol, timeout_ms: int
+        self,
+        client: KafkaClient,
+        oracle: Oracle,
+        transactional_id: str,
+        protocol: Protocol,
+        timeout_ms: int,
+        request_timeouts_s: Span,
     ) -> None:
         self.producer_id = -1
         self.epoch = -1
@@ -92,7 +98,7 @@ class TransactionWire:
         self._id = transactional_id
         self._protocol = protocol
         self._timeout_ms = timeout_ms
-        self._patience_s = client.stream.choice(PATIENCES_S)
+        self._request_timeout_s = client.stream.choice(request_timeouts_s)
         self._connection: KafkaConnection | None = None
         self.judged: frozenset[ErrorCode] = frozenset()  # errors that are told as `Rejected`
 
@@ -200,7 +206,7 @@ class TransactionWire:
         while True:
             connection = await self.connected()
             try:
-                answer = await connection.ask(api_key, version, request, self._patience_s)
+                answer = await connection.ask(api_key, version, request, self._request_timeout_s)
             except Disconnected:
                 await self.part()
                 continue

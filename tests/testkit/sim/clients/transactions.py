@@ -29,7 +29,6 @@ PREFIX = b"trans"  # of all names, and so of all values, of those who write in t
 CLERKS_GROUP = "transforming clerks"
 CLERKS = 2
 CLERKS_SHARE = 0.4  # of runs with transactions
-SHARE = 0.4  # of runs
 PARTITIONS_MAX = 3
 TRANSACTORS = (1, 3)
 PLAIN_REQUESTS = 10
@@ -53,7 +52,7 @@ class Transactions:
         self._world = world
         self._is_cut_short = False
         self._dice = world.stream("transactions")
-        self.is_wanted = self._dice.random() < SHARE
+        self.is_wanted = self._dice.random() < world.length.clients.transactions.runs_share
         self.partitions = self._dice.randint(1, PARTITIONS_MAX)
         self.is_merged = self.is_wanted and self._dice.random() < MERGED_SHARE
         self.has_begun = not self.is_wanted
@@ -76,6 +75,7 @@ class Transactions:
                 count=1 if self._is_cut_short else dice.randint(*world.length.transactions),
                 spawn=world.spawn,
                 now_ms=START_MS,
+                settings=world.length.clients.transactions,
             )
             self.transactors.append(transactor)
             world.spawn(transactor.run())
@@ -173,7 +173,8 @@ class Transactions:
         source, target = (CLERKS_SOURCE, world.partitions), (TOPIC, self.partitions)
         for number in range(CLERKS):
             client = world.client(f"transformer-{number}")
-            clerk = Clerk(client, world.oracle, self.clerks_ledger, source, target, self.history, START_MS)
+            settings = world.length.clients
+            clerk = Clerk(client, world.oracle, self.clerks_ledger, source, target, self.history, START_MS, settings)
             self.clerks.append(clerk)
             world.spawn(clerk.run())
 
@@ -201,7 +202,8 @@ class Transactions:
 
     async def _look_at_offsets(self) -> None:
         client = self._world.client("transactions-auditor")
-        wire = TransactionWire(client, self._world.oracle, "", NEW, 1)
+        request_timeouts_s = self._world.length.clients.transactions.request_timeouts_s
+        wire = TransactionWire(client, self._world.oracle, "", NEW, 1, request_timeouts_s)
         for group_place in [each.group_place for each in self.transactors] + self._clerks_places():
             await committed_offset(wire, self.history, group_place, is_last=True)
         wire.close()

@@ -11,26 +11,22 @@ from penstock.kafkawire.records import Record, build_batch
 from tests.testkit.fakes.answers import within
 from tests.testkit.loads.transaction_history import GroupPlace, History, Life as HistoryLife, Sent, Transaction
 from tests.testkit.sim.clients.kafka import OFFSET_FETCH, REQUEST_TIMEOUT_S, Disconnected, KafkaClient
+from tests.testkit.sim.clients.settings import TransactionSettings
 from tests.testkit.sim.clients.transaction_wire import NEW, OLD, Fenced, TransactionWire
 from tests.testkit.sim.judges.oracle import Oracle
 
 RECORDS_MAX = 3
 REQUESTS_MAX = 3  # of a transaction
 CONSUMED_MAX = 9
-NEW_SHARE = 0.5  # of transactional ids whose clients speak transaction version 2
-TIMEOUTS_MS = (2_000, 5_000, 60_000)
 COMMIT_SHARE = 0.75
 CONSUMER_SHARE = 0.6  # of transactions
 ABANDON_SHARE = 0.05  # are given up without waiting for answers
 NOTHING_SHARE = 0.03  # end without having begun, which only the new protocol allows
 # What may happen before each step of a transaction.
-DIE_SHARE = 0.02
 FREEZE_SHARE = 0.02
 STALL_SHARE = 0.04
 DIE_ENDING_SHARE = 0.05  # with the commit on its way
-STALL_S = (0.2, 6.0)
 ZOMBIES_MAX = 3
-REST_S = (0.0, 0.4)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -62,6 +58,7 @@ class Transactor:
         count: int,
         spawn: Spawn,
         now_ms: int,
+        settings: TransactionSettings,
     ) -> None:
         stream = client.stream
         self.name = client.name
@@ -71,8 +68,9 @@ class Transactor:
         self.topic = topic
         self.partitions = partitions
         self.group_place = group_place
-        self.protocol = NEW if stream.random() < NEW_SHARE else stream.choice(OLD)
-        self.timeout_ms = stream.choice(TIMEOUTS_MS)
+        self.settings = settings
+        self.protocol = NEW if stream.random() < settings.new_protocol_share else stream.choice(OLD)
+        self.timeout_ms = stream.choice(settings.timeouts_ms)
         self.left = count
         self.zombies = 0
         self.fenced = 0
@@ -114,7 +112,10 @@ class Life:
         self.is_zombie = False
         self._owner = owner
         self._stream = owner.client.stream
-        self._wire = TransactionWire(owner.client, owner.oracle, owner.name, owner.protocol, owner.timeout_ms)
+        request_timeouts_s = owner.settings.request_timeouts_s
+        self._wire = TransactionWire(
+            owner.client, owner.oracle, owner.name, owner.protocol, owner.timeout_ms, request_timeouts_s
+        )
         self._sequences: dict[int, int] = {}
         self._history = owner.history
         self._consumed = 0  # the group's offset
@@ -129,7 +130,7 @@ class Life:
             self._consumed = await self._committed_offset()
             while owner.left and not self.is_zombie:
                 if not owner.is_hurried:
-                    await asyncio.sleep(self._stream.uniform(*REST_S))
+                    await asyncio.sleep(self._stream.uniform(*owner.settings.rest_s))
                 await self._transact()
             return True
         except Died:
@@ -181,15 +182,15 @@ class Life:
         """Die, stand still, or stand still while another takes over."""
         if self._owner.is_hurried:
             return
-        dice = self._stream.random()
-        if dice < DIE_SHARE:
+        settings, dice = self._owner.settings, self._stream.random()
+        if dice < settings.die_share:
             raise Died
-        if dice < DIE_SHARE + FREEZE_SHARE and not self.is_zombie and self._owner.zombies < ZOMBIES_MAX:
+        if dice < settings.die_share + FREEZE_SHARE and not self.is_zombie and self._owner.zombies < ZOMBIES_MAX:
             self.is_zombie = True
             self._owner.succeed()
-            await asyncio.sleep(self._stream.uniform(*STALL_S))
-        elif dice < DIE_SHARE + FREEZE_SHARE + STALL_SHARE:
-            await asyncio.sleep(self._stream.uniform(*STALL_S))
+            await asyncio.sleep(self._stream.uniform(*settings.stall_s))
+        elif dice < settings.die_share + FREEZE_SHARE + STALL_SHARE:
+            await asyncio.sleep(self._stream.uniform(*settings.stall_s))
 
     def _make(self, transaction: Transaction) -> Sending:
         """A request of batches for some partitions."""
