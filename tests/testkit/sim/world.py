@@ -384,8 +384,6 @@ class World(Surroundings):
                 ):
                     patches.enter_context(mock.patch.object(metric, verb, _count_nothing))
                 patches.enter_context(mock.patch.object(MetricWrapperBase, "labels", _same_metric))
-                # Of all tasks only debuggers ask.
-                patches.enter_context(mock.patch.object(asyncio.tasks._all_tasks, "add", bool))  # type: ignore[attr-defined]
                 yield
         finally:
             structlog.configure(**before)

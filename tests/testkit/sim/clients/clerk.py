@@ -65,9 +65,9 @@ class Clerk(Member):
         """Begin no transaction any more, though a record may still come that its producer has given up."""
         self._is_resting = True
 
-    async def _start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
+    async def start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
         asked_at = self._history.moment()
-        told = await super()._start_offsets(connection, partitions)
+        told = await super().start_offsets(connection, partitions)
         for partition, offset in told.items():
             self._history.observe((self._ledger.group_id, (self._topic, partition)), offset, asked_at)
         return told
@@ -100,7 +100,7 @@ class Clerk(Member):
             await self._wire.commit_offsets(group_id, self._topic, due, committer)
         except Rejected as rejected:
             await self._end(committed=False)
-            self._check("a transaction's offsets", rejected.error)
+            self.check_error("a transaction's offsets", rejected.error)
             raise Rejoin from rejected
         has_left = await self._dawdle(connection)
         self._history.ask(transaction)

@@ -153,7 +153,7 @@ class ConsumerMember(Member):
         )
         self._is_unsure = True
         answer: ConsumerGroupHeartbeatResponse = await connection.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
-        self._check("a heartbeat", answer.error_code)
+        self.check_error("a heartbeat", answer.error_code)
         self._is_unsure, self._has_news = False, False
         return answer
 
@@ -183,7 +183,7 @@ class ConsumerMember(Member):
         new = [each for each in self.assigned or () if each not in reading.positions]
         if new:
             before = self._committed
-            reading.positions |= await self._start_offsets(connection, new)
+            reading.positions |= await self.start_offsets(connection, new)
             self._committed = before | self._committed
         self._reading = reading
 
@@ -208,14 +208,14 @@ class ConsumerMember(Member):
         request = ConsumerGroupHeartbeatRequest(self._ledger.group_id, self._member_id, LEAVES)
         self._lose()
         answer = await connection.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
-        self._check("a leave", answer.error_code)
+        self.check_error("a leave", answer.error_code)
         raise Rejoin
 
-    def _check(self, what: str, code: int) -> None:
+    def check_error(self, what: str, code: int) -> None:
         """Raise what a client does about an error."""
         error = ErrorCode(code)
         if error == ErrorCode.STALE_MEMBER_EPOCH:
             raise StaleEpoch
         if error in LOST:
             raise Rejoin
-        super()._check(what, code)
+        super().check_error(what, code)

@@ -130,7 +130,7 @@ class Member:
                 await self._join(connection)
             if self._reading is None:
                 reading = Reading(self._client, self._oracle, self._topic)
-                reading.positions = await self._start_offsets(connection, self.assigned or [])
+                reading.positions = await self.start_offsets(connection, self.assigned or [])
                 self._reading = reading
             await self._work(connection, self._reading)
         except Rejoin:
@@ -151,7 +151,7 @@ class Member:
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = answer.member_id
             raise Rejoin
-        self._check("a join", answer.error_code)
+        self.check_error("a join", answer.error_code)
         self._member_id = answer.member_id
         self.generation = answer.generation_id
         shares: dict[str, list[int]] = {}
@@ -185,19 +185,19 @@ class Member:
             ],
         )
         answer = await connection.ask(SYNC_GROUP, 5, request, REBALANCE_WAIT_S)
-        self._check("a sync", answer.error_code)
+        self.check_error("a sync", answer.error_code)
         self._oracle.heard(self.name, f"generation {self.generation} {self._member_id[-4:]}")
         self.assigned = msgspec.msgpack.decode(bytes(answer.assignment), type=list[int]) if answer.assignment else []
 
-    async def _start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
+    async def start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
         floors = dict(self._ledger.committed)
         answer = await self._ask_offsets(connection, partitions)
-        self._check("an offset fetch", answer.error_code)
+        self.check_error("an offset fetch", answer.error_code)
         self._oracle.heard(self.name, f"offsets {[e.committed_offset for t in answer.topics for e in t.partitions]}")
         told: dict[int, int] = {}
         for topic in answer.topics:
             for each in topic.partitions:
-                self._check("an offset fetch", each.error_code)
+                self.check_error("an offset fetch", each.error_code)
                 offset = each.committed_offset
                 self._ledger.told(self.name, each.partition_index, offset, floors.get(each.partition_index, 0))
                 told[each.partition_index] = max(offset, 0)
@@ -240,7 +240,7 @@ class Member:
         answer = await connection.ask(HEARTBEAT, 4, request)
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             await self._commit(connection, reading)
-        self._check("a heartbeat", answer.error_code)
+        self.check_error("a heartbeat", answer.error_code)
 
     async def _commit(self, connection: Connection, reading: Reading) -> None:
         due = {each: offset for each, offset in reading.positions.items() if offset > self._committed.get(each, 0)}
@@ -263,7 +263,7 @@ class Member:
                     self._ledger.acknowledge(each.partition_index, due[each.partition_index])
         for topic in answer.topics:
             for each in topic.partitions:
-                self._check("a commit", each.error_code)
+                self.check_error("a commit", each.error_code)
 
     async def _leave(self, connection: Connection) -> None:
         identity = MemberIdentity(self._member_id, self._instance_id)
@@ -277,7 +277,7 @@ class Member:
             self._oracle.rejected(self.name, f"the leave of {member_id}", ErrorCode(answer.error_code).name)
         raise Rejoin
 
-    def _check(self, what: str, code: int) -> None:
+    def check_error(self, what: str, code: int) -> None:
         """Raise what a client does about an error."""
         error = ErrorCode(code)
         if not error:

@@ -67,7 +67,7 @@ class SimJournalStore(MemoryJournalStore):
         self._ids_by_time.clear()
         super().make_again(created)
 
-    def _store(self, entry_id: str, data: bytes) -> int:
+    def store_entry(self, entry_id: str, data: bytes) -> int:
         now_s = self.wire.loop.time()
         while self._ids_by_time and next(iter(self._ids_by_time.values()))[0] < now_s - DUPLICATE_WINDOW_S:
             self._ids_by_time.popitem(last=False)
@@ -76,12 +76,12 @@ class SimJournalStore(MemoryJournalStore):
         sequence = self.last_sequence + 1
         for observe in self.observers:
             observe(sequence, data)
-        stored = super()._store(f"{sequence}", data)
+        stored = super().store_entry(f"{sequence}", data)
         self._ids_by_time[entry_id] = (now_s, stored)
         return stored
 
-    def _notify(self) -> None:
-        super()._notify()
+    def notify(self) -> None:
+        super().notify()
         for reader in list(self.readers):
             reader.tell()
 

@@ -2,7 +2,10 @@
 
 from collections import Counter
 
+from penstock_sequencer.app import SequencerApp
 from penstock_sequencer.core.snapshot.codec import encode_state
+from penstock_sequencer.core.state.cluster import State
+from penstock_sequencer.service import Sequencer
 from tests.testkit.sim.clients.producer import Producer
 from tests.testkit.sim.environment.process import Process
 from tests.testkit.sim.world import TOPIC, World
@@ -70,7 +73,7 @@ def are_replicas_level(world: World) -> bool:
 
 def is_serving(process: Process) -> bool:
     """Whether a sequencer has got as far as having a state."""
-    return process.is_up and getattr(process.app, "_sequencer", None) is not None
+    return process.is_up and _sequencer(process) is not None
 
 
 def is_group_done(world: World) -> bool:
@@ -85,6 +88,13 @@ def is_group_done(world: World) -> bool:
     )
 
 
-def state_of(process: Process):  # type: ignore[no-untyped-def]
+def state_of(process: Process) -> State:
     """The state of a sequencer."""
-    return process.app._sequencer.replica.state  # type: ignore[union-attr]
+    sequencer = _sequencer(process)
+    assert sequencer is not None, f"{process.name} has no state yet"
+    return sequencer.replica.state
+
+
+def _sequencer(process: Process) -> Sequencer | None:
+    assert process.app is None or isinstance(process.app, SequencerApp), f"{process.name} is no sequencer"
+    return None if process.app is None else process.app.sequencer
