@@ -25,8 +25,8 @@ class Length:
     requests: int  # of each producer
     pace_s: float  # between them
     transactions: tuple[int, int]  # under each id
-    trouble_pause_s: tuple[float, float]  # between the begin of one trouble and the next
-    trouble_scale: float  # of the time that troubles last
+    fault_pause_s: tuple[float, float]  # between the begin of one trouble and the next
+    fault_duration_scale: float  # of the time that troubles last
     snapshot_entries: tuple[int, ...]
     snapshot_intervals_ms: tuple[int, ...]
     sweep_interval_ms: int  # of janitors
@@ -53,8 +53,8 @@ LONG = Length(
     requests=32,
     pace_s=0.22,
     transactions=(5, 16),
-    trouble_pause_s=(0.05, 1.75),
-    trouble_scale=1.0,
+    fault_pause_s=(0.05, 1.75),
+    fault_duration_scale=1.0,
     snapshot_entries=(20, 60, 50_000),
     snapshot_intervals_ms=(2_000, 5_000, 30_000),
     sweep_interval_ms=4_000,
@@ -65,8 +65,8 @@ SHORT = Length(
     requests=14,
     pace_s=0.25,
     transactions=(5, 12),
-    trouble_pause_s=(0.05, 1.0),
-    trouble_scale=0.5,
+    fault_pause_s=(0.05, 1.0),
+    fault_duration_scale=0.5,
     snapshot_entries=(10, 30, 50_000),
     snapshot_intervals_ms=(1_000, 2_500, 30_000),
     sweep_interval_ms=2_000,

@@ -17,6 +17,7 @@ from penstock.kafkawire.api.offset_commit import (
 from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.consumer import Reading
 from tests.testkit.sim.clients.kafka import (
     HEARTBEAT,
@@ -30,7 +31,6 @@ from tests.testkit.sim.clients.kafka import (
     KafkaConnection as Connection,
 )
 from tests.testkit.sim.clients.settings import ClientSettings
-from tests.testkit.sim.judges.oracle import Oracle
 
 REBALANCE_WAIT_S = 20.0  # a join is answered when the slowest member has joined or is given up
 READ_WAIT_MS = 300
@@ -48,7 +48,7 @@ class Rejoin(Exception):
 
 
 class GroupLedger:
-    """What a group's members were told: offsets that were acknowledged must never be unsaid."""
+    """What a group's members were offsets: offsets that were acknowledged must never be unsaid."""
 
     def __init__(self, group_id: str, oracle: Oracle) -> None:
         self.group_id = group_id
@@ -60,15 +60,15 @@ class GroupLedger:
         """A commit was acknowledged."""
         self.committed[partition] = max(self.committed[partition], offset)
 
-    def told(self, who: str, partition: int, offset: int, floor: int) -> None:
+    def check_start(self, who: str, partition: int, offset: int, floor: int) -> None:
         """A member was told where to begin; `floor` was acknowledged when it asked."""
         if max(offset, 0) < floor and self._oracle.was_lowered(self.group_id, partition):
-            self._oracle.heard(who, f"of {self.group_id}-{partition}: a late commit unsaid {floor}, at level 0")
+            self._oracle.observed(who, f"of {self.group_id}-{partition}: a late commit unsaid {floor}, at level 0")
             self.committed[partition] = max(offset, 0)
         elif max(offset, 0) < floor:
             what = f"the offset of {self.group_id}-{partition}"
             self._oracle.rejected(who, what, f"it went back to {offset}, {floor} was acknowledged")
-        # What a member is told was committed, though perhaps nobody heard so, as when the answer was lost.
+        # What a member is offsets was committed, though perhaps nobody heard so, as when the answer was lost.
         self.committed[partition] = max(self.committed[partition], offset)
 
     def read(self, partition: int, start: int, end: int) -> None:
@@ -159,10 +159,10 @@ class Member:
             ids = [member.member_id for member in answer.members]
             shares = {each: list(range(place, self._partitions, len(ids))) for place, each in enumerate(ids)}
         if self._former_id:
-            await self._look_for_former(connection)
+            await self._check_former_member(connection)
         await self._sync(connection, shares)
 
-    async def _look_for_former(self, connection: Connection) -> None:
+    async def _check_former_member(self, connection: Connection) -> None:
         """Who had our instance id before us has no place in the group any more."""
         request = HeartbeatRequest(self._ledger.group_id, self.generation, self._former_id, self._instance_id)
         former_id, self._former_id = self._former_id, ""
@@ -186,25 +186,27 @@ class Member:
         )
         answer = await connection.ask(SYNC_GROUP, 5, request, REBALANCE_WAIT_S)
         self.check_error("a sync", answer.error_code)
-        self._oracle.heard(self.name, f"generation {self.generation} {self._member_id[-4:]}")
+        self._oracle.observed(self.name, f"generation {self.generation} {self._member_id[-4:]}")
         self.assigned = msgspec.msgpack.decode(bytes(answer.assignment), type=list[int]) if answer.assignment else []
 
     async def start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
         floors = dict(self._ledger.committed)
         answer = await self._ask_offsets(connection, partitions)
         self.check_error("an offset fetch", answer.error_code)
-        self._oracle.heard(self.name, f"offsets {[e.committed_offset for t in answer.topics for e in t.partitions]}")
-        told: dict[int, int] = {}
+        self._oracle.observed(self.name, f"offsets {[e.committed_offset for t in answer.topics for e in t.partitions]}")
+        offsets: dict[int, int] = {}
         for topic in answer.topics:
             for each in topic.partitions:
                 self.check_error("an offset fetch", each.error_code)
                 offset = each.committed_offset
-                self._ledger.told(self.name, each.partition_index, offset, floors.get(each.partition_index, 0))
-                told[each.partition_index] = max(offset, 0)
-        if set(told) != set(partitions):
-            self._oracle.rejected(self.name, "an offset fetch", f"{sorted(told)} came when {partitions} were asked for")
-        self._committed = dict(told)
-        return told
+                self._ledger.check_start(self.name, each.partition_index, offset, floors.get(each.partition_index, 0))
+                offsets[each.partition_index] = max(offset, 0)
+        if set(offsets) != set(partitions):
+            self._oracle.rejected(
+                self.name, "an offset fetch", f"{sorted(offsets)} came when {partitions} were asked for"
+            )
+        self._committed = dict(offsets)
+        return offsets
 
     async def _ask_offsets(self, connection: Connection, partitions: list[int]) -> Any:
         topics = [OffsetFetchRequestTopic(self._topic, partitions)]
@@ -214,13 +216,13 @@ class Member:
     async def _work(self, connection: Connection, reading: Reading) -> None:
         loop = asyncio.get_running_loop()
         interval_s = self._settings.member.heartbeat_s
-        beat_s = loop.time() + interval_s
+        heartbeat_due_s = loop.time() + interval_s
         while True:
             await self._read(connection, reading, READ_WAIT_MS)
             if self._stream.random() < 0.7:
                 await self._commit(connection, reading)
-            if loop.time() >= beat_s:
-                beat_s = loop.time() + interval_s
+            if loop.time() >= heartbeat_due_s:
+                heartbeat_due_s = loop.time() + interval_s
                 await self._heartbeat(connection, reading)
             if self.may_leave and self._stream.random() < LEAVE_SHARE:
                 await self._leave(connection)
@@ -255,7 +257,9 @@ class Member:
             topics=[OffsetCommitRequestTopic(self._topic, partitions)],
         )
         answer = await connection.ask(OFFSET_COMMIT, self.commit_version, request)
-        self._oracle.heard(self.name, f"commit of {due} {[e.error_code for t in answer.topics for e in t.partitions]}")
+        self._oracle.observed(
+            self.name, f"commit of {due} {[e.error_code for t in answer.topics for e in t.partitions]}"
+        )
         for topic in answer.topics:
             for each in topic.partitions:
                 if not each.error_code:

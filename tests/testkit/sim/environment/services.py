@@ -36,7 +36,7 @@ def _settings(process: Process, store_url: str) -> dict[str, Any]:
     return {"cluster": CLUSTER, "zone": process.zone, "instance": process.instance, "store_url": store_url}
 
 
-def makers(
+def app_factories(
     network: Network,
     store_url: str,
     dice: random.Random,

@@ -11,19 +11,19 @@ from tests.testkit.sim.environment.process import Process
 from tests.testkit.sim.world import TOPIC, World
 
 
-def judge_records(world: World) -> None:
+def check_records(world: World) -> None:
     """Nothing acknowledged is lost, nothing idempotent is there twice, requests are whole, nothing is invented."""
     world.oracle.check_objects()
     stored = {partition: Counter(world.oracle.content(TOPIC, partition)) for partition in range(world.partitions)}
     known = 0
     for producer in world.producers:
-        known += sum(_judge_producer(world, producer, stored))
+        known += sum(_check_producer(world, producer, stored))
     everything = sum(count for counts in stored.values() for count in counts.values())
     if known != everything:
         world.fail(f"{everything} batches are stored, {known} of them were sent")
 
 
-def _judge_producer(world: World, producer: Producer, stored: dict[int, Counter[bytes]]) -> list[int]:
+def _check_producer(world: World, producer: Producer, stored: dict[int, Counter[bytes]]) -> list[int]:
     """How often the batches of a producer's requests are stored."""
     found = []
     gaps: set[int] = set()  # partitions where a dead producer's batch is missing: those behind it are refused
@@ -46,7 +46,7 @@ def _judge_producer(world: World, producer: Producer, stored: dict[int, Counter[
     return found
 
 
-def judge_replicas(world: World) -> None:
+def check_replicas(world: World) -> None:
     """All replicas have the state that the journal means."""
     truth = encode_state(world.oracle.state)
     for process in world.role("sequencer"):
@@ -57,7 +57,7 @@ def judge_replicas(world: World) -> None:
             world.fail(f"{process.name} has another state at {state.sequence}")
 
 
-def judge_group(world: World) -> None:
+def check_group(world: World) -> None:
     """The group has read everything without a gap."""
     for partition in range(world.partitions):
         end, done = world.oracle.log(TOPIC, partition).end, world.group.done[partition]
